@@ -1,0 +1,6 @@
+"""The version of this package and the RocketMQ version it speaks as."""
+
+__version__ = "0.1.0"
+
+ROCKETMQ_VERSION = 479
+"""Ordinal of V5_3_3 in RocketMQ's `MQVersion`: the behaviour peers may expect of us."""
