@@ -4,7 +4,7 @@ BolideError
 ├── ConfigError          a setting, a file or a command-line value that cannot be used
 ├── ProtocolError        a peer sent bytes that mean nothing (bolide.protocol.errors)
 ├── RemotingError        a call did not get an answer (bolide.remoting.errors)
-└── Refusal              a peer answered with a response code other than success (bolide.protocol.refusals)
+└── Refusal              a peer answered that it will not (bolide.protocol.refusals)
 """
 
 

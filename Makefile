@@ -1,0 +1,62 @@
+# Everything a newcomer needs: `make run` and `make test`. The rest is for daily work.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+FILES := src tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-long lint fmt bench docs clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+run: $(VENV)/run.stamp  ## install and start everything, data in ./data
+	@$(BIN)/bolide standalone --data data
+
+test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m pytest -q -rs -m "not long"
+
+test-long: $(VENV)/test.stamp  ## the tests that take minutes
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m pytest -q -rs -m long
+
+lint: $(VENV)/dev.stamp  ## style, types and import layers
+	@$(BIN)/ruff check $(FILES)
+	@$(BIN)/ruff format --check $(FILES)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fmt: $(VENV)/dev.stamp  ## put the code into shape
+	@$(BIN)/ruff check --fix $(FILES)
+	@$(BIN)/ruff format $(FILES)
+
+bench: $(VENV)/test.stamp  ## route look-ups beside Apache RocketMQ's NameServer
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m benchmarks.namesrv
+
+docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build the site
+	@$(BIN)/python -m docs.reference
+	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+clean:  ## remove what was made, caches included
+	rm -rf $(VENV) .cache build site
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bolide needs Python 3.11 or newer; set PYTHON=/path/to/one")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) setuptools wheel
+
+$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	@$(PIP) --no-build-isolation --editable ".[test]"
+	@touch $@ $(VENV)/run.stamp
+
+$(VENV)/dev.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	@$(PIP) --no-build-isolation --editable ".[test,lint,docs]"
+	@touch $@ $(VENV)/run.stamp $(VENV)/test.stamp

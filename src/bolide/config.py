@@ -1,0 +1,267 @@
+"""Settings: declared once as dataclass fields, loaded from RocketMQ's files, TOML, environment.
+
+A setting is a field made by `option`: type, default, bounds and one sentence. Its key is the
+field's name in camel case unless said otherwise. Keys come in three kinds: honoured (a field),
+known to RocketMQ but without effect here (`Ignored`, warned of once), and unknown (warned of with
+the nearest known key, or refused when strict). Later sources win: file, environment, command line.
+"""
+
+import dataclasses
+import difflib
+import logging
+import os
+import tomllib
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from bolide import properties
+from bolide.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+C = TypeVar("C")
+
+_TRUE_FALSE = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting, as files and people see it."""
+
+    key: str
+    field: str
+    kind: type
+    default: object
+    doc: str
+    low: float | None
+    high: float | None
+    scale: int
+    ours: bool
+    live: bool
+
+    def parse(self, text: str) -> object:
+        """The value of a text.
+
+        Raises:
+            ConfigError: it is none; names the key, the value and the bound.
+        """
+        try:
+            value = self._convert(text.strip())
+        except ValueError as exc:
+            raise ConfigError(f"{self.key}={text!r}: {exc}") from exc
+        if isinstance(value, int) and not isinstance(value, bool):
+            self._check_bounds(value)
+            return value / self.scale if self.scale > 1 else value
+        return value
+
+    def format(self, value: object) -> str:
+        """The text of a value, as RocketMQ prints it."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int | float) and self.scale > 1:
+            return str(round(value * self.scale))
+        return "" if value is None else str(value)
+
+    def _convert(self, text: str) -> object:
+        if self.kind is bool:
+            if text.lower() not in _TRUE_FALSE:
+                raise ValueError("must be true or false")
+            return _TRUE_FALSE[text.lower()]
+        if self.kind is int or self.scale > 1:
+            if not text.lstrip("+-").isdecimal():
+                raise ValueError("must be a whole number" + self._bounds())
+            return int(text)
+        if issubclass(self.kind, StrEnum):
+            return _member(self.kind, text)
+        if self.kind is Path:
+            return Path(text).expanduser() if text else None
+        return text
+
+    def _check_bounds(self, value: int) -> None:
+        low, high = self.low, self.high
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ConfigError(f"{self.key}={value}: must be a whole number{self._bounds()}")
+
+    def _bounds(self) -> str:
+        if self.low is not None and self.high is not None:
+            return f" from {self.low:g} to {self.high:g}"
+        return f" of at least {self.low:g}" if self.low is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A key of RocketMQ that has no effect here: its default there, and why."""
+
+    default: str
+    reason: str
+
+
+def option(  # noqa: PLR0913  a declaration reads best as one call
+    default: Any,
+    doc: str,
+    *,
+    key: str | None = None,
+    bounds: tuple[float, float | None] | None = None,
+    scale: int = 1,
+    ours: bool = False,
+    live: bool = False,
+) -> Any:
+    """Declare a setting as a dataclass field.
+
+    Args:
+        default: the value, or a function that makes it.
+        doc: what it does, in one sentence.
+        key: the key in files, if it is not the field's name in camel case.
+        bounds: lowest and highest value (None: no highest), in the unit of the files.
+        scale: units of the files in one of ours: 1000 for milliseconds held as seconds.
+        ours: RocketMQ has no such key.
+        live: a change at run time takes effect at once.
+    """
+    low, high = bounds or (None, None)
+    metadata = {
+        "doc": doc, "key": key, "low": low, "high": high, "scale": scale, "ours": ours, "live": live
+    }  # fmt: skip
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def options_of(kind: type[Any]) -> dict[str, Option]:
+    """All settings of a config class by key, in the order they are declared."""
+    hints = typing.get_type_hints(kind)
+    found = {}
+    for item in dataclasses.fields(kind):
+        meta = dict(item.metadata)
+        key = meta.pop("key") or _camel(item.name)
+        default = item.default_factory() if callable(item.default_factory) else item.default
+        found[key] = Option(
+            key=key, field=item.name, kind=_plain(hints[item.name]), default=default, **meta
+        )
+    return found
+
+
+def load(
+    kind: type[C],
+    values: Mapping[str, str],
+    *,
+    ignored: Mapping[str, Ignored] | None = None,
+    strict: bool = False,
+) -> C:
+    """Make a config of keys and texts; warn of keys without effect and of unknown ones.
+
+    Raises:
+        ConfigError: a value is wrong, or strict and a key is unknown.
+    """
+    options = options_of(kind)
+    chosen = {}
+    for key, text in values.items():
+        if key in options:
+            chosen[options[key].field] = options[key].parse(text)
+        elif ignored and key in ignored:
+            log.warning("%s has no effect: %s", key, ignored[key].reason)
+        else:
+            _report_unknown(key, [*options, *(ignored or ())], strict=strict)
+    return kind(**chosen)
+
+
+def to_texts(config: Any) -> dict[str, str]:
+    """All settings of a config as keys and texts; those that are not set are left out."""
+    return {
+        key: found.format(value)
+        for key, found in options_of(type(config)).items()
+        if (value := getattr(config, found.field)) is not None
+    }
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """Keys and texts of a RocketMQ `key=value` file, or of a TOML file by its ending.
+
+    Raises:
+        ConfigError: it cannot be read; names the file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        return _toml(text) if path.suffix == ".toml" else properties.parse(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise ConfigError(f"cannot read the configuration file {path}: {exc}") from exc
+
+
+def from_environment(
+    kind: type, prefix: str, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Settings given as PREFIX_FIELD_NAME in the environment."""
+    environment = os.environ if environment is None else environment
+    return {
+        key: environment[name]
+        for key, found in options_of(kind).items()
+        if (name := f"{prefix}_{found.field}".upper()) in environment
+    }
+
+
+class ConfigCell(Generic[C]):
+    """A config that may change at run time, and who wants to know."""
+
+    def __init__(self, value: C) -> None:
+        self.value = value
+        self._listeners: list[Callable[[C], None]] = []
+
+    def on_change(self, listener: Callable[[C], None]) -> None:
+        self._listeners.append(listener)
+
+    def update(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Set the known keys among `texts`; returns those that really changed.
+
+        Raises:
+            ConfigError: a value is wrong; nothing is changed then.
+        """
+        options = options_of(type(self.value))
+        known = {key: options[key].parse(text) for key, text in texts.items() if key in options}
+        changed = {
+            key: value
+            for key, value in known.items()
+            if value != getattr(self.value, options[key].field)
+        }
+        if changed:
+            fields = {options[key].field: value for key, value in changed.items()}
+            self.value = dataclasses.replace(self.value, **fields)  # type: ignore[type-var]
+            for listener in self._listeners:
+                listener(self.value)
+        return {key: options[key].format(value) for key, value in changed.items()}
+
+
+def _report_unknown(key: str, known: list[str], *, strict: bool) -> None:
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    if strict:
+        raise ConfigError(f"unknown key {key}{hint}")
+    log.warning("unknown key %s is passed over%s", key, hint)
+
+
+def _toml(text: str) -> dict[str, str]:
+    values = tomllib.loads(text)
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in values.items()
+    }
+
+
+def _member(kind: type[StrEnum], text: str) -> StrEnum:
+    for member in kind:
+        if text.lower() == member.value.lower():
+            return member
+    raise ValueError(f"must be one of {', '.join(kind)}")
+
+
+def _plain(hint: Any) -> type:
+    """The type of an optional field."""
+    arguments = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return typing.cast("type", arguments[0] if arguments else hint)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,156 @@
+"""Logs: to standard output or a rotating file, as text or JSON lines, configured by one TOML file.
+
+    level = "INFO"                  # root level
+    format = "text"                 # or "json"
+    file = "logs/namesrv.log"       # absent: standard output
+    max_size = 104857600            # bytes before the file is rotated
+    count = 10                      # rotated files kept
+
+    [levels]                        # of single loggers
+    "bolide.remoting" = "WARNING"
+
+Records are written by a thread of their own, so that a slow disk or terminal stops nobody.
+"""
+
+import atexit
+import json
+import logging
+import logging.handlers
+import queue
+import sys
+import time
+import tomllib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bolide.errors import ConfigError
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What is logged, how and where."""
+
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.TEXT
+    file: Path | None = None
+    max_size: int = 100 * 1024 * 1024
+    count: int = 10
+    levels: dict[str, LogLevel] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> "LogConfig":
+        """Load a TOML file.
+
+        Raises:
+            ConfigError: it cannot be read or a value is wrong.
+        """
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            return msgspec.convert(values, cls, dec_hook=_decode_path)
+        except (OSError, UnicodeDecodeError, ValueError) as exc:
+            raise ConfigError(f"cannot use the logging configuration {path}: {exc}") from exc
+
+
+_listener: logging.handlers.QueueListener | None = None
+
+
+def configure(config: LogConfig) -> None:
+    """Send all logs where the config says; may be called again to change it."""
+    global _listener
+    handler = _handler(config)
+    handler.setFormatter(_JsonFormatter() if config.format is LogFormat.JSON else _TextFormatter())
+    previous, _listener = _listener, logging.handlers.QueueListener(_queue, handler)
+    if previous is None:
+        atexit.register(shutdown)
+    else:
+        previous.stop()
+        previous.handlers[0].close()
+    _listener.start()
+    logging.root.handlers[:] = [_QueueHandler(_queue)]
+    set_level(config.level)
+    for name, level in config.levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def set_level(level: LogLevel) -> None:
+    """Change the root level at run time."""
+    logging.root.setLevel(level)
+
+
+def shutdown() -> None:
+    """Write out what is queued; for the end of the process."""
+    global _listener  # noqa: PLW0603  as above
+    if _listener is not None:
+        _listener.stop()
+        _listener = None
+
+
+_queue: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+
+
+class _QueueHandler(logging.handlers.QueueHandler):
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        record.message = record.getMessage()
+        record.msg, record.args = record.message, None
+        return record
+
+
+def _handler(config: LogConfig) -> logging.Handler:
+    if config.file is None:
+        return logging.StreamHandler(sys.stdout)
+    try:
+        config.file.parent.mkdir(parents=True, exist_ok=True)
+        return logging.handlers.RotatingFileHandler(
+            config.file, maxBytes=config.max_size, backupCount=config.count, encoding="utf-8"
+        )
+    except OSError as exc:
+        raise ConfigError(f"cannot log to {config.file}: {exc}") from exc
+
+
+class _TextFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO bolide.namesrv.app message`."""
+
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+        self.default_time_format = "%Y-%m-%dT%H:%M:%S"
+        self.converter = time.gmtime
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        return super().formatTime(record)
+
+
+class _JsonFormatter(_TextFormatter):
+    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def _decode_path(kind: type, value: Any) -> Any:
+    return kind(value)

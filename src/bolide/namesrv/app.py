@@ -1,0 +1,122 @@
+"""The NameServer: builds its parts, starts and stops them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from bolide import logs
+from bolide.config import ConfigCell
+from bolide.errors import BolideError
+from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.handlers import (
+    BrokerHandlers,
+    ConfigHandlers,
+    KvHandlers,
+    RouteHandlers,
+    TopicHandlers,
+)
+from bolide.namesrv.kv import KvConfig
+from bolide.namesrv.routes import MinIdNotice, RouteTable
+from bolide.protocol.codes import RequestCode
+from bolide.remoting.client import RemotingClient
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+_KV_LOG_INTERVAL = 600.0
+
+
+class NameServer:
+    """Serves while its `async with` block runs."""
+
+    def __init__(self, config: NameServerConfig) -> None:
+        self.config = ConfigCell(config)
+        self.kv = KvConfig(config.kv_config_path)
+        self.routes = RouteTable(lambda: self.config.value, time.monotonic)
+        self._client = RemotingClient()
+        self._server = RemotingServer(
+            config.server_config(), self._dispatcher(), on_close=self._lost
+        )
+        self._resources = AsyncExitStack()
+        self._notices: set[asyncio.Task[None]] = set()
+        self.config.on_change(self._settings_changed)
+
+    @property
+    def address(self) -> str:
+        """`host:port` that it listens on."""
+        return self._server.address
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    async def __aenter__(self) -> Self:
+        await self._resources.enter_async_context(self._client)
+        await self._resources.enter_async_context(self._server)
+        self._keepers = [
+            asyncio.create_task(self._scan(), name="namesrv-scan"),
+            asyncio.create_task(self._log_kv(), name="namesrv-log-kv"),
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in (*self._keepers, *self._notices):
+            task.cancel()
+        await self._resources.aclose()
+
+    def _dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            RouteHandlers(self.routes, self.kv, self.config, time.monotonic),
+            BrokerHandlers(self.routes, self.kv, self.config, self._notify),
+            TopicHandlers(self.routes, self.config),
+            KvHandlers(self.kv),
+            ConfigHandlers(self.config),
+        )
+
+    def _settings_changed(self, config: NameServerConfig) -> None:
+        self.routes.forget_encoded()
+        logs.set_level(config.log_level)
+
+    def _lost(self, connection: Connection) -> None:
+        self._notify(self.routes.drop_link(connection))
+
+    async def _scan(self) -> None:
+        """Remove brokers that fell silent."""
+        while True:
+            await asyncio.sleep(self.config.value.scan_not_active_broker_interval)
+            links, notices = self.routes.drop_silent()
+            self._notify(notices)
+            for link in links:
+                if isinstance(link, Connection):
+                    link.close()
+
+    async def _log_kv(self) -> None:
+        while True:
+            self.kv.log_all()
+            await asyncio.sleep(_KV_LOG_INTERVAL)
+
+    def _notify(self, notices: Iterable[MinIdNotice]) -> None:
+        for notice in notices:
+            log.info("lowest broker id changed: %s, telling %s", notice.header, notice.addresses)
+            for address in notice.addresses:
+                task = asyncio.create_task(self._tell(address, notice))
+                self._notices.add(task)
+                task.add_done_callback(self._notices.discard)
+
+    async def _tell(self, address: str, notice: MinIdNotice) -> None:
+        code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+        try:
+            await self._client.notify(address, code, notice.header)
+        except (BolideError, ValueError) as exc:
+            log.warning("could not tell %s: %s", address, exc)

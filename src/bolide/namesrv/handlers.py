@@ -1,0 +1,346 @@
+"""What a NameServer answers (`ClientRequestProcessor`, `DefaultRequestProcessor`)."""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Iterable
+
+from bolide import properties, snapshot
+from bolide.config import ConfigCell, options_of, to_texts
+from bolide.errors import ConfigError
+from bolide.namesrv.config import IGNORED, NameServerConfig
+from bolide.namesrv.kv import ORDER_TOPICS, KvConfig
+from bolide.namesrv.routes import (
+    UNIT,
+    UNIT_SUBSCRIPTION,
+    BrokerKey,
+    MinIdNotice,
+    RouteTable,
+    route_of_zone,
+)
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.registration import RegisterBrokerBody, RegisteredTopics, decompress
+from bolide.protocol.bodies.routes import KvTable, MemberGroupBody, TopicList, TopicRoute
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.namesrv import (
+    AddWritePermReply,
+    BrokerHeartbeatHeader,
+    BrokerMemberGroupHeader,
+    BrokerNameHeader,
+    ClusterHeader,
+    DeleteTopicHeader,
+    KvHeader,
+    KvListHeader,
+    KvReply,
+    PutKvHeader,
+    QueryDataVersionHeader,
+    QueryDataVersionReply,
+    RegisterBrokerHeader,
+    RegisterBrokerReply,
+    RegisterTopicHeader,
+    RouteHeader,
+    UnregisterBrokerHeader,
+    WipeWritePermReply,
+)
+from bolide.protocol.refusals import (
+    InvalidParameter,
+    NoPermission,
+    QueryNotFound,
+    ServerError,
+    TopicNotFound,
+)
+from bolide.remoting.dispatch import Reply, Request, handles
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[[Iterable[MinIdNotice]], None]
+
+_V3_0_11, _V5_0_0 = 37, 413
+_FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
+_ALWAYS_LOCKED = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+
+
+class RouteHandlers:
+    """Answers clients that look for a topic."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        kv: KvConfig,
+        config: ConfigCell[NameServerConfig],
+        clock: Callable[[], float],
+    ) -> None:
+        self._routes = routes
+        self._kv = kv
+        self._config = config
+        self._clock = clock
+        self._started = clock()
+
+    @handles(RouteHeader, RequestCode.GET_ROUTEINFO_BY_TOPIC)
+    def route(self, request: Request[RouteHeader]) -> Reply:
+        header, config = request.header, self._config.value
+        if config.need_wait_for_service:
+            self._refuse_if_early(config)
+        if config.order_message_enable or header.zone_mode:
+            return Reply(body=fastjson.encode(self._special_route(header), standard=True))
+        encoded = self._routes.encoded_route(header.topic)
+        if encoded is None:
+            raise _no_route(header.topic)
+        return Reply(body=encoded)
+
+    def _special_route(self, header: RouteHeader) -> TopicRoute:
+        route = self._routes.route(header.topic)
+        if route is None:
+            raise _no_route(header.topic)
+        if self._config.value.order_message_enable:
+            route.order_topic_conf = self._kv.find(ORDER_TOPICS, header.topic)
+        if header.zone_mode and header.zone_name and header.zone_name.strip():
+            route = route_of_zone(route, header.zone_name)
+        return route
+
+    def _refuse_if_early(self, config: NameServerConfig) -> None:
+        if self._clock() - self._started < config.wait_seconds_for_service:
+            raise ServerError("name server not ready")
+
+
+class BrokerHandlers:
+    """Takes brokers in, and tells who there is."""
+
+    def __init__(
+        self, routes: RouteTable, kv: KvConfig, config: ConfigCell[NameServerConfig], notify: Notify
+    ) -> None:
+        self._routes = routes
+        self._kv = kv
+        self._config = config
+        self._notify = notify
+
+    @handles(RegisterBrokerHeader, RequestCode.REGISTER_BROKER)
+    def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
+        header = request.header
+        if header.body_crc32 and zlib.crc32(request.body) & 0x7FFF_FFFF != header.body_crc32:
+            raise ServerError("crc32 not match")
+        registered = self._routes.register(header, _registration(request), request.connection)
+        if registered is None:
+            raise ServerError("register broker failed")
+        self._notify(registered.notices)
+        reply = RegisterBrokerReply(
+            ha_server_addr=registered.ha_address, master_addr=registered.master_address
+        )
+        return Reply(header=reply, body=self._order_topics())
+
+    def _order_topics(self) -> bytes:
+        topics = self._kv.namespace(ORDER_TOPICS)
+        if topics is None or not self._config.value.return_order_topic_config_to_broker:
+            return b""
+        return fastjson.encode(KvTable(table=topics))
+
+    @handles(UnregisterBrokerHeader, RequestCode.UNREGISTER_BROKER)
+    def unregister(self, request: Request[UnregisterBrokerHeader]) -> Reply:
+        header = request.header
+        key = BrokerKey(header.cluster_name, header.broker_addr)
+        self._notify(self._routes.unregister(key, header.broker_name))
+        return Reply()
+
+    @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION)
+    def data_version(self, request: Request[QueryDataVersionHeader]) -> Reply:
+        key = BrokerKey(request.header.cluster_name, request.header.broker_addr)
+        asked = fastjson.decode(request.body or b"{}", DataVersion)
+        known = self._routes.data_version(key)
+        self._routes.touch(key)
+        body = fastjson.encode(known) if known is not None else b""
+        return Reply(header=QueryDataVersionReply(changed=known != asked), body=body)
+
+    @handles(BrokerHeartbeatHeader, RequestCode.BROKER_HEARTBEAT)
+    def heartbeat(self, request: Request[BrokerHeartbeatHeader]) -> Reply:
+        self._routes.touch(BrokerKey(request.header.cluster_name, request.header.broker_addr))
+        return Reply()
+
+    @handles(BrokerMemberGroupHeader, RequestCode.GET_BROKER_MEMBER_GROUP)
+    def member_group(self, request: Request[BrokerMemberGroupHeader]) -> Reply:
+        group = self._routes.member_group(request.header.cluster_name, request.header.broker_name)
+        return Reply(body=fastjson.encode(MemberGroupBody(broker_member_group=group)))
+
+    @handles(NoHeader, RequestCode.GET_BROKER_CLUSTER_INFO)
+    def cluster_info(self, request: Request[NoHeader]) -> Reply:
+        return Reply(body=fastjson.encode(self._routes.cluster_info()))
+
+    @handles(BrokerNameHeader, RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+    def wipe_write_permission(self, request: Request[BrokerNameHeader]) -> Reply:
+        count = self._routes.wipe_write_permission(request.header.broker_name)
+        log.info("%s wiped the write permission of %s", request.connection.peer, request.header)
+        return Reply(header=WipeWritePermReply(count))
+
+    @handles(BrokerNameHeader, RequestCode.ADD_WRITE_PERM_OF_BROKER)
+    def add_write_permission(self, request: Request[BrokerNameHeader]) -> Reply:
+        count = self._routes.add_write_permission(request.header.broker_name)
+        log.info("%s added the write permission of %s", request.connection.peer, request.header)
+        return Reply(header=AddWritePermReply(count))
+
+
+class TopicHandlers:
+    """Lists topics and changes their routes."""
+
+    def __init__(self, routes: RouteTable, config: ConfigCell[NameServerConfig]) -> None:
+        self._routes = routes
+        self._config = config
+
+    @handles(NoHeader, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    def all_topics(self, request: Request[NoHeader]) -> Reply:
+        if not self._config.value.enable_all_topic_list:
+            raise ServerError("disable")
+        return _topics(self._routes.topic_names())
+
+    @handles(ClusterHeader, RequestCode.GET_TOPICS_BY_CLUSTER)
+    def topics_of_cluster(self, request: Request[ClusterHeader]) -> Reply:
+        self._refuse_if_disabled()
+        return _topics(self._routes.topic_names_of_cluster(request.header.cluster))
+
+    @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    def system_topics(self, request: Request[NoHeader]) -> Reply:
+        return _topics(self._routes.system_topic_names())
+
+    @handles(NoHeader, RequestCode.GET_UNIT_TOPIC_LIST)
+    def unit_topics(self, request: Request[NoHeader]) -> Reply:
+        self._refuse_if_disabled()
+        return _topics(self._routes.topic_names_by_flag(have=UNIT))
+
+    @handles(NoHeader, RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST)
+    def unit_subscription_topics(self, request: Request[NoHeader]) -> Reply:
+        self._refuse_if_disabled()
+        return _topics(self._routes.topic_names_by_flag(have=UNIT_SUBSCRIPTION))
+
+    @handles(NoHeader, RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
+    def unit_subscription_only_topics(self, request: Request[NoHeader]) -> Reply:
+        self._refuse_if_disabled()
+        return _topics(self._routes.topic_names_by_flag(have=UNIT_SUBSCRIPTION, lack=UNIT))
+
+    @handles(RegisterTopicHeader, RequestCode.REGISTER_TOPIC_IN_NAMESRV)
+    def register_topic(self, request: Request[RegisterTopicHeader]) -> Reply:
+        route = fastjson.decode(request.body or b"{}", TopicRoute)
+        if route.queue_datas:
+            self._routes.set_topic(request.header.topic, route.queue_datas)
+        return Reply()
+
+    @handles(DeleteTopicHeader, RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    def delete_topic(self, request: Request[DeleteTopicHeader]) -> Reply:
+        self._routes.delete_topic(request.header.topic, request.header.cluster_name)
+        return Reply()
+
+    def _refuse_if_disabled(self) -> None:
+        if not self._config.value.enable_topic_list:
+            raise ServerError("disable")
+
+
+class KvHandlers:
+    """Reads and writes the KV configuration."""
+
+    def __init__(self, kv: KvConfig) -> None:
+        self._kv = kv
+
+    @handles(PutKvHeader, RequestCode.PUT_KV_CONFIG)
+    async def put(self, request: Request[PutKvHeader]) -> Reply:
+        header = request.header
+        await self._kv.put(header.namespace, header.key, header.value)
+        return Reply()
+
+    @handles(KvHeader, RequestCode.GET_KV_CONFIG)
+    def find(self, request: Request[KvHeader]) -> Reply:
+        namespace, key = request.header.namespace, request.header.key
+        value = self._kv.find(namespace, key)
+        if value is None:
+            raise QueryNotFound(f"No config item, Namespace: {namespace} Key: {key}")
+        return Reply(header=KvReply(value))
+
+    @handles(KvHeader, RequestCode.DELETE_KV_CONFIG)
+    async def delete(self, request: Request[KvHeader]) -> Reply:
+        await self._kv.delete(request.header.namespace, request.header.key)
+        return Reply()
+
+    @handles(KvListHeader, RequestCode.GET_KVLIST_BY_NAMESPACE)
+    def list_namespace(self, request: Request[KvListHeader]) -> Reply:
+        table = self._kv.namespace(request.header.namespace)
+        if table is None:
+            raise QueryNotFound(f"No config item, Namespace: {request.header.namespace}")
+        return Reply(body=fastjson.encode(KvTable(table=table)))
+
+
+class ConfigHandlers:
+    """Shows the settings and changes them at run time."""
+
+    def __init__(self, config: ConfigCell[NameServerConfig]) -> None:
+        self._config = config
+        self._others = {key: item.default for key, item in IGNORED.items()}
+
+    @handles(NoHeader, RequestCode.GET_NAMESRV_CONFIG)
+    def show(self, request: Request[NoHeader]) -> Reply:
+        return Reply(body=properties.render(shown_texts(self._config.value, self._others)).encode())
+
+    @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG)
+    async def update(self, request: Request[NoHeader]) -> Reply:
+        texts = properties.parse(request.body.decode(errors="replace"))
+        locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list.split(";"))
+        if not locked.isdisjoint(texts):
+            raise NoPermission("Can not update config in black list.")
+        try:
+            changed = self._config.update(texts)
+        except ConfigError as exc:
+            raise InvalidParameter(str(exc)) from exc
+        others = {key: text for key, text in texts.items() if key in self._others}
+        self._others.update(others)
+        self._report(texts, changed, request.connection.peer)
+        await asyncio.to_thread(_store, self._config.value, changed | others)
+        return Reply()
+
+    def _report(self, texts: dict[str, str], changed: dict[str, str], peer: str) -> None:
+        options = options_of(NameServerConfig)
+        for key, text in changed.items():
+            when = "now" if options[key].live else "after a restart"
+            log.info("%s set %s=%s, in effect %s", peer, key, text, when)
+        for key in texts.keys() - options.keys():
+            log.warning("%s set %s, which has no effect here", peer, key)
+
+
+def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, str]:
+    """All of RocketMQ's keys, and of our own those that are not at their default."""
+    options = options_of(NameServerConfig)
+    texts = to_texts(config)
+    ours = {
+        key
+        for key, found in options.items()
+        if found.ours and getattr(config, found.field) == found.default
+    }
+    return others | {key: text for key, text in texts.items() if key not in ours}
+
+
+def _store(config: NameServerConfig, changed: dict[str, str]) -> None:
+    path = config.config_store_path
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    snapshot.replace(path, properties.edit(before, changed).encode())
+
+
+def _registration(request: Request[RegisterBrokerHeader]) -> RegisterBrokerBody:
+    """The body, in the form that a broker of that version sends."""
+    version, body = request.frame.version, request.body
+    if not body:
+        return RegisterBrokerBody()
+    if version < _V3_0_11:
+        topics = fastjson.decode(body, RegisteredTopics)
+        return RegisterBrokerBody(topic_config_serialize_wrapper=topics, filter_server_list=None)
+    # 5.x brokers compress without saying so in the header; JSON begins with a brace.
+    if request.header.compressed or body[:1] != b"{":
+        return decompress(body, with_mapping=version >= _V5_0_0)
+    return fastjson.decode(body, RegisterBrokerBody)
+
+
+def _topics(topics: TopicList) -> Reply:
+    return Reply(body=fastjson.encode(topics))
+
+
+def _no_route(topic: str) -> TopicNotFound:
+    # The first sentence is RocketMQ's wording, which people search for.
+    return TopicNotFound(
+        f"No topic route info in name server for the topic: {topic}\n"
+        f"See {_FAQ} for further details."
+    )

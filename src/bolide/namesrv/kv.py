@@ -1,0 +1,72 @@
+"""The KV configuration: namespaces of keys and values in one small file (`KVConfigManager`)."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import msgspec
+
+from bolide import snapshot
+from bolide.protocol import fastjson
+from bolide.protocol.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
+"""Namespace of the ordered topics: topic to "brokerA:4;brokerB:4"."""
+
+
+class _KvFile(fastjson.Struct):
+    config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+
+
+class KvConfig:
+    """What was put is on disk before anybody is told so or can read it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._table = _load(path)
+        self._writing = asyncio.Lock()  # one file, one writer
+
+    def find(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """All keys of a namespace, None if there is no such."""
+        return self._table.get(namespace)
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        async with self._writing:
+            items = {**self._table.get(namespace, {}), key: value}
+            await self._replace({**self._table, namespace: items})
+        log.info("put KV config, namespace %s key %s value %s", namespace, key, value)
+
+    async def delete(self, namespace: str, key: str) -> None:
+        """Forget a key; it is no error if there is none."""
+        async with self._writing:
+            items = dict(self._table.get(namespace, {}))
+            if items.pop(key, None) is None:
+                return
+            await self._replace({**self._table, namespace: items})
+        log.info("deleted KV config, namespace %s key %s", namespace, key)
+
+    def log_all(self) -> None:
+        """Write the whole table to the log."""
+        log.info("KV config: %d namespaces", len(self._table))
+        for namespace, items in self._table.items():
+            for key, value in items.items():
+                log.info("KV config, namespace %s key %s value %s", namespace, key, value)
+
+    async def _replace(self, table: dict[str, dict[str, str]]) -> None:
+        data = fastjson.encode(_KvFile(table))
+        await asyncio.to_thread(snapshot.replace, self.path, data)
+        self._table = table
+
+
+def _load(path: Path) -> dict[str, dict[str, str]]:
+    for data in snapshot.read(path):
+        try:
+            return fastjson.decode(data, _KvFile).config_table
+        except ProtocolError as exc:
+            log.warning("the KV config in %s is damaged, trying its backup: %s", path, exc)
+    return {}

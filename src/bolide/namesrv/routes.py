@@ -1,0 +1,480 @@
+"""The table of brokers and topics (`RouteInfoManager`): values in, values out, no I/O.
+
+A broker group (broker name) has members by id, 0 being the master. Topics come from the master, or
+from the lowest id of a group that may act for it. A broker leaves when it says so, when its
+connection closes or when it falls silent; with the last member its topics go too.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bolide.namesrv.config import NameServerConfig
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.registration import RegisterBrokerBody
+from bolide.protocol.bodies.routes import (
+    BrokerRoute,
+    ClusterInfo,
+    MemberGroup,
+    QueueRoute,
+    TopicList,
+    TopicRoute,
+)
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.headers.namesrv import MinBrokerIdChangeHeader, RegisterBrokerHeader
+
+log = logging.getLogger(__name__)
+
+MASTER_ID = 0
+READ, WRITE = 4, 2
+UNIT, UNIT_SUBSCRIPTION = 1, 2
+_MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+class BrokerKey(NamedTuple):
+    """What identifies one broker process."""
+
+    cluster: str
+    address: str
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """A broker that is heard of; `link` is the connection it registered through."""
+
+    last_heard: float
+    timeout: float
+    data_version: DataVersion
+    link: Hashable
+    ha_address: str | None
+
+
+class Registered(NamedTuple):
+    """Outcome of a registration: the master's addresses for a slave, and whom to notify."""
+
+    master_address: str | None = None
+    ha_address: str | None = None
+    notices: tuple["MinIdNotice", ...] = ()
+
+
+class MinIdNotice(NamedTuple):
+    """Tell these brokers that the lowest id of their group changed."""
+
+    addresses: list[str]
+    header: MinBrokerIdChangeHeader
+
+
+class RouteTable:
+    """One writer, the event loop; route answers are kept encoded until something changes."""
+
+    def __init__(self, config: Callable[[], NameServerConfig], clock: Callable[[], float]) -> None:
+        self._config = config
+        self._clock = clock
+        self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self._brokers: dict[str, BrokerRoute] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        self._live: dict[BrokerKey, LiveBroker] = {}
+        self._filter_servers: dict[BrokerKey, list[str]] = {}
+        self._mappings: dict[str, dict[str, Any]] = {}
+        self._encoded: dict[str, bytes] = {}
+
+    # Brokers come and go
+
+    def register(
+        self, header: RegisterBrokerHeader, body: RegisterBrokerBody, link: Hashable
+    ) -> Registered | None:
+        """Take a broker in, or note that it lives; None if it must register in full first."""
+        wrapper = body.topic_config_serialize_wrapper
+        key = BrokerKey(header.cluster_name, header.broker_addr)
+        broker = self._brokers.get(header.broker_name)
+        known_ids = broker.broker_addrs if broker else {}
+        if self._is_outdated(header, known_ids, wrapper.data_version):
+            self._live.pop(key, None)
+            return Registered()
+        if header.broker_id not in known_ids and len(wrapper.topic_config_table) == 1:
+            log.warning("%s sent one topic before it registered in full", key)
+            return None
+        lowest_before = min(known_ids, default=header.broker_id)
+        broker, is_new = self._enter(header)
+        if header.broker_id == MASTER_ID or _is_acting(header, broker):
+            self._take_topics(header, broker, body, is_new=is_new)
+        self._note_alive(key, header, wrapper.data_version, link)
+        self._set_filter_servers(key, body.filter_server_list)
+        notices = self._notices(broker, None, header.ha_server_addr)
+        return Registered(
+            *self._master_of(header, broker),
+            notices=notices if header.broker_id < lowest_before else (),
+        )
+
+    def touch(self, key: BrokerKey) -> None:
+        """A broker was heard of."""
+        if live := self._live.get(key):
+            live.last_heard = self._clock()
+
+    def data_version(self, key: BrokerKey) -> DataVersion | None:
+        """The version of its topics that a broker registered last."""
+        live = self._live.get(key)
+        return live.data_version if live else None
+
+    def unregister(self, key: BrokerKey, broker_name: str) -> tuple[MinIdNotice, ...]:
+        """A broker leaves; with the last of its group go the group's topics."""
+        known = self._live.pop(key, None)
+        self._filter_servers.pop(key, None)
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return ()
+        log.info("broker %s of %s leaves%s", key, broker_name, "" if known else ", was not known")
+        lowest = min(broker.broker_addrs, default=None)
+        gone = [i for i, address in broker.broker_addrs.items() if address == key.address]
+        for broker_id in gone:
+            del broker.broker_addrs[broker_id]
+        self._encoded.clear()
+        if not broker.broker_addrs:
+            self._drop_group(broker)
+            return ()
+        if broker.enable_acting_master and MASTER_ID not in broker.broker_addrs:
+            self._change_perm(broker_name, lambda perm: perm & ~WRITE)
+        return self._notices(broker, key.address, None) if lowest in gone else ()
+
+    def drop_link(self, link: Hashable) -> tuple[MinIdNotice, ...]:
+        """A connection closed: the brokers that registered through it are gone."""
+        return self._drop([key for key, live in self._live.items() if live.link is link])
+
+    def drop_silent(self) -> tuple[list[Hashable], tuple[MinIdNotice, ...]]:
+        """Remove brokers not heard of within their time; returns their links, to be closed."""
+        now = self._clock()
+        silent = [key for key, live in self._live.items() if live.last_heard + live.timeout < now]
+        links = [self._live[key].link for key in silent]
+        for key in silent:
+            log.warning("broker %s fell silent for %g s", key, self._live[key].timeout)
+        return links, self._drop(silent)
+
+    # Topics change
+
+    def set_topic(self, topic: str, queues: Iterable[QueueRoute]) -> None:
+        """Route a topic as an administrator says; all brokers named must be known."""
+        queues = list(queues)
+        unknown = [queue.broker_name for queue in queues if queue.broker_name not in self._brokers]
+        if unknown:
+            log.warning("topic %s is not routed: unknown brokers %s", topic, unknown)
+            return
+        self._topics.setdefault(topic, {}).update({queue.broker_name: queue for queue in queues})
+        self._encoded.pop(topic, None)
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Forget a topic, everywhere or in one cluster."""
+        self._encoded.pop(topic, None)
+        if not cluster:
+            self._topics.pop(topic, None)
+            return
+        for name in self._clusters.get(cluster, ()):
+            self._forget_queues(topic, name)
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """Take the write bit from all topics of a broker group; returns how many there are."""
+        return self._change_perm(broker_name, lambda perm: perm & ~WRITE)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Make all topics of a broker group readable and writable."""
+        return self._change_perm(broker_name, lambda _: READ | WRITE)
+
+    # Answers
+
+    def encoded_route(self, topic: str) -> bytes | None:
+        """The route of a topic as JSON, None if no broker has it."""
+        if (encoded := self._encoded.get(topic)) is not None:
+            return encoded
+        route = self.route(topic)
+        if route is None:
+            return None
+        encoded = self._encoded[topic] = fastjson.encode(route, standard=True)
+        return encoded
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Where the queues of a topic are, None if no broker has it."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        brokers = [self._copy(self._brokers[name]) for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        route = TopicRoute(
+            queue_datas=list(queues.values()),
+            broker_datas=brokers,
+            filter_server_table=self._filter_servers_of(brokers),
+            topic_queue_mapping_by_broker=self._mappings.get(topic),
+        )
+        if self._config().support_acting_master and not topic.startswith(_MEMBER_SYNC_PREFIX):
+            _show_acting_masters(route)
+        return route
+
+    def forget_encoded(self) -> None:
+        """A setting that routes depend on changed."""
+        self._encoded.clear()
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(
+            broker_addr_table=self._brokers,
+            cluster_addr_table={name: list(names) for name, names in self._clusters.items()},
+        )
+
+    def member_group(self, cluster: str, broker_name: str) -> MemberGroup:
+        broker = self._brokers.get(broker_name)
+        addresses = dict(broker.broker_addrs) if broker else {}
+        return MemberGroup(cluster=cluster, broker_name=broker_name, broker_addrs=addresses)
+
+    def topic_names(self) -> TopicList:
+        return TopicList(topic_list=list(self._topics))
+
+    def topic_names_of_cluster(self, cluster: str) -> TopicList:
+        names = self._clusters.get(cluster, {})
+        return TopicList(
+            topic_list=[
+                t for t, queues in self._topics.items() if not names.keys().isdisjoint(queues)
+            ]
+        )
+
+    def system_topic_names(self) -> TopicList:
+        """Clusters and broker groups, topics to RocketMQ, and a broker to ask for more."""
+        names = list(self._clusters)
+        for members in self._clusters.values():
+            names += members
+        addresses = (a for b in self._brokers.values() for a in b.broker_addrs.values())
+        return TopicList(topic_list=list(dict.fromkeys(names)), broker_addr=next(addresses, None))
+
+    def topic_names_by_flag(self, *, have: int, lack: int = 0) -> TopicList:
+        """Topics whose system flag has the bits of `have` and none of `lack`."""
+        return TopicList(
+            topic_list=[
+                topic
+                for topic, queues in self._topics.items()
+                if (flag := next(iter(queues.values())).topic_sys_flag) & have and not flag & lack
+            ]
+        )
+
+    # Registration, step by step
+
+    def _is_outdated(
+        self, header: RegisterBrokerHeader, known_ids: dict[int, str], version: DataVersion
+    ) -> bool:
+        """Whether another broker holds this id with a newer state."""
+        address = known_ids.get(header.broker_id)
+        if address is None or address == header.broker_addr:
+            return False
+        holder = self._live.get(BrokerKey(header.cluster_name, address))
+        if holder is None or holder.data_version.state_version <= version.state_version:
+            return False
+        log.warning("%s loses id %s to %s", header.broker_addr, header.broker_id, address)
+        return True
+
+    def _enter(self, header: RegisterBrokerHeader) -> tuple[BrokerRoute, bool]:
+        """Put the broker under its name, cluster and id; also says whether it is new there."""
+        self._clusters.setdefault(header.cluster_name, {})[header.broker_name] = None
+        broker = self._brokers.get(header.broker_name)
+        if broker is None:
+            broker = BrokerRoute(broker_name=header.broker_name, cluster=header.cluster_name)
+            self._brokers[header.broker_name] = broker
+        before = (dict(broker.broker_addrs), broker.enable_acting_master, broker.zone_name)
+        broker.enable_acting_master = bool(header.enable_acting_master)
+        broker.zone_name = header.zone_name
+        addresses = broker.broker_addrs
+        # A slave that became master registers under another id: an address has one id only.
+        for other in [i for i, a in addresses.items() if a == header.broker_addr]:
+            if other != header.broker_id:
+                del addresses[other]
+        is_new = header.broker_id not in addresses
+        addresses[header.broker_id] = header.broker_addr
+        if before != (addresses, broker.enable_acting_master, broker.zone_name):
+            self._encoded.clear()
+        return broker, is_new
+
+    def _take_topics(
+        self,
+        header: RegisterBrokerHeader,
+        broker: BrokerRoute,
+        body: RegisterBrokerBody,
+        *,
+        is_new: bool,
+    ) -> None:
+        wrapper = body.topic_config_serialize_wrapper
+        key = BrokerKey(header.cluster_name, header.broker_addr)
+        changed = is_new or self.data_version(key) != wrapper.data_version
+        if self._config().delete_topic_with_broker_registration:
+            self._forget_missing_topics(broker.broker_name, body)
+        read_only = header.broker_id != MASTER_ID and broker.enable_acting_master
+        for topic in wrapper.topic_config_table.values():
+            if changed or broker.broker_name not in self._topics.get(topic.topic_name, ()):
+                self._set_queues(broker.broker_name, topic, read_only=read_only)
+        if changed:
+            self._take_mappings(wrapper.topic_queue_mapping_info_map)
+
+    def _set_queues(self, broker_name: str, topic: TopicConfig, *, read_only: bool) -> None:
+        queues = QueueRoute(
+            broker_name=broker_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=topic.perm & ~WRITE if read_only else topic.perm,
+            topic_sys_flag=topic.topic_sys_flag,
+        )
+        groups = self._topics.setdefault(topic.topic_name, {})
+        if groups.get(broker_name) != queues:
+            groups[broker_name] = queues
+            self._encoded.pop(topic.topic_name, None)
+
+    def _take_mappings(self, mappings: dict[str, dict[str, Any]]) -> None:
+        for topic, mapping in mappings.items():
+            self._mappings.setdefault(topic, {})[str(mapping.get("bname"))] = mapping
+            self._encoded.pop(topic, None)
+
+    def _forget_missing_topics(self, broker_name: str, body: RegisterBrokerBody) -> None:
+        wrapper = body.topic_config_serialize_wrapper
+        if wrapper.topic_queue_mapping_info_map:
+            return  # static topics live on brokers that do not list them
+        for topic in [t for t in self._topics if t not in wrapper.topic_config_table]:
+            self._forget_queues(topic, broker_name)
+
+    def _note_alive(
+        self, key: BrokerKey, header: RegisterBrokerHeader, version: DataVersion, link: Hashable
+    ) -> None:
+        asked = header.heartbeat_timeout_millis
+        timeout = asked / 1000 if asked is not None else self._config().broker_channel_expired_time
+        if key not in self._live:
+            log.info(
+                "broker %s of %s registered, HA %s", key, header.broker_name, header.ha_server_addr
+            )
+        self._live[key] = LiveBroker(self._clock(), timeout, version, link, header.ha_server_addr)
+
+    def _set_filter_servers(self, key: BrokerKey, servers: list[str] | None) -> None:
+        if servers is None or servers == self._filter_servers.get(key, []):
+            return
+        self._encoded.clear()
+        if servers:
+            self._filter_servers[key] = servers
+        else:
+            del self._filter_servers[key]
+
+    def _master_of(
+        self, header: RegisterBrokerHeader, broker: BrokerRoute
+    ) -> tuple[str | None, str | None]:
+        """Address and HA address of a slave's master, as far as it is alive."""
+        master = broker.broker_addrs.get(MASTER_ID)
+        if header.broker_id == MASTER_ID or master is None:
+            return None, None
+        live = self._live.get(BrokerKey(header.cluster_name, master))
+        return (master, live.ha_address) if live else (None, None)
+
+    # Removal
+
+    def _drop(self, keys: list[BrokerKey]) -> tuple[MinIdNotice, ...]:
+        notices: tuple[MinIdNotice, ...] = ()
+        for key in keys:
+            name = next(
+                (
+                    broker.broker_name
+                    for broker in self._brokers.values()
+                    if broker.cluster == key.cluster and key.address in broker.broker_addrs.values()
+                ),
+                "",
+            )
+            notices += self.unregister(key, name)
+            self._live.pop(key, None)
+        return notices
+
+    def _drop_group(self, broker: BrokerRoute) -> None:
+        del self._brokers[broker.broker_name]
+        for cluster, names in list(self._clusters.items()):
+            names.pop(broker.broker_name, None)
+            if not names:
+                del self._clusters[cluster]
+        for topic in list(self._topics):
+            self._forget_queues(topic, broker.broker_name)
+
+    def _forget_queues(self, topic: str, broker_name: str) -> None:
+        groups = self._topics.get(topic, {})
+        if groups.pop(broker_name, None) is not None:
+            self._encoded.pop(topic, None)
+            if not groups:
+                del self._topics[topic]
+
+    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for groups in self._topics.values():
+            if queues := groups.get(broker_name):
+                queues.perm = change(queues.perm)
+                count += 1
+        self._encoded.clear()
+        return count
+
+    # Details of answers
+
+    def _filter_servers_of(self, brokers: list[BrokerRoute]) -> dict[str, list[str]]:
+        return {
+            address: servers
+            for broker in brokers
+            for address in broker.broker_addrs.values()
+            if (servers := self._filter_servers.get(BrokerKey(broker.cluster or "", address)))
+        }
+
+    def _notices(
+        self, broker: BrokerRoute, offline: str | None, ha_address: str | None
+    ) -> tuple[MinIdNotice, ...]:
+        config = self._config()
+        if not config.notify_min_broker_id_changed:
+            return ()
+        if offline is not None and not broker.enable_acting_master:
+            return ()
+        addresses = broker.broker_addrs
+        lowest = min(addresses)
+        told = [a for i, a in addresses.items() if offline or len(addresses) == 1 or i != lowest]
+        header = MinBrokerIdChangeHeader(
+            min_broker_id=lowest,
+            min_broker_addr=addresses[lowest],
+            offline_broker_addr=offline,
+            ha_broker_addr=ha_address,
+        )
+        return (MinIdNotice(told, header),)
+
+    @staticmethod
+    def _copy(broker: BrokerRoute) -> BrokerRoute:
+        return BrokerRoute(
+            broker_name=broker.broker_name,
+            cluster=broker.cluster,
+            broker_addrs=dict(broker.broker_addrs),
+            enable_acting_master=broker.enable_acting_master,
+            zone_name=broker.zone_name,
+        )
+
+
+def route_of_zone(route: TopicRoute, zone: str) -> TopicRoute:
+    """The part of a route that lies in a zone; groups without a master stay, to be read from."""
+    kept = [
+        broker
+        for broker in route.broker_datas
+        if MASTER_ID not in broker.broker_addrs or (broker.zone_name or "").lower() == zone.lower()
+    ]
+    names = {broker.broker_name for broker in route.broker_datas} - {b.broker_name for b in kept}
+    addresses = {address for broker in kept for address in broker.broker_addrs.values()}
+    return TopicRoute(
+        queue_datas=[queue for queue in route.queue_datas if queue.broker_name not in names],
+        broker_datas=kept,
+        filter_server_table={a: s for a, s in route.filter_server_table.items() if a in addresses},
+        order_topic_conf=route.order_topic_conf,
+        topic_queue_mapping_by_broker=route.topic_queue_mapping_by_broker,
+    )
+
+
+def _is_acting(header: RegisterBrokerHeader, broker: BrokerRoute) -> bool:
+    """Whether this slave speaks for its group; 4.x brokers never do."""
+    return header.enable_acting_master is not None and header.broker_id == min(broker.broker_addrs)
+
+
+def _show_acting_masters(route: TopicRoute) -> None:
+    perms = {queue.broker_name: queue.perm for queue in route.queue_datas}
+    for broker in route.broker_datas:
+        addresses = broker.broker_addrs
+        if MASTER_ID in addresses or not addresses or not broker.enable_acting_master:
+            continue
+        if not perms.get(broker.broker_name, WRITE) & WRITE:
+            addresses[MASTER_ID] = addresses.pop(min(addresses))

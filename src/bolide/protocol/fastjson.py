@@ -1,0 +1,281 @@
+"""The JSON that Java peers write and read (fastjson 1.2).
+
+It differs from standard JSON where maps have keys that are not texts: numbers and whole objects
+stand bare before the colon, as in `{0:10}` and `{{"queueId":0,"topic":"T"}:5}`. A second
+occurrence of the same object may be written as `{"$ref":"$.path"}`; we read that, never write it.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from bolide.protocol.errors import ProtocolError
+
+T = TypeVar("T")
+
+_MAX_DEPTH = 64
+_SPACE = re.compile(r"[ \t\r\n\f\v\b]*")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?[LSBFD]?")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_WORDS = {"true": True, "false": False, "null": None}
+_quote = msgspec.json.Encoder().encode
+
+
+class BadJson(ProtocolError):
+    """A body that is neither JSON nor fastjson's dialect of it, or of another shape than asked."""
+
+
+class Struct(msgspec.Struct, rename="camel"):
+    """Base of all typed bodies: Python's names here, camel case on the wire."""
+
+
+class FrozenStruct(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of those that are compared, or stand as the key of a map."""
+
+
+def encode(value: object, *, standard: bool = False) -> bytes:
+    """Write a body as Java does: keys in alphabetical order, nulls left out, map keys bare.
+
+    With `standard` keys that are numbers are quoted, so that any JSON reader understands it.
+    """
+    parts: list[str] = []
+    _write(_quote_keys(value) if standard else value, parts.append)
+    return "".join(parts).encode()
+
+
+def decode(body: bytes | str, shape: type[T]) -> T:
+    """Read a body into `shape`, from standard JSON or from fastjson's dialect.
+
+    Raises:
+        BadJson: the text is neither, or does not have that shape.
+    """
+    try:
+        return msgspec.json.decode(body, type=shape, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # not standard JSON, or holds a $ref
+    try:
+        return msgspec.convert(parse(body), shape, strict=False)
+    except msgspec.ValidationError as exc:
+        raise BadJson(f"not a {getattr(shape, '__name__', shape)}: {exc}") from exc
+
+
+def parse(body: bytes | str) -> Any:
+    """Read the dialect into plain values; an object used as a key becomes a hashable dict."""
+    try:
+        text = body if isinstance(body, str) else body.decode()
+    except UnicodeDecodeError as exc:
+        raise BadJson(f"not UTF-8: {exc}") from exc
+    reader = _Reader(text)
+    value = reader.value(0)
+    reader.skip_space()
+    if reader.at != len(text):
+        raise reader.error("text after the value")
+    return _resolve(value, value) if '"$ref"' in text else value
+
+
+class FrozenDict(dict[Any, Any]):
+    """An object that is a map's key."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset((key, repr(value)) for key, value in self.items()))
+
+
+class _Reader:
+    """A recursive-descent reader that keeps its place in the text."""
+
+    __slots__ = ("at", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def error(self, what: str) -> BadJson:
+        return BadJson(f"{what} at character {self.at}")
+
+    def skip_space(self) -> str:
+        """Move to the next sign and return it, '' at the end."""
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+        return self.text[self.at : self.at + 1]
+
+    def value(self, depth: int) -> Any:
+        sign = self.skip_space()
+        if depth > _MAX_DEPTH:
+            raise self.error(f"more than {_MAX_DEPTH} levels")
+        if sign == "{":
+            return self._object(depth)
+        if sign == "[":
+            return self._array(depth)
+        if sign == '"':
+            return self._string()
+        if sign.isalpha():
+            return self._word()
+        return self._number()
+
+    def _object(self, depth: int) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for _ in self._members("}"):
+            key = self.value(depth + 1) if self.skip_space() in '{"-0123456789' else self._name()
+            if self.skip_space() != ":":
+                raise self.error("a colon is missing")
+            self.at += 1
+            try:
+                found[FrozenDict(key) if isinstance(key, dict) else key] = self.value(depth + 1)
+            except TypeError as exc:
+                raise self.error("a key that cannot be one") from exc
+        return found
+
+    def _array(self, depth: int) -> list[Any]:
+        return [self.value(depth + 1) for _ in self._members("]")]
+
+    def _members(self, end: str) -> Iterable[None]:
+        """Step over the separators of an object or array, once for each member."""
+        self.at += 1
+        if self.skip_space() == end:
+            self.at += 1
+            return
+        while True:
+            yield
+            sign = self.skip_space()
+            self.at += 1
+            if sign == end:
+                return
+            if sign != ",":
+                self.at -= 1
+                raise self.error(f"a comma or {end} is missing")
+            if self.skip_space() == end:  # fastjson lets a comma stand last
+                self.at += 1
+                return
+
+    def _string(self) -> str:
+        match = self._match(_STRING, "a string without end")
+        try:
+            return msgspec.json.decode(match, type=str)
+        except (msgspec.DecodeError, UnicodeError) as exc:
+            raise self.error(f"a bad string ({exc})") from exc
+
+    def _name(self) -> str:
+        return self._match(_WORD, "a key is missing")
+
+    def _word(self) -> Any:
+        word = self._match(_WORD, "a value is missing")
+        if word not in _WORDS:
+            raise self.error(f"unknown word {word!r}")
+        return _WORDS[word]
+
+    def _number(self) -> int | float:
+        text = self._match(_NUMBER, "a value is missing").rstrip("LSBFD")
+        if text.lstrip("-").isdigit() and len(text) < 64:
+            return int(text)
+        return float(text)
+
+    def _match(self, pattern: re.Pattern[str], otherwise: str) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise self.error(otherwise)
+        self.at = match.end()
+        return match.group()
+
+
+def _resolve(value: Any, root: Any) -> Any:
+    """Put the objects back that `$ref` stands for."""
+    if isinstance(value, list):
+        return [_resolve(item, root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1 and isinstance(path := value.get("$ref"), str):
+        return _follow(path, root)
+    made = {_resolve_key(key, root): _resolve(item, root) for key, item in value.items()}
+    return FrozenDict(made) if isinstance(value, FrozenDict) else made
+
+
+def _resolve_key(key: Any, root: Any) -> Any:
+    resolved = _resolve(key, root)
+    return FrozenDict(resolved) if isinstance(resolved, dict) else resolved
+
+
+def _follow(path: str, root: Any) -> Any:
+    """Walk `$.a.b[0]` from the root; what is reached is not resolved again."""
+    value = root
+    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
+        try:
+            value = value[int(index)] if index else value[name]
+        except (KeyError, IndexError, TypeError) as exc:
+            raise BadJson(f"a reference to {path!r} leads nowhere") from exc
+    return value
+
+
+def _write(value: object, put: Callable[[str], object]) -> None:
+    if isinstance(value, msgspec.Struct):
+        _write_members(_members_of(value), put)
+    elif isinstance(value, dict):
+        _write_members(sorted(_items_of(value), key=_sort_key), put)
+    elif isinstance(value, list | tuple | set | frozenset):
+        _write_array(value, put)
+    elif isinstance(value, Enum) and isinstance(value.name, str):
+        put(_quote(value.name).decode())
+    else:
+        put(_scalar(value))
+
+
+def _quote_keys(value: object) -> object:
+    """The same value as plain maps and lists with texts as keys."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _quote_keys(member) for name, member in _members_of(value)}
+    if isinstance(value, dict):
+        return {str(key): _quote_keys(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_quote_keys(item) for item in value]
+    return value
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, float):
+        return repr(value) if value == value else "null"  # noqa: PLR0124  NaN has no JSON
+    return _quote(value).decode()
+
+
+def _write_members(items: Iterable[tuple[object, object]], put: Callable[[str], object]) -> None:
+    opening = "{"
+    for key, value in items:
+        put(opening)
+        _write(key, put)
+        put(":")
+        _write(value, put)
+        opening = ","
+    put("{}" if opening == "{" else "}")
+
+
+def _write_array(values: Iterable[object], put: Callable[[str], object]) -> None:
+    opening = "["
+    for value in values:
+        put(opening)
+        _write(value, put)
+        opening = ","
+    put("[]" if opening == "[" else "]")
+
+
+def _members_of(value: msgspec.Struct) -> Iterable[tuple[str, object]]:
+    for wire, name in _wire_names(type(value)):
+        if (member := getattr(value, name)) is not None:
+            yield wire, member
+
+
+def _items_of(value: dict[Any, Any]) -> Iterable[tuple[object, object]]:
+    return ((key, item) for key, item in value.items() if item is not None)
+
+
+def _sort_key(item: tuple[object, object]) -> tuple[str, object]:
+    key = item[0]
+    if isinstance(key, str | int):
+        return type(key).__name__, key
+    return "~", encode(key)
+
+
+@cache
+def _wire_names(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    return sorted(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))

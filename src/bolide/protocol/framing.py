@@ -1,0 +1,118 @@
+"""Frames to bytes and back.
+
+| Offset            | Size          | Field                                                    |
+| ----------------- | ------------- | -------------------------------------------------------- |
+| 0                 | 4             | length of all that follows                               |
+| 4                 | 4             | top 8 bits: header encoding; low 24 bits: header length  |
+| 8                 | header length | header, see `json_fields` and `binary_fields`            |
+| 8 + header length | rest          | body                                                     |
+
+Peers may mix the two header encodings on one connection: each frame says its own.
+"""
+
+import struct
+
+from bolide.protocol import binary_fields, json_fields
+from bolide.protocol.errors import ProtocolError
+from bolide.protocol.frame import Frame, HeaderEncoding
+
+MAX_FRAME_SIZE = 16 * 1024 * 1024
+"""Largest whole frame, length prefix included (`com.rocketmq.remoting.frameMaxLength`)."""
+
+_LENGTH = struct.Struct(">I")  # unsigned: a negative length reads as one over the limit
+_PREFIX = struct.Struct(">II")
+_HEADER_LENGTH = 0x00FF_FFFF
+
+
+class FrameTooLarge(ProtocolError):
+    """A peer announced a frame over the limit; nothing of it is read."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a frame of {size} bytes is over the limit of {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class FrameDecoder:
+    """Cut a byte stream into frames. It holds the bytes of an unfinished frame and nothing else."""
+
+    __slots__ = ("_buffer", "_needed", "error", "max_size")
+
+    def __init__(self, max_size: int = MAX_FRAME_SIZE) -> None:
+        self.max_size = max_size
+        self.error: ProtocolError | None = None
+        """Why the stream is lost; close it. Nothing more comes out of this decoder."""
+        self._buffer = bytearray()
+        self._needed = _LENGTH.size
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held of a frame that is not whole yet."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take what arrived and return the frames it completes, in order; then look at `error`."""
+        if self.error is not None:
+            return []
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return []
+            data = bytes(self._buffer)
+            self._buffer = bytearray()
+        frames: list[Frame] = []
+        try:
+            at = self._cut(data, frames)
+        except ProtocolError as exc:
+            self.error = exc
+            return frames
+        if at < len(data):
+            self._buffer += data[at:] if at else data
+        return frames
+
+    def _cut(self, data: bytes, frames: list[Frame]) -> int:
+        """Append the whole frames of `data`; return where the unfinished one begins."""
+        at, size = 0, len(data)
+        while size - at >= _LENGTH.size:
+            length = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+            if length > self.max_size:
+                raise FrameTooLarge(length, self.max_size)
+            if size - at < length:
+                self._needed = length
+                return at
+            frames.append(decode_frame(data[at + _LENGTH.size : at + length]))
+            at += length
+        self._needed = _LENGTH.size
+        return at
+
+
+def decode_frame(payload: bytes) -> Frame:
+    """Read a frame from all that follows its length prefix."""
+    if len(payload) < _LENGTH.size:
+        raise ProtocolError(f"a frame of {len(payload)} bytes has no room for its header length")
+    (word,) = _LENGTH.unpack_from(payload)
+    end = _LENGTH.size + (word & _HEADER_LENGTH)
+    if end > len(payload):
+        raise ProtocolError(
+            f"a header of {end - 4} bytes in a frame with {len(payload) - 4} bytes left"
+        )
+    encoding = word >> 24
+    if encoding == HeaderEncoding.JSON:
+        frame = json_fields.decode(payload[_LENGTH.size : end])
+    elif encoding == HeaderEncoding.ROCKETMQ:
+        frame = binary_fields.decode(payload[_LENGTH.size : end])
+    else:
+        raise ProtocolError(f"unknown header encoding {encoding}")
+    if end < len(payload):
+        frame.body = payload[end:]
+    return frame
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """Write a whole frame, length prefix included, in the encoding it names."""
+    codec = json_fields if frame.encoding is HeaderEncoding.JSON else binary_fields
+    header = codec.encode(frame)
+    prefix = _PREFIX.pack(
+        _LENGTH.size + len(header) + len(frame.body), frame.encoding << 24 | len(header)
+    )
+    return b"".join((prefix, header, frame.body))

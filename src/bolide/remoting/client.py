@@ -1,0 +1,151 @@
+"""A client of RocketMQ servers: one connection for each address, made when first needed."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import Frame, HeaderEncoding
+from bolide.protocol.header import Header
+from bolide.protocol.refusals import refusal_for
+from bolide.remoting.connection import Connection, ConnectionLimits, split_address
+from bolide.remoting.dispatch import Dispatcher, RequestHook
+from bolide.remoting.errors import ConnectFailed
+from bolide.remoting.tls import ClientTls
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How a client connects and asks; durations in seconds."""
+
+    connect_timeout: float = 3.0
+    call_timeout: float = 3.0
+    idle_timeout: float = 120.0
+    max_one_way_calls: int = 65_535
+    max_calls: int = 65_535
+    encoding: HeaderEncoding = HeaderEncoding.JSON
+    tls: ClientTls | None = None
+
+
+class RemotingClient:
+    """Calls servers while its `async with` block runs, and answers what they ask back."""
+
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        *,
+        dispatcher: Dispatcher | None = None,
+        hooks: Sequence[RequestHook] = (),
+    ) -> None:
+        self.config = config or ClientConfig()
+        self._dispatcher = dispatcher or Dispatcher()
+        self._hooks = tuple(hooks)
+        self._connections: dict[str, Connection] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._context: ssl.SSLContext | None = (
+            self.config.tls.context() if self.config.tls else None
+        )
+        self._limits = ConnectionLimits(
+            one_way_calls=asyncio.Semaphore(self.config.max_one_way_calls),
+            calls=asyncio.Semaphore(self.config.max_calls),
+        )
+
+    async def __aenter__(self) -> Self:
+        self._keeper = asyncio.create_task(self._keep(), name="remoting-client-keeper")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._keeper.cancel()
+        await asyncio.gather(*(connection.finish() for connection in self._connections.values()))
+
+    async def call(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        *,
+        body: bytes = b"",
+        within: float | None = None,
+    ) -> Frame:
+        """Ask and wait for a successful response.
+
+        Raises:
+            Refusal: the server refused; the subclass tells the response code.
+            RemotingError: no answer came; the subclass tells why.
+        """
+        frame = self._frame(code, header, body)
+        for hook in self._hooks:
+            hook.before(address, frame)
+        connection = await self._connection(address)
+        response = await connection.call(frame, within or self.config.call_timeout)
+        for hook in self._hooks:
+            hook.after(address, frame, response)
+        if response.code != ResponseCode.SUCCESS:
+            raise refusal_for(response.code, response.remark)
+        return response
+
+    async def notify(
+        self, address: str, code: RequestCode, header: Header | None = None, *, body: bytes = b""
+    ) -> None:
+        """Send a one-way request: nobody says whether it arrived."""
+        frame = self._frame(code, header, body)
+        for hook in self._hooks:
+            hook.before(address, frame)
+        await (await self._connection(address)).notify(frame)
+
+    def _frame(self, code: RequestCode, header: Header | None, body: bytes) -> Frame:
+        fields = header.to_fields() if header is not None else None
+        return Frame(code=code, fields=fields, body=body, encoding=self.config.encoding)
+
+    async def _connection(self, address: str) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        # One caller connects; the others wait and find the connection made.
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or connection.is_closed:
+                connection = await self._connect(address)
+                self._connections[address] = connection
+            return connection
+
+    async def _connect(self, address: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        host, port = split_address(address)
+        try:
+            async with asyncio.timeout(self.config.connect_timeout):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._dispatcher, self._limits),
+                    host,
+                    port,
+                    ssl=self._context,
+                )
+        except TimeoutError as exc:
+            seconds = self.config.connect_timeout
+            raise ConnectFailed(address, f"no answer within {seconds:g} s") from exc
+        except OSError as exc:
+            raise ConnectFailed(address, exc) from exc
+        return connection
+
+    async def _keep(self) -> None:
+        """Close connections that nobody used for a while and forget those that are gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.config.idle_timeout / 4)
+            oldest = loop.time() - self.config.idle_timeout
+            for address, connection in list(self._connections.items()):
+                if connection.is_idle and connection.last_active < oldest:
+                    connection.close()
+                if connection.is_closed:
+                    del self._connections[address]

@@ -1,0 +1,213 @@
+"""One connection: bytes in, frames out, calls both ways.
+
+Both peers may ask: responses go to the pending calls, requests to the dispatcher. Replies that are
+ready at once leave in one write for each received buffer. Flow control works in both directions:
+while the peer does not read its replies we do not read its requests, and a call waits for room.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from bolide.protocol.codes import ResponseCode
+from bolide.protocol.frame import Frame, FrameFlag
+from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.errors import ConnectionLost
+from bolide.remoting.pending import PendingCalls
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one connection may hold; the semaphores are shared by all connections of an endpoint."""
+
+    max_frame_size: int = MAX_FRAME_SIZE
+    max_requests: int = 10_000
+    write_high_water: int = 1024 * 1024
+    one_way_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
+    calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
+
+
+class Connection(asyncio.Protocol):
+    """A connection of a server or a client."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        limits: ConnectionLimits,
+        *,
+        on_open: Callable[["Connection"], None] | None = None,
+        on_close: Callable[["Connection"], None] | None = None,
+    ) -> None:
+        self.peer = "?"
+        self.last_active = 0.0
+        """Loop time of the last whole frame in either direction; single bytes do not count."""
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._on_open = on_open
+        self._on_close = on_close
+        self._decoder = FrameDecoder(limits.max_frame_size)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._closed = asyncio.Event()
+
+    # Calls to the peer
+
+    async def call(self, frame: Frame, within: float) -> Frame:
+        """Send a request and wait for its response, `within` seconds.
+
+        Raises:
+            CallTimedOut: no response came in time.
+            ConnectionLost: the connection is or was closed.
+        """
+        async with self._limits.calls:
+            frame.opaque = self._pending.number()
+            await self._send(frame)
+            return await self._pending.wait(frame.opaque, frame.code, within)
+
+    async def notify(self, frame: Frame) -> None:
+        """Send a one-way request; returns once it is handed to the socket."""
+        async with self._limits.one_way_calls:
+            frame.opaque = self._pending.number()
+            frame.flag |= FrameFlag.ONE_WAY
+            await self._send(frame)
+
+    async def _send(self, frame: Frame) -> None:
+        await self._writable.wait()
+        if self.is_closed:
+            raise ConnectionLost(self.peer)
+        self._write(encode_frame(frame))
+
+    # State
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set() or self._transport.is_closing()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of this connection is under way: no request, no call, no unsent bytes."""
+        return not (self._tasks or self._pending or self._transport.get_write_buffer_size())
+
+    def close(self) -> None:
+        """Close after what is written has left."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what is not sent is lost."""
+        self._transport.abort()
+
+    async def finish(self) -> None:
+        """Answer what is under way, then close; returns when the connection is gone."""
+        if not self.is_closed:
+            self._transport.pause_reading()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        self.close()
+        await self._closed.wait()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
+        self._loop = asyncio.get_running_loop()
+        self.peer = format_address(transport.get_extra_info("peername"))
+        self.last_active = self._loop.time()
+        self._pending = PendingCalls(self.peer)
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        frames = self._decoder.feed(data)
+        if frames:
+            self.last_active = self._loop.time()
+            ready = [reply for frame in frames if (reply := self._receive(frame)) is not None]
+            if ready:
+                self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+        if self._decoder.error is not None:
+            log.warning("closing the connection of %s: %s", self.peer, self._decoder.error)
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+        self._writable.set()
+        self._pending.fail_all()
+        for task in self._tasks:
+            task.cancel()
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Requests and responses of the peer
+
+    def _receive(self, frame: Frame) -> bytes | None:
+        """Take one frame; returns the reply if it is ready at once."""
+        if frame.flag & FrameFlag.RESPONSE:
+            if not self._pending.resolve(frame):
+                log.debug("a late response %s from %s", frame.opaque, self.peer)
+            return None
+        if len(self._tasks) >= self._limits.max_requests:
+            return self._overloaded(frame)
+        outcome = self._dispatcher.dispatch(frame, self)
+        if outcome is None or isinstance(outcome, bytes):
+            return outcome
+        task = self._loop.create_task(self._reply_later(outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return None
+
+    async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
+        reply = await outcome
+        if reply is not None and not self.is_closed:
+            self._write(reply)
+
+    def _overloaded(self, frame: Frame) -> bytes | None:
+        if frame.is_one_way:
+            return None
+        return encode_frame(
+            Frame(
+                code=ResponseCode.SYSTEM_BUSY,
+                flag=FrameFlag.RESPONSE,
+                opaque=frame.opaque,
+                encoding=frame.encoding,
+                remark=f"[OVERLOAD]{len(self._tasks)} requests of this connection are under way",
+            )
+        )
+
+    def _write(self, data: bytes) -> None:
+        self.last_active = self._loop.time()
+        self._transport.write(data)
+
+
+def format_address(address: object) -> str:
+    """`host:port` of a socket address, IPv6 in brackets."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(address or "?")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[host]:port`.
+
+    Raises:
+        ValueError: it is neither; the text says so.
+    """
+    host, _, port = address.strip().rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not an address of the form host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,168 @@
+"""From a request frame to a handler, and from its reply or refusal to the bytes of the response."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.errors import ProtocolError
+from bolide.protocol.frame import Frame, FrameFlag
+from bolide.protocol.framing import encode_frame
+from bolide.protocol.header import Header
+from bolide.protocol.refusals import Refusal
+
+if TYPE_CHECKING:
+    from bolide.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+H = TypeVar("H", bound=Header)
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[H]):
+    """One request as its handler sees it."""
+
+    header: H
+    frame: Frame
+    connection: "Connection"
+
+    @property
+    def body(self) -> bytes:
+        return self.frame.body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a handler answers; a refusal is raised instead."""
+
+    header: Header | None = None
+    body: bytes = b""
+    remark: str | None = None
+
+
+class RequestHook(Protocol):
+    """Sees requests before and after they are handled or sent; `before` may raise a Refusal."""
+
+    def before(self, peer: str, request: Frame) -> None: ...
+
+    def after(self, peer: str, request: Frame, response: Frame) -> None: ...
+
+
+def handles(
+    header: type[H], *codes: RequestCode
+) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
+    """Mark a method as the handler of `codes`; it gets a `Request` with that header.
+
+    A plain method is called at once and must not block; an `async` one runs as a task.
+    """
+
+    def mark(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:
+        method.__handles__ = (header, codes)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class Route(NamedTuple):
+    """Where requests of one code go."""
+
+    header: type[Header]
+    call: Callable[[Request[Any]], Any]
+    is_async: bool
+
+
+class Dispatcher:
+    """Sends each request to the one handler of its code and turns the outcome into a response."""
+
+    def __init__(self, *groups: object, hooks: Sequence[RequestHook] = ()) -> None:
+        self.routes: dict[int, Route] = {}
+        self._hooks = tuple(hooks)
+        for group in groups:
+            self._add(group)
+
+    def dispatch(
+        self, frame: Frame, connection: "Connection"
+    ) -> bytes | Awaitable[bytes | None] | None:
+        """Handle a request: the bytes of its response, an awaitable of them, or None if one-way."""
+        route = self.routes.get(frame.code)
+        if route is not None and route.is_async:
+            return self._finish_async(route, frame, connection)
+        try:
+            if route is None:
+                return _response(frame, _unsupported(frame))
+            outcome = route.call(self._open(route, frame, connection))
+        except Exception as exc:  # noqa: BLE001  the boundary: every failure becomes a response
+            outcome = exc
+        return self._close(frame, outcome, connection)
+
+    async def _finish_async(
+        self, route: Route, frame: Frame, connection: "Connection"
+    ) -> bytes | None:
+        try:
+            outcome = await route.call(self._open(route, frame, connection))
+        except Exception as exc:  # noqa: BLE001  the boundary, as above
+            outcome = exc
+        return self._close(frame, outcome, connection)
+
+    def _open(self, route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
+        for hook in self._hooks:
+            hook.before(connection.peer, frame)
+        return Request(route.header.from_fields(frame.fields), frame, connection)
+
+    def _close(
+        self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
+    ) -> bytes | None:
+        response = _failure(frame, outcome) if isinstance(outcome, Exception) else _success(outcome)
+        for hook in self._hooks:
+            hook.after(connection.peer, frame, response)
+        return _response(frame, response)
+
+    def _add(self, group: object) -> None:
+        for name in dir(type(group)):
+            marked = getattr(getattr(type(group), name), "__handles__", None)
+            if marked is None:
+                continue
+            header, codes = marked
+            method = getattr(group, name)
+            for code in codes:
+                if code in self.routes:
+                    raise ValueError(f"{code!r} has two handlers: {name} is the second")
+                self.routes[code] = Route(header, method, iscoroutinefunction(method))
+
+
+def _success(reply: Reply) -> Frame:
+    return Frame(
+        code=ResponseCode.SUCCESS,
+        fields=reply.header.to_fields() if reply.header is not None else None,
+        body=reply.body,
+        remark=reply.remark,
+    )
+
+
+def _failure(frame: Frame, exc: Exception) -> Frame:
+    if isinstance(exc, Refusal):
+        return Frame(code=exc.code, remark=exc.remark)
+    if isinstance(exc, ProtocolError):
+        log.warning("request %s is malformed: %s", frame.code, exc)
+        return Frame(code=ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    log.error("request %s failed", frame.code, exc_info=exc)
+    return Frame(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
+
+
+def _unsupported(frame: Frame) -> Frame:
+    # RocketMQ's own wording, leading blank included.
+    remark = f" request type {frame.code} not supported"
+    return Frame(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+
+
+def _response(frame: Frame, response: Frame) -> bytes | None:
+    """Address the response to its request; a one-way request gets none, failures included."""
+    if frame.flag & FrameFlag.ONE_WAY:
+        return None
+    response.opaque = frame.opaque
+    response.flag = 1
+    response.encoding = frame.encoding
+    return encode_frame(response)

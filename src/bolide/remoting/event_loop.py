@@ -1,0 +1,26 @@
+"""The event loop: uvloop where the platform has it."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end on the fastest loop there is."""
+    try:
+        import uvloop  # noqa: PLC0415  optional, and slow to import where it is not used
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+async def until_stopped() -> None:
+    """Wait until the process is asked to stop, by SIGTERM or Ctrl-C."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()

@@ -1,0 +1,246 @@
+"""A server: accepts connections on one port, plain and TLS, and closes them in good order."""
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from bolide.errors import ConfigError
+from bolide.protocol.framing import MAX_FRAME_SIZE
+from bolide.remoting.connection import Connection, ConnectionLimits, format_address
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
+
+log = logging.getLogger(__name__)
+
+_ACCEPT_BURST = 128
+_OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_CERTIFICATE_CHECK = 1.0
+_TLS_HANDSHAKE_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Where and how a server listens; durations in seconds, sizes in bytes, 0 = system's choice."""
+
+    host: str = "0.0.0.0"  # noqa: S104  RocketMQ's default: all interfaces
+    port: int = 0
+    backlog: int = 1024
+    send_buffer: int = 0
+    receive_buffer: int = 0
+    write_high_water: int = 1024 * 1024
+    max_frame_size: int = MAX_FRAME_SIZE
+    max_connections: int = 10_000
+    max_requests_per_connection: int = 10_000
+    max_one_way_calls: int = 256
+    max_calls: int = 64
+    idle_timeout: float = 120.0
+    drain_timeout: float = 5.0
+    tls: ServerTls = field(default_factory=ServerTls)
+
+
+class RemotingServer:
+    """Listens while its `async with` block runs; leaving it drains and closes all connections."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        dispatcher: Dispatcher,
+        *,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.connections: set[Connection] = set()
+        self._dispatcher = dispatcher
+        self._on_close = on_close
+        self._greetings: set[asyncio.Task[None]] = set()
+        self._context = ReloadingContext(config.tls) if config.tls.is_active else None
+        self._limits = ConnectionLimits(
+            max_frame_size=config.max_frame_size,
+            max_requests=config.max_requests_per_connection,
+            write_high_water=config.write_high_water,
+            one_way_calls=asyncio.Semaphore(config.max_one_way_calls),
+            calls=asyncio.Semaphore(config.max_calls),
+        )
+
+    @property
+    def address(self) -> str:
+        """`host:port` that it listens on, with the port the system chose if it was 0."""
+        return format_address(self._listener.getsockname())
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._listener = await _listen(self.config)
+        self._loop.add_reader(self._listener, self._accept)
+        self._keeper = asyncio.create_task(self._keep(), name="remoting-keeper")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._keeper.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for greeting in self._greetings:
+            greeting.cancel()
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Let requests that are under way finish and replies leave, then close everything."""
+        left = list(self.connections)
+        try:
+            async with asyncio.timeout(self.config.drain_timeout):
+                await asyncio.gather(*(connection.finish() for connection in left))
+        except TimeoutError:
+            log.warning("%s connections did not finish in time", len(self.connections))
+            for connection in self.connections:
+                connection.abort()
+
+    # Accepting
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPT_BURST):
+            try:
+                client, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                self._pause_accepting(exc)
+                return
+            self._admit(client)
+
+    def _pause_accepting(self, exc: OSError) -> None:
+        """Out of descriptors: look again in a second instead of spinning."""
+        if exc.errno not in _OUT_OF_FILES:
+            raise exc
+        log.error("cannot accept connections: %s", exc)
+        self._loop.remove_reader(self._listener)
+        self._loop.call_later(1.0, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if self._listener.fileno() != -1:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _admit(self, client: socket.socket) -> None:
+        if len(self.connections) + len(self._greetings) >= self.config.max_connections:
+            log.warning("refusing a connection: %s are open", self.config.max_connections)
+            client.close()
+            return
+        client.setblocking(False)
+        _tune(client, self.config)
+        greeting = self._loop.create_task(self._greet(client))
+        self._greetings.add(greeting)
+        greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, client: socket.socket) -> None:
+        """Find out whether the client speaks TLS and hand its socket to a connection."""
+        try:
+            context = await self._choose_tls(client)
+            await self._loop.connect_accepted_socket(
+                self._connection,
+                client,
+                ssl=context,
+                ssl_handshake_timeout=_TLS_HANDSHAKE_TIMEOUT if context else None,
+            )
+        except (OSError, ssl.SSLError, TimeoutError) as exc:
+            log.info("a connection ended before its first request: %s", exc)
+            client.close()
+        except asyncio.CancelledError:
+            client.close()
+            raise
+
+    async def _choose_tls(self, client: socket.socket) -> ssl.SSLContext | None:
+        mode = self.config.tls.mode
+        if self._context is None:
+            return None
+        async with asyncio.timeout(self.config.idle_timeout):
+            first = await self._peek(client)
+        if first and first[0] == TLS_HANDSHAKE:
+            return self._context.current
+        if mode is TlsMode.ENFORCING:
+            raise ConnectionRefusedError(
+                "a plain client on a server with tls.server.mode=enforcing"
+            )
+        return None
+
+    async def _peek(self, client: socket.socket) -> bytes:
+        """The first byte, left in the socket: the TLS layer wants to read it itself."""
+        readable = asyncio.Event()
+        self._loop.add_reader(client, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            self._loop.remove_reader(client)
+        return client.recv(1, socket.MSG_PEEK)
+
+    # Connections
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._dispatcher,
+            self._limits,
+            on_open=self.connections.add,
+            on_close=self._forget,
+        )
+
+    def _forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if self._on_close is not None:
+            self._on_close(connection)
+
+    async def _keep(self) -> None:
+        """Close idle connections and pick up changed certificates."""
+        while True:
+            await asyncio.sleep(min(_CERTIFICATE_CHECK, self.config.idle_timeout / 4))
+            self._close_idle()
+            if self._context is not None:
+                await asyncio.to_thread(self._context.check)
+
+    def _close_idle(self) -> None:
+        oldest = self._loop.time() - self.config.idle_timeout
+        for connection in [c for c in self.connections if c.last_active < oldest]:
+            log.info("closing the connection of %s: idle", connection.peer)
+            connection.abort()
+
+
+async def _listen(config: ServerConfig) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise ConfigError(f"cannot listen on {config.host}:{config.port}: {exc}") from exc
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+        listener.listen(config.backlog)
+    except OSError as exc:
+        listener.close()
+        raise ConfigError(f"cannot listen on {config.host}:{config.port}: {exc}") from exc
+    return listener
+
+
+def _tune(client: socket.socket, config: ServerConfig) -> None:
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if config.send_buffer:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer)
+    if config.receive_buffer:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer)

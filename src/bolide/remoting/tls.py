@@ -1,0 +1,139 @@
+"""TLS of a server and a client: modes, contexts, and reload when the files change."""
+
+import logging
+import ssl
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from bolide.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+TLS_HANDSHAKE = 0x16
+"""First byte of a TLS connection. A frame starts with 0 or 1: it is at most 16 MiB long."""
+
+
+class TlsMode(StrEnum):
+    """Who may connect to a server: plain clients, both kinds, or TLS clients only."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+class ClientAuth(StrEnum):
+    """Whether a server asks its clients for a certificate."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTls:
+    """How a server does TLS. Without a certificate it serves plain text only."""
+
+    mode: TlsMode = TlsMode.PERMISSIVE
+    certificate: Path | None = None
+    key: Path | None = None
+    key_password: str | None = None
+    trust: Path | None = None
+    client_auth: ClientAuth = ClientAuth.NONE
+
+    @property
+    def is_active(self) -> bool:
+        return self.mode is not TlsMode.DISABLED and self.certificate is not None
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in (self.certificate, self.key, self.trust) if path is not None]
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files into a context.
+
+        Raises:
+            ConfigError: a file is missing or unreadable; the text names them all.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(str(self.certificate), self.key, self.key_password)
+            if self.trust is not None:
+                context.load_verify_locations(self.trust)
+        except (OSError, ssl.SSLError) as exc:
+            names = ", ".join(map(str, self.files))
+            raise ConfigError(f"TLS cannot use {names}: {exc}") from exc
+        context.verify_mode = {
+            ClientAuth.NONE: ssl.CERT_NONE,
+            ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
+            ClientAuth.REQUIRE: ssl.CERT_REQUIRED,
+        }[self.client_auth]
+        return context
+
+
+class ReloadingContext:
+    """The context of a server, read anew when one of its files changes.
+
+    A pair of files is seldom replaced in one step: a change that cannot be used is tried again at
+    every check, and until then the old context serves.
+    """
+
+    def __init__(self, tls: ServerTls) -> None:
+        self._tls = tls
+        self._seen = self._stamps()
+        self.current = tls.context()
+
+    def check(self) -> bool:
+        """Look at the files, reload if need be; True if the context changed. Blocks."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        try:
+            self.current = self._tls.context()
+        except ConfigError as exc:
+            log.warning("keeping the old certificate: %s", exc)
+            return False
+        self._seen = stamps
+        log.info("loaded the changed certificate %s", self._tls.certificate)
+        return True
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        stamps = []
+        for path in self._tls.files:
+            try:
+                stat = path.stat()
+            except OSError:
+                stamps.append((0, 0, 0))
+            else:
+                stamps.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        return stamps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """How a client does TLS. Without `trust` any server certificate is accepted, as in RocketMQ."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    key_password: str | None = None
+    trust: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files into a context.
+
+        Raises:
+            ConfigError: a file is missing or unreadable.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # RocketMQ certificates name no hosts: a server is known by who signed it, or not at all.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED if self.trust else ssl.CERT_NONE
+        try:
+            if self.trust is not None:
+                context.load_verify_locations(self.trust)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key, self.key_password)
+        except (OSError, ssl.SSLError) as exc:
+            raise ConfigError(f"TLS cannot use {self.trust or self.certificate}: {exc}") from exc
+        return context

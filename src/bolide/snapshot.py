@@ -1,0 +1,41 @@
+"""A small file that is replaced whole: after a crash there is the old one or the new one."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write `data` aside, sync it, keep the old file as `.bak`, move it in place. Blocks."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".tmp")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    backup = path.with_name(path.name + ".bak")
+    if path.exists():
+        # A second name for the old file: at no moment is there none under `path`.
+        backup.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            backup.hardlink_to(path)
+    aside.replace(path)
+    _sync_directory(path.parent)
+
+
+def read(path: Path) -> list[bytes]:
+    """The contents to try in order: the file, then its backup; empty ones are left out. Blocks."""
+    found = []
+    for candidate in (path, path.with_name(path.name + ".bak")):
+        with contextlib.suppress(FileNotFoundError):
+            if data := candidate.read_bytes():
+                found.append(data)
+    return found
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
