@@ -1,0 +1,116 @@
+"""The names of message properties that RocketMQ gives a meaning (`MessageConst`)."""
+
+from typing import Final
+
+KEY_SEPARATOR: Final = " "
+"""Stands between the words of KEYS."""
+
+TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
+"""Properties whose name starts so are never stored."""
+
+
+class PropertyName:
+    """Plain strings, not an enum: they are dictionary keys on the path of every message."""
+
+    # Said by the producer's user.
+    KEYS: Final = "KEYS"
+    TAGS: Final = "TAGS"
+    WAIT_STORED: Final = "WAIT"
+    DELAY_LEVEL: Final = "DELAY"
+    BUYER_ID: Final = "BUYER_ID"
+    INSTANCE_ID: Final = "INSTANCE_ID"
+    SHARDING_KEY: Final = "__SHARDINGKEY"
+    TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+    TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+    TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+    CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+    # Set by the sending client or the broker.
+    UNIQUE_ID: Final = "UNIQ_KEY"
+    EXTENDED_UNIQUE_INFO: Final = "EXTEND_UNIQ_INFO"
+    CLUSTER: Final = "CLUSTER"
+    REGION: Final = "MSG_REGION"
+    TRACE_ON: Final = "TRACE_ON"
+    TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+    BORN_HOST: Final = "__BORNHOST"
+    BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
+    DUPLICATE_INFO: Final = "DUP_INFO"
+    RECORD_CRC: Final = "__CRC32#"
+    FORWARD_QUEUE_ID: Final = "PROPERTY_FORWARD_QUEUE_ID"
+    REDIRECT: Final = "REDIRECT"
+
+    # Where a re-addressed message really belongs, and how often it was tried.
+    REAL_TOPIC: Final = "REAL_TOPIC"
+    REAL_QUEUE_ID: Final = "REAL_QID"
+    RETRY_TOPIC: Final = "RETRY_TOPIC"
+    ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+    RECONSUME_TIME: Final = "RECONSUME_TIME"
+    MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+    CONSUME_START_TIME: Final = "CONSUME_START_TIME"
+    DEAD_LETTER_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+    DEAD_LETTER_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+
+    # Transactions.
+    TRANSACTION_PREPARED: Final = "TRAN_MSG"
+    PRODUCER_GROUP: Final = "PGROUP"
+    TRANSACTION_ID: Final = "__transactionId__"
+    TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+    PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+
+    # Request and reply.
+    CORRELATION_ID: Final = "CORRELATION_ID"
+    REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+    TTL: Final = "TTL"
+    ARRIVE_TIME: Final = "ARRIVE_TIME"
+    PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+    MESSAGE_TYPE: Final = "MSG_TYPE"
+
+    # Pop consumption.
+    POP_CHECKPOINT: Final = "POP_CK"
+    POP_CHECKPOINT_OFFSET: Final = "POP_CK_OFFSET"
+    FIRST_POP_TIME: Final = "1ST_POP_TIME"
+
+    # Inner batches and dispatch to several queues.
+    INNER_COUNT: Final = "INNER_NUM"
+    INNER_BASE: Final = "INNER_BASE"
+    MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+    MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+
+    # Timer messages on their way.
+    TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+    TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+    TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+    TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+    TIMER_DELETE_UNIQUE_ID: Final = "TIMER_DEL_UNIQKEY"
+    TIMER_DELAY_LEVEL: Final = "TIMER_DELAY_LEVEL"
+
+    # Added by the receiving client after a pull; never stored.
+    MIN_OFFSET: Final = "MIN_OFFSET"
+    MAX_OFFSET: Final = "MAX_OFFSET"
+
+    # Reserved by history.
+    TRANSFER_FLAG: Final = "TRANSFER_FLAG"
+    CORRECTION_FLAG: Final = "CORRECTION_FLAG"
+    MQ2_FLAG: Final = "MQ2_FLAG"
+
+
+_OPEN_TO_USERS = frozenset(
+    {
+        PropertyName.SHARDING_KEY,
+        PropertyName.CHECK_IMMUNITY_SECONDS,
+        PropertyName.TRACE_CONTEXT,
+        PropertyName.FORWARD_QUEUE_ID,
+        PropertyName.REDIRECT,
+        PropertyName.TRANSACTION_ID,
+        PropertyName.TRANSACTION_CHECK_TIMES,
+        PropertyName.INNER_COUNT,
+        PropertyName.INNER_BASE,
+        PropertyName.MULTI_DISPATCH,
+    }
+)  # what `MessageConst.STRING_HASH_SET` leaves out
+
+RESERVED_NAMES: Final = (
+    frozenset(value for name, value in vars(PropertyName).items() if name.isupper())
+    - _OPEN_TO_USERS
+)
+"""Names a client refuses as user properties."""

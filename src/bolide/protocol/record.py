@@ -1,0 +1,304 @@
+"""The message record: the same bytes in the commit log and in a pull reply.
+
+Everything is big-endian (`MessageExtEncoder`, `MessageDecoder`):
+
+| Offset | Size    | Field                                                               |
+| ------ | ------- | ------------------------------------------------------------------- |
+| 0      | 4       | size of the whole record                                            |
+| 4      | 4       | magic: 0xDAA320A7 for version 1, 0xDAA320AB for version 2           |
+| 8      | 4       | CRC-32 of the body, top bit cleared                                 |
+| 12     | 4       | queue id                                                            |
+| 16     | 4       | flag                                                                |
+| 20     | 8       | queue offset                                                        |
+| 28     | 8       | physical offset                                                     |
+| 36     | 4       | sysFlag; 0x10 and 0x20 say that born and store host are IPv6        |
+| 40     | 8       | born timestamp                                                      |
+| 48     | 8 or 20 | born host, see `hosts`                                              |
+|        | 8       | store timestamp                                                     |
+|        | 8 or 20 | store host                                                          |
+|        | 4       | reconsume times                                                     |
+|        | 8       | prepared transaction offset                                         |
+|        | 4 + n   | body                                                                |
+|        | 1 + n   | topic; the length is a signed byte, in version 2 (2 + n) a short    |
+|        | 2 + n   | properties, see `property_string`; the length is a signed short     |
+
+A record is written in two steps. `encode_record` makes all of it but the place, so what is wrong
+with a message shows before the log has promised anything; `place_record` then fills in the
+offsets and the store time where the bytes lie.
+
+A blank record closes a log file without room for the next message: 4 bytes with the number of
+bytes left in the file, these included, and the magic 0xCBD43194.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from bolide.model.message import StoredMessage, SysFlag
+from bolide.protocol.hosts import V4_SIZE, V6_SIZE, pack_host, unpack_host
+from bolide.protocol.property_string import decode_properties, encode_properties
+from bolide.protocol.record_errors import (
+    BadChecksum,
+    BadLengths,
+    BadMagic,
+    RecordTooLarge,
+    TruncatedRecord,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_BODY_SIZE = 4 * 1024 * 1024
+"""Largest body unless the broker is told otherwise (`maxMessageSize`)."""
+
+MAX_V1_TOPIC_SIZE = 0x7F
+MAX_TOPIC_SIZE = 0x7FFF
+MAX_PROPERTIES_SIZE = 0x7FFF
+BLANK_SIZE = 8
+
+_MAGIC_V1 = 0xDAA320A7
+_MAGIC_V2 = 0xDAA320AB
+_MAGICS = (_MAGIC_V1, _MAGIC_V2)
+_MAGIC_BLANK = 0xCBD43194
+
+_CRC_MASK = 0x7FFF_FFFF
+_V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_BORN_V6 = int(SysFlag.BORN_HOST_V6)
+_FLAG_BYTE_AT = 39  # the low byte of sysFlag, where the IPv6 bits are
+_OFFSETS_AT = 20
+_BORN_HOST_AT = 48
+
+_SIZE_AND_MAGIC = struct.Struct(">II")
+_OFFSETS = struct.Struct(">qq")
+_TIMESTAMP = struct.Struct(">q")
+_BYTE = struct.Struct(">b")
+_SHORT = struct.Struct(">h")
+
+# The record up to and with the body length; the index is the IPv6 bits of sysFlag, shifted down.
+_HOST_SIZES = ((V4_SIZE, V4_SIZE), (V6_SIZE, V4_SIZE), (V4_SIZE, V6_SIZE), (V6_SIZE, V6_SIZE))
+_HEADS = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqI") for born, store in _HOST_SIZES)
+_UNPLACED = tuple(struct.Struct(f">IIIii16xiq{born}s8x{store}siqI") for born, store in _HOST_SIZES)
+
+
+class RecordDraft(NamedTuple):
+    """All of a record but its place. Hosts are packed (`hosts.pack_host`)."""
+
+    topic: bytes
+    body: Buffer
+    properties: Buffer
+    queue_id: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Place(NamedTuple):
+    """What the log gives a record when it takes it in. The timestamp is in milliseconds."""
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp: int
+
+
+class Record(NamedTuple):
+    """A record as it lies in a buffer, in the order of its fields; hosts are packed.
+
+    `body` and `properties` are views: while they live, a mapping below them cannot be closed.
+    """
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: memoryview
+    topic: str
+    properties: memoryview
+
+    def decode_properties(self) -> dict[str, str]:
+        # Java replaces what is not UTF-8 too: one bad byte must not hold up a whole queue.
+        return decode_properties(str(self.properties, "utf-8", "replace"))
+
+    def message(self) -> StoredMessage:
+        """Copy everything into a value of its own."""
+        return StoredMessage(
+            self.topic,
+            bytes(self.body),
+            self.decode_properties(),
+            self.flag,
+            queue_id=self.queue_id,
+            queue_offset=self.queue_offset,
+            physical_offset=self.physical_offset,
+            sys_flag=self.sys_flag,
+            born_timestamp=self.born_timestamp,
+            born_host=unpack_host(self.born_host),
+            store_timestamp=self.store_timestamp,
+            store_host=unpack_host(self.store_host),
+            reconsume_times=self.reconsume_times,
+            prepared_transaction_offset=self.prepared_transaction_offset,
+            body_crc=self.body_crc,
+            size=self.size,
+            version=1 if self.magic == _MAGIC_V1 else 2,
+        )
+
+
+class Blank(NamedTuple):
+    """The rest of the file, `size` bytes, holds nothing."""
+
+    size: int
+
+
+def encode_record(draft: RecordDraft, max_body_size: int = MAX_BODY_SIZE) -> bytearray:
+    """Write a record without its place; its length is the room it needs in the log.
+
+    The IPv6 bits of sysFlag follow from the hosts, whatever the draft says.
+
+    Raises:
+        RecordTooLarge: the body is over the limit, or the topic or the properties do not fit.
+    """
+    topic, body, properties, queue_id, born, born_host, store_host, flag, sys_flag, times, half = (
+        draft
+    )
+    _refuse_oversize(len(topic), len(body), len(properties), max_body_size)
+    magic, length = (_MAGIC_V1, _BYTE) if len(topic) <= MAX_V1_TOPIC_SIZE else (_MAGIC_V2, _SHORT)
+    v6 = (len(born_host) == V6_SIZE) | (len(store_host) == V6_SIZE) << 1
+    head = _UNPLACED[v6]
+    size = head.size + len(body) + length.size + len(topic) + _SHORT.size + len(properties)
+    sys_flag = sys_flag & ~_V6_BITS | v6 << 4
+    crc = crc32(body) & _CRC_MASK
+    # fmt: off
+    return bytearray().join((
+        head.pack(size, magic, crc, queue_id, flag, sys_flag, born, born_host, store_host,
+                  times, half, len(body)),
+        body, length.pack(len(topic)), topic, _SHORT.pack(len(properties)), properties,
+    ))
+    # fmt: on
+
+
+def place_record(buffer: bytearray | memoryview, position: int, place: Place) -> None:
+    """Fill the place into a record that lies at `position`."""
+    queue_offset, physical_offset, store_timestamp = place
+    _OFFSETS.pack_into(buffer, position + _OFFSETS_AT, queue_offset, physical_offset)
+    host_size = V6_SIZE if buffer[position + _FLAG_BYTE_AT] & _BORN_V6 else V4_SIZE
+    _TIMESTAMP.pack_into(buffer, position + _BORN_HOST_AT + host_size, store_timestamp)
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """Write a message back as the record it was; size, version and CRC are made anew."""
+    draft = RecordDraft(
+        message.topic.encode(),
+        message.body,
+        encode_properties(message.properties).encode(),
+        message.queue_id,
+        message.born_timestamp,
+        pack_host(message.born_host),
+        pack_host(message.store_host),
+        message.flag,
+        message.sys_flag,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+    )
+    record = encode_record(draft, max_body_size=len(message.body))
+    place = Place(message.queue_offset, message.physical_offset, message.store_timestamp)
+    place_record(record, 0, place)
+    return bytes(record)
+
+
+def encode_blank(size: int) -> bytes:
+    """Return the 8 bytes that close a file with `size` bytes left, these included."""
+    if size < BLANK_SIZE:
+        raise ValueError(f"a blank record needs {BLANK_SIZE} bytes, {size} are left")
+    return _SIZE_AND_MAGIC.pack(size, _MAGIC_BLANK)
+
+
+def read_record(buffer: Buffer, position: int = 0, *, check_crc: bool = False) -> Record | Blank:
+    """Read what lies at `position`; nothing but the topic and the hosts is copied.
+
+    Raises:
+        TruncatedRecord: the buffer ends first.
+        BadMagic: no record lies here.
+        BadLengths: its lengths do not add up.
+        BadChecksum: with `check_crc`, the body is not the one that was written.
+    """
+    left = len(buffer) - position
+    if left < _SIZE_AND_MAGIC.size:
+        raise TruncatedRecord(position, _SIZE_AND_MAGIC.size, left)
+    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, position)
+    if magic not in _MAGICS:
+        return _read_blank(position, size, magic)
+    if size > left:
+        raise TruncatedRecord(position, size, left)
+    record = _cut(memoryview(buffer)[position : position + size], position)
+    if check_crc and record.body and crc32(record.body) & _CRC_MASK != record.body_crc:
+        raise BadChecksum(position, f"the body's CRC is not {record.body_crc:#010x}")
+    return record
+
+
+def iter_records(buffer: Buffer, *, check_crc: bool = False) -> Iterator[Record]:
+    """Read records that lie back to back until the buffer ends, as in the body of a pull reply.
+
+    Raises:
+        BadRecord: one of them is not sound, or a blank one is among them.
+    """
+    position, end = 0, len(buffer)
+    while position < end:
+        record = read_record(buffer, position, check_crc=check_crc)
+        if isinstance(record, Blank):
+            raise BadMagic(position, _MAGIC_BLANK)
+        yield record
+        position += record.size
+
+
+def body_crc(body: Buffer) -> int:
+    return crc32(body) & _CRC_MASK
+
+
+def _refuse_oversize(topic: int, body: int, properties: int, max_body_size: int) -> None:
+    if body > max_body_size:
+        raise RecordTooLarge("body", body, max_body_size)
+    if properties > MAX_PROPERTIES_SIZE:
+        raise RecordTooLarge("properties", properties, MAX_PROPERTIES_SIZE)
+    if topic > MAX_TOPIC_SIZE:
+        raise RecordTooLarge("topic", topic, MAX_TOPIC_SIZE)
+
+
+def _read_blank(position: int, size: int, magic: int) -> Blank:
+    if magic != _MAGIC_BLANK:
+        raise BadMagic(position, magic)
+    if size < BLANK_SIZE:
+        raise BadLengths(position, f"a blank record of {size} bytes")
+    return Blank(size)
+
+
+def _cut(view: memoryview, position: int) -> Record:
+    """Cut a view of exactly one record into its fields."""
+    try:
+        head = _HEADS[view[_FLAG_BYTE_AT] >> 4 & 3]
+        fields = head.unpack_from(view)
+        body_end = head.size + fields[-1]
+        topic_length = _BYTE if fields[1] == _MAGIC_V1 else _SHORT
+        (topic_size,) = topic_length.unpack_from(view, body_end)
+        topic_at = body_end + topic_length.size
+        topic_end = topic_at + topic_size
+        (properties_size,) = _SHORT.unpack_from(view, topic_end)
+    except (IndexError, struct.error) as exc:
+        raise BadLengths(position, f"its fields do not fit into {len(view)} bytes") from exc
+    properties_at = topic_end + _SHORT.size
+    if topic_size < 0 or properties_at + properties_size != len(view):
+        raise BadLengths(position, f"its fields do not add up to {len(view)} bytes")
+    topic = str(view[topic_at:topic_end], "utf-8", "replace")
+    body, properties = view[head.size : body_end], view[properties_at:]
+    return Record._make((*fields[:-1], body, topic, properties))

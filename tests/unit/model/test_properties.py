@@ -1,0 +1,13 @@
+from bolide.model.properties import RESERVED_NAMES, PropertyName
+
+
+def test_no_two_names_are_the_same_property() -> None:
+    values = [value for name, value in vars(PropertyName).items() if name.isupper()]
+    assert len(values) == len(set(values))
+
+
+def test_reserved_names_are_those_of_java() -> None:
+    # The size of MessageConst.STRING_HASH_SET.
+    assert len(RESERVED_NAMES) == 51
+    assert {"TAGS", "KEYS", "UNIQ_KEY", "1ST_POP_TIME", "__CRC32#"} <= RESERVED_NAMES
+    assert "__SHARDINGKEY" not in RESERVED_NAMES
