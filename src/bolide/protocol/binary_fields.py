@@ -10,7 +10,7 @@
 | 4 + n | remark; length 0 means none                                               |
 | 4 + n | fields: repeated 2-byte key length, key, 4-byte value length, value       |
 
-A value of length 0 reads back as absent.
+A value of length 0 reads back as absent. What is not UTF-8 reads as replacement characters.
 """
 
 import struct
@@ -21,6 +21,7 @@ from bolide.protocol.frame import Frame, HeaderEncoding, Language
 _FIXED = struct.Struct(">hBhiii")
 _KEY = struct.Struct(">h")
 _LENGTH = struct.Struct(">i")
+_MAX_KEY = 0x7FFF
 _LANGUAGES = {language.value: language.name for language in Language}
 _NUMBERS = {language.name: language.value for language in Language}
 
@@ -29,18 +30,22 @@ def decode(header: bytes) -> Frame:
     """Read a header; the frame has no body yet."""
     try:
         return _decode(header)
-    except (struct.error, UnicodeDecodeError) as exc:
+    except struct.error as exc:
         raise ProtocolError(f"unreadable {HeaderEncoding.ROCKETMQ.name} header: {exc}") from exc
 
 
 def encode(frame: Frame) -> bytes:
-    """Write a header; a code over 16 bits is cut, as Java does it."""
+    """Write a header; a code or version over 16 bits is cut, as Java does it.
+
+    Raises:
+        ValueError: the name of a field is longer than its length can say.
+    """
     remark = (frame.remark or "").encode()
     fields = _encode_fields(frame.fields) if frame.fields else b""
     fixed = _FIXED.pack(
-        (frame.code + 0x8000) % 0x10000 - 0x8000,
+        _short(frame.code),
         _NUMBERS.get(frame.language, Language.OTHER),
-        frame.version,
+        _short(frame.version),
         frame.opaque,
         frame.flag,
         len(remark),
@@ -85,12 +90,18 @@ def _text(header: bytes, at: int, length: int) -> tuple[str, int]:
     end = at + length
     if length < 0 or end > len(header):
         raise ProtocolError(f"a text of {length} bytes where {len(header) - at} are left")
-    return header[at:end].decode(), end
+    return header[at:end].decode(errors="replace"), end
+
+
+def _short(number: int) -> int:
+    return (number + 0x8000) % 0x10000 - 0x8000
 
 
 def _encode_fields(fields: dict[str, str]) -> bytes:
     parts: list[bytes] = []
     for key, value in fields.items():
         name, text = key.encode(), value.encode()
+        if len(name) > _MAX_KEY:
+            raise ValueError(f"the name of a field has {len(name)} bytes, more than {_MAX_KEY}")
         parts += (_KEY.pack(len(name)), name, _LENGTH.pack(len(text)), text)
     return b"".join(parts)

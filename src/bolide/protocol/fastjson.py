@@ -5,6 +5,7 @@ stand bare before the colon, as in `{0:10}` and `{{"queueId":0,"topic":"T"}:5}`.
 occurrence of the same object may be written as `{"$ref":"$.path"}`; we read that, never write it.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -19,11 +20,11 @@ T = TypeVar("T")
 
 _MAX_DEPTH = 64
 _SPACE = re.compile(r"[ \t\r\n\f\v\b]*")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?[LSBFD]?")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?[LSBFD]?")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _WORDS = {"true": True, "false": False, "null": None}
-_quote = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 
 
 class BadJson(ProtocolError):
@@ -56,7 +57,7 @@ def decode(body: bytes | str, shape: type[T]) -> T:
     """
     try:
         return msgspec.json.decode(body, type=shape, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # not standard JSON, or holds a $ref
     try:
         return msgspec.convert(parse(body), shape, strict=False)
@@ -68,7 +69,8 @@ def parse(body: bytes | str) -> Any:
     """Read the dialect into plain values; an object used as a key becomes a hashable dict."""
     try:
         text = body if isinstance(body, str) else body.decode()
-    except UnicodeDecodeError as exc:
+        text.encode()
+    except UnicodeError as exc:
         raise BadJson(f"not UTF-8: {exc}") from exc
     reader = _Reader(text)
     value = reader.value(0)
@@ -171,7 +173,10 @@ class _Reader:
         text = self._match(_NUMBER, "a value is missing").rstrip("LSBFD")
         if text.lstrip("-").isdigit() and len(text) < 64:
             return int(text)
-        return float(text)
+        number = float(text)
+        if not math.isfinite(number):
+            raise self.error("a number out of range")
+        return number
 
     def _match(self, pattern: re.Pattern[str], otherwise: str) -> str:
         match = pattern.match(self.text, self.at)
@@ -217,7 +222,7 @@ def _write(value: object, put: Callable[[str], object]) -> None:
     elif isinstance(value, list | tuple | set | frozenset):
         _write_array(value, put)
     elif isinstance(value, Enum) and isinstance(value.name, str):
-        put(_quote(value.name).decode())
+        put(_quote(value.name))
     else:
         put(_scalar(value))
 
@@ -235,8 +240,18 @@ def _quote_keys(value: object) -> object:
 
 def _scalar(value: object) -> str:
     if isinstance(value, float):
-        return repr(value) if value == value else "null"  # noqa: PLR0124  NaN has no JSON
-    return _quote(value).decode()
+        return repr(value) if math.isfinite(value) else "null"  # NaN has no JSON
+    if isinstance(value, str):
+        return _quote(value)
+    return _encode(value).decode()
+
+
+def _quote(text: str) -> str:
+    """A JSON string; half a surrogate pair becomes a question mark, as in Java."""
+    try:
+        return _encode(text).decode()
+    except UnicodeEncodeError:
+        return _encode(text.encode(errors="replace").decode()).decode()
 
 
 def _write_members(items: Iterable[tuple[object, object]], put: Callable[[str], object]) -> None:

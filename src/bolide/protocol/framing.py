@@ -12,6 +12,8 @@ Peers may mix the two header encodings on one connection: each frame says its ow
 
 import struct
 
+import msgspec
+
 from bolide.protocol import binary_fields, json_fields
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, HeaderEncoding
@@ -22,6 +24,7 @@ MAX_FRAME_SIZE = 16 * 1024 * 1024
 _LENGTH = struct.Struct(">I")  # unsigned: a negative length reads as one over the limit
 _PREFIX = struct.Struct(">II")
 _HEADER_LENGTH = 0x00FF_FFFF
+_CUT_REMARK = 1024
 
 
 class FrameTooLarge(ProtocolError):
@@ -109,10 +112,40 @@ def decode_frame(payload: bytes) -> Frame:
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """Write a whole frame, length prefix included, in the encoding it names."""
-    codec = json_fields if frame.encoding is HeaderEncoding.JSON else binary_fields
-    header = codec.encode(frame)
+    """Write a whole frame, length prefix included, in the encoding it names.
+
+    A peer may make us say what it said before: half a surrogate pair becomes a question mark, as
+    in Java, and a remark that is longer than a header can be is cut.
+
+    Raises:
+        ValueError: the fields are longer than a header can be.
+    """
+    header = _encode_header(frame)
+    if len(header) > _HEADER_LENGTH and frame.remark is not None:
+        header = _encode_header(msgspec.structs.replace(frame, remark=frame.remark[:_CUT_REMARK]))
+    if len(header) > _HEADER_LENGTH:
+        raise ValueError(f"a header of {len(header)} bytes is over the limit of {_HEADER_LENGTH}")
     prefix = _PREFIX.pack(
         _LENGTH.size + len(header) + len(frame.body), frame.encoding << 24 | len(header)
     )
     return b"".join((prefix, header, frame.body))
+
+
+def _encode_header(frame: Frame) -> bytes:
+    encode = json_fields.encode if frame.encoding is HeaderEncoding.JSON else binary_fields.encode
+    try:
+        return encode(frame)
+    except UnicodeEncodeError:
+        return encode(_encodable(frame))
+
+
+def _encodable(frame: Frame) -> Frame:
+    fields = frame.fields and {_plain(key): _plain(text) for key, text in frame.fields.items()}
+    remark = frame.remark and _plain(frame.remark)
+    return msgspec.structs.replace(
+        frame, fields=fields, remark=remark, language=_plain(frame.language)
+    )
+
+
+def _plain(text: str) -> str:
+    return text.encode(errors="replace").decode()

@@ -33,7 +33,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
         """Build the header from a frame's fields; unknown ones are passed over."""
         try:
             return msgspec.convert(fields or {}, cls, strict=False)
-        except msgspec.ValidationError as exc:
+        except (msgspec.ValidationError, UnicodeError) as exc:
             raise BadHeader(cls, str(exc)) from exc
 
     def to_fields(self) -> dict[str, str]:

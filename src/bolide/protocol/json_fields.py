@@ -37,7 +37,7 @@ def decode(header: bytes) -> Frame:
     """Read a header; the frame has no body yet."""
     try:
         found = _strict.decode(header)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = _decode_loosely(header)
     return Frame(
         code=found.code,
@@ -56,8 +56,7 @@ def encode(frame: Frame) -> bytes:
     if frame.fields is not None:
         parts.append(b',"extFields":' + _text(frame.fields))
     parts.append(
-        b',"flag":%d,"language":"%s","opaque":%d'
-        % (frame.flag, frame.language.encode(), frame.opaque)
+        b',"flag":%d,"language":%s,"opaque":%d' % (frame.flag, _text(frame.language), frame.opaque)
     )
     if frame.remark is not None:
         parts.append(b',"remark":' + _text(frame.remark))
@@ -66,8 +65,9 @@ def encode(frame: Frame) -> bytes:
 
 
 def _decode_loosely(header: bytes) -> _JsonHeader:
+    """What is not UTF-8 becomes a replacement character, as in Java; old C++ clients send such."""
     try:
-        found = _loose.decode(header)
+        found = _loose.decode(header.decode(errors="replace"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise ProtocolError(f"unreadable {HeaderEncoding.JSON.name} header: {exc}") from exc
     if found.extFields is not None:

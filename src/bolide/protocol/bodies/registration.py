@@ -16,6 +16,7 @@ import msgspec
 
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.fastjson import Struct
@@ -24,6 +25,7 @@ MAX_INFLATED_SIZE = 128 * 1024 * 1024
 """A registration that inflates to more is refused: nobody has a million topics on one broker."""
 
 _INT = struct.Struct(">i")
+_TOPIC_WORDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 
 
 class RegisteredTopics(Struct, kw_only=True):
@@ -32,6 +34,13 @@ class RegisteredTopics(Struct, kw_only=True):
     data_version: DataVersion = DataVersion()
     topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
     topic_queue_mapping_info_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Keep of a mapping only what one has: clients are sent all of it."""
+        self.topic_queue_mapping_info_map = {
+            topic: _as_dict(msgspec.convert(mapping, QueueMapping, strict=False))
+            for topic, mapping in self.topic_queue_mapping_info_map.items()
+        }
 
 
 class RegisterBrokerBody(Struct, kw_only=True):
@@ -65,12 +74,12 @@ def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
     filter_servers = fastjson.decode(reader.block(), list[str])
     mappings = []
     if with_mapping:
-        mappings = [fastjson.decode(reader.block(), dict[str, Any]) for _ in range(reader.count())]
+        mappings = [fastjson.decode(reader.block(), QueueMapping) for _ in range(reader.count())]
     return RegisterBrokerBody(
         topic_config_serialize_wrapper=RegisteredTopics(
             data_version=version,
             topic_config_table={topic.topic_name: topic for topic in topics},
-            topic_queue_mapping_info_map={str(item.get("topic")): item for item in mappings},
+            topic_queue_mapping_info_map={item.topic: _as_dict(item) for item in mappings},
         ),
         filter_server_list=filter_servers,
     )
@@ -105,12 +114,19 @@ class _Blocks:
 def _inflate(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
-        inflated = stream.decompress(data, MAX_INFLATED_SIZE)
+        inflated = stream.decompress(data, MAX_INFLATED_SIZE + 1)
     except zlib.error as exc:
         raise ProtocolError(f"a compressed registration does not inflate: {exc}") from exc
-    if stream.unconsumed_tail:
+    if len(inflated) > MAX_INFLATED_SIZE:
         raise ProtocolError(f"a compressed registration inflates to over {MAX_INFLATED_SIZE} bytes")
+    if not stream.eof:
+        raise ProtocolError("a compressed registration is cut short")
     return inflated
+
+
+def _as_dict(mapping: QueueMapping) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(mapping)
+    return plain
 
 
 def _block(data: bytes) -> bytes:
@@ -125,18 +141,15 @@ def _topic_line(topic: TopicConfig) -> bytes:
 
 def _topic_of(line: bytes) -> TopicConfig:
     words = line.decode(errors="replace").split(" ", 5)
+    if len(words) < len(_TOPIC_WORDS):
+        raise ProtocolError(f"a topic line that is none: {line[:80]!r}")
+    values = dict(zip(_TOPIC_WORDS, words, strict=False))
     try:
-        name, read, write, perm, filter_type = words[:5]
-        return TopicConfig(
-            topic_name=name,
-            read_queue_nums=int(read),
-            write_queue_nums=int(write),
-            perm=int(perm),
-            topic_filter_type=filter_type,
-            attributes=_attributes(words[5:]),
-        )
-    except ValueError as exc:
-        raise ProtocolError(f"a topic line that is none: {line[:80]!r}") from exc
+        topic = msgspec.convert(values, TopicConfig, strict=False)
+    except msgspec.ValidationError as exc:
+        raise ProtocolError(f"a topic line that is none: {line[:80]!r} ({exc})") from exc
+    topic.attributes = _attributes(words[5:])
+    return topic
 
 
 def _attributes(rest: list[str]) -> dict[str, str]:

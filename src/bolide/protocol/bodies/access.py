@@ -1,0 +1,37 @@
+"""Users and access rules (5.x)."""
+
+from msgspec import field
+
+from bolide.protocol.fastjson import Struct
+
+
+class User(Struct, kw_only=True):
+    """AUTH_CREATE_USER, AUTH_UPDATE_USER, answer to AUTH_GET_USER; a list of them to LIST."""
+
+    username: str | None = None
+    password: str | None = None
+    user_type: str | None = None
+    user_status: str | None = None
+
+
+class PolicyEntry(Struct, kw_only=True):
+    """Who may do what with one resource, from where."""
+
+    resource: str | None = None
+    actions: list[str] = field(default_factory=list)
+    source_ips: list[str] | None = None
+    decision: str | None = None
+
+
+class Policy(Struct, kw_only=True):
+    """Entries of one kind, Custom or Default."""
+
+    policy_type: str | None = None
+    entries: list[PolicyEntry] = field(default_factory=list)
+
+
+class Acl(Struct, kw_only=True):
+    """AUTH_CREATE_ACL, AUTH_UPDATE_ACL, answer to AUTH_GET_ACL; a list of them to LIST."""
+
+    subject: str | None = None
+    policies: list[Policy] = field(default_factory=list)

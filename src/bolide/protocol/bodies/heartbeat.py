@@ -1,0 +1,113 @@
+"""What a client tells a broker of itself."""
+
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import field
+
+from bolide.protocol.fastjson import Struct
+from bolide.protocol.header import Int, Long
+
+E = TypeVar("E", bound=Enum)
+
+
+class ConsumeType(StrEnum):
+    """How a consumer gets its messages. The order is Java's."""
+
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+    CONSUME_POP = "CONSUME_POP"
+
+
+class MessageModel(StrEnum):
+    """Whether a group shares the messages or each member gets all. The order is Java's."""
+
+    BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
+    LITE_SELECTIVE = "LITE_SELECTIVE"  # newer than 5.3
+
+
+class ConsumeFromWhere(StrEnum):
+    """Where a new group begins; the second to fourth are deprecated. The order is Java's."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    )
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+if TYPE_CHECKING:
+    _ConsumeType = ConsumeType
+    _MessageModel = MessageModel
+    _ConsumeFromWhere = ConsumeFromWhere
+else:  # C++ clients write the ordinal, and fastjson takes it
+    _ConsumeType = ConsumeType | int
+    _MessageModel = MessageModel | int
+    _ConsumeFromWhere = ConsumeFromWhere | int
+
+
+class Subscription(Struct, kw_only=True):
+    """What a group wants of one topic; the version is the time it was made (`SubscriptionData`)."""
+
+    topic: str
+    sub_string: str = "*"
+    expression_type: str = "TAG"
+    sub_version: Long = 0
+    tags_set: list[str] = field(default_factory=list)
+    code_set: list[Int] = field(default_factory=list)
+    class_filter_mode: bool = False
+
+
+class ConsumerGroup(Struct, kw_only=True):
+    """A group that the client is a consumer of (`ConsumerData`)."""
+
+    group_name: str
+    consume_type: _ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    message_model: _MessageModel = MessageModel.CLUSTERING
+    consume_from_where: _ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    subscription_data_set: list[Subscription] = field(default_factory=list)
+    unit_mode: bool = False
+
+    def __post_init__(self) -> None:
+        self.consume_type = _member(ConsumeType, self.consume_type)
+        self.message_model = _member(MessageModel, self.message_model)
+        self.consume_from_where = _member(ConsumeFromWhere, self.consume_from_where)
+
+
+class ProducerGroup(Struct):
+    """A group that the client is a producer of (`ProducerData`)."""
+
+    group_name: str
+
+
+class Heartbeat(Struct, kw_only=True):
+    """HEART_BEAT. A fingerprint that is not 0 asks for V2; `without_sub` then means no change."""
+
+    client_id: str = field(name="clientID")
+    producer_data_set: list[ProducerGroup] = field(default_factory=list)
+    consumer_data_set: list[ConsumerGroup] = field(default_factory=list)
+    heartbeat_fingerprint: Int = 0
+    without_sub: bool = False
+
+
+class ClientCheck(Struct, kw_only=True):
+    """CHECK_CLIENT_CONFIG: can the broker serve this subscription?"""
+
+    client_id: str
+    group: str
+    subscription_data: Subscription
+    namespace: str | None = None
+
+
+def _member(kind: type[E], given: E | int) -> E:
+    """Raises ValueError, which decoding reports as a value of the wrong kind."""
+    if isinstance(given, kind):
+        return given
+    members = list(kind)
+    if not isinstance(given, int) or not 0 <= given < len(members):
+        raise ValueError(f"no {kind.__name__} has the number {given}")
+    return members[given]

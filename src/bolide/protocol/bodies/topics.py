@@ -1,0 +1,64 @@
+"""Topics as bodies carry them: configuration, tables, statistics."""
+
+from msgspec import field
+
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.bodies.queues import QueueMapping, QueueMappingDetail
+from bolide.protocol.fastjson import Struct
+from bolide.protocol.header import Int, Long
+
+
+class TopicConfig(Struct, kw_only=True):
+    """What a broker knows of a topic; 4.9 has no `attributes`."""
+
+    topic_name: str
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+class MappedTopicConfig(TopicConfig, kw_only=True):
+    """Answer to GET_TOPIC_CONFIG; the mapping only of a static topic."""
+
+    mapping_detail: QueueMappingDetail | None = None
+
+
+class TopicConfigList(Struct):
+    """UPDATE_AND_CREATE_TOPIC_LIST."""
+
+    topic_config_list: list[TopicConfig]
+
+
+class TopicConfigTable(Struct, kw_only=True):
+    """All topics of a broker, without the mapping of static ones (4.9)."""
+
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)
+
+
+class MappedTopicConfigTable(TopicConfigTable, kw_only=True):
+    """All topics of a broker. Answer to GET_ALL_TOPIC_CONFIG, part of a registration."""
+
+    topic_queue_mapping_info_map: dict[str, QueueMapping] = field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, QueueMappingDetail] = field(default_factory=dict)
+    mapping_data_version: DataVersion = field(default_factory=DataVersion)
+
+
+class TopicOffset(Struct, kw_only=True):
+    """The two ends of a queue and when it was last written to."""
+
+    min_offset: Long = 0
+    max_offset: Long = 0
+    last_update_timestamp: Long = 0
+
+
+class TopicStats(Struct, kw_only=True):
+    """Answer to GET_TOPIC_STATS_INFO."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float = 0.0

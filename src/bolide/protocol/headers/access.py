@@ -1,0 +1,72 @@
+"""Headers of users and access rules: 5.x (3001 to 3010) and 4.9 (50 to 53)."""
+
+from bolide.protocol.header import Header
+
+
+class UserHeader(Header, frozen=True):
+    """A request about one user: 3001 to 3004."""
+
+    username: str
+
+
+class ListUsersHeader(Header, frozen=True):
+    """AUTH_LIST_USER."""
+
+    filter: str | None = None
+
+
+class SubjectHeader(Header, frozen=True):
+    """A request about one subject, such as "User:a": 3006, 3007, 3009."""
+
+    subject: str
+
+
+class DeleteAclHeader(Header, frozen=True, kw_only=True):
+    """AUTH_DELETE_ACL; without a resource all rules of the subject go."""
+
+    subject: str
+    policy_type: str | None = None
+    resource: str | None = None
+
+
+class ListAclsHeader(Header, frozen=True):
+    """AUTH_LIST_ACL."""
+
+    subject_filter: str | None = None
+    resource_filter: str | None = None
+
+
+class PlainAclHeader(Header, frozen=True, kw_only=True):
+    """UPDATE_AND_CREATE_ACL_CONFIG (4.9); lists of "name=PERM", separated by commas."""
+
+    access_key: str
+    secret_key: str | None = None
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: str | None = None
+    group_perms: str | None = None
+
+
+class AccessKeyHeader(Header, frozen=True):
+    """DELETE_ACL_CONFIG (4.9)."""
+
+    access_key: str
+
+
+class AclVersionReply(Header, frozen=True, kw_only=True):
+    """Answer to GET_BROKER_CLUSTER_ACL_INFO (4.9); versions are JSON texts."""
+
+    version: str
+    all_acl_file_version: str | None = None
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+
+
+class WhiteAddressesHeader(Header, frozen=True, kw_only=True):
+    """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (4.9)."""
+
+    global_white_addrs: str
+    acl_file_full_path: str | None = None

@@ -1,0 +1,132 @@
+"""Headers of the controller, which elects masters (5.x)."""
+
+from bolide.protocol.header import Header, Int, Long
+
+
+class MetadataReply(Header, frozen=True, kw_only=True):
+    """Answer to CONTROLLER_GET_METADATA_INFO; peers as "n0:host:port;n1:…"."""
+
+    group: str | None = None
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+    is_leader: bool
+    peers: str | None = None
+
+
+class NextBrokerIdHeader(Header, frozen=True):
+    """CONTROLLER_GET_NEXT_BROKER_ID."""
+
+    cluster_name: str
+    broker_name: str
+
+
+class NextBrokerIdReply(Header, frozen=True):
+    """The next free id of the broker group, from 1."""
+
+    cluster_name: str
+    broker_name: str
+    next_broker_id: Long
+
+
+class ApplyBrokerIdHeader(Header, frozen=True):
+    """CONTROLLER_APPLY_BROKER_ID; the check code is "address;milliseconds"."""
+
+    cluster_name: str
+    broker_name: str
+    applied_broker_id: Long
+    register_check_code: str
+
+
+class ApplyBrokerIdReply(Header, frozen=True):
+    """Answer to CONTROLLER_APPLY_BROKER_ID."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+
+
+class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
+    """CONTROLLER_REGISTER_BROKER."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: Long
+    broker_address: str
+    invoke_time: Long = 0
+
+
+class RegisterBrokerReply(Header, frozen=True):
+    """Who is master, if anyone is."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+
+
+class ElectMasterHeader(Header, frozen=True, kw_only=True):
+    """CONTROLLER_ELECT_MASTER; id -1 lets the controller choose."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: Long
+    designate_elect: bool
+    invoke_time: Long = 0
+
+
+class ElectMasterReply(Header, frozen=True):
+    """Answer to CONTROLLER_ELECT_MASTER."""
+
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+
+
+class AlterSyncStateSetHeader(Header, frozen=True, kw_only=True):
+    """CONTROLLER_ALTER_SYNC_STATE_SET."""
+
+    broker_name: str
+    master_broker_id: Long
+    master_epoch: Int
+    invoke_time: Long = 0
+
+
+class AlterSyncStateSetReply(Header, frozen=True):
+    """Answer to CONTROLLER_ALTER_SYNC_STATE_SET."""
+
+    new_sync_state_set_epoch: Int
+
+
+class ReplicaHeader(Header, frozen=True):
+    """CONTROLLER_GET_REPLICA_INFO."""
+
+    broker_name: str
+
+
+class ReplicaReply(Header, frozen=True):
+    """Answer to CONTROLLER_GET_REPLICA_INFO."""
+
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+
+
+class RoleChangedHeader(Header, frozen=True, kw_only=True):
+    """NOTIFY_BROKER_ROLE_CHANGED, controller to broker; no master while none is elected."""
+
+    master_address: str | None = None
+    master_epoch: Int
+    sync_state_set_epoch: Int
+    master_broker_id: Long | None = None
+
+
+class CleanBrokerHeader(Header, frozen=True, kw_only=True):
+    """CLEAN_BROKER_DATA; ids as "1;2", without them the whole group."""
+
+    cluster_name: str | None = None
+    broker_name: str
+    broker_controller_ids_to_clean: str | None = None
+    is_clean_living_broker: bool = False
+    invoke_time: Long = 0

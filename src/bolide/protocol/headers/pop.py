@@ -1,0 +1,105 @@
+"""Headers of consumers that pop (5.x)."""
+
+from bolide.protocol.header import Header, Int, Long
+
+
+class PopHeader(Header, frozen=True, kw_only=True):
+    """POP_MESSAGE. Queue -1 means all; init mode 0 begins at the queue's start, 1 at its end."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    max_msg_nums: Int
+    invisible_time: Long
+    poll_time: Long
+    born_time: Long
+    init_mode: Int
+    exp_type: str | None = None
+    exp: str | None = None
+    order: bool = False
+    attempt_id: str | None = None
+
+
+class PopReply(Header, frozen=True, kw_only=True):
+    """Answer to POP_MESSAGE and PEEK_MESSAGE; clients read `rest_num` whatever the code."""
+
+    pop_time: Long
+    invisible_time: Long
+    revive_qid: Int
+    rest_num: Long
+    start_offset_info: str | None = None
+    msg_offset_info: str | None = None
+    order_count_info: str | None = None
+
+
+class AckHeader(Header, frozen=True):
+    """ACK_MESSAGE; `extra_info` is the message's POP_CK."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    extra_info: str
+    offset: Long
+
+
+class ChangeInvisibleTimeHeader(Header, frozen=True):
+    """CHANGE_MESSAGE_INVISIBLETIME."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    extra_info: str
+    offset: Long
+    invisible_time: Long
+
+
+class ChangeInvisibleTimeReply(Header, frozen=True):
+    """What the client makes its new POP_CK of."""
+
+    pop_time: Long
+    invisible_time: Long
+    revive_qid: Int
+
+
+class PeekHeader(Header, frozen=True):
+    """PEEK_MESSAGE."""
+
+    topic: str
+    queue_id: Int
+    max_msg_nums: Int
+    consumer_group: str
+
+
+class NotificationHeader(Header, frozen=True, kw_only=True):
+    """NOTIFICATION: tell me when there is something to pop."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    poll_time: Long
+    born_time: Long
+    order: bool = False
+    attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
+
+
+class NotificationReply(Header, frozen=True, kw_only=True):
+    """Answer to NOTIFICATION."""
+
+    has_msg: bool
+    polling_full: bool = False
+
+
+class PollingHeader(Header, frozen=True):
+    """POLLING_INFO."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+
+
+class PollingReply(Header, frozen=True):
+    """How many pops wait for this queue."""
+
+    polling_num: Int

@@ -1,0 +1,40 @@
+"""Headers that look up single messages and queue entries."""
+
+from msgspec import field
+
+from bolide.protocol.header import Header, Int, Long
+
+
+class QueryMessageHeader(Header, frozen=True, kw_only=True):
+    """QUERY_MESSAGE, by a user's key or by the unique id."""
+
+    topic: str
+    key: str
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
+    by_unique_key: bool = field(name="_UNIQUE_KEY_QUERY", default=False)
+
+
+class QueryMessageReply(Header, frozen=True):
+    """How far the index has come."""
+
+    index_last_update_timestamp: Long
+    index_last_update_phyoffset: Long
+
+
+class ViewMessageHeader(Header, frozen=True, kw_only=True):
+    """VIEW_MESSAGE_BY_ID; the offset is that in the commit log."""
+
+    topic: str | None = None
+    offset: Long
+
+
+class ConsumeQueueHeader(Header, frozen=True, kw_only=True):
+    """QUERY_CONSUME_QUEUE."""
+
+    topic: str
+    queue_id: Int
+    index: Long
+    count: Int
+    consumer_group: str | None = None
