@@ -41,9 +41,9 @@ class Twins:
 
 @pytest.fixture(scope="module")
 def twins(java_module_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    settings = {"scanNotActiveBrokerInterval": 5000}
-    java = java_module_bench.namesrv("5.x", **settings)
-    with bolide_namesrv(tmp_path_factory.mktemp("ours"), **settings) as ours:
+    java = java_module_bench.namesrv("5.x", scanNotActiveBrokerInterval=5000)
+    directory = tmp_path_factory.mktemp("ours")
+    with bolide_namesrv(directory, scanNotActiveBrokerInterval=5000) as ours:
         both = f"{ours.address};{java.address}"
         for version, name in BROKERS.items():
             java_module_bench.broker(version, both, brokerName=name)
@@ -133,7 +133,7 @@ def test_mqadmin_changes_settings_as_with_java(rocketmq: str, twins: Twins) -> N
 
 def broker_address(twins: Twins, name: str) -> str:
     printed = twins.bench.mqadmin("5.x", "clusterList", namesrv=twins.ours.address)
-    return re.findall(rf"{name} +\d+ +(\S+)", printed)[0]
+    return str(re.findall(rf"{name} +\d+ +(\S+)", printed)[0])
 
 
 def mask(printed: str, server: Server) -> str:
