@@ -1,5 +1,6 @@
 """The `bolide` command, and `mqnamesrv` and `mqbroker` for those who know RocketMQ's names."""
 
+import logging
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ import typer
 from bolide import logs
 from bolide.config import from_environment, load, options_of, read_file, to_texts
 from bolide.errors import BolideError, ConfigError
-from bolide.logs import LogConfig
+from bolide.logs import LogConfig, LogLevel
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import (
     DEFAULT_TLS_FILE,
@@ -26,6 +27,8 @@ from bolide.remoting.event_loop import run, until_stopped
 from bolide.remoting.tls import TlsMode
 from bolide.version import __version__
 
+log = logging.getLogger(__name__)
+
 START_FAILED = 3
 
 app = typer.Typer(
@@ -33,6 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 ConfigFile = Annotated[
@@ -81,13 +85,16 @@ def namesrv(
     """Run a NameServer until it is told to stop."""
     options = {"listenPort": listen_port, "bindAddress": bind_address}
     chosen = {key: str(value) for key, value in options.items() if value is not None}
-    _start_logging(log_config)
     with _Refusing():
-        loaded = _name_server_config(config, _words(settings or []) | chosen, strict=strict)
+        log_file = _find_log_config(log_config)
+        log_level = _start_logging(log_file)
+        defaults = {"logLevel": str(log_level)}
+        chosen = _words(settings or []) | chosen
+        loaded = _name_server_config(config, defaults, chosen, strict=strict)
         if print_config:
             _print_settings(loaded)
         else:
-            _serve(_run_name_server(loaded, log_config))
+            _serve(_run_name_server(loaded, log_file))
 
 
 @app.command()
@@ -98,10 +105,12 @@ def standalone(
     log_config: LogFile = None,
 ) -> None:
     """Run everything there is in one process: now a NameServer, with its files under --data."""
-    _start_logging(log_config)
     with _Refusing():
+        log_file = _find_log_config(log_config)
+        log_level = _start_logging(log_file)
         store = data / "namesrv" / "namesrv.properties"
-        texts = read_file(store) if store.exists() else {}
+        texts: dict[str, str] = {"logLevel": log_level}
+        texts |= read_file(store) if store.exists() else {}
         texts |= {
             "bindAddress": host,
             "listenPort": str(namesrv_port),
@@ -109,7 +118,7 @@ def standalone(
             "configStorePath": str(store),
         }
         loaded = load(NameServerConfig, texts, ignored=IGNORED | IGNORED_CLIENT)
-        _serve(_run_name_server(loaded, log_config))
+        _serve(_run_name_server(loaded, log_file))
 
 
 @app.command()
@@ -135,9 +144,9 @@ def mqbroker() -> None:
     app(["broker"], prog_name="mqbroker")
 
 
-async def _run_name_server(config: NameServerConfig, log_config: Path | None) -> None:
+async def _run_name_server(config: NameServerConfig, log_file: Path | None) -> None:
     logs.set_level(config.log_level)
-    _reload_logs_on_hangup(log_config)
+    _reload_logs_on_hangup(log_file)
     async with NameServer(config) as server:
         # RocketMQ's line: scripts wait for it.
         address = f"{config.bind_address}:{server.port}"
@@ -158,7 +167,7 @@ def _encryption(config: NameServerConfig) -> str:
 
 
 def _name_server_config(
-    file: Path | None, chosen: dict[str, str], *, strict: bool
+    file: Path | None, defaults: dict[str, str], chosen: dict[str, str], *, strict: bool
 ) -> NameServerConfig:
     """Settings of tls.properties, file, environment and command line; later ones win."""
     texts: dict[str, str] = {}
@@ -167,10 +176,10 @@ def _name_server_config(
         texts = read_file(file)
         print(f"load config properties file OK, {file}")
         texts.setdefault("configStorePath", str(file))
-    tls_file = Path(texts.pop("tls.config.file", DEFAULT_TLS_FILE))
+    tls_file = Path(texts.pop("tls.config.file", str(DEFAULT_TLS_FILE)).strip())
     if tls_file.exists():
         texts = tls_texts(tls_file) | texts
-    texts |= from_environment(NameServerConfig, "BOLIDE_NAMESRV") | chosen
+    texts = defaults | texts | from_environment(NameServerConfig, "BOLIDE_NAMESRV") | chosen
     return load(NameServerConfig, texts, ignored=IGNORED | IGNORED_CLIENT, strict=strict)
 
 
@@ -194,17 +203,30 @@ def _print_settings(config: NameServerConfig) -> None:
         print(f"# {key}={item.default}  ({item.reason})")
 
 
-def _start_logging(file: Path | None) -> None:
-    with _Refusing():
-        if file is None and (home := os.environ.get("ROCKETMQ_HOME")):
-            in_home = Path(home) / "conf" / "logging.toml"
-            file = in_home if in_home.exists() else None
-        logs.configure(LogConfig.read(file) if file else LogConfig())
+def _find_log_config(file: Path | None) -> Path | None:
+    if file is None and (home := os.environ.get("ROCKETMQ_HOME")):
+        in_home = Path(home) / "conf" / "logging.toml"
+        return in_home if in_home.exists() else None
+    return file
+
+
+def _start_logging(file: Path | None) -> LogLevel:
+    """Configure the logs; returns the root level, which settings may change."""
+    config = LogConfig.read(file) if file else LogConfig()
+    logs.configure(config)
+    return config.level
 
 
 def _reload_logs_on_hangup(file: Path | None) -> None:
     if file is not None and hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: logs.configure(LogConfig.read(file)))
+        signal.signal(signal.SIGHUP, lambda *_: _reload_logs(file))
+
+
+def _reload_logs(file: Path) -> None:
+    try:
+        logs.configure(LogConfig.read(file))
+    except ConfigError as exc:
+        log.warning("the logs stay as they are: %s", exc)
 
 
 def _serve(server: Coroutine[Any, Any, None]) -> None:

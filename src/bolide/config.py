@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import logging
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _TRUE_FALSE = {"true": True, "false": False}
 
 
@@ -72,14 +74,22 @@ class Option:
                 raise ValueError("must be true or false")
             return _TRUE_FALSE[text.lower()]
         if self.kind is int or self.scale > 1:
-            if not text.lstrip("+-").isdecimal():
+            if not _WHOLE_NUMBER.fullmatch(text):
                 raise ValueError("must be a whole number" + self._bounds())
             return int(text)
         if issubclass(self.kind, StrEnum):
             return _member(self.kind, text)
         if self.kind is Path:
-            return Path(text).expanduser() if text else None
+            return self._path(text)
         return text
+
+    def _path(self, text: str) -> Path | None:
+        if not text and self.default is not None:
+            raise ValueError("must be a path")
+        try:
+            return Path(text).expanduser() if text else None
+        except RuntimeError as exc:  # ~name of nobody
+            raise ValueError(str(exc)) from exc
 
     def _check_bounds(self, value: int) -> None:
         low, high = self.low, self.high
@@ -88,8 +98,8 @@ class Option:
 
     def _bounds(self) -> str:
         if self.low is not None and self.high is not None:
-            return f" from {self.low:g} to {self.high:g}"
-        return f" of at least {self.low:g}" if self.low is not None else ""
+            return f" from {self.low:.0f} to {self.high:.0f}"
+        return f" of at least {self.low:.0f}" if self.low is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +194,8 @@ def read_file(path: Path) -> dict[str, str]:
         ConfigError: it cannot be read; names the file.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        return _toml(text) if path.suffix == ".toml" else properties.parse(text)
+        text = path.read_text(encoding="utf-8-sig")
+        return _texts(tomllib.loads(text)) if path.suffix == ".toml" else properties.parse(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise ConfigError(f"cannot read the configuration file {path}: {exc}") from exc
 
@@ -241,12 +251,15 @@ def _report_unknown(key: str, known: list[str], *, strict: bool) -> None:
     log.warning("unknown key %s is passed over%s", key, hint)
 
 
-def _toml(text: str) -> dict[str, str]:
-    values = tomllib.loads(text)
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in values.items()
-    }
+def _texts(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """TOML reads `tls.server.mode` as tables in tables; here it is one key again."""
+    found: dict[str, str] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found |= _texts(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
 
 
 def _member(kind: type[StrEnum], text: str) -> StrEnum:

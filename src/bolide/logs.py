@@ -63,11 +63,12 @@ class LogConfig:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             return msgspec.convert(values, cls, dec_hook=_decode_path)
-        except (OSError, UnicodeDecodeError, ValueError) as exc:
+        except (OSError, ValueError, msgspec.MsgspecError) as exc:
             raise ConfigError(f"cannot use the logging configuration {path}: {exc}") from exc
 
 
 _listener: logging.handlers.QueueListener | None = None
+_levels: list[str] = []
 
 
 def configure(config: LogConfig) -> None:
@@ -84,6 +85,9 @@ def configure(config: LogConfig) -> None:
     _listener.start()
     logging.root.handlers[:] = [_QueueHandler(_queue)]
     set_level(config.level)
+    for name in _levels:  # of the config before
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    _levels[:] = config.levels
     for name, level in config.levels.items():
         logging.getLogger(name).setLevel(level)
 
@@ -98,6 +102,7 @@ def shutdown() -> None:
     global _listener  # noqa: PLW0603  as above
     if _listener is not None:
         _listener.stop()
+        _listener.handlers[0].close()
         _listener = None
 
 
@@ -136,6 +141,10 @@ class _TextFormatter(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         return super().formatTime(record)
 
+    def format(self, record: logging.LogRecord) -> str:
+        # A file name may hold bytes that are no text; they must not lose the record.
+        return super().format(record).encode(errors="backslashreplace").decode()
+
 
 class _JsonFormatter(_TextFormatter):
     """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
@@ -149,7 +158,7 @@ class _JsonFormatter(_TextFormatter):
         }
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def _decode_path(kind: type, value: Any) -> Any:

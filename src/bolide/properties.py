@@ -6,17 +6,22 @@ RocketMQ's broker.conf and namesrv.conf are such files.
 import re
 from collections.abc import Iterator, Mapping
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+_LINE_END = re.compile(r"(?:\r\n?|\n)?\Z")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = {ord(sign): f"\\{letter}" for letter, sign in _CONTROL.items()} | {ord("\\"): "\\\\"}
+_WRITTEN_IN_KEY = _WRITTEN | {ord(sign): f"\\{sign}" for sign in "=: #!"}
 _SPACES = " \t\f"
+_BOM = "\ufeff"
 
 
 def parse(text: str) -> dict[str, str]:
     """Read the keys and values; a key given twice has its last value."""
-    return dict(_pair(line) for line in _logical_lines(text.removeprefix("\ufeff")))
+    lines = _logical_lines(text.removeprefix(_BOM))
+    return dict(_pair(line) for _, line in lines if line is not None)
 
 
 def render(values: Mapping[str, object]) -> str:
@@ -26,52 +31,77 @@ def render(values: Mapping[str, object]) -> str:
 
 def edit(text: str, changes: Mapping[str, str]) -> str:
     """Change values in a file's text; its comments, order and other lines stay as they are."""
+    end = "\r\n" if "\r\n" in text else "\n"
     left = dict(changes)
-    lines = []
-    for line in _LINE_END.split(text.rstrip("\r\n")) if text.strip() else []:
-        key = _key_of(line)
-        lines.append(_line(key, left.pop(key)) if key in left else line)
-    lines += [_line(key, value) for key, value in left.items()]
-    return "".join(line + "\n" for line in lines)
+    parts = []
+    for raw, line in _logical_lines(text.removeprefix(_BOM)):
+        key = None if line is None else _pair(line)[0]
+        if key is None or key not in changes:
+            parts.append(raw)
+        else:
+            left.pop(key, None)
+            parts.append(_line(key, changes[key]) + _end_of(raw))
+    if left and parts:
+        parts.append(_gap_after(parts[-1], end))
+    parts += [_line(key, value) + end for key, value in left.items()]
+    return (_BOM if text.startswith(_BOM) else "") + "".join(parts)
 
 
-def _key_of(line: str) -> str | None:
-    content = line.lstrip(_SPACES)
-    return _pair(content)[0] if content and content[0] not in "#!" else None
+def _gap_after(raw: str, end: str) -> str:
+    """What a last line lacks before another can follow: its end, and one more if it goes on."""
+    own = _end_of(raw)
+    end = own or end  # a line end of the same kind: \r and \n would be one
+    return ("" if own else end) + (end if _goes_on(raw.removesuffix(own)) else "")
 
 
-def _line(key: str | None, value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    if escaped.startswith(tuple(_SPACES)):
-        escaped = "\\" + escaped
-    return f"{key}={escaped}"
+def _end_of(raw: str) -> str:
+    return _LINE_END.search(raw).group()  # type: ignore[union-attr]  # it matches the empty text too
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Join lines that end in an odd number of backslashes with the next; drop comments."""
-    pending = ""
-    for line in _LINE_END.split(text):
-        content = line.lstrip(_SPACES)
-        if not pending and (not content or content[0] in "#!"):
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _line(key: str, value: str) -> str:
+    blank = "\\" if value.startswith(" ") else ""
+    return f"{key.translate(_WRITTEN_IN_KEY)}={blank}{value.translate(_WRITTEN)}"
+
+
+def _logical_lines(text: str) -> Iterator[tuple[str, str | None]]:
+    """Each line as it stands and its content; None is the content of comments and empty lines.
+
+    Lines that end in an odd number of backslashes are joined with the next.
+    """
+    raw = content = ""
+    for line in _LINE.findall(text):
+        raw += line
+        begin = line.rstrip("\r\n").lstrip(_SPACES)
+        if not content and (not begin or begin[0] in "#!"):
+            yield raw, None
+            raw = ""
             continue
-        pending += content
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:
-            pending = pending[:-1]
+        content += begin
+        if _goes_on(content):
+            content = content[:-1]
             continue
-        yield pending
-        pending = ""
-    if pending:
-        yield pending
+        yield raw, content
+        raw = content = ""
+    if raw:
+        yield raw, content or None
 
 
 def _pair(line: str) -> tuple[str, str]:
     key = _KEY.match(line).group()  # type: ignore[union-attr]  # it matches the empty text too
     rest = _SEPARATOR.match(line, len(key)).end()  # type: ignore[union-attr]  # likewise
-    return _unescape(key), _unescape(line[rest:]).strip()
+    return _unescape(key), _unescape(line[rest:])
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(_unescaped, text)
+    # Java escapes a sign beyond 16 bits as two halves; a half alone is no text.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 
 
@@ -17,8 +18,10 @@ def replace(path: Path, data: bytes) -> None:
     if path.exists():
         # A second name for the old file: at no moment is there none under `path`.
         backup.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
+        try:
             backup.hardlink_to(path)
+        except OSError:  # a file system without links
+            shutil.copyfile(path, backup)
     aside.replace(path)
     _sync_directory(path.parent)
 

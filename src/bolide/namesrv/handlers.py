@@ -20,8 +20,9 @@ from bolide.namesrv.routes import (
 )
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
-from bolide.protocol.bodies.registration import RegisterBrokerBody, RegisteredTopics, decompress
+from bolide.protocol.bodies.registration import RegisterBrokerBody, decompress
 from bolide.protocol.bodies.routes import KvTable, MemberGroupBody, TopicList, TopicRoute
+from bolide.protocol.bodies.topics import MappedTopicConfigTable
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.namesrv import (
@@ -326,7 +327,7 @@ def _registration(request: Request[RegisterBrokerHeader]) -> RegisterBrokerBody:
     if not body:
         return RegisterBrokerBody()
     if version < _V3_0_11:
-        topics = fastjson.decode(body, RegisteredTopics)
+        topics = fastjson.decode(body, MappedTopicConfigTable)
         return RegisterBrokerBody(topic_config_serialize_wrapper=topics, filter_server_list=None)
     # 5.x brokers compress without saying so in the header; JSON begins with a brace.
     if request.header.compressed or body[:1] != b"{":

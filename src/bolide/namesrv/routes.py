@@ -8,11 +8,12 @@ connection closes or when it falls silent; with the last member its topics go to
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bolide.namesrv.config import NameServerConfig
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.registration import RegisterBrokerBody
 from bolide.protocol.bodies.routes import (
     BrokerRoute,
@@ -77,7 +78,7 @@ class RouteTable:
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
         self._filter_servers: dict[BrokerKey, list[str]] = {}
-        self._mappings: dict[str, dict[str, Any]] = {}
+        self._mappings: dict[str, dict[str, QueueMapping]] = {}
         self._encoded: dict[str, bytes] = {}
 
     # Brokers come and go
@@ -323,9 +324,9 @@ class RouteTable:
             groups[broker_name] = queues
             self._encoded.pop(topic.topic_name, None)
 
-    def _take_mappings(self, mappings: dict[str, dict[str, Any]]) -> None:
+    def _take_mappings(self, mappings: dict[str, QueueMapping]) -> None:
         for topic, mapping in mappings.items():
-            self._mappings.setdefault(topic, {})[str(mapping.get("bname"))] = mapping
+            self._mappings.setdefault(topic, {})[mapping.bname] = mapping
             self._encoded.pop(topic, None)
 
     def _forget_missing_topics(self, broker_name: str, body: RegisterBrokerBody) -> None:

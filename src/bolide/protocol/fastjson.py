@@ -19,6 +19,9 @@ from bolide.protocol.errors import ProtocolError
 T = TypeVar("T")
 
 _MAX_DEPTH = 64
+_MAX_REFERRED = 1_000_000
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]")
+_PATH = re.compile(rf"\$(?:{_STEP.pattern})*")
 _SPACE = re.compile(r"[ \t\r\n\f\v\b]*")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?[LSBFD]?")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -77,7 +80,7 @@ def parse(body: bytes | str) -> Any:
     reader.skip_space()
     if reader.at != len(text):
         raise reader.error("text after the value")
-    return _resolve(value, value) if '"$ref"' in text else value
+    return _References(value).resolve(value) if '"$ref"' in text else value
 
 
 class FrozenDict(dict[Any, Any]):
@@ -186,32 +189,54 @@ class _Reader:
         return match.group()
 
 
-def _resolve(value: Any, root: Any) -> Any:
-    """Put the objects back that `$ref` stands for."""
-    if isinstance(value, list):
-        return [_resolve(item, root) for item in value]
-    if not isinstance(value, dict):
+class _References:
+    """Puts the objects back that `$ref` stands for; what a reference reaches is not resolved again.
+
+    A short text could refer to a long one again and again, so what is reached is counted.
+    """
+
+    __slots__ = ("_left", "_root")
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = _MAX_REFERRED
+
+    def resolve(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.resolve(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1 and isinstance(path := value.get("$ref"), str):
+            return self._follow(path)
+        made = {self._resolve_key(key): self.resolve(item) for key, item in value.items()}
+        return FrozenDict(made) if isinstance(value, FrozenDict) else made
+
+    def _resolve_key(self, key: Any) -> Any:
+        resolved = self.resolve(key)
+        if isinstance(resolved, list):
+            raise BadJson("a list as a key")
+        return FrozenDict(resolved) if isinstance(resolved, dict) else resolved
+
+    def _follow(self, path: str) -> Any:
+        """Walk `$.a.b[0]` from the root."""
+        if not _PATH.fullmatch(path):
+            raise BadJson(f"a reference to {path!r} is not understood")
+        value = self._root
+        for name, index in _STEP.findall(path):
+            try:
+                value = value[int(index)] if index else value[name]
+            except (KeyError, IndexError, TypeError) as exc:
+                raise BadJson(f"a reference to {path!r} leads nowhere") from exc
+        self._left -= _count(value)
+        if self._left < 0:
+            raise BadJson(f"references to more than {_MAX_REFERRED} values")
         return value
-    if len(value) == 1 and isinstance(path := value.get("$ref"), str):
-        return _follow(path, root)
-    made = {_resolve_key(key, root): _resolve(item, root) for key, item in value.items()}
-    return FrozenDict(made) if isinstance(value, FrozenDict) else made
 
 
-def _resolve_key(key: Any, root: Any) -> Any:
-    resolved = _resolve(key, root)
-    return FrozenDict(resolved) if isinstance(resolved, dict) else resolved
-
-
-def _follow(path: str, root: Any) -> Any:
-    """Walk `$.a.b[0]` from the root; what is reached is not resolved again."""
-    value = root
-    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
-        try:
-            value = value[int(index)] if index else value[name]
-        except (KeyError, IndexError, TypeError) as exc:
-            raise BadJson(f"a reference to {path!r} leads nowhere") from exc
-    return value
+def _count(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
 
 
 def _write(value: object, put: Callable[[str], object]) -> None:
@@ -232,10 +257,14 @@ def _quote_keys(value: object) -> object:
     if isinstance(value, msgspec.Struct):
         return {name: _quote_keys(member) for name, member in _members_of(value)}
     if isinstance(value, dict):
-        return {str(key): _quote_keys(item) for key, item in value.items()}
+        return {_key_text(key): _quote_keys(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_quote_keys(item) for item in value]
     return value
+
+
+def _key_text(key: object) -> str:
+    return key if isinstance(key, str) else encode(key).decode()
 
 
 def _scalar(value: object) -> str:

@@ -12,7 +12,12 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import refusal_for
-from bolide.remoting.connection import Connection, ConnectionLimits, split_address
+from bolide.remoting.connection import (
+    Connection,
+    ConnectionLimits,
+    finish_all,
+    split_address,
+)
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
 from bolide.remoting.tls import ClientTls
@@ -52,6 +57,7 @@ class RemotingClient:
             self.config.tls.context() if self.config.tls else None
         )
         self._limits = ConnectionLimits(
+            always_read=True,
             one_way_calls=asyncio.Semaphore(self.config.max_one_way_calls),
             calls=asyncio.Semaphore(self.config.max_calls),
         )
@@ -67,7 +73,7 @@ class RemotingClient:
         traceback: TracebackType | None,
     ) -> None:
         self._keeper.cancel()
-        await asyncio.gather(*(connection.finish() for connection in self._connections.values()))
+        await finish_all(self._connections.values(), self.config.call_timeout)
 
     async def call(
         self,
@@ -146,6 +152,7 @@ class RemotingClient:
             oldest = loop.time() - self.config.idle_timeout
             for address, connection in list(self._connections.items()):
                 if connection.is_idle and connection.last_active < oldest:
-                    connection.close()
+                    # A peer that took nothing for so long will not take the rest either.
+                    connection.abort() if connection.unsent else connection.close()
                 if connection.is_closed:
                     del self._connections[address]

@@ -2,20 +2,24 @@
 
 Both peers may ask: responses go to the pending calls, requests to the dispatcher. Replies that are
 ready at once leave in one write for each received buffer. Flow control works in both directions:
-while the peer does not read its replies we do not read its requests, and a call waits for room.
+while the peer does not read its replies a server does not read its requests, nor handle those that
+it has read, and a call waits for room. A client always reads: if both peers stopped, neither could
+ever go on.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import cast
 
 from bolide.protocol.codes import ResponseCode
+from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame
 from bolide.remoting.dispatch import Dispatcher
-from bolide.remoting.errors import ConnectionLost
+from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.pending import PendingCalls
 
 log = logging.getLogger(__name__)
@@ -28,6 +32,7 @@ class ConnectionLimits:
     max_frame_size: int = MAX_FRAME_SIZE
     max_requests: int = 10_000
     write_high_water: int = 1024 * 1024
+    always_read: bool = False
     one_way_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
     calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
 
@@ -51,6 +56,9 @@ class Connection(asyncio.Protocol):
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
+        self._backlog: deque[Frame] = deque()  # received, not looked at before there is room
+        self._is_held = False  # neither reads nor works off the backlog
+        self._is_finishing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -59,16 +67,19 @@ class Connection(asyncio.Protocol):
     # Calls to the peer
 
     async def call(self, frame: Frame, within: float) -> Frame:
-        """Send a request and wait for its response, `within` seconds.
+        """Send a request and wait for its response, `within` seconds, its turn to be sent included.
 
         Raises:
             CallTimedOut: no response came in time.
             ConnectionLost: the connection is or was closed.
         """
-        async with self._limits.calls:
-            frame.opaque = self._pending.number()
-            await self._send(frame)
-            return await self._pending.wait(frame.opaque, frame.code, within)
+        try:
+            async with asyncio.timeout(within), self._limits.calls:
+                frame.opaque = self._pending.number()
+                await self._send(frame)
+                return await self._pending.wait(frame.opaque)
+        except TimeoutError as exc:
+            raise CallTimedOut(self.peer, frame.code, within) from exc
 
     async def notify(self, frame: Frame) -> None:
         """Send a one-way request; returns once it is handed to the socket."""
@@ -78,7 +89,8 @@ class Connection(asyncio.Protocol):
             await self._send(frame)
 
     async def _send(self, frame: Frame) -> None:
-        await self._writable.wait()
+        while not self._writable.is_set():  # others that waited may have filled it up again
+            await self._writable.wait()
         if self.is_closed:
             raise ConnectionLost(self.peer)
         self._write(encode_frame(frame))
@@ -90,9 +102,19 @@ class Connection(asyncio.Protocol):
         return self._closed.is_set() or self._transport.is_closing()
 
     @property
+    def is_gone(self) -> bool:
+        """Closed, and nothing written is left to be sent."""
+        return self._closed.is_set()
+
+    @property
     def is_idle(self) -> bool:
-        """Nothing of this connection is under way: no request, no call, no unsent bytes."""
-        return not (self._tasks or self._pending or self._transport.get_write_buffer_size())
+        """No request and no call of this connection is under way."""
+        return not (self._tasks or self._backlog or self._pending)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are written and have not left."""
+        return self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         """Close after what is written has left."""
@@ -104,11 +126,16 @@ class Connection(asyncio.Protocol):
 
     async def finish(self) -> None:
         """Answer what is under way, then close; returns when the connection is gone."""
+        self._is_finishing = True
+        self._backlog.clear()
         if not self.is_closed:
             self._transport.pause_reading()
         while self._tasks:
             await asyncio.wait(self._tasks)
         self.close()
+        await self._closed.wait()
+
+    async def wait_closed(self) -> None:
         await self._closed.wait()
 
     # asyncio.Protocol
@@ -127,16 +154,15 @@ class Connection(asyncio.Protocol):
         frames = self._decoder.feed(data)
         if frames:
             self.last_active = self._loop.time()
-            ready = [reply for frame in frames if (reply := self._receive(frame)) is not None]
-            if ready:
-                self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+            self._backlog.extend(frames)
+            self._work_off()
         if self._decoder.error is not None:
-            log.warning("closing the connection of %s: %s", self.peer, self._decoder.error)
-            self.close()
+            self._close_if_answered(self._decoder.error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
         self._writable.set()
+        self._backlog.clear()
         self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
@@ -145,14 +171,45 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
-        self._transport.pause_reading()
+        if not self._limits.always_read:
+            self._is_held = True
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._writable.set()
-        if not self._transport.is_closing():
+        self._is_held = False
+        if self._transport.is_closing():
+            return
+        self._work_off()  # this may fill it up again
+        if self._decoder.error is not None:
+            self._close_if_answered(self._decoder.error)
+        elif not (self._is_held or self._is_finishing):
             self._transport.resume_reading()
 
     # Requests and responses of the peer
+
+    def _work_off(self) -> None:
+        """Take the frames of the backlog in order, as long as their replies find room."""
+        backlog, room = self._backlog, self._limits.write_high_water
+        ready: list[bytes] = []
+        size = 0
+        while backlog and not self._is_held:
+            reply = self._receive(backlog.popleft())
+            if reply is None:
+                continue
+            ready.append(reply)
+            size += len(reply)
+            if size > room:
+                self._transport.write(b"".join(ready))
+                ready, size = [], 0
+        if ready:
+            self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+
+    def _close_if_answered(self, error: ProtocolError) -> None:
+        """The stream is lost; what came before in good order is answered first."""
+        if not self._backlog and not self._transport.is_closing():
+            log.warning("closing the connection of %s: %s", self.peer, error)
+            self.close()
 
     def _receive(self, frame: Frame) -> bytes | None:
         """Take one frame; returns the reply if it is ready at once."""
@@ -191,6 +248,20 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         self.last_active = self._loop.time()
         self._transport.write(data)
+
+
+async def finish_all(connections: Collection[Connection], within: float) -> int:
+    """Let connections finish; what has not done so `within` seconds is aborted and counted."""
+    try:
+        async with asyncio.timeout(within):
+            await asyncio.gather(*(connection.finish() for connection in connections))
+    except TimeoutError:
+        left = [connection for connection in connections if not connection.is_gone]
+        for connection in left:
+            connection.abort()
+        await asyncio.gather(*(connection.wait_closed() for connection in left))
+        return len(left)
+    return 0
 
 
 def format_address(address: object) -> str:

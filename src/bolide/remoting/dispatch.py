@@ -115,10 +115,15 @@ class Dispatcher:
     def _close(
         self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
     ) -> bytes | None:
-        response = _failure(frame, outcome) if isinstance(outcome, Exception) else _success(outcome)
-        for hook in self._hooks:
-            hook.after(connection.peer, frame, response)
-        return _response(frame, response)
+        try:
+            response = (
+                _failure(frame, outcome) if isinstance(outcome, Exception) else _success(outcome)
+            )
+            for hook in self._hooks:
+                hook.after(connection.peer, frame, response)
+            return _response(frame, response)
+        except Exception as exc:  # noqa: BLE001  the boundary still: a hook or the reply is broken
+            return _response(frame, _failure(frame, exc))
 
     def _add(self, group: object) -> None:
         for name in dir(type(group)):

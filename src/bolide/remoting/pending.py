@@ -3,13 +3,13 @@
 import asyncio
 
 from bolide.protocol.frame import Frame
-from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from bolide.remoting.errors import ConnectionLost
 
 _MAX_OPAQUE = 0x7FFF_FFFF
 
 
 class PendingCalls:
-    """The calls of one connection; every one ends: answered, timed out, cancelled or lost."""
+    """The calls of one connection; every one ends: answered, cancelled or lost."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -26,16 +26,13 @@ class PendingCalls:
             if self._next not in self._calls:
                 return self._next
 
-    async def wait(self, opaque: int, code: int, seconds: float) -> Frame:
-        """Wait for the response numbered `opaque`."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Frame] = loop.create_future()
+    async def wait(self, opaque: int) -> Frame:
+        """Wait for the response numbered `opaque`; the caller sets the deadline."""
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._calls[opaque] = answer
-        timer = loop.call_later(seconds, self._expire, answer, code, seconds)
         try:
             return await answer
         finally:
-            timer.cancel()
             del self._calls[opaque]
 
     def resolve(self, response: Frame) -> bool:
@@ -51,7 +48,3 @@ class PendingCalls:
         for answer in self._calls.values():
             if not answer.done():
                 answer.set_exception(ConnectionLost(self._peer))
-
-    def _expire(self, answer: asyncio.Future[Frame], code: int, seconds: float) -> None:
-        if not answer.done():
-            answer.set_exception(CallTimedOut(self._peer, code, seconds))

@@ -12,7 +12,12 @@ from typing import Self
 
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
-from bolide.remoting.connection import Connection, ConnectionLimits, format_address
+from bolide.remoting.connection import (
+    Connection,
+    ConnectionLimits,
+    finish_all,
+    format_address,
+)
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
 
@@ -99,14 +104,8 @@ class RemotingServer:
 
     async def _drain(self) -> None:
         """Let requests that are under way finish and replies leave, then close everything."""
-        left = list(self.connections)
-        try:
-            async with asyncio.timeout(self.config.drain_timeout):
-                await asyncio.gather(*(connection.finish() for connection in left))
-        except TimeoutError:
-            log.warning("%s connections did not finish in time", len(self.connections))
-            for connection in self.connections:
-                connection.abort()
+        if late := await finish_all(list(self.connections), self.config.drain_timeout):
+            log.warning("%s connections did not finish in time", late)
 
     # Accepting
 
@@ -148,8 +147,9 @@ class RemotingServer:
         """Find out whether the client speaks TLS and hand its socket to a connection."""
         try:
             context = await self._choose_tls(client)
+            greeting = asyncio.current_task()
             await self._loop.connect_accepted_socket(
-                self._connection,
+                lambda: self._connection(greeting),
                 client,
                 ssl=context,
                 ssl_handshake_timeout=_TLS_HANDSHAKE_TIMEOUT if context else None,
@@ -187,13 +187,13 @@ class RemotingServer:
 
     # Connections
 
-    def _connection(self) -> Connection:
-        return Connection(
-            self._dispatcher,
-            self._limits,
-            on_open=self.connections.add,
-            on_close=self._forget,
-        )
+    def _connection(self, greeting: asyncio.Task[None] | None) -> Connection:
+        def opened(connection: Connection) -> None:
+            # The limit counts greetings and connections: nobody may be in both.
+            self._greetings.discard(greeting)
+            self.connections.add(connection)
+
+        return Connection(self._dispatcher, self._limits, on_open=opened, on_close=self._forget)
 
     def _forget(self, connection: Connection) -> None:
         self.connections.discard(connection)

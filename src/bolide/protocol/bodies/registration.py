@@ -10,14 +10,13 @@ Compressed form, one zlib stream; every length and count is a 4-byte integer:
 
 import struct
 import zlib
-from typing import Any
 
 import msgspec
 
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.queues import QueueMapping
-from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.fastjson import Struct
 
@@ -28,26 +27,11 @@ _INT = struct.Struct(">i")
 _TOPIC_WORDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 
 
-class RegisteredTopics(Struct, kw_only=True):
-    """The topics of a broker (`TopicConfigAndMappingSerializeWrapper`)."""
-
-    data_version: DataVersion = DataVersion()
-    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
-    topic_queue_mapping_info_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Keep of a mapping only what one has: clients are sent all of it."""
-        self.topic_queue_mapping_info_map = {
-            topic: _as_dict(msgspec.convert(mapping, QueueMapping, strict=False))
-            for topic, mapping in self.topic_queue_mapping_info_map.items()
-        }
-
-
 class RegisterBrokerBody(Struct, kw_only=True):
-    """Body of REGISTER_BROKER. A list of filter servers that is absent leaves the known ones."""
+    """Body of REGISTER_BROKER; brokers before 3.0.11 say nothing of filter servers (None)."""
 
-    topic_config_serialize_wrapper: RegisteredTopics = msgspec.field(
-        default_factory=RegisteredTopics
+    topic_config_serialize_wrapper: MappedTopicConfigTable = msgspec.field(
+        default_factory=MappedTopicConfigTable
     )
     filter_server_list: list[str] | None = msgspec.field(default_factory=list)
 
@@ -76,10 +60,10 @@ def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
     if with_mapping:
         mappings = [fastjson.decode(reader.block(), QueueMapping) for _ in range(reader.count())]
     return RegisterBrokerBody(
-        topic_config_serialize_wrapper=RegisteredTopics(
+        topic_config_serialize_wrapper=MappedTopicConfigTable(
             data_version=version,
             topic_config_table={topic.topic_name: topic for topic in topics},
-            topic_queue_mapping_info_map={item.topic: _as_dict(item) for item in mappings},
+            topic_queue_mapping_info_map={mapping.topic: mapping for mapping in mappings},
         ),
         filter_server_list=filter_servers,
     )
@@ -122,11 +106,6 @@ def _inflate(data: bytes) -> bytes:
     if not stream.eof:
         raise ProtocolError("a compressed registration is cut short")
     return inflated
-
-
-def _as_dict(mapping: QueueMapping) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(mapping)
-    return plain
 
 
 def _block(data: bytes) -> bytes:

@@ -1,9 +1,8 @@
 """Routes as a NameServer tells them: where the queues of a topic are, and who is in a cluster."""
 
-from typing import Any
-
 import msgspec
 
+from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int
 
@@ -35,7 +34,7 @@ class TopicRoute(Struct, kw_only=True):
     broker_datas: list[BrokerRoute] = msgspec.field(default_factory=list)
     filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
     order_topic_conf: str | None = None
-    topic_queue_mapping_by_broker: dict[str, Any] | None = None
+    topic_queue_mapping_by_broker: dict[str, QueueMapping] | None = None
 
 
 class ClusterInfo(Struct, kw_only=True):

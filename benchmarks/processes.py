@@ -1,0 +1,43 @@
+"""What a process used, read from /proc, and the machine it ran on."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"process {pid} has no VmRSS")
+
+
+def machine() -> str:
+    """One line that says where and when numbers were measured."""
+    model = "unknown CPU"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        f"{os.cpu_count()} cores of {model}, {memory:.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, {_java_version()}, {when}"
+    )
+
+
+def _java_version() -> str:
+    done = subprocess.run(["java", "-version"], check=False, capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    return lines[0].replace('"', "") if lines else "no Java"

@@ -1,0 +1,104 @@
+"""NameServers for tests: inside the test's event loop, or as a process of their own."""
+
+import asyncio
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bolide.namesrv.app import NameServer
+from bolide.namesrv.config import NameServerConfig
+from tests.support.aio import PATIENCE
+
+
+def config_in(directory: Path, **settings: Any) -> NameServerConfig:
+    """Settings with all files under `directory` and a port that the system chooses."""
+    chosen: dict[str, Any] = {
+        "bind_address": "127.0.0.1",
+        "listen_port": 0,
+        "kv_config_path": directory / "kvConfig.json",
+        "config_store_path": directory / "namesrv.properties",
+        "shutdown_wait_time_seconds": 2,
+    }
+    return NameServerConfig(**chosen | settings)
+
+
+def name_server(directory: Path, **settings: Any) -> NameServer:
+    return NameServer(config_in(directory, **settings))
+
+
+class NameServerProcess:
+    """A NameServer as people run it, watched from outside."""
+
+    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
+        self.address = address
+        self._process = process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    def private_memory(self) -> int:
+        """Bytes of memory that are its own (RssAnon)."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        found = re.search(r"RssAnon:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found.group(1)) * 1024
+
+    def cpu_seconds(self) -> float:
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@asynccontextmanager
+async def name_server_process(
+    directory: Path, *settings: str, max_files: int | None = None
+) -> AsyncIterator[NameServerProcess]:
+    """Run `bolide namesrv` on a free port; its log is `namesrv.log` in `directory`."""
+    log_config = directory / "logging.toml"
+    log_config.write_text(f'file = "{directory / "namesrv.log"}"\n', encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("bolide")),
+        "namesrv",
+        "--log-config",
+        str(log_config),
+        "bindAddress=127.0.0.1",
+        "listenPort=0",
+        f"kvConfigPath={directory / 'kvConfig.json'}",
+        f"configStorePath={directory / 'namesrv.properties'}",
+        *settings,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        if max_files is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (max_files, max_files))
+        yield NameServerProcess(process, await _announced_address(process))
+    finally:
+        await _stop(process)
+
+
+async def _announced_address(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        async for line in process.stdout:
+            if found := re.search(rb"boot success.*address (\S+)", line):
+                return found.group(1).decode()
+    raise AssertionError("the NameServer ended before it served")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.communicate()
+        raise

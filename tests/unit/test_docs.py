@@ -1,0 +1,137 @@
+"""The documentation says what is true: generated pages, version, links, commands and targets."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from bolide.cli import app
+from bolide.config import options_of
+from bolide.logs import LogConfig
+from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
+from bolide.version import __version__
+from docs import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), *(ROOT / f"{n}.md" for n in ("README", "CONTRIBUTING"))]
+)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+ASSIGNMENTS = re.compile(r"^(\w+=\S* +)*")
+
+
+@pytest.mark.parametrize("path", reference.PAGES, ids=lambda path: path.name)
+def test_generated_page_is_up_to_date(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == reference.PAGES[path](), "run `make docs`"
+
+
+def test_check_names_the_stale_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = reference.HERE / "missing.md"
+    monkeypatch.setattr(reference, "PAGES", {path: lambda: "text"})
+
+    with pytest.raises(SystemExit, match=r"docs/missing\.md"):
+        reference.main(["--check"])
+
+
+def test_pages_do_not_depend_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("ROCKETMQ_HOME", "/opt/rocketmq")
+    monkeypatch.setenv("COLUMNS", "40")
+
+    assert reference.stale_pages() == []
+
+
+def test_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert versions[0] == __version__
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@each_page
+def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    keys = options_of(NameServerConfig).keys() | IGNORED.keys() | IGNORED_CLIENT.keys()
+    for command, *words in bolide_commands(page):
+        found = group.commands.get(command, group)
+        known = {name for parameter in found.params for name in parameter.opts}
+        known |= {"-h", "--help"}
+        for word in words:
+            key, equals, _ = word.partition("=")
+            if word.startswith("-"):
+                assert key in known, (command, word)
+            elif equals and "--strict" not in words:  # there a wrong key is the point
+                assert key in keys, (command, word)
+
+
+@each_page
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    assert set(re.findall(r"\bmake ([a-z-]+)[`\n]", page.read_text(encoding="utf-8"))) <= targets
+
+
+@each_page
+def test_setting_files_have_keys_that_exist(page: Path) -> None:
+    known = options_of(NameServerConfig).keys() | {"namesrvAddr"}
+    for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "properties":
+            assert {line.partition("=")[0] for line in block.split()} <= known
+
+
+@each_page
+def test_python_samples_compile(page: Path) -> None:
+    for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            compile(block, str(page), "exec")
+
+
+def test_the_logging_file_shown_is_a_logging_file(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "how-to" / "logging.md").read_text(encoding="utf-8")
+    (block,) = [block for language, block in BLOCK.findall(text) if language == "toml"]
+    file = tmp_path / "logging.toml"
+    file.write_text(block, encoding="utf-8")
+
+    shown = LogConfig.read(file)
+
+    assert replace(shown, file=None, levels={}) == LogConfig(), "the page says these are defaults"
+    assert shown.file and shown.levels
+
+
+def bolide_commands(page: Path) -> Iterator[list[str]]:
+    """The words after `bolide` of each command line; `mqnamesrv` is `bolide namesrv`."""
+    for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language != "sh":
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            program, *words = shlex.split(ASSIGNMENTS.sub("", line.strip()), comments=True) or [""]
+            if program == "mqnamesrv":
+                yield ["namesrv", *words]
+            elif Path(program).name == "bolide" and words:
+                yield words
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings get, as mkdocs makes them."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\s-]", "", text).strip().lower().replace(" ", "-") for text in headings}

@@ -1,0 +1,173 @@
+"""Where records go, in which form, and that they get there."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bolide import logs
+from bolide.errors import ConfigError
+from bolide.logs import LogConfig, LogFormat, LogLevel
+
+log = logging.getLogger("bolide.test")
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logs.configure(LogConfig())  # forgets the levels of single loggers
+    logs.shutdown()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+def written(file: Path) -> list[str]:
+    """The lines of a log file once everything queued is in it."""
+    logs.shutdown()
+    return file.read_text(encoding="utf-8").splitlines()
+
+
+def test_defaults_are_text_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogConfig())
+    log.info("hello %s", "world")
+    log.debug("not this")
+    logs.shutdown()
+    line = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO bolide.test hello world\n"
+    assert re.fullmatch(line, capsys.readouterr().out)
+
+
+def test_a_log_file_gets_its_directory(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "namesrv.log"
+    logs.configure(LogConfig(file=file))
+    log.warning("ü %d", 1)
+    (line,) = written(file)
+    assert line.endswith("WARNING bolide.test ü 1")
+
+
+def test_json_lines_hold_message_logger_and_traceback(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log", format=LogFormat.JSON))
+    log.error("failed %s", "here", exc_info=ValueError("reason\nin two lines"))
+    (line,) = written(tmp_path / "log")
+    entry = json.loads(line)
+    assert entry.pop("time").endswith("Z")
+    assert entry == {
+        "level": "ERROR",
+        "logger": "bolide.test",
+        "message": "failed here",
+        "error": "ValueError: reason\nin two lines",
+    }
+
+
+def test_text_lines_are_followed_by_the_traceback(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    log.error("failed", exc_info=ValueError("reason"))
+    assert written(tmp_path / "log")[1:] == ["ValueError: reason"]
+
+
+@pytest.mark.parametrize("form", LogFormat)
+def test_a_record_that_cannot_be_encoded_is_written_all_the_same(
+    tmp_path: Path, form: LogFormat
+) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log", format=form))
+    log.info("file %s", "\udcff")
+    (line,) = written(tmp_path / "log")
+    assert "\\udcff" in line
+
+
+def test_a_full_file_is_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log", max_size=200, count=2))
+    for number in range(20):
+        log.info("a line of some length, number %d", number)
+    assert "number 19" in written(tmp_path / "log")[-1]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
+
+
+def test_levels_of_single_loggers_are_set(tmp_path: Path) -> None:
+    levels = {"bolide.test": LogLevel.ERROR, "bolide.other": LogLevel.DEBUG}
+    logs.configure(LogConfig(file=tmp_path / "log", level=LogLevel.WARNING, levels=levels))
+    log.warning("not this")
+    logging.getLogger("bolide.other").debug("this")
+    logging.getLogger("bolide.third").info("not this")
+    assert [line.split()[-1] for line in written(tmp_path / "log")] == ["this"]
+
+
+def test_a_level_that_a_new_config_does_not_name_is_forgotten(tmp_path: Path) -> None:
+    logs.configure(LogConfig(levels={"bolide.test": LogLevel.ERROR}))
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    log.info("heard again")
+    assert len(written(tmp_path / "log")) == 1
+
+
+def test_configuring_again_moves_the_log_without_loss(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "first"))
+    log.info("one")
+    logs.configure(LogConfig(file=tmp_path / "second"))
+    log.info("two")
+    assert written(tmp_path / "second")[0].endswith("two")
+    assert written(tmp_path / "first")[0].endswith("one")
+
+
+def test_the_root_level_changes_at_run_time(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    logs.set_level(LogLevel.DEBUG)
+    log.debug("heard")
+    logs.set_level(LogLevel.ERROR)
+    log.warning("not heard")
+    assert len(written(tmp_path / "log")) == 1
+
+
+def test_a_file_that_cannot_be_opened_leaves_the_logs_as_they_are(tmp_path: Path) -> None:
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    with pytest.raises(ConfigError, match="cannot log to"):
+        logs.configure(LogConfig(file=tmp_path / "log" / "below-a-file"))
+    log.info("still here")
+    assert len(written(tmp_path / "log")) == 1
+
+
+def test_shutdown_twice_is_harmless() -> None:
+    logs.configure(LogConfig())
+    logs.shutdown()
+    logs.shutdown()
+
+
+def test_a_config_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "logging.toml"
+    file.write_text(
+        'level = "DEBUG"\nformat = "json"\nfile = "logs/x.log"\nmax_size = 5\ncount = 3\n'
+        '[levels]\n"bolide.remoting" = "WARNING"\n'
+    )
+    assert LogConfig.read(file) == LogConfig(
+        level=LogLevel.DEBUG,
+        format=LogFormat.JSON,
+        file=Path("logs/x.log"),
+        max_size=5,
+        count=3,
+        levels={"bolide.remoting": LogLevel.WARNING},
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b'level = "LOUD"', "LOUD"),
+        (b"count = 'many'", r"\$\.count"),
+        (b"file = 7", r"\$\.file"),
+        (b"level =", "Invalid value"),
+        (b"\xff", "utf-8"),
+    ],
+)
+def test_a_wrong_config_file_is_refused_by_name(tmp_path: Path, content: bytes, named: str) -> None:
+    file = tmp_path / "logging.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=named) as caught:
+        LogConfig.read(file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_missing_config_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml"):
+        LogConfig.read(tmp_path / "missing.toml")

@@ -1,0 +1,96 @@
+"""Files that are replaced whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bolide import snapshot
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "directory" / "kvConfig.json"
+    snapshot.replace(path, b"one")
+    assert snapshot.read(path) == [b"one"]
+
+
+def test_nothing_is_read_where_nothing_was_written(tmp_path: Path) -> None:
+    assert snapshot.read(tmp_path / "kvConfig.json") == []
+
+
+def test_the_old_file_is_kept_as_a_backup(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    for data in (b"one", b"two", b"three"):
+        snapshot.replace(path, data)
+    assert snapshot.read(path) == [b"three", b"two"]
+    assert {each.name for each in tmp_path.iterdir()} == {path.name, path.name + ".bak"}
+
+
+def test_an_empty_file_counts_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    snapshot.replace(path, b"one")
+    snapshot.replace(path, b"")
+    assert snapshot.read(path) == [b"one"]
+
+
+def test_the_backup_is_read_when_the_file_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    snapshot.replace(path, b"one")
+    snapshot.replace(path, b"two")
+    path.unlink()
+    assert snapshot.read(path) == [b"one"]
+
+
+def test_a_file_left_aside_by_a_crash_is_no_hindrance(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    path.with_name("kvConfig.json.tmp").write_bytes(b"half of something lon")
+    snapshot.replace(path, b"one")
+    assert snapshot.read(path) == [b"one"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "link", "replace"])
+def test_a_failure_at_any_step_leaves_the_old_contents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = tmp_path / "kvConfig.json"
+    snapshot.replace(path, b"one")
+
+    def fail(*_: object) -> None:
+        raise InterruptedError("power is gone")
+
+    monkeypatch.setattr(os, step, fail)
+    if step == "link":
+        monkeypatch.setattr("shutil.copyfile", fail)
+    with pytest.raises(InterruptedError):
+        snapshot.replace(path, b"two")
+    assert snapshot.read(path)[0] == b"one"
+
+
+def test_a_file_system_without_links_has_a_backup_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    snapshot.replace(tmp_path / "file", b"one")
+    snapshot.replace(tmp_path / "file", b"two")
+    assert snapshot.read(tmp_path / "file") == [b"two", b"one"]
+
+
+def test_a_reader_never_misses_the_file_while_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "file", []
+    snapshot.replace(path, b"one")
+    for name in ("link", "unlink", "replace"):
+        real = getattr(os, name)
+
+        def look(*arguments: object, _real: object = real, **named: object) -> object:
+            seen.append(path.read_bytes())
+            return _real(*arguments, **named)  # type: ignore[operator]  # one of the three
+
+        monkeypatch.setattr(os, name, look)
+    snapshot.replace(path, b"two")
+    assert set(seen) == {b"one"}
+    assert path.read_bytes() == b"two"
