@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-FILES := src tests benchmarks
+FILES := src tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-long lint fmt bench docs clean

@@ -93,6 +93,8 @@ class RouteTable:
         known_ids = broker.broker_addrs if broker else {}
         if self._is_outdated(header, known_ids, wrapper.data_version):
             self._live.pop(key, None)
+            _release_other_ids(known_ids, header)
+            self._encoded.clear()
             return Registered()
         if header.broker_id not in known_ids and len(wrapper.topic_config_table) == 1:
             log.warning("%s sent one topic before it registered in full", key)
@@ -281,10 +283,7 @@ class RouteTable:
         broker.enable_acting_master = bool(header.enable_acting_master)
         broker.zone_name = header.zone_name
         addresses = broker.broker_addrs
-        # A slave that became master registers under another id: an address has one id only.
-        for other in [i for i, a in addresses.items() if a == header.broker_addr]:
-            if other != header.broker_id:
-                del addresses[other]
+        _release_other_ids(addresses, header)
         is_new = header.broker_id not in addresses
         addresses[header.broker_id] = header.broker_addr
         if before != (addresses, broker.enable_acting_master, broker.zone_name):
@@ -371,16 +370,15 @@ class RouteTable:
     def _drop(self, keys: list[BrokerKey]) -> tuple[MinIdNotice, ...]:
         notices: tuple[MinIdNotice, ...] = ()
         for key in keys:
-            name = next(
-                (
-                    broker.broker_name
-                    for broker in self._brokers.values()
-                    if broker.cluster == key.cluster and key.address in broker.broker_addrs.values()
-                ),
-                "",
-            )
-            notices += self.unregister(key, name)
+            names = [
+                name
+                for name in self._clusters.get(key.cluster, ())
+                if key.address in self._brokers[name].broker_addrs.values()
+            ]
+            for name in names:
+                notices += self.unregister(key, name)
             self._live.pop(key, None)
+            self._filter_servers.pop(key, None)
         return notices
 
     def _drop_group(self, broker: BrokerRoute) -> None:
@@ -464,6 +462,13 @@ def route_of_zone(route: TopicRoute, zone: str) -> TopicRoute:
         order_topic_conf=route.order_topic_conf,
         topic_queue_mapping_by_broker=route.topic_queue_mapping_by_broker,
     )
+
+
+def _release_other_ids(addresses: dict[int, str], header: RegisterBrokerHeader) -> None:
+    """A slave that became master registers under another id: an address has one id only."""
+    for other in [i for i, address in addresses.items() if address == header.broker_addr]:
+        if other != header.broker_id:
+            del addresses[other]
 
 
 def _is_acting(header: RegisterBrokerHeader, broker: BrokerRoute) -> bool:

@@ -1,0 +1,1 @@
+"""The documentation. `reference` writes the pages that come from the code."""

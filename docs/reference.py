@@ -1,0 +1,237 @@
+"""Writes the pages that come from the code: the settings, the commands and the request codes.
+
+`python -m docs.reference` writes them, `python -m docs.reference --check` only tells whether one
+is stale. The same code gives the same page on every machine.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from bolide.cli import START_FAILED, app
+from bolide.config import Option, options_of
+from bolide.namesrv.app import NameServer
+from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.requests import REQUESTS, Role
+from bolide.version import __version__
+
+HERE = Path(__file__).resolve().parent
+
+_NOTE = "<!-- Written by `make docs` from the code: change the code, not this page. -->"
+_ENVIRONMENT = "BOLIDE_NAMESRV"
+_ROLES = {
+    Role.NAMESRV: "NameServer",
+    Role.BROKER: "broker",
+    Role.CLIENT: "client",
+    Role.CONTROLLER: "controller",
+}
+_SENT_BY_NAMESRV = {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
+
+
+def namesrv_config() -> str:
+    """Every setting of the NameServer."""
+    rows = [_option_row(found) for found in options_of(NameServerConfig).values()]
+    ignored = [(f"`{key}`", item.reason) for key, item in (IGNORED | IGNORED_CLIENT).items()]
+    return f"""{_NOTE}
+
+# NameServer settings
+
+These are all the settings of `bolide namesrv`.
+[Run a NameServer](../how-to/run-a-nameserver.md) tells where they can be set.
+
+Durations are in the unit that the meaning names, as in RocketMQ's files.
+The last column tells when a change by `mqadmin updateNamesrvConfig` takes effect.
+The keys in `configBlackList` cannot be changed that way, nor can `rocketmqHome`.
+A star marks a key that RocketMQ's `namesrv.conf` does not have.
+The starred keys that begin with `tls.` or `com.` are system properties of the JVM there.
+
+{_table(("Key", "Default", "Values", "Meaning", "Environment variable", "In effect"), rows)}
+
+## Keys without effect
+
+RocketMQ knows these keys. They are accepted, and a warning says why they have no effect.
+
+{_table(("Key", "Why"), ignored)}
+"""
+
+
+def cli() -> str:
+    """Every command and its options."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands = "\n".join(
+        _command(name, found)
+        for name, found in group.commands.items()
+        if isinstance(found, TyperCommand)
+    )
+    return f"""{_NOTE}
+
+# Commands
+
+`bolide`, and each command below it, prints its help with `-h` or `--help`.
+`python -m bolide` is the same program.
+`mqnamesrv` is `bolide namesrv` under the name it has in RocketMQ.
+`mqbroker` is `bolide broker`.
+
+| Exit code | Meaning |
+| --- | --- |
+| 0 | It did what it was asked to, or stopped when it was told to. |
+| 2 | The command line has an unknown option or command. |
+| {START_FAILED} | It could not start. One line on standard error says why. |
+
+## bolide
+
+{_parameters(group)}
+
+{commands}"""
+
+
+def compatibility() -> str:
+    """Every request code: who answers it, and whether that works here."""
+    answered = _answered_codes()
+    rows = [
+        (str(int(code)), f"`{code.name}`", _who(kind.answered_by), _support(code, answered))
+        for code, kind in sorted(REQUESTS.items())
+    ]
+    wanted = Counter(role for kind in REQUESTS.values() for role in kind.answered_by)
+    counts = [
+        (name, str(wanted[role]), str(len(answered)) if role is Role.NAMESRV else "0")
+        for role, name in _ROLES.items()
+    ]
+    return f"""{_NOTE}
+
+# Compatibility
+
+Bolide {__version__} has a NameServer. It has no broker, no controller and no messaging client yet.
+It answers what a NameServer is asked, and nothing else.
+A request that it does not know gets response code 3, `REQUEST_CODE_NOT_SUPPORTED`.
+
+{_table(("Asked of a", "Request codes", "Answered by Bolide"), counts)}
+
+Some codes are asked of more than one role.
+The headers and bodies of all codes that somebody answers are typed in `bolide.protocol` already.
+
+The tests run the NameServer with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x.
+See `tests/interop/versions.toml` for the exact releases.
+
+## Request codes
+
+{_table(("Code", "Name", "Asked of", "Here"), rows)}
+"""
+
+
+PAGES: dict[Path, Callable[[], str]] = {
+    HERE / "reference" / "namesrv-config.md": namesrv_config,
+    HERE / "reference" / "cli.md": cli,
+    HERE / "compatibility.md": compatibility,
+}
+
+
+def stale_pages() -> list[Path]:
+    """The pages that differ from what the code says now."""
+    return [
+        path
+        for path, page in PAGES.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != page()
+    ]
+
+
+def main(arguments: list[str]) -> None:
+    """Write the pages that are stale; with --check only name them, and fail."""
+    stale = stale_pages()
+    if "--check" in arguments:
+        names = ", ".join(str(path.relative_to(HERE.parent)) for path in stale)
+        sys.exit(f"stale, run `make docs`: {names}" if stale else 0)
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(PAGES[path](), encoding="utf-8")
+
+
+def _option_row(found: Option) -> tuple[str, ...]:
+    return (
+        f"`{found.key}`" + (" \\*" if found.ours else ""),
+        _default(found),
+        _values(found),
+        found.doc,
+        f"`{_ENVIRONMENT}_{found.field.upper()}`",
+        "at once" if found.live else "after a restart",
+    )
+
+
+def _default(found: Option) -> str:
+    if found.key == "rocketmqHome":  # it depends on the environment of who asks
+        return "`$ROCKETMQ_HOME`"
+    text = found.format(found.default)
+    if isinstance(found.default, Path):
+        text = text.replace(str(Path.home()), "~", 1)
+    return f"`{text}`" if text else ""
+
+
+def _values(found: Option) -> str:
+    if found.low is not None:
+        high = f"{found.high:.0f}" if found.high is not None else ""
+        return f"{found.low:.0f} to {high}" if high else f"{found.low:.0f} or more"
+    if found.kind is bool:
+        return "`true`, `false`"
+    members = getattr(found.kind, "__members__", {})
+    return ", ".join(f"`{member}`" for member in members.values())
+
+
+def _command(name: str, command: TyperCommand) -> str:
+    words = [found.metavar for found in command.params if found.param_type_name == "argument"]
+    usage = " ".join(["bolide", name, "[OPTIONS]", *filter(None, words)])
+    return f"""## bolide {name}
+
+{command.help}
+
+    {usage}
+
+{_parameters(command)}
+"""
+
+
+def _parameters(command: TyperCommand | TyperGroup) -> str:
+    rows = []
+    for found in command.params:
+        is_word = found.param_type_name == "argument"
+        names = [found.metavar or found.name or ""] if is_word else found.opts
+        value = "" if is_word or getattr(found, "is_flag", False) else f" <{found.type.name}>"
+        default = "" if found.default in (None, False) else f" Default: `{found.default}`."
+        text = f"{getattr(found, 'help', '')}{default}"
+        rows.append((", ".join(f"`{name}{value}`" for name in names), text))
+    return _table(("Option", "Meaning"), rows) if rows else "It has no options."
+
+
+def _answered_codes() -> set[int]:
+    """The codes that a NameServer, as it is put together, has a handler for."""
+    nowhere = HERE / "no-such-directory"
+    config = NameServerConfig(kv_config_path=nowhere, config_store_path=nowhere)
+    return set(NameServer(config)._dispatcher().routes)  # noqa: SLF001  it is what a server uses
+
+
+def _who(role: Role) -> str:
+    return ", ".join(name for known, name in _ROLES.items() if known in role) or "nobody"
+
+
+def _support(code: RequestCode, answered: set[int]) -> str:
+    if code in answered:
+        return "**answered**"
+    if not REQUESTS[code].answered_by:
+        return "RocketMQ keeps the number and answers nothing"
+    return "sent by the NameServer" if code in _SENT_BY_NAMESRV else "not yet"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
