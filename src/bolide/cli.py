@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import IO, Annotated, Any, NoReturn
 
 import typer
 
@@ -31,17 +31,17 @@ log = logging.getLogger(__name__)
 
 START_FAILED = 3
 
-app = typer.Typer(
-    help="A RocketMQ-compatible messaging platform.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_LOOK: Any = {
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+_ANY_WORDS: Any = {"context_settings": {"ignore_unknown_options": True, "allow_extra_args": True}}
+app = typer.Typer(no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_LOOK)
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("-c", "--config", "--configFile", help="RocketMQ key=value file, or TOML."),
+    typer.Option("-c", "--config", "--configFile", help="RocketMQ key=value file."),
 ]
 PrintConfig = Annotated[
     bool,
@@ -87,10 +87,10 @@ def namesrv(
     chosen = {key: str(value) for key, value in options.items() if value is not None}
     with _Refusing():
         log_file = _find_log_config(log_config)
-        log_level = _start_logging(log_file)
-        defaults = {"logLevel": str(log_level)}
-        chosen = _words(settings or []) | chosen
-        loaded = _name_server_config(config, defaults, chosen, strict=strict)
+        # What -p prints is a configuration file: nothing else may stand in it.
+        level = _start_logging(log_file, console=sys.stderr if print_config else sys.stdout)
+        texts = _file_texts(config, quiet=print_config)
+        loaded = _load(texts, level, _words(settings) | chosen, strict=strict)
         if print_config:
             _print_settings(loaded)
         else:
@@ -99,34 +99,42 @@ def namesrv(
 
 @app.command()
 def standalone(
+    settings: Words = None,
     data: Annotated[Path, typer.Option(help="Directory for all files.")] = Path("data"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
     namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
     log_config: LogFile = None,
 ) -> None:
-    """Run everything there is in one process: now a NameServer, with its files under --data."""
+    """Run all there is in one process, files under --data."""
     with _Refusing():
         log_file = _find_log_config(log_config)
-        log_level = _start_logging(log_file)
+        level = _start_logging(log_file, console=sys.stdout)
         store = data / "namesrv" / "namesrv.properties"
-        texts: dict[str, str] = {"logLevel": log_level}
-        texts |= read_file(store) if store.exists() else {}
-        texts |= {
+        chosen = {
             "bindAddress": host,
             "listenPort": str(namesrv_port),
             "kvConfigPath": str(data / "namesrv" / "kvConfig.json"),
             "configStorePath": str(store),
         }
-        loaded = load(NameServerConfig, texts, ignored=IGNORED | IGNORED_CLIENT)
+        texts = read_file(store) if store.exists() else {}
+        loaded = _load(texts, level, chosen | _words(settings), strict=False)
         _serve(_run_name_server(loaded, log_file))
 
 
-@app.command()
+@app.command(**_ANY_WORDS)
 def broker() -> None:
-    """Not part of this version yet; the NameServer serves RocketMQ's own brokers."""
-    _fail(
-        f"bolide {__version__} has no broker yet. Point RocketMQ's mqbroker at a Bolide NameServer."
-    )
+    """Not there yet: RocketMQ's brokers do it."""
+    with _Refusing():
+        raise ConfigError(
+            f"version {__version__} has no broker yet; point RocketMQ's mqbroker at our NameServer"
+        )
+
+
+# A command alone in its application needs no name: `mqnamesrv -c FILE`.
+_mqnamesrv = typer.Typer(**_LOOK)
+_mqnamesrv.command()(namesrv)
+_mqbroker = typer.Typer(**_LOOK)
+_mqbroker.command(**_ANY_WORDS)(broker)
 
 
 def main() -> None:
@@ -136,17 +144,17 @@ def main() -> None:
 
 def mqnamesrv() -> None:
     """Entry point of `mqnamesrv`: `bolide namesrv` under RocketMQ's name."""
-    app(["namesrv", *sys.argv[1:]], prog_name="mqnamesrv")
+    _mqnamesrv(prog_name="mqnamesrv")
 
 
 def mqbroker() -> None:
     """Entry point of `mqbroker`: `bolide broker` under RocketMQ's name."""
-    app(["broker"], prog_name="mqbroker")
+    _mqbroker(prog_name="mqbroker")
 
 
 async def _run_name_server(config: NameServerConfig, log_file: Path | None) -> None:
     logs.set_level(config.log_level)
-    _reload_logs_on_hangup(log_file)
+    signal.signal(signal.SIGHUP, lambda *_: _reload_logs(log_file))
     async with NameServer(config) as server:
         # RocketMQ's line: scripts wait for it.
         address = f"{config.bind_address}:{server.port}"
@@ -166,27 +174,36 @@ def _encryption(config: NameServerConfig) -> str:
     return "Serving TLS and plain text on one port."
 
 
-def _name_server_config(
-    file: Path | None, defaults: dict[str, str], chosen: dict[str, str], *, strict: bool
+def _file_texts(file: Path | None, *, quiet: bool) -> dict[str, str]:
+    """Settings of the file named, else of the one that changes at run time went to."""
+    if file is None:
+        file = NameServerConfig().config_store_path
+        if not file.exists():
+            return {}
+    file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
+    texts = read_file(file)
+    if not quiet:
+        print(f"load config properties file OK, {file}")
+    texts.setdefault("configStorePath", str(file))
+    return texts
+
+
+def _load(
+    texts: dict[str, str], level: LogLevel, chosen: dict[str, str], *, strict: bool
 ) -> NameServerConfig:
     """Settings of tls.properties, file, environment and command line; later ones win."""
-    texts: dict[str, str] = {}
-    if file is not None:
-        file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
-        texts = read_file(file)
-        print(f"load config properties file OK, {file}")
-        texts.setdefault("configStorePath", str(file))
     tls_file = Path(texts.pop("tls.config.file", str(DEFAULT_TLS_FILE)).strip())
     if tls_file.exists():
         texts = tls_texts(tls_file) | texts
-    texts = defaults | texts | from_environment(NameServerConfig, "BOLIDE_NAMESRV") | chosen
+    texts = {"logLevel": level} | texts
+    texts |= from_environment(NameServerConfig, "BOLIDE_NAMESRV") | chosen
     return load(NameServerConfig, texts, ignored=IGNORED | IGNORED_CLIENT, strict=strict)
 
 
-def _words(words: list[str]) -> dict[str, str]:
+def _words(words: list[str] | None) -> dict[str, str]:
     """Settings given as key=value words."""
     found = {}
-    for word in words:
+    for word in words or []:
         key, equals, value = word.partition("=")
         if not equals:
             raise ConfigError(f"{word!r} is not of the form key=value")
@@ -197,7 +214,8 @@ def _words(words: list[str]) -> dict[str, str]:
 def _print_settings(config: NameServerConfig) -> None:
     texts = to_texts(config)
     for key, found in options_of(NameServerConfig).items():
-        print(f"# {found.doc}\n{key}={texts.get(key, '')}")
+        # A secret stays one: its line is there to be filled in.
+        print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={texts.get(key, '')}")
     print("\n# Known to RocketMQ, without effect here:")
     for key, item in IGNORED.items():
         print(f"# {key}={item.default}  ({item.reason})")
@@ -210,19 +228,18 @@ def _find_log_config(file: Path | None) -> Path | None:
     return file
 
 
-def _start_logging(file: Path | None) -> LogLevel:
+def _start_logging(file: Path | None, console: IO[str]) -> LogLevel:
     """Configure the logs; returns the root level, which settings may change."""
     config = LogConfig.read(file) if file else LogConfig()
-    logs.configure(config)
+    logs.configure(config, console=console)
     return config.level
 
 
-def _reload_logs_on_hangup(file: Path | None) -> None:
-    if file is not None and hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: _reload_logs(file))
-
-
-def _reload_logs(file: Path) -> None:
+def _reload_logs(file: Path | None) -> None:
+    """What SIGHUP asks for."""
+    if file is None:
+        log.info("there is no logging configuration to read again")
+        return
     try:
         logs.configure(LogConfig.read(file))
     except ConfigError as exc:
@@ -248,5 +265,5 @@ class _Refusing:
 
 def _fail(reason: str) -> NoReturn:
     logs.shutdown()
-    print(f"bolide: {reason}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).name}: {reason}", file=sys.stderr)
     raise typer.Exit(START_FAILED)

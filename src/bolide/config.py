@@ -1,4 +1,4 @@
-"""Settings: declared once as dataclass fields, loaded from RocketMQ's files, TOML, environment.
+"""Settings: declared once as dataclass fields, loaded from RocketMQ's files and the environment.
 
 A setting is a field made by `option`: type, default, bounds and one sentence. Its key is the
 field's name in camel case unless said otherwise. Keys come in three kinds: honoured (a field),
@@ -11,7 +11,6 @@ import difflib
 import logging
 import os
 import re
-import tomllib
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,6 +43,7 @@ class Option:
     scale: int
     ours: bool
     live: bool
+    secret: bool
 
     def parse(self, text: str) -> object:
         """The value of a text.
@@ -66,6 +66,8 @@ class Option:
             return "true" if value else "false"
         if isinstance(value, int | float) and self.scale > 1:
             return str(round(value * self.scale))
+        if isinstance(value, tuple):
+            return ";".join(value)
         return "" if value is None else str(value)
 
     def _convert(self, text: str) -> object:
@@ -79,9 +81,11 @@ class Option:
             return int(text)
         if issubclass(self.kind, StrEnum):
             return _member(self.kind, text)
+        if self.kind is tuple:
+            return tuple(word.strip() for word in text.split(";") if word.strip())
         if self.kind is Path:
             return self._path(text)
-        return text
+        return text if text or self.default is not None else None
 
     def _path(self, text: str) -> Path | None:
         if not text and self.default is not None:
@@ -119,6 +123,7 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
     scale: int = 1,
     ours: bool = False,
     live: bool = False,
+    secret: bool = False,
 ) -> Any:
     """Declare a setting as a dataclass field.
 
@@ -130,10 +135,12 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
         scale: units of the files in one of ours: 1000 for milliseconds held as seconds.
         ours: RocketMQ has no such key.
         live: a change at run time takes effect at once.
+        secret: it is never shown.
     """
     low, high = bounds or (None, None)
     metadata = {
-        "doc": doc, "key": key, "low": low, "high": high, "scale": scale, "ours": ours, "live": live
+        "doc": doc, "key": key, "low": low, "high": high, "scale": scale,
+        "ours": ours, "live": live, "secret": secret,
     }  # fmt: skip
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
@@ -179,24 +186,23 @@ def load(
 
 
 def to_texts(config: Any) -> dict[str, str]:
-    """All settings of a config as keys and texts; those that are not set are left out."""
+    """All settings of a config as keys and texts; secrets and those not set are left out."""
     return {
         key: found.format(value)
         for key, found in options_of(type(config)).items()
-        if (value := getattr(config, found.field)) is not None
+        if (value := getattr(config, found.field)) is not None and not found.secret
     }
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Keys and texts of a RocketMQ `key=value` file, or of a TOML file by its ending.
+    """Keys and texts of a RocketMQ `key=value` file.
 
     Raises:
         ConfigError: it cannot be read; names the file.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        return _texts(tomllib.loads(text)) if path.suffix == ".toml" else properties.parse(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        return properties.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"cannot read the configuration file {path}: {exc}") from exc
 
 
@@ -222,25 +228,29 @@ class ConfigCell(Generic[C]):
     def on_change(self, listener: Callable[[C], None]) -> None:
         self._listeners.append(listener)
 
-    def update(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """Set the known keys among `texts`; returns those that really changed.
+    def changes(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The known keys among `texts` that have another value now; nothing is changed yet.
 
         Raises:
-            ConfigError: a value is wrong; nothing is changed then.
+            ConfigError: a value is wrong.
         """
         options = options_of(type(self.value))
         known = {key: options[key].parse(text) for key, text in texts.items() if key in options}
-        changed = {
-            key: value
+        return {
+            key: options[key].format(value)
             for key, value in known.items()
             if value != getattr(self.value, options[key].field)
         }
-        if changed:
-            fields = {options[key].field: value for key, value in changed.items()}
-            self.value = dataclasses.replace(self.value, **fields)  # type: ignore[type-var]
-            for listener in self._listeners:
-                listener(self.value)
-        return {key: options[key].format(value) for key, value in changed.items()}
+
+    def apply(self, changes: Mapping[str, str]) -> None:
+        """Make changes that `changes` found, and tell who wants to know."""
+        options = options_of(type(self.value))
+        fields = {options[key].field: options[key].parse(text) for key, text in changes.items()}
+        if not fields:
+            return
+        self.value = dataclasses.replace(self.value, **fields)  # type: ignore[type-var]
+        for listener in self._listeners:
+            listener(self.value)
 
 
 def _report_unknown(key: str, known: list[str], *, strict: bool) -> None:
@@ -251,17 +261,6 @@ def _report_unknown(key: str, known: list[str], *, strict: bool) -> None:
     log.warning("unknown key %s is passed over%s", key, hint)
 
 
-def _texts(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """TOML reads `tls.server.mode` as tables in tables; here it is one key again."""
-    found: dict[str, str] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            found |= _texts(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
-
-
 def _member(kind: type[StrEnum], text: str) -> StrEnum:
     for member in kind:
         if text.lower() == member.value.lower():
@@ -270,7 +269,9 @@ def _member(kind: type[StrEnum], text: str) -> StrEnum:
 
 
 def _plain(hint: Any) -> type:
-    """The type of an optional field."""
+    """The type of a field: of an optional one without None, of a list of texts `tuple`."""
+    if typing.get_origin(hint) is tuple:
+        return tuple
     arguments = [kind for kind in typing.get_args(hint) if kind is not type(None)]
     return typing.cast("type", arguments[0] if arguments else hint)
 

@@ -2,7 +2,8 @@
 
     level = "INFO"                  # root level
     format = "text"                 # or "json"
-    file = "logs/namesrv.log"       # absent: standard output
+    file = "logs/namesrv.log"       # absent: none
+    console = false                 # standard output; by default if there is no file
     max_size = 104857600            # bytes before the file is rotated
     count = 10                      # rotated files kept
 
@@ -20,10 +21,9 @@ import queue
 import sys
 import time
 import tomllib
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -42,16 +42,16 @@ class LogLevel(StrEnum):
     ERROR = "ERROR"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged, how and where."""
 
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.TEXT
     file: Path | None = None
-    max_size: int = 100 * 1024 * 1024
-    count: int = 10
-    levels: dict[str, LogLevel] = field(default_factory=dict)
+    console: bool | None = None
+    max_size: Annotated[int, msgspec.Meta(ge=4096)] = 100 * 1024 * 1024
+    count: Annotated[int, msgspec.Meta(ge=1)] = 10
+    levels: dict[str, LogLevel] = {}
 
     @classmethod
     def read(cls, path: Path) -> "LogConfig":
@@ -71,17 +71,19 @@ _listener: logging.handlers.QueueListener | None = None
 _levels: list[str] = []
 
 
-def configure(config: LogConfig) -> None:
-    """Send all logs where the config says; may be called again to change it."""
-    global _listener
-    handler = _handler(config)
-    handler.setFormatter(_JsonFormatter() if config.format is LogFormat.JSON else _TextFormatter())
-    previous, _listener = _listener, logging.handlers.QueueListener(_queue, handler)
-    if previous is None:
+def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
+    """Send all logs where the config says; may be called again to change it.
+
+    Args:
+        config: what is logged, how and where.
+        console: where the console is, if not standard output.
+    """
+    global _listener  # noqa: PLW0603  a process has one log
+    handlers = _handlers(config, console or sys.stdout)
+    if _listener is None:
         atexit.register(shutdown)
-    else:
-        previous.stop()
-        previous.handlers[0].close()
+    shutdown()
+    _listener = logging.handlers.QueueListener(_queue, *handlers)
     _listener.start()
     logging.root.handlers[:] = [_QueueHandler(_queue)]
     set_level(config.level)
@@ -102,7 +104,8 @@ def shutdown() -> None:
     global _listener  # noqa: PLW0603  as above
     if _listener is not None:
         _listener.stop()
-        _listener.handlers[0].close()
+        for handler in _listener.handlers:
+            handler.close()
         _listener = None
 
 
@@ -116,16 +119,26 @@ class _QueueHandler(logging.handlers.QueueHandler):
         return record
 
 
-def _handler(config: LogConfig) -> logging.Handler:
-    if config.file is None:
-        return logging.StreamHandler(sys.stdout)
+def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:
+    handlers: list[logging.Handler] = []
+    if config.file is not None:
+        handlers.append(_file_handler(config, config.file))
+    if config.console or (config.console is None and config.file is None):
+        handlers.append(logging.StreamHandler(console))
+    formatter = _JsonFormatter() if config.format is LogFormat.JSON else _TextFormatter()
+    for handler in handlers:
+        handler.setFormatter(formatter)
+    return handlers
+
+
+def _file_handler(config: LogConfig, file: Path) -> logging.Handler:
     try:
-        config.file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         return logging.handlers.RotatingFileHandler(
-            config.file, maxBytes=config.max_size, backupCount=config.count, encoding="utf-8"
+            file, maxBytes=config.max_size, backupCount=config.count, encoding="utf-8"
         )
     except OSError as exc:
-        raise ConfigError(f"cannot log to {config.file}: {exc}") from exc
+        raise ConfigError(f"cannot log to {file}: {exc}") from exc
 
 
 class _TextFormatter(logging.Formatter):
@@ -140,6 +153,10 @@ class _TextFormatter(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         return super().formatTime(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        # A peer's name may hold line ends: they must not make lines of their own.
+        return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
 
     def format(self, record: logging.LogRecord) -> str:
         # A file name may hold bytes that are no text; they must not lose the record.

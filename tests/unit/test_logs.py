@@ -137,14 +137,14 @@ def test_shutdown_twice_is_harmless() -> None:
 def test_a_config_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "logging.toml"
     file.write_text(
-        'level = "DEBUG"\nformat = "json"\nfile = "logs/x.log"\nmax_size = 5\ncount = 3\n'
+        'level = "DEBUG"\nformat = "json"\nfile = "logs/x.log"\nmax_size = 5000\ncount = 3\n'
         '[levels]\n"bolide.remoting" = "WARNING"\n'
     )
     assert LogConfig.read(file) == LogConfig(
         level=LogLevel.DEBUG,
         format=LogFormat.JSON,
         file=Path("logs/x.log"),
-        max_size=5,
+        max_size=5000,
         count=3,
         levels={"bolide.remoting": LogLevel.WARNING},
     )
@@ -155,6 +155,9 @@ def test_a_config_file_is_read(tmp_path: Path) -> None:
     [
         (b'level = "LOUD"', "LOUD"),
         (b"count = 'many'", r"\$\.count"),
+        (b"count = 0", r"\$\.count"),
+        (b"max_size = -5", r"\$\.max_size"),
+        (b"colour = 'red'", "colour"),
         (b"file = 7", r"\$\.file"),
         (b"level =", "Invalid value"),
         (b"\xff", "utf-8"),

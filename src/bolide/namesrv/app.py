@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from bolide import logs
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
 from bolide.namesrv.config import NameServerConfig
@@ -86,7 +85,6 @@ class NameServer:
 
     def _settings_changed(self, config: NameServerConfig) -> None:
         self.routes.forget_encoded()
-        logs.set_level(config.log_level)
 
     def _lost(self, connection: Connection) -> None:
         self._notify(self.routes.drop_link(connection))

@@ -63,14 +63,14 @@ class NameServerConfig:
         MAX_FRAME_SIZE,
         "Largest frame in bytes; a longer one closes its connection.",
         key="com.rocketmq.remoting.frameMaxLength",
-        bounds=(1024, 2**30),
+        bounds=(1024, 2**28),
         ours=True,
     )
 
     # Brokers and routes
     scan_not_active_broker_interval: float = option(
         10.0, "Milliseconds between two looks for brokers that fell silent.",
-        bounds=(10, 86_400_000), scale=1000,
+        bounds=(10, 86_400_000), scale=1000, live=True,
     )  # fmt: skip
     broker_channel_expired_time: float = option(
         120.0,
@@ -116,8 +116,8 @@ class NameServerConfig:
         lambda: Path.home() / "namesrv" / "namesrv.properties",
         "File that changes of settings at run time are written to.",
     )
-    config_black_list: str = option(
-        "configBlackList;configStorePath;kvConfigPath",
+    config_black_list: tuple[str, ...] = option(
+        ("configBlackList", "configStorePath", "kvConfigPath"),
         "Keys that cannot be changed at run time, separated by semicolons.",
     )
     log_level: LogLevel = option(LogLevel.INFO, "Least level that is logged.", ours=True, live=True)
@@ -138,7 +138,7 @@ class NameServerConfig:
         key="tls.server.keyPath", ours=True,
     )  # fmt: skip
     tls_key_password: str | None = option(
-        None, "Password of the private key.", key="tls.server.keyPassword", ours=True
+        None, "Password of the private key.", key="tls.server.keyPassword", ours=True, secret=True
     )
     tls_trust: Path | None = option(
         None, "Certificates that sign those of clients, PEM.",
@@ -171,6 +171,11 @@ class NameServerConfig:
         if self.tls_mode is TlsMode.ENFORCING and self.tls_certificate is None:
             raise ConfigError(
                 "tls.server.mode=enforcing needs a certificate: set tls.server.certPath"
+            )
+        if self.tls_client_auth is ClientAuth.REQUIRE and self.tls_trust is None:
+            raise ConfigError(
+                "tls.server.need.client.auth=require needs the certificates that sign those of"
+                " clients: set tls.server.trustCertPath"
             )
         return ServerTls(
             mode=self.tls_mode,

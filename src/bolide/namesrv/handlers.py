@@ -4,8 +4,9 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from bolide import properties, snapshot
+from bolide import logs, properties, snapshot
 from bolide.config import ConfigCell, options_of, to_texts
 from bolide.errors import ConfigError
 from bolide.namesrv.config import IGNORED, NameServerConfig
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 Notify = Callable[[Iterable[MinIdNotice]], None]
 
 _V3_0_11, _V5_0_0 = 37, 413
+_LONG_BODY = 64 * 1024
 _FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 _ALWAYS_LOCKED = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 
@@ -118,11 +120,16 @@ class BrokerHandlers:
         self._notify = notify
 
     @handles(RegisterBrokerHeader, RequestCode.REGISTER_BROKER)
-    def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
+    async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
         header = request.header
         if header.body_crc32 and zlib.crc32(request.body) & 0x7FFF_FFFF != header.body_crc32:
             raise ServerError("crc32 not match")
-        registered = self._routes.register(header, _registration(request), request.connection)
+        # A long body may take a while to read: in a thread other clients are served meanwhile.
+        if len(request.body) > _LONG_BODY:
+            body = await asyncio.to_thread(_registration, request)
+        else:
+            body = _registration(request)
+        registered = self._routes.register(header, body, request.connection)
         if registered is None:
             raise ServerError("register broker failed")
         self._notify(registered.notices)
@@ -272,6 +279,7 @@ class ConfigHandlers:
 
     def __init__(self, config: ConfigCell[NameServerConfig]) -> None:
         self._config = config
+        self._writing = asyncio.Lock()  # one file, one writer
         self._others = {key: item.default for key, item in IGNORED.items()}
 
     @handles(NoHeader, RequestCode.GET_NAMESRV_CONFIG)
@@ -281,18 +289,29 @@ class ConfigHandlers:
     @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG)
     async def update(self, request: Request[NoHeader]) -> Reply:
         texts = properties.parse(request.body.decode(errors="replace"))
-        locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list.split(";"))
+        locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list)
         if not locked.isdisjoint(texts):
             raise NoPermission("Can not update config in black list.")
-        try:
-            changed = self._config.update(texts)
-        except ConfigError as exc:
-            raise InvalidParameter(str(exc)) from exc
         others = {key: text for key, text in texts.items() if key in self._others}
+        async with self._writing:
+            try:
+                changes = self._config.changes(texts)
+            except ConfigError as exc:
+                raise InvalidParameter(str(exc)) from exc
+            await self._store(changes | others)
+            self._config.apply(changes)
         self._others.update(others)
-        self._report(texts, changed, request.connection.peer)
-        await asyncio.to_thread(_store, self._config.value, changed | others)
+        self._report(texts, changes, request.connection.peer)
+        if "logLevel" in texts:  # also if only the log's own configuration has another level
+            logs.set_level(self._config.value.log_level)
         return Reply()
+
+    async def _store(self, changes: dict[str, str]) -> None:
+        path = self._config.value.config_store_path
+        try:
+            await asyncio.to_thread(_store, path, changes)
+        except OSError as exc:
+            raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
 
     def _report(self, texts: dict[str, str], changed: dict[str, str], peer: str) -> None:
         options = options_of(NameServerConfig)
@@ -315,8 +334,7 @@ def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, s
     return others | {key: text for key, text in texts.items() if key not in ours}
 
 
-def _store(config: NameServerConfig, changed: dict[str, str]) -> None:
-    path = config.config_store_path
+def _store(path: Path, changed: dict[str, str]) -> None:
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     snapshot.replace(path, properties.edit(before, changed).encode())
 

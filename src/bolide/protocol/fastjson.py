@@ -18,6 +18,9 @@ from bolide.protocol.errors import ProtocolError
 
 T = TypeVar("T")
 
+MAX_DIALECT_SIZE = 4 * 1024 * 1024
+"""Longest body read as dialect: it is read in Python, at a megabyte a second or two."""
+
 _MAX_DEPTH = 64
 _MAX_REFERRED = 1_000_000
 _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]")
@@ -61,9 +64,11 @@ def decode(body: bytes | str, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=shape, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass  # not standard JSON, or holds a $ref
+        pass  # not standard JSON, or holds a $ref or a null
+    if len(body) > MAX_DIALECT_SIZE:
+        raise BadJson(f"{len(body)} bytes that are not standard JSON, over {MAX_DIALECT_SIZE}")
     try:
-        return msgspec.convert(parse(body), shape, strict=False)
+        return msgspec.convert(_without_nulls(parse(body)), shape, strict=False)
     except msgspec.ValidationError as exc:
         raise BadJson(f"not a {getattr(shape, '__name__', shape)}: {exc}") from exc
 
@@ -81,6 +86,16 @@ def parse(body: bytes | str) -> Any:
     if reader.at != len(text):
         raise reader.error("text after the value")
     return _References(value).resolve(value) if '"$ref"' in text else value
+
+
+def _without_nulls(value: Any) -> Any:
+    """To Java a member that is null is one that is not there."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        kind = type(value)
+        return kind({k: _without_nulls(item) for k, item in value.items() if item is not None})
+    return value
 
 
 class FrozenDict(dict[Any, Any]):

@@ -58,7 +58,8 @@ class ServerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(str(self.certificate), self.key, self.key_password)
+            # An empty password, for None would ask for one on the terminal.
+            context.load_cert_chain(str(self.certificate), self.key, self.key_password or "")
             if self.trust is not None:
                 context.load_verify_locations(self.trust)
         except (OSError, ssl.SSLError) as exc:
@@ -81,7 +82,7 @@ class ReloadingContext:
 
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls
-        self._seen = self._stamps()
+        self._seen = self._refused = self._stamps()
         self.current = tls.context()
 
     def check(self) -> bool:
@@ -92,7 +93,9 @@ class ReloadingContext:
         try:
             self.current = self._tls.context()
         except ConfigError as exc:
-            log.warning("keeping the old certificate: %s", exc)
+            if stamps != self._refused:
+                log.warning("keeping the old certificate: %s", exc)
+                self._refused = stamps
             return False
         self._seen = stamps
         log.info("loaded the changed certificate %s", self._tls.certificate)
@@ -133,7 +136,7 @@ class ClientTls:
             if self.trust is not None:
                 context.load_verify_locations(self.trust)
             if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key, self.key_password)
+                context.load_cert_chain(self.certificate, self.key, self.key_password or "")
         except (OSError, ssl.SSLError) as exc:
             raise ConfigError(f"TLS cannot use {self.trust or self.certificate}: {exc}") from exc
         return context

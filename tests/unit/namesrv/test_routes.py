@@ -5,6 +5,14 @@ from collections.abc import Hashable
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.routes import (
@@ -540,7 +548,86 @@ def test_a_broker_that_moves_to_another_zone_is_seen_there() -> None:
 
 
 def test_an_empty_header_field_is_not_needed_to_register() -> None:
-    header = RegisterBrokerHeader(
-        broker_name="b", broker_addr="a:1", cluster_name="c", broker_id=0
-    )
+    header = RegisterBrokerHeader(broker_name="b", broker_addr="a:1", cluster_name="c", broker_id=0)
     assert Table().register(header, topics_body("orders"), "link") == Registered()
+
+
+# Whatever brokers do
+
+
+ADDRESSES = st.sampled_from([f"10.0.0.{number}:10911" for number in range(4)])
+LINKS = st.sampled_from(["link-1", "link-2", "link-3"])
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Brokers of two groups come and go in any order, under any id, through any connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table(
+            support_acting_master=True,
+            notify_min_broker_id_changed=True,
+            delete_topic_with_broker_registration=True,
+        )
+
+    @rule(
+        address=ADDRESSES,
+        broker_id=st.integers(0, 3),
+        link=LINKS,
+        state=st.integers(0, 2),
+        acting=st.sampled_from([None, False, True]),
+        topics=st.lists(st.sampled_from(["orders", "payments"]), unique=True),
+    )
+    def register(
+        self,
+        address: str,
+        broker_id: int,
+        link: str,
+        state: int,
+        acting: bool | None,
+        topics: list[str],
+    ) -> None:
+        header = broker_header(
+            address, name=self.group_of(address), broker_id=broker_id, acting=acting
+        )
+        version = DataVersion(counter=len(topics), state_version=state)
+        self.table.register(header, topics_body(*topics, version=version), link)
+
+    @rule(address=ADDRESSES)
+    def unregister(self, address: str) -> None:
+        self.table.leave(address, self.group_of(address))
+
+    @rule(link=LINKS)
+    def lose_link(self, link: str) -> None:
+        self.table.drop_link(link)
+
+    @rule(seconds=st.sampled_from([50.0, 130.0]))
+    def fall_silent(self, seconds: float) -> None:
+        self.table.clock.advance(seconds)
+        self.table.drop_silent()
+
+    @rule(change=st.sampled_from(["wipe_write_permission", "add_write_permission"]))
+    def change_permission(self, change: str) -> None:
+        getattr(self.table, change)("broker-0")
+
+    @invariant()
+    def every_address_shown_is_of_a_live_broker(self) -> None:
+        for broker in self.table.cluster_info().broker_addr_table.values():
+            assert broker.broker_addrs
+            for address in broker.broker_addrs.values():
+                assert self.table.data_version(BrokerKey(CLUSTER, address)) is not None
+
+    @invariant()
+    def every_topic_listed_has_a_route_as_it_is_encoded(self) -> None:
+        for topic in self.table.topic_names().topic_list:
+            self.table.require_route(topic)
+
+    @staticmethod
+    def group_of(address: str) -> str:
+        return f"broker-{int(address[7]) % 2}"
+
+
+def test_no_order_of_events_leaves_a_stale_address_or_route() -> None:
+    run_state_machine_as_test(
+        AnyOrder, settings=settings(max_examples=60, stateful_step_count=25, deadline=None)
+    )

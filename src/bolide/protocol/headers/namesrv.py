@@ -1,4 +1,4 @@
-"""Headers of the requests a NameServer answers or sends (requests.md, section 6)."""
+"""Headers of the requests a NameServer answers or sends."""
 
 import msgspec
 
