@@ -71,7 +71,7 @@ class Contender:
         # Half a gigabyte is ample for 1,000 topics; everything else is the JVM's own choice.
         heap = ["-Xms512m", "-Xmx512m", "-Dtls.server.mode=disabled", f"-Duser.home={home}"]
         classpath = apache.obtain("5.x").classpath
-        return ["java", *heap, "-cp", classpath, NAMESRV, "-c", str(configuration)]
+        return [apache.tool("java"), *heap, "-cp", classpath, NAMESRV, "-c", str(configuration)]
 
     @contextmanager
     def started(self) -> Iterator[tuple[JavaProcess, int, float]]:

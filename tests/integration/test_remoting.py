@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from bolide.errors import ConfigError
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import NoHeader
 from bolide.protocol.refusals import NoPermission, RequestCodeNotSupported, ServerError, SystemBusy
@@ -14,6 +15,7 @@ from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost
 from bolide.remoting.server import RemotingServer, ServerConfig
+from bolide.remoting.tls import ClientTls
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.echo import (
     BLOW_UP,
@@ -200,6 +202,24 @@ async def test_nobody_listening_is_told_with_the_address() -> None:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     async with RemotingClient() as client:
         with pytest.raises(ConnectFailed, match=address):
+            await client.call(address, ECHO)
+
+
+@on_loop
+async def test_a_server_that_does_not_finish_the_handshake_is_given_up() -> None:
+    config = ClientConfig(connect_timeout=0.1, tls=ClientTls())
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        async with RemotingClient(config) as client:
+            with pytest.raises(ConnectFailed, match=r"no answer within 0\.1 s"):
+                await client.call(address, ECHO)
+
+
+@pytest.mark.parametrize("address", ["no address", "127.0.0.1:99999", "name.invalid:9876"])
+@on_loop
+async def test_an_address_that_is_none_is_told(address: str) -> None:
+    async with RemotingClient() as client:
+        with pytest.raises((ConnectFailed, ValueError), match=address):
             await client.call(address, ECHO)
 
 
@@ -510,6 +530,13 @@ async def test_a_stopped_server_frees_its_port_at_once() -> None:
 
 
 # Addresses
+
+
+@on_loop
+async def test_an_address_that_cannot_be_listened_on_is_told() -> None:
+    for host in ("name.invalid", "192.0.2.1"):
+        with pytest.raises(ConfigError, match=f"cannot listen on {host}:"):
+            await Echo().server(ServerConfig(host=host)).__aenter__()
 
 
 @pytest.mark.parametrize("host", ["::1", "::"])

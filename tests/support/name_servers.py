@@ -1,15 +1,16 @@
 """NameServers for tests: inside the test's event loop, or as a process of their own."""
 
-import asyncio
 import os
 import re
 import resource
-import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import NameServerConfig
@@ -35,13 +36,13 @@ def name_server(directory: Path, **settings: Any) -> NameServer:
 class NameServerProcess:
     """A NameServer as people run it, watched from outside."""
 
-    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], address: str) -> None:
         self.address = address
         self._process = process
 
     @property
     def is_running(self) -> bool:
-        return self._process.returncode is None
+        return self._process.poll() is None
 
     def private_memory(self) -> int:
         """Bytes of memory that are its own (RssAnon)."""
@@ -55,50 +56,40 @@ class NameServerProcess:
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
+    def open_files(self) -> int:
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
-@asynccontextmanager
-async def name_server_process(
-    directory: Path, *settings: str, max_files: int | None = None
-) -> AsyncIterator[NameServerProcess]:
+    def limit_files(self, count: int) -> None:
+        resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (count, count))
+
+
+@contextmanager
+def name_server_process(directory: Path, *settings: str) -> Iterator[NameServerProcess]:
     """Run `bolide namesrv` on a free port; its log is `namesrv.log` in `directory`."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("there is no /proc to watch a process through")
     log_config = directory / "logging.toml"
     log_config.write_text(f'file = "{directory / "namesrv.log"}"\n', encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).with_name("bolide")),
-        "namesrv",
-        "--log-config",
-        str(log_config),
-        "bindAddress=127.0.0.1",
-        "listenPort=0",
-        f"kvConfigPath={directory / 'kvConfig.json'}",
-        f"configStorePath={directory / 'namesrv.properties'}",
-        *settings,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        if max_files is not None:
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (max_files, max_files))
-        yield NameServerProcess(process, await _announced_address(process))
-    finally:
-        await _stop(process)
+    command = [
+        str(Path(sys.executable).with_name("bolide")), "namesrv", "--log-config", str(log_config),
+        "bindAddress=127.0.0.1", "listenPort=0", f"kvConfigPath={directory / 'kvConfig.json'}",
+        f"configStorePath={directory / 'namesrv.properties'}", *settings,
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            yield NameServerProcess(process, _announced_address(process))
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
 
 
-async def _announced_address(process: asyncio.subprocess.Process) -> str:
+def _announced_address(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE):
-        async for line in process.stdout:
-            if found := re.search(rb"boot success.*address (\S+)", line):
-                return found.group(1).decode()
+    for line in process.stdout:
+        if found := re.search(rb"boot success.*address (\S+)", line):
+            return found.group(1).decode()
     raise AssertionError("the NameServer ended before it served")
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.send_signal(signal.SIGTERM)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.communicate()
-        raise

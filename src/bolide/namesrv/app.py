@@ -42,7 +42,7 @@ class NameServer:
         self._server = RemotingServer(
             config.server_config(), self._dispatcher(), on_close=self._lost
         )
-        self._resources = AsyncExitStack()
+        self._is_stopping = False
         self._notices: set[asyncio.Task[None]] = set()
         self.config.on_change(self._settings_changed)
 
@@ -56,8 +56,10 @@ class NameServer:
         return self._server.port
 
     async def __aenter__(self) -> Self:
-        await self._resources.enter_async_context(self._client)
-        await self._resources.enter_async_context(self._server)
+        async with AsyncExitStack() as starting:  # if one fails, those before it end again
+            await starting.enter_async_context(self._client)
+            await starting.enter_async_context(self._server)
+            self._resources = starting.pop_all()
         self._keepers = [
             asyncio.create_task(self._scan(), name="namesrv-scan"),
             asyncio.create_task(self._log_kv(), name="namesrv-log-kv"),
@@ -70,6 +72,7 @@ class NameServer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._is_stopping = True
         for task in (*self._keepers, *self._notices):
             task.cancel()
         await self._resources.aclose()
@@ -105,6 +108,8 @@ class NameServer:
             await asyncio.sleep(_KV_LOG_INTERVAL)
 
     def _notify(self, notices: Iterable[MinIdNotice]) -> None:
+        if self._is_stopping:  # it is we who leave, not the brokers
+            return
         for notice in notices:
             log.info("lowest broker id changed: %s, telling %s", notice.header, notice.addresses)
             for address in notice.addresses:

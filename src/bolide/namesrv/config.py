@@ -229,6 +229,8 @@ IGNORED_CLIENT = dict.fromkeys(
         "disableNettyWorkerGroup",
         "maxReconnectIntervalTimeSeconds",
         "enableReconnectForGoAway",
+        "scanAvailableNameSrv",
+        "useTLS",
     ),
     Ignored("", _CLIENT),
 )

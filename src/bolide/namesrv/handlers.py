@@ -19,6 +19,7 @@ from bolide.namesrv.routes import (
     RouteTable,
     route_of_zone,
 )
+from bolide.namesrv.uninterrupted import uninterrupted
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.registration import RegisterBrokerBody, decompress
@@ -125,7 +126,7 @@ class BrokerHandlers:
         if header.body_crc32 and zlib.crc32(request.body) & 0x7FFF_FFFF != header.body_crc32:
             raise ServerError("crc32 not match")
         # A long body may take a while to read: in a thread other clients are served meanwhile.
-        if len(request.body) > _LONG_BODY:
+        if _may_take_long(request.body):
             body = await asyncio.to_thread(_registration, request)
         else:
             body = _registration(request)
@@ -292,6 +293,10 @@ class ConfigHandlers:
         locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list)
         if not locked.isdisjoint(texts):
             raise NoPermission("Can not update config in black list.")
+        await uninterrupted(self._change(texts, request.connection.peer))
+        return Reply()
+
+    async def _change(self, texts: dict[str, str], peer: str) -> None:
         others = {key: text for key, text in texts.items() if key in self._others}
         async with self._writing:
             try:
@@ -301,10 +306,9 @@ class ConfigHandlers:
             await self._store(changes | others)
             self._config.apply(changes)
         self._others.update(others)
-        self._report(texts, changes, request.connection.peer)
+        self._report(texts, changes, peer)
         if "logLevel" in texts:  # also if only the log's own configuration has another level
             logs.set_level(self._config.value.log_level)
-        return Reply()
 
     async def _store(self, changes: dict[str, str]) -> None:
         path = self._config.value.config_store_path
@@ -317,7 +321,8 @@ class ConfigHandlers:
         options = options_of(NameServerConfig)
         for key, text in changed.items():
             when = "now" if options[key].live else "after a restart"
-            log.info("%s set %s=%s, in effect %s", peer, key, text, when)
+            shown = "(a secret)" if options[key].secret else text
+            log.info("%s set %s=%s, in effect %s", peer, key, shown, when)
         for key in texts.keys() - options.keys():
             log.warning("%s set %s, which has no effect here", peer, key)
 
@@ -337,6 +342,11 @@ def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, s
 def _store(path: Path, changed: dict[str, str]) -> None:
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     snapshot.replace(path, properties.edit(before, changed).encode())
+
+
+def _may_take_long(body: bytes) -> bool:
+    """Whether a registration is long, or compressed: a thousandfold of it may come out."""
+    return len(body) > _LONG_BODY or body[:1] not in {b"", b"{"}
 
 
 def _registration(request: Request[RegisterBrokerHeader]) -> RegisterBrokerBody:

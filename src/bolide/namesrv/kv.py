@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from bolide import snapshot
+from bolide.namesrv.uninterrupted import uninterrupted
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
 
@@ -36,19 +37,11 @@ class KvConfig:
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        async with self._writing:
-            items = {**self._table.get(namespace, {}), key: value}
-            await self._replace({**self._table, namespace: items})
-        log.info("put KV config, namespace %s key %s value %s", namespace, key, value)
+        await uninterrupted(self._put(namespace, key, value))
 
     async def delete(self, namespace: str, key: str) -> None:
         """Forget a key; it is no error if there is none."""
-        async with self._writing:
-            items = dict(self._table.get(namespace, {}))
-            if items.pop(key, None) is None:
-                return
-            await self._replace({**self._table, namespace: items})
-        log.info("deleted KV config, namespace %s key %s", namespace, key)
+        await uninterrupted(self._delete(namespace, key))
 
     def log_all(self) -> None:
         """Write the whole table to the log."""
@@ -56,6 +49,20 @@ class KvConfig:
         for namespace, items in self._table.items():
             for key, value in items.items():
                 log.info("KV config, namespace %s key %s value %s", namespace, key, value)
+
+    async def _put(self, namespace: str, key: str, value: str) -> None:
+        async with self._writing:
+            items = {**self._table.get(namespace, {}), key: value}
+            await self._replace({**self._table, namespace: items})
+        log.info("put KV config, namespace %s key %s value %s", namespace, key, value)
+
+    async def _delete(self, namespace: str, key: str) -> None:
+        async with self._writing:
+            items = dict(self._table.get(namespace, {}))
+            if items.pop(key, None) is None:
+                return
+            await self._replace({**self._table, namespace: items})
+        log.info("deleted KV config, namespace %s key %s", namespace, key)
 
     async def _replace(self, table: dict[str, dict[str, str]]) -> None:
         data = fastjson.encode(_KvFile(table))

@@ -4,11 +4,12 @@ Both peers may ask: responses go to the pending calls, requests to the dispatche
 ready at once leave in one write for each received buffer. Flow control works in both directions:
 while the peer does not read its replies a server does not read its requests, nor handle those that
 it has read, and a call waits for room. A client always reads: if both peers stopped, neither could
-ever go on.
+ever go on. A peer that sends many requests at once gets a short turn, then it is the others' turn.
 """
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.pending import PendingCalls
 
 log = logging.getLogger(__name__)
+
+_TURN = 0.002
+"""Seconds that one connection may keep the event loop busy before others are looked after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,9 @@ class Connection(asyncio.Protocol):
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
-        self._backlog: deque[Frame] = deque()  # received, not looked at before there is room
-        self._is_held = False  # neither reads nor works off the backlog
+        self._backlog: deque[Frame] = deque()  # received, to be looked at when there is room
+        self._is_held = False  # the peer does not read: the backlog waits
+        self._next_turn: asyncio.Handle | None = None
         self._is_finishing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = asyncio.Event()
@@ -178,32 +183,48 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
         self._is_held = False
-        if self._transport.is_closing():
-            return
-        self._work_off()  # this may fill it up again
-        if self._decoder.error is not None:
-            self._close_if_answered(self._decoder.error)
-        elif not (self._is_held or self._is_finishing):
-            self._transport.resume_reading()
+        self._go_on()
 
     # Requests and responses of the peer
 
     def _work_off(self) -> None:
-        """Take the frames of the backlog in order, as long as their replies find room."""
+        """Take the frames of the backlog in order, for one turn, while their replies find room."""
         backlog, room = self._backlog, self._limits.write_high_water
         ready: list[bytes] = []
         size = 0
+        end = time.monotonic() + _TURN
         while backlog and not self._is_held:
             reply = self._receive(backlog.popleft())
-            if reply is None:
-                continue
-            ready.append(reply)
-            size += len(reply)
-            if size > room:
-                self._transport.write(b"".join(ready))
-                ready, size = [], 0
+            if reply is not None:
+                ready.append(reply)
+                size += len(reply)
+                if size > room:
+                    self._transport.write(b"".join(ready))
+                    ready, size = [], 0
+            if backlog and time.monotonic() > end:
+                self._wait_for_next_turn()
+                break
         if ready:
             self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+
+    def _wait_for_next_turn(self) -> None:
+        if self._next_turn is None:
+            self._transport.pause_reading()
+            self._next_turn = self._loop.call_soon(self._take_next_turn)
+
+    def _take_next_turn(self) -> None:
+        self._next_turn = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Work off what is left, then read on."""
+        if self._transport.is_closing():
+            return
+        self._work_off()  # this may come to a halt again
+        if self._decoder.error is not None:
+            self._close_if_answered(self._decoder.error)
+        elif not (self._backlog or self._is_held or self._is_finishing):
+            self._transport.resume_reading()
 
     def _close_if_answered(self, error: ProtocolError) -> None:
         """The stream is lost; what came before in good order is answered first."""

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.errors import ProtocolError
@@ -21,8 +22,7 @@ log = logging.getLogger(__name__)
 H = TypeVar("H", bound=Header)
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[H]):
+class Request(msgspec.Struct, Generic[H], frozen=True):
     """One request as its handler sees it."""
 
     header: H
@@ -34,8 +34,7 @@ class Request(Generic[H]):
         return self.frame.body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What a handler answers; a refusal is raised instead."""
 
     header: Header | None = None

@@ -96,8 +96,9 @@ class RemotingServer:
         traceback: TracebackType | None,
     ) -> None:
         self._keeper.cancel()
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
+        if self._listener.fileno() != -1:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
         for greeting in self._greetings:
             greeting.cancel()
         await self._drain()

@@ -140,6 +140,12 @@ def test_enforcing_tls_needs_a_certificate() -> None:
         config.server_config()
 
 
+def test_required_client_certificates_need_somebody_to_trust() -> None:
+    config = load(NameServerConfig, {"tls.server.need.client.auth": "require"})
+    with pytest.raises(ConfigError, match=r"tls\.server\.trustCertPath"):
+        config.server_config()
+
+
 @pytest.mark.parametrize(
     ("key", "text", "bound"),
     [

@@ -118,14 +118,33 @@ async def test_a_write_whose_client_went_away_is_finished_before_the_next_begins
     abandoned = asyncio.create_task(kv.put("space", "first", "x"))
     await asyncio.to_thread(slow.began.wait)
     abandoned.cancel()
-    await asyncio.gather(abandoned, return_exceptions=True)
     second = asyncio.create_task(kv.put("space", "second", "x"))
     await asyncio.sleep(0.05)  # long enough for a second writer to begin, if one could
     slow.go_on.set()
     await second
+    with pytest.raises(asyncio.CancelledError):
+        await abandoned
     assert not slow.overlapped
     assert kv.namespace("space") == KvConfig(path).namespace("space")
     assert kv.namespace("space") == {"first": "x", "second": "x"}
+
+
+@on_loop
+async def test_a_write_that_fails_after_its_client_went_away_troubles_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowDisk()
+    monkeypatch.setattr(snapshot, "replace", slow.replace)
+    path.mkdir(parents=True)
+    kv = KvConfig(path.with_name("other.json"))
+    kv.path = path
+    abandoned = asyncio.create_task(kv.put("space", "first", "x"))
+    await asyncio.to_thread(slow.began.wait)
+    abandoned.cancel()
+    slow.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await abandoned
+    assert kv.namespace("space") is None
 
 
 class SlowDisk:

@@ -257,6 +257,16 @@ def test_mappings_of_static_topics_are_in_the_route() -> None:
     assert table.require_route().topic_queue_mapping_by_broker == {"broker-a": mapping}
 
 
+def test_topics_missing_beside_static_ones_are_not_forgotten() -> None:
+    table = Table(delete_topic_with_broker_registration=True)
+    table.add(body=topics_body("orders"))
+    body = topics_body(version=bumped(2))
+    mapping = QueueMapping(topic="static", bname="broker-a")
+    body.topic_config_serialize_wrapper.topic_queue_mapping_info_map = {"static": mapping}
+    table.add(body=body)
+    assert table.route("orders") is not None
+
+
 # Departure
 
 

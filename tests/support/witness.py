@@ -1,0 +1,65 @@
+"""A well-behaved client that must notice nothing of what others do to its server."""
+
+import asyncio
+import math
+from types import TracebackType
+from typing import Self
+
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.namesrv import RouteHeader
+from bolide.remoting.client import RemotingClient
+from tests.support.brokers import broker_header, plain, topics_body
+
+_PAUSE = 0.005
+_PATIENCE = 0.25
+
+
+class Witness:
+    """Looks up a route again and again while its `async with` block runs.
+
+    Leaving the block fails if one call got no answer or if more than one in a hundred took longer
+    than a quarter of a second.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.latencies: list[float] = []
+        self._address = address
+        self._client = RemotingClient()
+
+    async def look(self) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader("orders")
+        await self._client.call(self._address, code, header)
+        self.latencies.append(loop.time() - started)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        body = plain(topics_body("orders"))
+        await self._client.call(
+            self._address, RequestCode.REGISTER_BROKER, broker_header(), body=body
+        )
+        self._looking = asyncio.create_task(self._look_on())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._looking.cancel()
+        outcome = (await asyncio.gather(self._looking, return_exceptions=True))[0]
+        if kind is None:
+            for _ in range(10):  # also after the attack
+                await self.look()
+        await self._client.__aexit__(kind, exc, traceback)
+        if kind is None:
+            assert isinstance(outcome, asyncio.CancelledError), outcome
+            slow = math.ceil(len(self.latencies) / 100)
+            assert sorted(self.latencies)[-slow] < _PATIENCE, sorted(self.latencies)[-5:]
+
+    async def _look_on(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(_PAUSE)

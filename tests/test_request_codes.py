@@ -1,0 +1,80 @@
+"""Which request codes are answered by whom."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import Frame, HeaderEncoding
+from bolide.protocol.refusals import RequestCodeNotSupported
+from bolide.remoting.client import RemotingClient
+from tests.support.aio import PATIENCE, on_loop
+from tests.support.name_servers import name_server
+
+ANSWERED_BY_A_NAME_SERVER = {
+    RequestCode.PUT_KV_CONFIG,
+    RequestCode.GET_KV_CONFIG,
+    RequestCode.DELETE_KV_CONFIG,
+    RequestCode.REGISTER_BROKER,
+    RequestCode.UNREGISTER_BROKER,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+    RequestCode.GET_KVLIST_BY_NAMESPACE,
+    RequestCode.GET_TOPICS_BY_CLUSTER,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+    RequestCode.GET_UNIT_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    RequestCode.UPDATE_NAMESRV_CONFIG,
+    RequestCode.GET_NAMESRV_CONFIG,
+    RequestCode.QUERY_DATA_VERSION,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    RequestCode.GET_BROKER_MEMBER_GROUP,
+    RequestCode.BROKER_HEARTBEAT,
+}
+"""`DefaultRequestProcessor` and `ClientRequestProcessor` of RocketMQ's NameServer."""
+
+UNKNOWN = [0, 1, 9, 107, 906_000, -1, 2**31 - 1, -(2**31)]
+
+
+def test_a_name_server_handles_every_code_of_rocketmqs(tmp_path: Path) -> None:
+    dispatcher = name_server(tmp_path)._dispatcher()
+    assert dispatcher.routes.keys() == ANSWERED_BY_A_NAME_SERVER
+
+
+@on_loop
+async def test_every_code_it_handles_is_answered_and_never_with_not_supported(
+    tmp_path: Path,
+) -> None:
+    async with name_server(tmp_path) as server, RemotingClient() as client:
+        connection = await client._connection(server.address)
+        answers = await asyncio.gather(
+            *(connection.call(Frame(code=code), PATIENCE) for code in ANSWERED_BY_A_NAME_SERVER)
+        )
+    assert {answer.code for answer in answers} <= {0, 1}
+
+
+@on_loop
+async def test_every_other_code_is_answered_with_not_supported(tmp_path: Path) -> None:
+    async with name_server(tmp_path) as server, RemotingClient() as client:
+        for code in set(RequestCode) - ANSWERED_BY_A_NAME_SERVER:
+            with pytest.raises(RequestCodeNotSupported, match=f" request type {int(code)} not"):
+                await client.call(server.address, code)
+
+
+@pytest.mark.parametrize("encoding", list(HeaderEncoding), ids=lambda e: e.name)
+@on_loop
+async def test_codes_nobody_has_are_answered_with_not_supported(
+    tmp_path: Path, encoding: HeaderEncoding
+) -> None:
+    async with name_server(tmp_path) as server, RemotingClient() as client:
+        connection = await client._connection(server.address)
+        for code in UNKNOWN:
+            response = await connection.call(Frame(code=code, encoding=encoding), PATIENCE)
+            assert response.code == 3
+            assert response.encoding is encoding

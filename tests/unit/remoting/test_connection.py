@@ -1,0 +1,359 @@
+"""One connection over a transport without a socket."""
+
+import asyncio
+
+import pytest
+
+from bolide.protocol.frame import Frame, FrameFlag
+from bolide.protocol.framing import encode_frame
+from bolide.remoting import connection as connection_module
+from bolide.remoting.connection import (
+    Connection,
+    ConnectionLimits,
+    finish_all,
+    format_address,
+    split_address,
+)
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from tests.support.aio import on_loop
+from tests.support.echo import ECHO, WAIT, Echo
+from tests.support.transport import FakeTransport
+from tests.support.wire import request_bytes, response_of
+
+GARBAGE = b"\xff\xff\xff\xff not a frame"
+
+
+class Wired:
+    """A connection, its handlers and its transport."""
+
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+        self.echo = Echo()
+        self.opened: list[Connection] = []
+        self.closed: list[Connection] = []
+        self.connection = Connection(
+            Dispatcher(self.echo),
+            limits or ConnectionLimits(),
+            on_open=self.opened.append,
+            on_close=self.closed.append,
+        )
+        self.transport = FakeTransport()
+        self.transport.attach(self.connection)
+
+    def receive(self, *frames: bytes) -> None:
+        self.connection.data_received(b"".join(frames))
+
+    def respond(self, request: Frame, **fields: bytes) -> None:
+        answer = Frame(flag=FrameFlag.RESPONSE, opaque=request.opaque, **fields)  # type: ignore[arg-type]
+        self.receive(encode_frame(answer))
+
+    @property
+    def sent(self) -> Frame:
+        """The last frame written."""
+        return response_of(self.transport.writes[-1])
+
+
+def small(**limits: int | bool) -> ConnectionLimits:
+    return ConnectionLimits(write_high_water=1000, **limits)  # type: ignore[arg-type]
+
+
+# Receiving
+
+
+@on_loop
+async def test_replies_to_one_buffer_leave_in_one_write_and_in_order() -> None:
+    wired = Wired()
+    wired.receive(*(request_bytes(ECHO, opaque=number) for number in range(5)))
+    (written,) = wired.transport.writes
+    single = [request_bytes(ECHO, opaque=number) for number in range(5)]
+    expected = Wired()
+    for request in single:
+        expected.receive(request)
+    assert written == b"".join(expected.transport.writes)
+
+
+@on_loop
+async def test_a_request_in_pieces_is_answered_once_it_is_whole() -> None:
+    wired = Wired()
+    request = request_bytes(ECHO, body=b"whole")
+    for byte in request[:-1]:
+        wired.receive(bytes([byte]))
+    assert wired.transport.writes == []
+    wired.receive(request[-1:])
+    assert wired.sent.body == b"whole"
+
+
+@on_loop
+async def test_what_came_before_garbage_is_answered_before_the_close() -> None:
+    wired = Wired()
+    wired.receive(request_bytes(ECHO, opaque=3), GARBAGE)
+    assert wired.sent.opaque == 3
+    assert wired.transport.is_closing()
+    wired.receive(request_bytes(ECHO, opaque=4))
+    assert wired.sent.opaque == 3
+
+
+@on_loop
+async def test_a_frame_over_the_limit_closes_the_connection() -> None:
+    wired = Wired(ConnectionLimits(max_frame_size=100))
+    wired.receive(request_bytes(ECHO, body=bytes(100))[:4])
+    assert wired.transport.is_closing()
+
+
+@on_loop
+async def test_a_response_nobody_waits_for_is_passed_over() -> None:
+    wired = Wired()
+    wired.respond(Frame(opaque=99))
+    assert wired.transport.writes == []
+    assert not wired.transport.is_closing()
+
+
+@on_loop
+async def test_too_many_requests_under_way_are_told_it_is_busy() -> None:
+    wired = Wired(ConnectionLimits(max_requests=1))
+    wired.receive(request_bytes(WAIT, opaque=1), request_bytes(WAIT, opaque=2))
+    assert (wired.sent.opaque, wired.sent.code) == (2, 2)
+    wired.receive(request_bytes(WAIT, opaque=3, one_way=True))
+    assert wired.sent.opaque == 2
+    wired.echo.release.set()
+    await wired.connection.finish()
+    assert wired.sent.opaque == 1
+
+
+# Flow control
+
+
+@on_loop
+async def test_a_server_stops_at_the_high_water_mark_and_goes_on_where_it_stopped() -> None:
+    wired = Wired(small())
+    wired.receive(*(request_bytes(ECHO, opaque=number, body=bytes(600)) for number in range(6)))
+    assert wired.echo.seen.qsize() == 2
+    assert not wired.transport.is_read
+    assert not wired.connection.is_idle
+    wired.transport.drain()
+    assert wired.echo.seen.qsize() == 4
+    assert not wired.transport.is_read
+    for _ in range(2):
+        wired.transport.drain()
+    assert wired.echo.seen.qsize() == 6
+    assert wired.transport.is_read
+    assert wired.connection.is_idle
+
+
+@on_loop
+async def test_many_requests_at_once_are_served_in_turns_and_nothing_is_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_TURN", -1.0)  # a turn is over after one request
+    wired = Wired()
+    wired.receive(*(request_bytes(ECHO, opaque=number) for number in range(4)), GARBAGE)
+    for served in range(1, 5):
+        assert wired.echo.seen.qsize() == served
+        assert not wired.transport.is_read
+        await asyncio.sleep(0)
+    assert [response_of(data).opaque for data in wired.transport.writes] == [0, 1, 2, 3]
+    assert wired.transport.is_closing()
+
+
+@on_loop
+async def test_reading_goes_on_after_the_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_TURN", -1.0)
+    wired = Wired()
+    wired.receive(*(request_bytes(ECHO) for _ in range(3)))
+    assert not wired.transport.is_read
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert wired.transport.is_read
+    assert wired.connection.is_idle
+
+
+@on_loop
+async def test_a_connection_lost_between_two_turns_does_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_TURN", -1.0)
+    wired = Wired()
+    wired.receive(*(request_bytes(ECHO) for _ in range(3)))
+    wired.connection.abort()
+    await wired.connection.wait_closed()
+    assert wired.echo.seen.qsize() == 1
+
+
+@on_loop
+async def test_garbage_behind_a_backlog_closes_only_after_the_backlog() -> None:
+    wired = Wired(small())
+    wired.receive(*(request_bytes(ECHO, body=bytes(1200)) for _ in range(2)), GARBAGE)
+    assert not wired.transport.is_closing()
+    wired.transport.drain()
+    assert wired.echo.seen.qsize() == 2
+    assert wired.transport.is_closing()
+
+
+@on_loop
+async def test_a_client_reads_on_while_it_cannot_write() -> None:
+    wired = Wired(small(always_read=True))
+    calls = [
+        asyncio.create_task(wired.connection.call(Frame(code=ECHO, body=bytes(1200)), 5.0))
+        for _ in range(2)
+    ]
+    await asyncio.sleep(0)
+    assert len(wired.transport.writes) == 1  # the second waits for room
+    assert wired.transport.is_read
+    wired.respond(wired.sent, body=b"first")
+    assert (await calls[0]).body == b"first"
+    wired.transport.drain()
+    await asyncio.sleep(0)
+    wired.respond(wired.sent, body=b"second")
+    assert (await calls[1]).body == b"second"
+
+
+@on_loop
+async def test_callers_that_wait_for_room_do_not_overfill_it_together() -> None:
+    wired = Wired(small(always_read=True))
+    notices = [
+        asyncio.create_task(wired.connection.notify(Frame(code=ECHO, body=bytes(1200))))
+        for _ in range(5)
+    ]
+    for written in range(1, 6):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len(wired.transport.writes) == written
+        wired.transport.drain()
+    await asyncio.gather(*notices)
+
+
+# Calls
+
+
+@on_loop
+async def test_a_call_is_numbered_and_a_notice_is_marked_one_way() -> None:
+    wired = Wired()
+    call = asyncio.create_task(wired.connection.call(Frame(code=ECHO), 5.0))
+    await asyncio.sleep(0)
+    assert (wired.sent.opaque, wired.sent.flag) == (1, 0)
+    wired.respond(wired.sent)
+    await call
+    await wired.connection.notify(Frame(code=ECHO))
+    assert (wired.sent.opaque, wired.sent.flag) == (2, FrameFlag.ONE_WAY)
+
+
+@on_loop
+async def test_a_call_without_an_answer_times_out_and_is_forgotten() -> None:
+    wired = Wired()
+    with pytest.raises(CallTimedOut) as caught:
+        await wired.connection.call(Frame(code=ECHO), 0.01)
+    assert (caught.value.code, caught.value.seconds) == (ECHO, 0.01)
+    assert wired.connection.is_idle
+    wired.respond(Frame(opaque=1))
+
+
+@on_loop
+async def test_a_call_that_never_gets_to_be_sent_times_out() -> None:
+    wired = Wired(small(always_read=True))
+    await wired.connection.notify(Frame(code=ECHO, body=bytes(2000)))
+    with pytest.raises(CallTimedOut):
+        await wired.connection.call(Frame(code=ECHO), 0.01)
+    assert len(wired.transport.writes) == 1
+
+
+@on_loop
+async def test_a_closed_connection_refuses_calls_and_fails_those_that_wait() -> None:
+    wired = Wired(small(always_read=True))
+    waiting = asyncio.create_task(wired.connection.call(Frame(code=ECHO, body=bytes(2000)), 5.0))
+    blocked = asyncio.create_task(wired.connection.notify(Frame(code=ECHO)))
+    await asyncio.sleep(0)
+    wired.connection.abort()
+    for call in (waiting, blocked):
+        with pytest.raises(ConnectionLost):
+            await call
+    with pytest.raises(ConnectionLost):
+        await wired.connection.call(Frame(code=ECHO), 5.0)
+    with pytest.raises(ConnectionLost):
+        await wired.connection.notify(Frame(code=ECHO))
+
+
+# Life
+
+
+@on_loop
+async def test_opening_and_closing_are_told_once() -> None:
+    wired = Wired()
+    assert wired.opened == [wired.connection]
+    assert wired.connection.peer == "10.0.0.9:4711"
+    assert not wired.connection.is_closed
+    wired.connection.close()
+    wired.connection.close()
+    await wired.connection.wait_closed()
+    assert wired.closed == [wired.connection]
+    assert wired.connection.is_closed
+
+
+@on_loop
+async def test_only_whole_frames_count_as_activity() -> None:
+    wired = Wired()
+    wired.connection.last_active = 0.0
+    wired.receive(request_bytes(ECHO)[:-1])
+    assert wired.connection.last_active == 0.0
+    wired.receive(request_bytes(ECHO)[-1:])
+    assert wired.connection.last_active > 0.0
+
+
+@on_loop
+async def test_a_finishing_connection_answers_what_is_under_way_and_reads_no_more() -> None:
+    wired = Wired(small())
+    wired.receive(request_bytes(WAIT, opaque=1))
+    wired.receive(*(request_bytes(ECHO, opaque=number, body=bytes(1200)) for number in (2, 3)))
+    finishing = asyncio.create_task(wired.connection.finish())
+    await asyncio.sleep(0)
+    wired.transport.drain()  # the client reads again: that must not begin anything new
+    assert wired.echo.seen.qsize() == 1
+    assert not wired.transport.is_read
+    wired.echo.release.set()
+    await finishing
+    assert wired.sent.opaque == 1
+    await wired.connection.finish()
+
+
+@on_loop
+async def test_what_does_not_finish_in_time_is_aborted_and_counted() -> None:
+    slow, quick = Wired(), Wired()
+    slow.receive(request_bytes(WAIT))
+    assert await finish_all([slow.connection, quick.connection], 0.01) == 1
+    assert (slow.transport.aborted, quick.transport.aborted) == (True, False)
+    assert slow.connection.is_gone
+    assert await finish_all([], 0.0) == 0
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:9876", "127.0.0.1", 9876),
+        (" name.example:1 ", "name.example", 1),
+        ("[::1]:9876", "::1", 9876),
+        ("::1:9876", "::1", 9876),
+    ],
+)
+def test_an_address_is_split_into_host_and_port(text: str, host: str, port: int) -> None:
+    assert split_address(text) == (host, port)
+
+
+@pytest.mark.parametrize("text", ["", "host", ":80", "host:", "host:port", "host:65536", "host:-1"])
+def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an address"):
+        split_address(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (("127.0.0.1", 80), "127.0.0.1:80"),
+        (("::1", 80, 0, 0), "[::1]:80"),
+        ("/run/socket", "/run/socket"),
+        (None, "?"),
+    ],
+)
+def test_addresses_are_shown_with_ipv6_in_brackets(address: object, text: str) -> None:
+    assert format_address(address) == text

@@ -1,0 +1,180 @@
+"""From a request to its handler, and from the outcome to a response."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+import pytest
+
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
+from bolide.protocol.header import Header, NoHeader
+from bolide.protocol.refusals import NoPermission, TopicNotFound
+from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.dispatch import Dispatcher, Reply, Request, RequestHook, handles
+from tests.support.wire import response_of
+
+SYNC, ASYNC = RequestCode.GET_KV_CONFIG, RequestCode.PUT_KV_CONFIG
+REFUSED, BROKEN, EMPTY = (
+    RequestCode.DELETE_KV_CONFIG,
+    RequestCode.REGISTER_BROKER,
+    RequestCode.UNREGISTER_BROKER,
+)
+HANDLED = [SYNC, ASYNC, REFUSED, BROKEN, EMPTY]
+
+
+class NumberHeader(Header, frozen=True):
+    number: int = 0
+
+
+class Handlers:
+    @handles(NumberHeader, SYNC)
+    def at_once(self, request: Request[NumberHeader]) -> Reply:
+        return Reply(header=request.header, body=request.body, remark="done")
+
+    @handles(NumberHeader, ASYNC)
+    async def later(self, request: Request[NumberHeader]) -> Reply:
+        await asyncio.sleep(0)
+        return Reply(header=request.header)
+
+    @handles(NoHeader, REFUSED)
+    def refuse(self, request: Request[NoHeader]) -> Reply:
+        raise TopicNotFound("no such topic")
+
+    @handles(NoHeader, BROKEN)
+    async def fail(self, request: Request[NoHeader]) -> Reply:
+        raise ZeroDivisionError("oops")
+
+    @handles(NoHeader, EMPTY)
+    def forget_to_reply(self, request: Request[NoHeader]) -> None: ...
+
+
+class Notes:
+    """A hook that notes what it sees, refuses and fails on demand."""
+
+    def __init__(self, *, refuses: bool = False, fails: bool = False) -> None:
+        self.seen: list[object] = []
+        self._refuses = refuses
+        self._fails = fails
+
+    def before(self, peer: str, request: Frame) -> None:
+        self.seen.append(request.code)
+        if self._refuses:
+            raise NoPermission("signature is wrong")
+
+    def after(self, peer: str, request: Frame, response: Frame) -> None:
+        self.seen.append(response.code)
+        if self._fails:
+            raise LookupError("the hook is broken")
+
+
+def dispatched(frame: Frame, *hooks: RequestHook) -> bytes | None:
+    """What the dispatcher makes of a frame, waited for if need be."""
+    dispatcher = Dispatcher(Handlers(), hooks=hooks)
+    outcome = dispatcher.dispatch(frame, Connection(dispatcher, ConnectionLimits()))
+    return asyncio.run(_wait(outcome)) if isinstance(outcome, Awaitable) else outcome
+
+
+async def _wait(outcome: Awaitable[bytes | None]) -> bytes | None:
+    return await outcome
+
+
+def answered(frame: Frame, *hooks: RequestHook) -> Frame:
+    data = dispatched(frame, *hooks)
+    assert data is not None
+    return response_of(data)
+
+
+@pytest.mark.parametrize("encoding", list(HeaderEncoding), ids=lambda e: e.name)
+@pytest.mark.parametrize("code", [SYNC, ASYNC])
+def test_a_reply_is_addressed_to_its_request(code: int, encoding: HeaderEncoding) -> None:
+    frame = Frame(code=code, fields={"number": "7"}, opaque=42, encoding=encoding)
+    response = answered(frame)
+    assert response.code == ResponseCode.SUCCESS
+    assert (response.opaque, response.flag, response.encoding) == (42, 1, encoding)
+    assert NumberHeader.from_fields(response.fields) == NumberHeader(7)
+
+
+def test_body_and_remark_are_in_the_response() -> None:
+    response = answered(Frame(code=SYNC, body=b"body"))
+    assert (response.body, response.remark) == (b"body", "done")
+
+
+def test_a_plain_handler_answers_at_once_and_an_async_one_later() -> None:
+    dispatcher = Dispatcher(Handlers())
+    connection = Connection(dispatcher, ConnectionLimits())
+    assert isinstance(dispatcher.dispatch(Frame(code=SYNC), connection), bytes)
+    later = dispatcher.dispatch(Frame(code=ASYNC), connection)
+    assert isinstance(later, Awaitable)
+    assert asyncio.run(_wait(later)) is not None
+
+
+def test_a_refusal_becomes_its_code_and_remark() -> None:
+    response = answered(Frame(code=REFUSED))
+    assert (response.code, response.remark) == (ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+
+
+def test_a_failure_becomes_a_system_error_and_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    response = answered(Frame(code=BROKEN))
+    assert (response.code, response.remark) == (1, "ZeroDivisionError: oops")
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+
+
+@pytest.mark.parametrize("code", [SYNC, ASYNC])
+def test_a_field_that_does_not_parse_is_named(code: int) -> None:
+    response = answered(Frame(code=code, fields={"number": "seven"}))
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert "number" in (response.remark or "")
+
+
+def test_an_unknown_code_is_refused_in_rocketmqs_words() -> None:
+    response = answered(Frame(code=999))
+    assert (response.code, response.remark) == (3, " request type 999 not supported")
+
+
+@pytest.mark.parametrize("code", [*HANDLED, 999])
+def test_a_one_way_request_is_never_answered(code: int) -> None:
+    assert dispatched(Frame(code=code, flag=FrameFlag.ONE_WAY)) is None
+
+
+def test_a_handler_that_replies_nothing_is_a_system_error() -> None:
+    assert answered(Frame(code=EMPTY)).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_two_handlers_for_one_code_are_refused() -> None:
+    with pytest.raises(ValueError, match="has two handlers"):
+        Dispatcher(Handlers(), Handlers())
+
+
+def test_the_codes_that_are_handled_can_be_listed() -> None:
+    assert Dispatcher(Handlers()).routes.keys() == set(HANDLED)
+    assert Dispatcher().routes == {}
+
+
+@pytest.mark.parametrize("code", HANDLED)
+def test_hooks_see_every_request_before_and_after(code: int) -> None:
+    first, second = Notes(), Notes()
+    response = answered(Frame(code=code), first, second)
+    assert first.seen == second.seen
+    assert first.seen[0] == code
+    assert first.seen[-1] == response.code or code == EMPTY
+
+
+@pytest.mark.parametrize("code", [SYNC, ASYNC])
+def test_a_hook_that_refuses_keeps_the_request_from_its_handler(code: int) -> None:
+    hook, never = Notes(refuses=True), Notes()
+    response = answered(Frame(code=code), hook, never)
+    assert (response.code, response.remark) == (16, "signature is wrong")
+    assert hook.seen == [code, 16]
+    assert never.seen == [16]
+
+
+@pytest.mark.parametrize("code", [SYNC, ASYNC, REFUSED])
+def test_a_hook_that_fails_afterwards_does_not_leave_the_client_waiting(code: int) -> None:
+    response = answered(Frame(code=code, opaque=5), Notes(fails=True))
+    assert (response.code, response.opaque) == (ResponseCode.SYSTEM_ERROR, 5)
+    assert "the hook is broken" in (response.remark or "")
