@@ -97,6 +97,17 @@ async def test_a_slow_answer_is_overtaken_by_a_quick_one() -> None:
 
 
 @on_loop
+async def test_a_client_that_has_nothing_more_to_say_still_gets_its_answers() -> None:
+    async with Echo().server() as server:
+        for _ in range(20):
+            async with await RawPeer.connect(server.address) as peer:
+                await peer.send(request_bytes(ECHO, opaque=1) + request_bytes(ECHO, opaque=2))
+                peer.end()
+                assert [(await peer.frame()).opaque for _ in range(2)] == [1, 2]
+                assert await peer.rest() == b""
+
+
+@on_loop
 async def test_a_one_way_request_arrives_and_is_not_answered() -> None:
     echo = Echo()
     async with echo.server() as server, await RawPeer.connect(server.address) as peer:

@@ -20,6 +20,7 @@ from bolide.remoting.connection import (
 )
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
+from bolide.remoting.outbox import Outbox
 from bolide.remoting.tls import ClientTls
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class RemotingClient:
         self.config = config or ClientConfig()
         self._dispatcher = dispatcher or Dispatcher()
         self._hooks = tuple(hooks)
+        self._outbox = Outbox()
         self._connections: dict[str, Connection] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._context: ssl.SSLContext | None = (
@@ -132,7 +134,7 @@ class RemotingClient:
         try:
             async with asyncio.timeout(self.config.connect_timeout):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._dispatcher, self._limits),
+                    lambda: Connection(self._dispatcher, self._limits, outbox=self._outbox),
                     host,
                     port,
                     ssl=self._context,

@@ -1,7 +1,7 @@
 """One connection: bytes in, frames out, calls both ways.
 
-Both peers may ask: responses go to the pending calls, requests to the dispatcher. Replies that are
-ready at once leave in one write for each received buffer. Flow control works in both directions:
+Both peers may ask: responses go to the pending calls, requests to the dispatcher. What is written
+leaves through the outbox, at the end of the loop's turn. Flow control works in both directions:
 while the peer does not read its replies a server does not read its requests, nor handle those that
 it has read, and a call waits for room. A client always reads: if both peers stopped, neither could
 ever go on. A peer that sends many requests at once gets a short turn, then it is the others' turn.
@@ -21,6 +21,7 @@ from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from bolide.remoting.outbox import Outbox
 from bolide.remoting.pending import PendingCalls
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Connection(asyncio.Protocol):
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
         *,
+        outbox: Outbox | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
     ) -> None:
@@ -57,6 +59,9 @@ class Connection(asyncio.Protocol):
         """Loop time of the last whole frame in either direction; single bytes do not count."""
         self._dispatcher = dispatcher
         self._limits = limits
+        self._outbox = outbox or Outbox()
+        self._unsent: list[bytes] = []
+        self._unsent_size = 0
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
@@ -119,10 +124,11 @@ class Connection(asyncio.Protocol):
     @property
     def unsent(self) -> int:
         """Bytes that are written and have not left."""
-        return self._transport.get_write_buffer_size()
+        return self._unsent_size + self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         """Close after what is written has left."""
+        self._flush()
         self._transport.close()
 
     def abort(self) -> None:
@@ -189,23 +195,15 @@ class Connection(asyncio.Protocol):
 
     def _work_off(self) -> None:
         """Take the frames of the backlog in order, for one turn, while their replies find room."""
-        backlog, room = self._backlog, self._limits.write_high_water
-        ready: list[bytes] = []
-        size = 0
+        backlog = self._backlog
         end = time.monotonic() + _TURN
         while backlog and not self._is_held:
             reply = self._receive(backlog.popleft())
             if reply is not None:
-                ready.append(reply)
-                size += len(reply)
-                if size > room:
-                    self._transport.write(b"".join(ready))
-                    ready, size = [], 0
+                self._put(reply)
             if backlog and time.monotonic() > end:
                 self._wait_for_next_turn()
                 break
-        if ready:
-            self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
 
     def _wait_for_next_turn(self) -> None:
         if self._next_turn is None:
@@ -266,9 +264,25 @@ class Connection(asyncio.Protocol):
             )
         )
 
+    # Writing
+
     def _write(self, data: bytes) -> None:
         self.last_active = self._loop.time()
-        self._transport.write(data)
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        """Have it sent when the loop's turn is over, or now if it is a lot."""
+        if not self._unsent:
+            self._outbox.add(self._flush)
+        self._unsent.append(data)
+        self._unsent_size += len(data)
+        if self._unsent_size > self._limits.write_high_water:
+            self._flush()
+
+    def _flush(self) -> None:
+        unsent, self._unsent, self._unsent_size = self._unsent, [], 0
+        if unsent and not self.is_closed:
+            self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
 
 async def finish_all(connections: Collection[Connection], within: float) -> int:

@@ -92,32 +92,28 @@ class Dispatcher:
         try:
             if route is None:
                 return _response(frame, _unsupported(frame))
-            outcome = route.call(self._open(route, frame, connection))
+            response = _success(route.call(self._open(route, frame, connection)))
         except Exception as exc:  # noqa: BLE001  the boundary: every failure becomes a response
-            outcome = exc
-        return self._close(frame, outcome, connection)
+            # The exception is not kept: it holds the frames it passed, and with them the body.
+            response = _failure(frame, exc)
+        return self._close(frame, response, connection)
 
     async def _finish_async(
         self, route: Route, frame: Frame, connection: "Connection"
     ) -> bytes | None:
         try:
-            outcome = await route.call(self._open(route, frame, connection))
+            response = _success(await route.call(self._open(route, frame, connection)))
         except Exception as exc:  # noqa: BLE001  the boundary, as above
-            outcome = exc
-        return self._close(frame, outcome, connection)
+            response = _failure(frame, exc)
+        return self._close(frame, response, connection)
 
     def _open(self, route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
         for hook in self._hooks:
             hook.before(connection.peer, frame)
         return Request(route.header.from_fields(frame.fields), frame, connection)
 
-    def _close(
-        self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
-    ) -> bytes | None:
+    def _close(self, frame: Frame, response: Frame, connection: "Connection") -> bytes | None:
         try:
-            response = (
-                _failure(frame, outcome) if isinstance(outcome, Exception) else _success(outcome)
-            )
             for hook in self._hooks:
                 hook.after(connection.peer, frame, response)
             return _response(frame, response)

@@ -18,10 +18,10 @@ class Outbox:
     def add(self, send: Callable[[], None]) -> None:
         """Call `send` once, when this turn of the loop is over."""
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._waiting.append(send)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         for send in waiting:
             send()

@@ -19,6 +19,7 @@ from bolide.remoting.connection import (
     format_address,
 )
 from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.outbox import Outbox
 from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class RemotingServer:
         self.config = config
         self.connections: set[Connection] = set()
         self._dispatcher = dispatcher
+        self._outbox = Outbox()
         self._on_close = on_close
         self._greetings: set[asyncio.Task[None]] = set()
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
@@ -194,7 +196,13 @@ class RemotingServer:
             self._greetings.discard(greeting)
             self.connections.add(connection)
 
-        return Connection(self._dispatcher, self._limits, on_open=opened, on_close=self._forget)
+        return Connection(
+            self._dispatcher,
+            self._limits,
+            outbox=self._outbox,
+            on_open=opened,
+            on_close=self._forget,
+        )
 
     def _forget(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -16,6 +16,7 @@ from bolide.remoting.connection import (
 )
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from bolide.remoting.outbox import Outbox
 from tests.support.aio import on_loop
 from tests.support.echo import ECHO, WAIT, Echo
 from tests.support.transport import FakeTransport
@@ -31,9 +32,11 @@ class Wired:
         self.echo = Echo()
         self.opened: list[Connection] = []
         self.closed: list[Connection] = []
+        self.outbox = Outbox()
         self.connection = Connection(
             Dispatcher(self.echo),
             limits or ConnectionLimits(),
+            outbox=self.outbox,
             on_open=self.opened.append,
             on_close=self.closed.append,
         )
@@ -42,6 +45,7 @@ class Wired:
 
     def receive(self, *frames: bytes) -> None:
         self.connection.data_received(b"".join(frames))
+        self.outbox.flush()
 
     def respond(self, request: Frame, **fields: bytes) -> None:
         answer = Frame(flag=FrameFlag.RESPONSE, opaque=request.opaque, **fields)  # type: ignore[arg-type]
@@ -50,6 +54,7 @@ class Wired:
     @property
     def sent(self) -> Frame:
         """The last frame written."""
+        self.outbox.flush()
         return response_of(self.transport.writes[-1])
 
 

@@ -1,7 +1,9 @@
 """From a request to its handler, and from the outcome to a response."""
 
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import Awaitable
 
 import pytest
@@ -122,6 +124,44 @@ def test_a_failure_becomes_a_system_error_and_is_logged_with_its_traceback(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
+
+
+class Big:
+    """Something whose end can be watched."""
+
+
+class Hoarders:
+    """Handlers that fail while they hold something big."""
+
+    def __init__(self) -> None:
+        self.held: list[weakref.ref[Big]] = []
+
+    @handles(NoHeader, SYNC)
+    def fail(self, request: Request[NoHeader]) -> Reply:
+        big = Big()
+        self.held.append(weakref.ref(big))
+        raise TopicNotFound("no such topic")
+
+    @handles(NoHeader, ASYNC)
+    async def fail_later(self, request: Request[NoHeader]) -> Reply:
+        await asyncio.sleep(0)
+        big = Big()
+        self.held.append(weakref.ref(big))
+        raise TopicNotFound("no such topic")
+
+
+@pytest.mark.parametrize("code", [SYNC, ASYNC])
+def test_what_a_failed_request_held_is_let_go_at_once(code: int) -> None:
+    hoarders = Hoarders()
+    dispatcher = Dispatcher(hoarders)
+    gc.disable()
+    try:
+        outcome = dispatcher.dispatch(Frame(code=code), Connection(dispatcher, ConnectionLimits()))
+        if isinstance(outcome, Awaitable):
+            asyncio.run(_wait(outcome))
+        assert [held() for held in hoarders.held] == [None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("code", [SYNC, ASYNC])
