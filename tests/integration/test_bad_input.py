@@ -10,7 +10,7 @@ import resource
 import struct
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -310,6 +310,23 @@ async def test_unfinished_large_frames_give_their_memory_back(process: NameServe
             assert process.private_memory() < before + count * size * 1.5
         await until(lambda: process.open_files() <= files)
         await until(lambda: process.private_memory() < before + 16 * MEGABYTE)
+
+
+@on_loop
+async def test_unfinished_large_frames_cannot_take_more_memory_than_they_may(
+    tmp_path: Path,
+) -> None:
+    limit = 64 * MEGABYTE
+    with name_server_process(tmp_path, f"maxUnfinishedBytes={limit}") as process:
+        before = process.private_memory()
+        async with Witness(process.address), AsyncExitStack() as stack:
+            for _ in range(20):
+                peer = await stack.enter_async_context(await RawPeer.connect(process.address))
+                with suppress(ConnectionError):  # if it is one of those that were dropped
+                    await peer.send(prefix(15 * MEGABYTE) + bytes(14 * MEGABYTE))
+                assert process.private_memory() < before + 2 * limit
+            assert process.is_running
+    assert "it holds" in (tmp_path / "namesrv.log").read_text()
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])

@@ -59,6 +59,12 @@ class NameServerConfig:
         bounds=(1, 2**20),
         ours=True,
     )
+    max_unfinished_bytes: int = option(
+        512 * 1024 * 1024,
+        "Bytes that may be held for frames that are not whole yet; then the largest is dropped.",
+        bounds=(1024 * 1024, 2**40),
+        ours=True,
+    )
     max_frame_size: int = option(
         MAX_FRAME_SIZE,
         "Largest frame in bytes; a longer one closes its connection.",
@@ -160,6 +166,7 @@ class NameServerConfig:
             write_high_water=self.write_buffer_high_water_mark or _DEFAULT_HIGH_WATER,
             max_frame_size=self.max_frame_size,
             max_connections=self.max_connections,
+            max_unfinished=self.max_unfinished_bytes,
             max_one_way_calls=self.server_oneway_semaphore_value,
             max_calls=self.server_async_semaphore_value,
             idle_timeout=self.server_channel_max_idle_time_seconds,

@@ -23,6 +23,7 @@ from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.outbox import Outbox
 from bolide.remoting.pending import PendingCalls
+from bolide.remoting.unfinished import UnfinishedFrames
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Connection(asyncio.Protocol):
         limits: ConnectionLimits,
         *,
         outbox: Outbox | None = None,
+        unfinished: UnfinishedFrames | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
     ) -> None:
@@ -60,8 +62,10 @@ class Connection(asyncio.Protocol):
         self._dispatcher = dispatcher
         self._limits = limits
         self._outbox = outbox or Outbox()
+        self._unfinished = unfinished
         self._unsent: list[bytes] = []
         self._unsent_size = 0
+        self._held = 0
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
@@ -122,6 +126,11 @@ class Connection(asyncio.Protocol):
         return not (self._tasks or self._backlog or self._pending)
 
     @property
+    def held(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return self._held
+
+    @property
     def unsent(self) -> int:
         """Bytes that are written and have not left."""
         return self._unsent_size + self._transport.get_write_buffer_size()
@@ -163,6 +172,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         frames = self._decoder.feed(data)
+        if self._decoder.buffered != self._held:
+            self._hold(self._decoder.buffered)
         if frames:
             self.last_active = self._loop.time()
             self._backlog.extend(frames)
@@ -170,10 +181,14 @@ class Connection(asyncio.Protocol):
         if self._decoder.error is not None:
             self._close_if_answered(self._decoder.error)
 
+    def eof_received(self) -> None:
+        self._flush()  # the transport closes itself now, before the outbox gets to it
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
         self._writable.set()
         self._backlog.clear()
+        self._hold(0)
         self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
@@ -190,6 +205,11 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._is_held = False
         self._go_on()
+
+    def _hold(self, size: int) -> None:
+        change, self._held = size - self._held, size
+        if self._unfinished is not None:
+            self._unfinished.change(change)
 
     # Requests and responses of the peer
 

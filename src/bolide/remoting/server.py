@@ -21,6 +21,7 @@ from bolide.remoting.connection import (
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.outbox import Outbox
 from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
+from bolide.remoting.unfinished import UnfinishedFrames
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class ServerConfig:
     write_high_water: int = 1024 * 1024
     max_frame_size: int = MAX_FRAME_SIZE
     max_connections: int = 10_000
+    max_unfinished: int = 512 * 1024 * 1024
     max_requests_per_connection: int = 10_000
     max_one_way_calls: int = 256
     max_calls: int = 64
@@ -64,6 +66,7 @@ class RemotingServer:
         self.connections: set[Connection] = set()
         self._dispatcher = dispatcher
         self._outbox = Outbox()
+        self._unfinished = UnfinishedFrames(config.max_unfinished, self._relieve)
         self._on_close = on_close
         self._greetings: set[asyncio.Task[None]] = set()
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
@@ -200,6 +203,7 @@ class RemotingServer:
             self._dispatcher,
             self._limits,
             outbox=self._outbox,
+            unfinished=self._unfinished,
             on_open=opened,
             on_close=self._forget,
         )
@@ -208,6 +212,12 @@ class RemotingServer:
         self.connections.discard(connection)
         if self._on_close is not None:
             self._on_close(connection)
+
+    def _relieve(self) -> None:
+        """Too much memory is held for frames that are not whole: close who holds the most."""
+        most = max((c for c in self.connections if not c.is_closed), key=lambda c: c.held)
+        log.warning("closing the connection of %s: it holds %s bytes", most.peer, most.held)
+        most.abort()
 
     async def _keep(self) -> None:
         """Close idle connections and pick up changed certificates."""

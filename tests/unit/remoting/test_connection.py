@@ -125,6 +125,14 @@ async def test_too_many_requests_under_way_are_told_it_is_busy() -> None:
     assert wired.sent.opaque == 1
 
 
+@on_loop
+async def test_answers_leave_before_the_end_of_a_peer_that_says_no_more() -> None:
+    wired = Wired()
+    wired.connection.data_received(request_bytes(ECHO, opaque=3))
+    wired.connection.eof_received()
+    assert wired.sent.opaque == 3
+
+
 # Flow control
 
 
