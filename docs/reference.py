@@ -211,7 +211,7 @@ def _answered_codes() -> set[int]:
     """The codes that a NameServer, as it is put together, has a handler for."""
     nowhere = HERE / "no-such-directory"
     config = NameServerConfig(kv_config_path=nowhere, config_store_path=nowhere)
-    return set(NameServer(config)._dispatcher().routes)  # noqa: SLF001  it is what a server uses
+    return set(NameServer(config).dispatcher.routes)
 
 
 def _who(role: Role) -> str:

@@ -43,7 +43,7 @@ UNKNOWN = [0, 1, 9, 107, 906_000, -1, 2**31 - 1, -(2**31)]
 
 
 def test_a_name_server_handles_every_code_of_rocketmqs(tmp_path: Path) -> None:
-    dispatcher = name_server(tmp_path)._dispatcher()
+    dispatcher = name_server(tmp_path).dispatcher
     assert dispatcher.routes.keys() == ANSWERED_BY_A_NAME_SERVER
 
 

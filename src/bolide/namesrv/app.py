@@ -39,9 +39,8 @@ class NameServer:
         self.kv = KvConfig(config.kv_config_path)
         self.routes = RouteTable(lambda: self.config.value, time.monotonic)
         self._client = RemotingClient()
-        self._server = RemotingServer(
-            config.server_config(), self._dispatcher(), on_close=self._lost
-        )
+        self.dispatcher = self._dispatcher()
+        self._server = RemotingServer(config.server_config(), self.dispatcher, on_close=self._lost)
         self._is_stopping = False
         self._notices: set[asyncio.Task[None]] = set()
         self.config.on_change(self._settings_changed)

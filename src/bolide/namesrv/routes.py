@@ -40,6 +40,9 @@ class BrokerKey(NamedTuple):
     cluster: str
     address: str
 
+    def __str__(self) -> str:
+        return f"{self.address} in {self.cluster}"
+
 
 @dataclass(slots=True)
 class LiveBroker:
