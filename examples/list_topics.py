@@ -3,7 +3,6 @@
 python examples/list_topics.py localhost:9876
 """
 
-# ruff: noqa: T201  an example prints
 import asyncio
 import sys
 

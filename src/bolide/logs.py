@@ -67,6 +67,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"cannot use the logging configuration {path}: {exc}") from exc
 
 
+log = logging.getLogger(__name__)
+
+_MOST_WAITING = 10_000
 _listener: logging.handlers.QueueListener | None = None
 _levels: list[str] = []
 
@@ -109,10 +112,24 @@ def shutdown() -> None:
         _listener = None
 
 
-_queue: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+_queue: "queue.Queue[Any]" = queue.Queue(maxsize=_MOST_WAITING)
 
 
 class _QueueHandler(logging.handlers.QueueHandler):
+    """Hands records to the writing thread; while that is far behind, records are lost, not kept."""
+
+    _lost = 0
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self._lost += 1
+            return
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            log.warning("%s log records were lost: they came faster than they are written", lost)
+
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         record.message = record.getMessage()
         record.msg, record.args = record.message, None

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolide.config import Ignored, option, read_file
-from bolide.errors import ConfigError
 from bolide.logs import LogLevel
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.server import ServerConfig
@@ -175,15 +174,6 @@ class NameServerConfig:
         )
 
     def _server_tls(self) -> ServerTls:
-        if self.tls_mode is TlsMode.ENFORCING and self.tls_certificate is None:
-            raise ConfigError(
-                "tls.server.mode=enforcing needs a certificate: set tls.server.certPath"
-            )
-        if self.tls_client_auth is ClientAuth.REQUIRE and self.tls_trust is None:
-            raise ConfigError(
-                "tls.server.need.client.auth=require needs the certificates that sign those of"
-                " clients: set tls.server.trustCertPath"
-            )
         return ServerTls(
             mode=self.tls_mode,
             certificate=self.tls_certificate,

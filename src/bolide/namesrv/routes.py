@@ -392,6 +392,10 @@ class RouteTable:
                 del self._clusters[cluster]
         for topic in list(self._topics):
             self._forget_queues(topic, broker.broker_name)
+        for topic, mappings in list(self._mappings.items()):
+            mappings.pop(broker.broker_name, None)
+            if not mappings:
+                del self._mappings[topic]
 
     def _forget_queues(self, topic: str, broker_name: str) -> None:
         groups = self._topics.get(topic, {})

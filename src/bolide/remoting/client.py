@@ -156,5 +156,5 @@ class RemotingClient:
                 if connection.is_idle and connection.last_active < oldest:
                     # A peer that took nothing for so long will not take the rest either.
                     connection.abort() if connection.unsent else connection.close()
-                if connection.is_closed:
-                    del self._connections[address]
+                if connection.is_closed and not self._locks[address].locked():
+                    del self._connections[address], self._locks[address]

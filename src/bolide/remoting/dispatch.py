@@ -10,9 +10,9 @@ import msgspec
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import encode_frame
+from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
 from bolide.protocol.header import Header
-from bolide.protocol.refusals import Refusal
+from bolide.protocol.refusals import Refusal, ServerError
 
 if TYPE_CHECKING:
     from bolide.remoting.connection import Connection
@@ -165,4 +165,7 @@ def _response(frame: Frame, response: Frame) -> bytes | None:
     response.opaque = frame.opaque
     response.flag = 1
     response.encoding = frame.encoding
-    return encode_frame(response)
+    encoded = encode_frame(response)
+    if len(encoded) > MAX_FRAME_SIZE:
+        raise ServerError(f"a reply of {len(encoded)} bytes is over the limit of {MAX_FRAME_SIZE}")
+    return encoded

@@ -6,7 +6,10 @@ woken up for every single one, at a cost to both (measured: 40 % more look-ups p
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 
 class Outbox:
@@ -24,4 +27,7 @@ class Outbox:
     def flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         for send in waiting:
-            send()
+            try:
+                send()
+            except Exception:  # one broken connection must not silence the others
+                log.exception("could not send")

@@ -41,6 +41,17 @@ class ServerTls:
     trust: Path | None = None
     client_auth: ClientAuth = ClientAuth.NONE
 
+    def __post_init__(self) -> None:
+        if self.mode is TlsMode.ENFORCING and self.certificate is None:
+            raise ConfigError(
+                "tls.server.mode=enforcing needs a certificate: set tls.server.certPath"
+            )
+        if self.client_auth is ClientAuth.REQUIRE and self.trust is None:
+            raise ConfigError(
+                "tls.server.need.client.auth=require needs the certificates that sign those of"
+                " clients: set tls.server.trustCertPath"
+            )
+
     @property
     def is_active(self) -> bool:
         return self.mode is not TlsMode.DISABLED and self.certificate is not None

@@ -28,9 +28,16 @@ def tls_of(pair: Pair) -> ServerTls:
 
 @pytest.mark.parametrize("mode", list(TlsMode))
 def test_tls_is_active_with_a_certificate_unless_disabled(mode: TlsMode) -> None:
-    assert not ServerTls(mode=mode).is_active
     with_certificate = ServerTls(mode=mode, certificate=Path("/c.pem"))
     assert with_certificate.is_active == (mode is not TlsMode.DISABLED)
+    assert not ServerTls().is_active
+
+
+def test_what_cannot_be_secured_as_wished_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"set tls\.server\.certPath"):
+        ServerTls(mode=TlsMode.ENFORCING)
+    with pytest.raises(ConfigError, match=r"set tls\.server\.trustCertPath"):
+        ServerTls(certificate=Path("/c.pem"), client_auth=ClientAuth.REQUIRE)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.fastjson import Struct
 
-MAX_INFLATED_SIZE = 128 * 1024 * 1024
-"""A registration that inflates to more is refused: nobody has a million topics on one broker."""
+MAX_INFLATED_SIZE = 32 * 1024 * 1024
+"""A registration that inflates to more is refused: that is room for 300,000 topics."""
 
 _INT = struct.Struct(">i")
+_PIECE = 64 * 1024
 _TOPIC_WORDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 
 
@@ -52,13 +53,14 @@ def compress(body: RegisterBrokerBody, *, with_mapping: bool = True) -> bytes:
 
 def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
     """Read the compressed form."""
-    reader = _Blocks(_inflate(data))
+    reader = _Blocks(data)
     version = fastjson.decode(reader.block(), DataVersion)
     topics = [_topic_of(reader.block()) for _ in range(reader.count())]
     filter_servers = fastjson.decode(reader.block(), list[str])
     mappings = []
     if with_mapping:
         mappings = [fastjson.decode(reader.block(), QueueMapping) for _ in range(reader.count())]
+    reader.finish()
     return RegisterBrokerBody(
         topic_config_serialize_wrapper=MappedTopicConfigTable(
             data_version=version,
@@ -70,42 +72,52 @@ def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
 
 
 class _Blocks:
-    """Reads the counts and length-prefixed blocks of the inflated form."""
+    """Inflates the stream little by little and reads its counts and length-prefixed blocks."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+        self._stream = zlib.decompressobj()
+        self._left = data
+        self._inflated = bytearray()
+        self._total = 0
 
     def count(self) -> int:
-        try:
-            (value,) = _INT.unpack_from(self._data, self._at)
-        except struct.error as exc:
-            raise ProtocolError("a compressed registration ends too early") from exc
-        self._at += _INT.size
-        if not 0 <= value <= len(self._data):
+        (value,) = _INT.unpack(self._take(_INT.size))
+        if not 0 <= value <= MAX_INFLATED_SIZE:
             raise ProtocolError(f"a compressed registration announces a length of {value}")
         return int(value)
 
     def block(self) -> bytes:
-        end = self.count() + self._at
-        block = self._data[self._at : end]
-        if len(block) < end - self._at:
+        return self._take(self.count())
+
+    def finish(self) -> None:
+        """Read on to the end, where the checksum is."""
+        while not self._stream.eof:
+            self._inflate()
+            self._inflated.clear()
+
+    def _take(self, size: int) -> bytes:
+        while len(self._inflated) < size:
+            self._inflate()
+        taken = bytes(self._inflated[:size])
+        del self._inflated[:size]
+        return taken
+
+    def _inflate(self) -> None:
+        if self._stream.eof:
             raise ProtocolError("a compressed registration ends too early")
-        self._at = end
-        return block
-
-
-def _inflate(data: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        inflated = stream.decompress(data, MAX_INFLATED_SIZE + 1)
-    except zlib.error as exc:
-        raise ProtocolError(f"a compressed registration does not inflate: {exc}") from exc
-    if len(inflated) > MAX_INFLATED_SIZE:
-        raise ProtocolError(f"a compressed registration inflates to over {MAX_INFLATED_SIZE} bytes")
-    if not stream.eof:
-        raise ProtocolError("a compressed registration is cut short")
-    return inflated
+        try:
+            piece = self._stream.decompress(self._left, _PIECE)
+        except zlib.error as exc:
+            raise ProtocolError(f"a compressed registration does not inflate: {exc}") from exc
+        if not piece and not self._stream.eof and not self._stream.unconsumed_tail:
+            raise ProtocolError("a compressed registration is cut short")
+        self._left = self._stream.unconsumed_tail
+        self._inflated += piece
+        self._total += len(piece)
+        if self._total > MAX_INFLATED_SIZE:
+            raise ProtocolError(
+                f"a compressed registration inflates to over {MAX_INFLATED_SIZE} bytes"
+            )
 
 
 def _block(data: bytes) -> bytes:
