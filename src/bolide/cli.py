@@ -19,10 +19,12 @@ from bolide.namesrv.config import (
     DEFAULT_TLS_FILE,
     IGNORED,
     IGNORED_CLIENT,
+    IGNORED_TLS,
     NameServerConfig,
     find_file,
     tls_texts,
 )
+from bolide.remoting.connection import format_address
 from bolide.remoting.event_loop import run, until_stopped
 from bolide.remoting.tls import TlsMode
 from bolide.version import __version__
@@ -30,6 +32,9 @@ from bolide.version import __version__
 log = logging.getLogger(__name__)
 
 START_FAILED = 3
+
+_ENVIRONMENT = "BOLIDE_NAMESRV"
+_WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS
 
 _LOOK: Any = {
     "pretty_exceptions_enable": False,
@@ -89,12 +94,13 @@ def namesrv(
         log_file = _find_log_config(log_config)
         # What -p prints is a configuration file: nothing else may stand in it.
         level = _start_logging(log_file, console=sys.stderr if print_config else sys.stdout)
-        texts = _file_texts(config, quiet=print_config)
-        loaded = _load(texts, level, _words(settings) | chosen, strict=strict)
+        chosen = _words(settings) | chosen
+        texts = _texts(_file_texts(config, chosen, quiet=print_config), level, chosen)
+        loaded = load(NameServerConfig, texts, ignored=_WITHOUT_EFFECT, strict=strict)
         if print_config:
             _print_settings(loaded)
         else:
-            _serve(_run_name_server(loaded, log_file))
+            _serve(_run_name_server(loaded, texts, log_file))
 
 
 @app.command()
@@ -117,8 +123,9 @@ def standalone(
             "configStorePath": str(store),
         }
         texts = read_file(store) if store.exists() else {}
-        loaded = _load(texts, level, chosen | _words(settings), strict=False)
-        _serve(_run_name_server(loaded, log_file))
+        texts = _texts(texts, level, chosen | _words(settings))
+        loaded = load(NameServerConfig, texts, ignored=_WITHOUT_EFFECT)
+        _serve(_run_name_server(loaded, texts, log_file))
 
 
 @app.command(**_ANY_WORDS)
@@ -152,12 +159,14 @@ def mqbroker() -> None:
     _mqbroker(prog_name="mqbroker")
 
 
-async def _run_name_server(config: NameServerConfig, log_file: Path | None) -> None:
+async def _run_name_server(
+    config: NameServerConfig, texts: dict[str, str], log_file: Path | None
+) -> None:
     logs.set_level(config.log_level)
     signal.signal(signal.SIGHUP, lambda *_: _reload_logs(log_file))
-    async with NameServer(config) as server:
+    async with NameServer(config, ignored=texts) as server:
         # RocketMQ's line: scripts wait for it.
-        address = f"{config.bind_address}:{server.port}"
+        address = format_address((config.bind_address, server.port))
         print(f"The Name Server boot success. serializeType=JSON, address {address}")
         print(_encryption(config), flush=True)
         await until_stopped()
@@ -174,10 +183,10 @@ def _encryption(config: NameServerConfig) -> str:
     return "Serving TLS and plain text on one port."
 
 
-def _file_texts(file: Path | None, *, quiet: bool) -> dict[str, str]:
+def _file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dict[str, str]:
     """Settings of the file named, else of the one that changes at run time went to."""
     if file is None:
-        file = NameServerConfig().config_store_path
+        file = _store_path(chosen)
         if not file.exists():
             return {}
     file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
@@ -188,16 +197,20 @@ def _file_texts(file: Path | None, *, quiet: bool) -> dict[str, str]:
     return texts
 
 
-def _load(
-    texts: dict[str, str], level: LogLevel, chosen: dict[str, str], *, strict: bool
-) -> NameServerConfig:
+def _store_path(chosen: dict[str, str]) -> Path:
+    """Where changes at run time went if no file was named."""
+    key = "configStorePath"
+    given = from_environment(NameServerConfig, _ENVIRONMENT) | chosen
+    return load(NameServerConfig, {key: given[key]} if key in given else {}).config_store_path
+
+
+def _texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
     """Settings of tls.properties, file, environment and command line; later ones win."""
-    tls_file = Path(texts.pop("tls.config.file", str(DEFAULT_TLS_FILE)).strip())
-    if tls_file.exists():
-        texts = tls_texts(tls_file) | texts
-    texts = {"logLevel": level} | texts
-    texts |= from_environment(NameServerConfig, "BOLIDE_NAMESRV") | chosen
-    return load(NameServerConfig, texts, ignored=IGNORED | IGNORED_CLIENT, strict=strict)
+    texts = file | from_environment(NameServerConfig, _ENVIRONMENT) | chosen
+    named = texts.pop("tls.config.file", "").strip()
+    if named or DEFAULT_TLS_FILE.exists():
+        texts = tls_texts(Path(named) if named else DEFAULT_TLS_FILE) | texts
+    return {"logLevel": level} | texts
 
 
 def _words(words: list[str] | None) -> dict[str, str]:

@@ -201,9 +201,15 @@ def read_file(path: Path) -> dict[str, str]:
         ConfigError: it cannot be read; names the file.
     """
     try:
-        return properties.parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
+        data = path.read_bytes()
+    except OSError as exc:
         raise ConfigError(f"cannot read the configuration file {path}: {exc}") from exc
+    try:
+        return properties.parse(data.decode())
+    except UnicodeDecodeError as exc:
+        # A comment in another encoding is common and harmless; a value would be seen to be wrong.
+        log.warning("%s is not UTF-8 throughout (%s); what is not is replaced", path, exc)
+        return properties.parse(data.decode(errors="replace"))
 
 
 def from_environment(
@@ -221,8 +227,9 @@ def from_environment(
 class ConfigCell(Generic[C]):
     """A config that may change at run time, and who wants to know."""
 
-    def __init__(self, value: C) -> None:
+    def __init__(self, value: C, check: Callable[[C], object] = lambda _: None) -> None:
         self.value = value
+        self._check = check
         self._listeners: list[Callable[[C], None]] = []
 
     def on_change(self, listener: Callable[[C], None]) -> None:
@@ -232,10 +239,12 @@ class ConfigCell(Generic[C]):
         """The known keys among `texts` that have another value now; nothing is changed yet.
 
         Raises:
-            ConfigError: a value is wrong.
+            ConfigError: a value is wrong, or does not go with the others.
         """
         options = options_of(type(self.value))
         known = {key: options[key].parse(text) for key, text in texts.items() if key in options}
+        fields = {options[key].field: value for key, value in known.items()}
+        self._check(dataclasses.replace(self.value, **fields))  # type: ignore[type-var]
         return {
             key: options[key].format(value)
             for key, value in known.items()

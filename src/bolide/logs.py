@@ -14,11 +14,13 @@ Records are written by a thread of their own, so that a slow disk or terminal st
 """
 
 import atexit
+import contextlib
 import json
 import logging
 import logging.handlers
 import queue
 import sys
+import threading
 import time
 import tomllib
 from enum import StrEnum
@@ -70,7 +72,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 log = logging.getLogger(__name__)
 
 _MOST_WAITING = 10_000
-_listener: logging.handlers.QueueListener | None = None
+_LAST_WORDS = 2.0
+"""Seconds that the writing thread gets at the end to write what is queued."""
+
+_writer: "_Writer | None" = None
 _levels: list[str] = []
 
 
@@ -81,13 +86,12 @@ def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
         config: what is logged, how and where.
         console: where the console is, if not standard output.
     """
-    global _listener  # noqa: PLW0603  a process has one log
+    global _writer  # noqa: PLW0603  a process has one log
     handlers = _handlers(config, console or sys.stdout)
-    if _listener is None:
+    if _writer is None:
         atexit.register(shutdown)
     shutdown()
-    _listener = logging.handlers.QueueListener(_queue, *handlers)
-    _listener.start()
+    _writer = _Writer(handlers)
     logging.root.handlers[:] = [_QueueHandler(_queue)]
     set_level(config.level)
     for name in _levels:  # of the config before
@@ -104,15 +108,35 @@ def set_level(level: LogLevel) -> None:
 
 def shutdown() -> None:
     """Write out what is queued; for the end of the process."""
-    global _listener  # noqa: PLW0603  as above
-    if _listener is not None:
-        _listener.stop()
-        for handler in _listener.handlers:
-            handler.close()
-        _listener = None
+    global _writer  # noqa: PLW0603  as above
+    if _writer is not None:
+        _writer.stop()
+        _writer = None
 
 
-_queue: "queue.Queue[Any]" = queue.Queue(maxsize=_MOST_WAITING)
+class _Writer(threading.Thread):
+    """Writes what is queued; a daemon, for nobody can end a thread that is stuck in a write."""
+
+    def __init__(self, handlers: list[logging.Handler]) -> None:
+        super().__init__(name="log-writer", daemon=True)
+        self._handlers = handlers
+        self.start()
+
+    def run(self) -> None:
+        while (record := _queue.get()) is not None:
+            for handler in self._handlers:
+                handler.handle(record)
+
+    def stop(self) -> None:
+        with contextlib.suppress(queue.Full):
+            _queue.put(None, timeout=_LAST_WORDS)
+        self.join(_LAST_WORDS)
+        if not self.is_alive():
+            for handler in self._handlers:
+                handler.close()
+
+
+_queue: "queue.Queue[logging.LogRecord | None]" = queue.Queue(maxsize=_MOST_WAITING)
 
 
 class _QueueHandler(logging.handlers.QueueHandler):

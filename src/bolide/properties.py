@@ -72,22 +72,23 @@ def _logical_lines(text: str) -> Iterator[tuple[str, str | None]]:
 
     Lines that end in an odd number of backslashes are joined with the next.
     """
-    raw = content = ""
+    raw: list[str] = []
+    content: list[str] = []
+    has_content = False
     for line in _LINE.findall(text):
-        raw += line
+        raw.append(line)
         begin = line.rstrip("\r\n").lstrip(_SPACES)
-        if not content and (not begin or begin[0] in "#!"):
-            yield raw, None
-            raw = ""
+        if not has_content and (not begin or begin[0] in "#!"):
+            yield "".join(raw), None
+        elif _goes_on(begin):
+            content.append(begin[:-1])
+            has_content = has_content or len(begin) > 1
             continue
-        content += begin
-        if _goes_on(content):
-            content = content[:-1]
-            continue
-        yield raw, content
-        raw = content = ""
+        else:
+            yield "".join(raw), "".join((*content, begin))
+        raw, content, has_content = [], [], False
     if raw:
-        yield raw, content or None
+        yield "".join(raw), "".join(content) or None
 
 
 def _pair(line: str) -> tuple[str, str]:

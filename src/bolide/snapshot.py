@@ -27,12 +27,12 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def read(path: Path) -> list[bytes]:
-    """The contents to try in order: the file, then its backup; empty ones are left out. Blocks."""
-    found = []
-    for candidate in (path, path.with_name(path.name + ".bak")):
-        with contextlib.suppress(FileNotFoundError):
-            if data := candidate.read_bytes():
-                found.append(data)
+    """The contents to try in order: the file, then its backup; none if there is no file. Blocks."""
+    if not path.exists():
+        return []  # it was never written, or somebody took it away: the backup is no replacement
+    found = [path.read_bytes()]
+    with contextlib.suppress(FileNotFoundError):
+        found.append(path.with_name(path.name + ".bak").read_bytes())
     return found
 
 

@@ -47,6 +47,13 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_read = True
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """The peer hangs up in turn, as clients do."""
+        asyncio.get_running_loop().call_soon(self.close)
+
     def is_closing(self) -> bool:
         return self._closing
 

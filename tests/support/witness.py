@@ -12,6 +12,7 @@ from tests.support.brokers import broker_header, plain, topics_body
 
 _PAUSE = 0.005
 _PATIENCE = 0.25
+_LONGEST = 1.0
 
 
 class Witness:
@@ -59,6 +60,7 @@ class Witness:
             passed_over = math.ceil(len(self.latencies) / 100) + 1
             slowest = sorted(self.latencies)
             assert slowest[-1 - passed_over] < _PATIENCE, slowest[-5:]
+            assert slowest[-1] < _LONGEST, slowest[-5:]
 
     async def _look_on(self) -> None:
         while True:

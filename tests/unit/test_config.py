@@ -162,15 +162,13 @@ def test_a_properties_file_is_read(tmp_path: Path) -> None:
     assert read_file(file) == {"listenPort": "1", "name": "ü"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("latin.conf", b"name=\xfc")],
-)
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
-    file = tmp_path / name
-    file.write_bytes(content)
-    with pytest.raises(ConfigError, match=name):
-        read_file(file)
+def test_a_comment_in_another_encoding_is_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_bytes("# 端口\nlistenPort=1\n".encode("gbk"))
+    assert read_file(file) == {"listenPort": "1"}
+    assert "namesrv.conf is not UTF-8" in caplog.text
 
 
 def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
@@ -221,3 +219,14 @@ def test_a_list_is_separated_by_semicolons_and_trimmed() -> None:
 
 def test_a_secret_is_never_among_the_texts() -> None:
     assert "hunter2" not in to_texts(Example(password="hunter2")).values()
+
+
+def test_a_cell_refuses_values_that_do_not_go_together() -> None:
+    def check(config: Example) -> None:
+        if config.is_open and config.name == "x":
+            raise ConfigError("isOpen needs a name")
+
+    cell = ConfigCell(Example(), check)
+    with pytest.raises(ConfigError, match="needs a name"):
+        cell.changes({"isOpen": "true"})
+    assert cell.changes({"isOpen": "true", "name": "y"}) == {"isOpen": "true", "name": "y"}

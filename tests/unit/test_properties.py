@@ -1,5 +1,7 @@
 """Java's properties files. The rules were checked against `java.util.Properties.load` of JDK 17."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,3 +162,9 @@ def test_an_edited_file_reads_as_the_old_values_with_the_changes(
 @settings(deadline=None)
 def test_an_edit_without_changes_gives_back_the_text(text: str) -> None:
     assert properties.edit(text, {}) == text
+
+
+def test_a_line_continued_a_hundred_thousand_times_is_read_in_no_time() -> None:
+    started = time.perf_counter()
+    assert properties.parse("a\\\n" * 200_000 + "=1") == {"a" * 200_000: "1"}
+    assert time.perf_counter() - started < 2

@@ -1,6 +1,7 @@
 """Files that are replaced whole."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -26,19 +27,27 @@ def test_the_old_file_is_kept_as_a_backup(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == {path.name, path.name + ".bak"}
 
 
-def test_an_empty_file_counts_as_none(tmp_path: Path) -> None:
-    path = tmp_path / "kvConfig.json"
-    snapshot.replace(path, b"one")
-    snapshot.replace(path, b"")
-    assert snapshot.read(path) == [b"one"]
-
-
-def test_the_backup_is_read_when_the_file_is_gone(tmp_path: Path) -> None:
+def test_the_backup_is_no_replacement_for_a_file_that_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     snapshot.replace(path, b"one")
     snapshot.replace(path, b"two")
     path.unlink()
-    assert snapshot.read(path) == [b"one"]
+    assert snapshot.read(path) == []
+
+
+def test_the_new_name_is_synced_with_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bool] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    snapshot.replace(tmp_path / "kvConfig.json", b"one")
+    assert synced == [False, True]
 
 
 def test_a_file_left_aside_by_a_crash_is_no_hindrance(tmp_path: Path) -> None:

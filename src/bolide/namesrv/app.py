@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -32,10 +32,16 @@ _KV_LOG_INTERVAL = 600.0
 
 
 class NameServer:
-    """Serves while its `async with` block runs."""
+    """Serves while its `async with` block runs.
 
-    def __init__(self, config: NameServerConfig) -> None:
-        self.config = ConfigCell(config)
+    Args:
+        config: its settings.
+        ignored: keys of RocketMQ that have no effect, as they were given; shown on request.
+    """
+
+    def __init__(self, config: NameServerConfig, ignored: Mapping[str, str] | None = None) -> None:
+        self.config = ConfigCell(config, check=NameServerConfig.server_config)
+        self._ignored = ignored or {}
         self.kv = KvConfig(config.kv_config_path)
         self.routes = RouteTable(lambda: self.config.value, time.monotonic)
         self._client = RemotingClient()
@@ -82,7 +88,7 @@ class NameServer:
             BrokerHandlers(self.routes, self.kv, self.config, self._notify),
             TopicHandlers(self.routes, self.config),
             KvHandlers(self.kv),
-            ConfigHandlers(self.config),
+            ConfigHandlers(self.config, self._ignored),
         )
 
     def _settings_changed(self, config: NameServerConfig) -> None:

@@ -58,9 +58,9 @@ class NameServerConfig:
         bounds=(1, 2**20),
         ours=True,
     )
-    max_unfinished_bytes: int = option(
+    max_held_bytes: int = option(
         512 * 1024 * 1024,
-        "Bytes that may be held for frames that are not whole yet; then the largest is dropped.",
+        "Bytes of frames and requests that may be held; past it who holds the most is closed.",
         bounds=(1024 * 1024, 2**40),
         ours=True,
     )
@@ -165,7 +165,7 @@ class NameServerConfig:
             write_high_water=self.write_buffer_high_water_mark or _DEFAULT_HIGH_WATER,
             max_frame_size=self.max_frame_size,
             max_connections=self.max_connections,
-            max_unfinished=self.max_unfinished_bytes,
+            max_held=self.max_held_bytes,
             max_one_way_calls=self.server_oneway_semaphore_value,
             max_calls=self.server_async_semaphore_value,
             idle_timeout=self.server_channel_max_idle_time_seconds,
@@ -232,6 +232,16 @@ IGNORED_CLIENT = dict.fromkeys(
     Ignored("", _CLIENT),
 )
 """Keys of RocketMQ's own client (`NettyClientConfig`), which namesrv.conf may also hold."""
+
+
+IGNORED_TLS = {
+    "tls.server.authClient": Ignored(
+        "false", "client certificates are checked whenever tls.server.need.client.auth asks for one"
+    ),
+    "tls.test.mode.enable": Ignored("true", "there is no self-signed certificate for tests"),
+    "tls.enable": Ignored("false", _CLIENT),
+}
+"""Keys of RocketMQ's tls.properties (`TlsSystemConfig`)."""
 
 
 def find_file(name: Path, home: str | None) -> Path:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bolide import logs, properties, snapshot
@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 Notify = Callable[[Iterable[MinIdNotice]], None]
 
 _V3_0_11, _V5_0_0 = 37, 413
-_LONG_BODY = 64 * 1024
+_SHORT = 64 * 1024
 _FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 _ALWAYS_LOCKED = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 
@@ -152,7 +152,7 @@ class BrokerHandlers:
         self._notify(self._routes.unregister(key, header.broker_name))
         return Reply()
 
-    @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION)
+    @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION, max_body=_SHORT)
     def data_version(self, request: Request[QueryDataVersionHeader]) -> Reply:
         key = BrokerKey(request.header.cluster_name, request.header.broker_addr)
         asked = fastjson.decode(request.body or b"{}", DataVersion)
@@ -225,7 +225,7 @@ class TopicHandlers:
         self._refuse_if_disabled()
         return _topics(self._routes.topic_names_by_flag(have=UNIT_SUBSCRIPTION, lack=UNIT))
 
-    @handles(RegisterTopicHeader, RequestCode.REGISTER_TOPIC_IN_NAMESRV)
+    @handles(RegisterTopicHeader, RequestCode.REGISTER_TOPIC_IN_NAMESRV, max_body=_SHORT)
     def register_topic(self, request: Request[RegisterTopicHeader]) -> Reply:
         route = fastjson.decode(request.body or b"{}", TopicRoute)
         if route.queue_datas:
@@ -278,16 +278,16 @@ class KvHandlers:
 class ConfigHandlers:
     """Shows the settings and changes them at run time."""
 
-    def __init__(self, config: ConfigCell[NameServerConfig]) -> None:
+    def __init__(self, config: ConfigCell[NameServerConfig], ignored: Mapping[str, str]) -> None:
         self._config = config
         self._writing = asyncio.Lock()  # one file, one writer
-        self._others = {key: item.default for key, item in IGNORED.items()}
+        self._others = {key: ignored.get(key, item.default) for key, item in IGNORED.items()}
 
     @handles(NoHeader, RequestCode.GET_NAMESRV_CONFIG)
     def show(self, request: Request[NoHeader]) -> Reply:
         return Reply(body=properties.render(shown_texts(self._config.value, self._others)).encode())
 
-    @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG)
+    @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG, max_body=_SHORT)
     async def update(self, request: Request[NoHeader]) -> Reply:
         texts = properties.parse(request.body.decode(errors="replace"))
         locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list)
@@ -346,7 +346,7 @@ def _store(path: Path, changed: dict[str, str]) -> None:
 
 def _may_take_long(body: bytes) -> bool:
     """Whether a registration is long, or compressed: a thousandfold of it may come out."""
-    return len(body) > _LONG_BODY or body[:1] not in {b"", b"{"}
+    return len(body) > _SHORT or body[:1] not in {b"", b"{"}
 
 
 def _registration(request: Request[RegisterBrokerHeader]) -> RegisterBrokerBody:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from bolide import snapshot
+from bolide.errors import ConfigError
 from bolide.namesrv.uninterrupted import uninterrupted
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
@@ -71,9 +72,17 @@ class KvConfig:
 
 
 def _load(path: Path) -> dict[str, dict[str, str]]:
-    for data in snapshot.read(path):
+    try:
+        versions = snapshot.read(path)
+    except OSError as exc:
+        raise ConfigError(f"kvConfigPath={path}: {exc}") from exc
+    for data in versions:
         try:
             return fastjson.decode(data, _KvFile).config_table
         except ProtocolError as exc:
-            log.warning("the KV config in %s is damaged, trying its backup: %s", path, exc)
+            log.warning("a version of the KV config in %s is damaged: %s", path, exc)
+    if versions:
+        raise ConfigError(
+            f"kvConfigPath={path}: it is damaged, and so is its backup; mend it, or move it away"
+        )
     return {}

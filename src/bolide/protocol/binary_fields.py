@@ -18,6 +18,7 @@ import struct
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, HeaderEncoding, Language
 
+_MOST_FIELDS = 1024
 _FIXED = struct.Struct(">hBhiii")
 _KEY = struct.Struct(">h")
 _LENGTH = struct.Struct(">i")
@@ -75,15 +76,17 @@ def _decode(header: bytes) -> Frame:
 
 
 def _decode_fields(header: bytes, at: int) -> dict[str, str]:
-    fields = {}
-    while at < len(header):
+    fields: dict[str, str] = {}
+    for _ in range(_MOST_FIELDS):
+        if at >= len(header):
+            return fields
         (length,) = _KEY.unpack_from(header, at)
         key, at = _text(header, at + _KEY.size, length)
         (length,) = _LENGTH.unpack_from(header, at)
         value, at = _text(header, at + _LENGTH.size, length)
         if value:
             fields[key] = value
-    return fields
+    raise ProtocolError(f"a header of {_MOST_FIELDS} fields or more")
 
 
 def _text(header: bytes, at: int, length: int) -> tuple[str, int]:

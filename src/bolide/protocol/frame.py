@@ -59,8 +59,8 @@ class Frame(msgspec.Struct, kw_only=True):
 
     @property
     def is_response(self) -> bool:
-        return bool(self.flag & 1)
+        return bool(self.flag & FrameFlag.RESPONSE)
 
     @property
     def is_one_way(self) -> bool:
-        return bool(self.flag & 2)
+        return bool(self.flag & FrameFlag.ONE_WAY)

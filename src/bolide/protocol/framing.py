@@ -21,6 +21,9 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 MAX_FRAME_SIZE = 16 * 1024 * 1024
 """Largest whole frame, length prefix included (`com.rocketmq.remoting.frameMaxLength`)."""
 
+MAX_HEADER_SIZE = 1024 * 1024
+"""Longest header that is read; the longest that RocketMQ writes holds 32 KiB of properties."""
+
 _LENGTH = struct.Struct(">I")  # unsigned: a negative length reads as one over the limit
 _PREFIX = struct.Struct(">II")
 _HEADER_LENGTH = 0x00FF_FFFF
@@ -94,10 +97,13 @@ def decode_frame(payload: bytes) -> Frame:
     if len(payload) < _LENGTH.size:
         raise ProtocolError(f"a frame of {len(payload)} bytes has no room for its header length")
     (word,) = _LENGTH.unpack_from(payload)
-    end = _LENGTH.size + (word & _HEADER_LENGTH)
+    length = word & _HEADER_LENGTH
+    if length > MAX_HEADER_SIZE:
+        raise ProtocolError(f"a header of {length} bytes is over the limit of {MAX_HEADER_SIZE}")
+    end = _LENGTH.size + length
     if end > len(payload):
         raise ProtocolError(
-            f"a header of {end - 4} bytes in a frame with {len(payload) - 4} bytes left"
+            f"a header of {length} bytes in a frame with {len(payload) - 4} bytes left"
         )
     encoding = word >> 24
     if encoding == HeaderEncoding.JSON:

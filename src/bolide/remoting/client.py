@@ -86,7 +86,7 @@ class RemotingClient:
         body: bytes = b"",
         within: float | None = None,
     ) -> Frame:
-        """Ask and wait for a successful response.
+        """Ask and wait for a successful response, `within` seconds once there is a connection.
 
         Raises:
             Refusal: the server refused; the subclass tells the response code.
@@ -96,7 +96,8 @@ class RemotingClient:
         for hook in self._hooks:
             hook.before(address, frame)
         connection = await self._connection(address)
-        response = await connection.call(frame, within or self.config.call_timeout)
+        seconds = self.config.call_timeout if within is None else within
+        response = await connection.call(frame, seconds)
         for hook in self._hooks:
             hook.after(address, frame, response)
         if response.code != ResponseCode.SUCCESS:

@@ -9,11 +9,13 @@ ever go on. A peer that sends many requests at once gets a short turn, then it i
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.errors import ProtocolError
@@ -21,14 +23,20 @@ from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
 from bolide.remoting.pending import PendingCalls
-from bolide.remoting.unfinished import UnfinishedFrames
 
 log = logging.getLogger(__name__)
 
 _TURN = 0.002
 """Seconds that one connection may keep the event loop busy before others are looked after."""
+
+_MOST_UNDER_WAY = 32 * 1024 * 1024
+"""Bytes of requests under way at which a connection is not read from."""
+
+_LINGER = 0.5
+"""Seconds that a peer gets to take the last replies and hang up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +60,7 @@ class Connection(asyncio.Protocol):
         limits: ConnectionLimits,
         *,
         outbox: Outbox | None = None,
-        unfinished: UnfinishedFrames | None = None,
+        held_by_all: HeldBytes | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
     ) -> None:
@@ -62,10 +70,11 @@ class Connection(asyncio.Protocol):
         self._dispatcher = dispatcher
         self._limits = limits
         self._outbox = outbox or Outbox()
-        self._unfinished = unfinished
+        self._held_by_all = held_by_all or HeldBytes(sys.maxsize, self.abort)
         self._unsent: list[bytes] = []
         self._unsent_size = 0
         self._held = 0
+        self._under_way = 0
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
@@ -127,8 +136,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes of a frame that is not whole yet."""
-        return self._held
+        """Bytes of a frame that is not whole yet and of requests under way."""
+        return self._held + self._under_way
 
     @property
     def unsent(self) -> int:
@@ -145,13 +154,21 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     async def finish(self) -> None:
-        """Answer what is under way, then close; returns when the connection is gone."""
+        """Answer what is under way, then close; returns when the connection is gone.
+
+        What still comes in is read and dropped: closing a socket with unread bytes would reset the
+        connection, and the peer might lose the replies it has not read yet.
+        """
         self._is_finishing = True
         self._backlog.clear()
-        if not self.is_closed:
-            self._transport.pause_reading()
         while self._tasks:
             await asyncio.wait(self._tasks)
+        self._flush()
+        if not self.is_closed and self._transport.can_write_eof():
+            self._transport.write_eof()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LINGER):
+                    await self._closed.wait()
         self.close()
         await self._closed.wait()
 
@@ -208,8 +225,7 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, size: int) -> None:
         change, self._held = size - self._held, size
-        if self._unfinished is not None:
-            self._unfinished.change(change)
+        self._held_by_all.change(change)
 
     # Requests and responses of the peer
 
@@ -217,7 +233,7 @@ class Connection(asyncio.Protocol):
         """Take the frames of the backlog in order, for one turn, while their replies find room."""
         backlog = self._backlog
         end = time.monotonic() + _TURN
-        while backlog and not self._is_held:
+        while backlog and not self._is_full:
             reply = self._receive(backlog.popleft())
             if reply is not None:
                 self._put(reply)
@@ -225,8 +241,16 @@ class Connection(asyncio.Protocol):
                 self._wait_for_next_turn()
                 break
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether further requests must wait: the peer does not read, or asked for a lot."""
+        if self._is_held:
+            return True
+        # A client that waits for an answer of its server must go on reading, come what may.
+        return self._under_way >= _MOST_UNDER_WAY and not self._limits.always_read
+
     def _wait_for_next_turn(self) -> None:
-        if self._next_turn is None:
+        if self._next_turn is None and not self.is_closed:
             self._transport.pause_reading()
             self._next_turn = self._loop.call_soon(self._take_next_turn)
 
@@ -241,7 +265,7 @@ class Connection(asyncio.Protocol):
         self._work_off()  # this may come to a halt again
         if self._decoder.error is not None:
             self._close_if_answered(self._decoder.error)
-        elif not (self._backlog or self._is_held or self._is_finishing):
+        elif not (self._backlog or self._is_full):
             self._transport.resume_reading()
 
     def _close_if_answered(self, error: ProtocolError) -> None:
@@ -256,15 +280,35 @@ class Connection(asyncio.Protocol):
             if not self._pending.resolve(frame):
                 log.debug("a late response %s from %s", frame.opaque, self.peer)
             return None
+        if self._is_finishing:
+            return None
         if len(self._tasks) >= self._limits.max_requests:
             return self._overloaded(frame)
         outcome = self._dispatcher.dispatch(frame, self)
         if outcome is None or isinstance(outcome, bytes):
             return outcome
+        self._begin(outcome, len(frame.body))
+        return None
+
+    def _begin(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
+        """Serve a request that takes a while; too many bytes of such stop the reading."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            outcome.close()  # a task that was cancelled before it ran never came to it
+            self._tasks.discard(task)
+            was_full = self._is_full
+            self._under_way -= size
+            self._held_by_all.change(-size)
+            if was_full and not self._is_full:
+                self._wait_for_next_turn()
+
+        self._under_way += size
+        self._held_by_all.change(size)
         task = self._loop.create_task(self._reply_later(outcome))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return None
+        task.add_done_callback(ended)
+        if self._is_full:
+            self._transport.pause_reading()
 
     async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
         reply = await outcome

@@ -1,7 +1,7 @@
 """From a request frame to a handler, and from its reply or refusal to the bytes of the response."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
 from bolide.protocol.header import Header
-from bolide.protocol.refusals import Refusal, ServerError
+from bolide.protocol.refusals import InvalidParameter, Refusal, ServerError
 
 if TYPE_CHECKING:
     from bolide.remoting.connection import Connection
@@ -51,15 +51,16 @@ class RequestHook(Protocol):
 
 
 def handles(
-    header: type[H], *codes: RequestCode
+    header: type[H], *codes: RequestCode, max_body: int | None = None
 ) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
     """Mark a method as the handler of `codes`; it gets a `Request` with that header.
 
-    A plain method is called at once and must not block; an `async` one runs as a task.
+    A plain method is called at once and must not block; an `async` one runs as a task. A body
+    over `max_body` bytes is refused before the method sees it.
     """
 
     def mark(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:
-        method.__handles__ = (header, codes)  # type: ignore[attr-defined]
+        method.__handles__ = (header, codes, max_body)  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -71,6 +72,7 @@ class Route(NamedTuple):
     header: type[Header]
     call: Callable[[Request[Any]], Any]
     is_async: bool
+    max_body: int | None
 
 
 class Dispatcher:
@@ -84,7 +86,7 @@ class Dispatcher:
 
     def dispatch(
         self, frame: Frame, connection: "Connection"
-    ) -> bytes | Awaitable[bytes | None] | None:
+    ) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """Handle a request: the bytes of its response, an awaitable of them, or None if one-way."""
         route = self.routes.get(frame.code)
         if route is not None and route.is_async:
@@ -110,6 +112,10 @@ class Dispatcher:
     def _open(self, route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
         for hook in self._hooks:
             hook.before(connection.peer, frame)
+        if route.max_body is not None and len(frame.body) > route.max_body:
+            raise InvalidParameter(
+                f"a body of {len(frame.body)} bytes is over the limit of {route.max_body}"
+            )
         return Request(route.header.from_fields(frame.fields), frame, connection)
 
     def _close(self, frame: Frame, response: Frame, connection: "Connection") -> bytes | None:
@@ -125,12 +131,12 @@ class Dispatcher:
             marked = getattr(getattr(type(group), name), "__handles__", None)
             if marked is None:
                 continue
-            header, codes = marked
+            header, codes, max_body = marked
             method = getattr(group, name)
             for code in codes:
                 if code in self.routes:
                     raise ValueError(f"{code!r} has two handlers: {name} is the second")
-                self.routes[code] = Route(header, method, iscoroutinefunction(method))
+                self.routes[code] = Route(header, method, iscoroutinefunction(method), max_body)
 
 
 def _success(reply: Reply) -> Frame:
@@ -163,7 +169,7 @@ def _response(frame: Frame, response: Frame) -> bytes | None:
     if frame.flag & FrameFlag.ONE_WAY:
         return None
     response.opaque = frame.opaque
-    response.flag = 1
+    response.flag = FrameFlag.RESPONSE
     response.encoding = frame.encoding
     encoded = encode_frame(response)
     if len(encoded) > MAX_FRAME_SIZE:

@@ -19,9 +19,9 @@ from bolide.remoting.connection import (
     format_address,
 )
 from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
 from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
-from bolide.remoting.unfinished import UnfinishedFrames
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ServerConfig:
     write_high_water: int = 1024 * 1024
     max_frame_size: int = MAX_FRAME_SIZE
     max_connections: int = 10_000
-    max_unfinished: int = 512 * 1024 * 1024
+    max_held: int = 512 * 1024 * 1024
     max_requests_per_connection: int = 10_000
     max_one_way_calls: int = 256
     max_calls: int = 64
@@ -66,7 +66,7 @@ class RemotingServer:
         self.connections: set[Connection] = set()
         self._dispatcher = dispatcher
         self._outbox = Outbox()
-        self._unfinished = UnfinishedFrames(config.max_unfinished, self._relieve)
+        self._held = HeldBytes(config.max_held, self._relieve)
         self._on_close = on_close
         self._greetings: set[asyncio.Task[None]] = set()
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
@@ -203,7 +203,7 @@ class RemotingServer:
             self._dispatcher,
             self._limits,
             outbox=self._outbox,
-            unfinished=self._unfinished,
+            held_by_all=self._held,
             on_open=opened,
             on_close=self._forget,
         )
@@ -214,7 +214,7 @@ class RemotingServer:
             self._on_close(connection)
 
     def _relieve(self) -> None:
-        """Too much memory is held for frames that are not whole: close who holds the most."""
+        """Too much memory is held: close who holds the most."""
         most = max((c for c in self.connections if not c.is_closed), key=lambda c: c.held)
         log.warning("closing the connection of %s: it holds %s bytes", most.peer, most.held)
         most.abort()

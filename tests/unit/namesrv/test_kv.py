@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bolide import snapshot
+from bolide.errors import ConfigError
 from bolide.namesrv.kv import KvConfig
 from tests.support.aio import on_loop
 
@@ -83,11 +84,26 @@ async def test_a_damaged_file_falls_back_to_its_backup(path: Path, damage: bytes
 
 
 @on_loop
-async def test_two_damaged_files_are_an_empty_table(path: Path) -> None:
+async def test_two_damaged_files_are_not_taken_for_an_empty_table(path: Path) -> None:
     await KvConfig(path).put("space", "key", "old")
     path.write_bytes(b"{")
     backup_of(path).write_bytes(b"[]")
+    with pytest.raises(ConfigError, match="damaged, and so is its backup"):
+        KvConfig(path)
+
+
+@on_loop
+async def test_a_file_that_was_taken_away_is_not_brought_back(path: Path) -> None:
+    kv = KvConfig(path)
+    await kv.put("space", "key", "old")
+    await kv.put("space", "key", "new")
+    path.unlink()
     assert KvConfig(path).namespace("space") is None
+
+
+def test_a_path_that_is_a_directory_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"kvConfigPath={tmp_path}"):
+        KvConfig(tmp_path)
 
 
 @on_loop

@@ -246,6 +246,10 @@ def test_filter_servers_are_kept_with_the_broker_and_go_with_it() -> None:
     encoded = table.encoded_route("orders")
     assert encoded is not None
     assert json.loads(encoded)["filterServerTable"] == {}
+    table.add(body=topics_body("orders", filter_servers=["10.0.0.1:3000"]))
+    table.leave()
+    table.add(body=topics_body("orders", filter_servers=None))
+    assert table.require_route().filter_server_table == {}
 
 
 def test_mappings_of_static_topics_are_in_the_route() -> None:
@@ -253,8 +257,15 @@ def test_mappings_of_static_topics_are_in_the_route() -> None:
     body = topics_body("orders")
     mapping = QueueMapping(topic="orders", bname="broker-a", total_queues=4)
     body.topic_config_serialize_wrapper.topic_queue_mapping_info_map = {"orders": mapping}
+    table.add()
+    assert b"totalQueues" not in (table.encoded_route("orders") or b"")
+    body.topic_config_serialize_wrapper.data_version = bumped(2)
     table.add(body=body)
     assert table.require_route().topic_queue_mapping_by_broker == {"broker-a": mapping}
+    assert b"totalQueues" in (table.encoded_route("orders") or b"")
+    table.leave()
+    table.add(body=topics_body("orders", version=bumped(3)))
+    assert table.require_route().topic_queue_mapping_by_broker is None
 
 
 def test_topics_missing_beside_static_ones_are_not_forgotten() -> None:

@@ -175,7 +175,8 @@ def test_a_negative_length_is_over_the_limit() -> None:
         (struct.pack(">I", 0), "a frame of 0 bytes has no room"),
         (struct.pack(">I", 3) + b"abc", "a frame of 3 bytes has no room"),
         (struct.pack(">II", 6, 3) + b"{}", "a header of 3 bytes in a frame with 2 bytes left"),
-        (struct.pack(">II", 4, 0xFFFFFF), "a header of 16777215 bytes in a frame with 0"),
+        (struct.pack(">II", 4, 0xFFFFF), "a header of 1048575 bytes in a frame with 0"),
+        (struct.pack(">II", 4, 0xFFFFFF), "a header of 16777215 bytes is over the limit"),
         (with_header(b"{}", 2), "unknown header encoding 2"),
     ],
 )

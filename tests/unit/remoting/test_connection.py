@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import encode_frame
+from bolide.protocol.framing import FrameDecoder, encode_frame
 from bolide.remoting import connection as connection_module
 from bolide.remoting.connection import (
     Connection,
@@ -17,7 +17,7 @@ from bolide.remoting.connection import (
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.outbox import Outbox
-from tests.support.aio import on_loop
+from tests.support.aio import on_loop, until
 from tests.support.echo import ECHO, WAIT, Echo
 from tests.support.transport import FakeTransport
 from tests.support.wire import request_bytes, response_of
@@ -131,6 +131,22 @@ async def test_answers_leave_before_the_end_of_a_peer_that_says_no_more() -> Non
     wired.connection.data_received(request_bytes(ECHO, opaque=3))
     wired.connection.eof_received()
     assert wired.sent.opaque == 3
+
+
+@on_loop
+async def test_a_peer_with_many_bytes_under_way_is_not_read_until_some_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 1000)
+    wired = Wired()
+    wired.receive(*(request_bytes(WAIT, opaque=number, body=bytes(600)) for number in range(3)))
+    assert wired.connection.held == 1200
+    assert not wired.transport.is_read
+    wired.echo.release.set()
+    await until(lambda: wired.transport.is_read)
+    assert wired.connection.held == 0
+    answers = FrameDecoder().feed(b"".join(wired.transport.writes))
+    assert [answer.opaque for answer in answers] == [0, 1, 2]
 
 
 # Flow control
@@ -312,15 +328,16 @@ async def test_only_whole_frames_count_as_activity() -> None:
 
 
 @on_loop
-async def test_a_finishing_connection_answers_what_is_under_way_and_reads_no_more() -> None:
+async def test_a_finishing_connection_answers_what_is_under_way_and_begins_no_more() -> None:
     wired = Wired(small())
     wired.receive(request_bytes(WAIT, opaque=1))
     wired.receive(*(request_bytes(ECHO, opaque=number, body=bytes(1200)) for number in (2, 3)))
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0)
     wired.transport.drain()  # the client reads again: that must not begin anything new
+    wired.receive(request_bytes(ECHO, opaque=4))
     assert wired.echo.seen.qsize() == 1
-    assert not wired.transport.is_read
+    assert wired.transport.is_read, "unread bytes would reset the connection"
     wired.echo.release.set()
     await finishing
     assert wired.sent.opaque == 1

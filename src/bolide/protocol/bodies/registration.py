@@ -23,6 +23,9 @@ from bolide.protocol.fastjson import Struct
 MAX_INFLATED_SIZE = 32 * 1024 * 1024
 """A registration that inflates to more is refused: that is room for 300,000 topics."""
 
+MAX_TOPICS = 100_000
+"""Most topics in one registration: as many as fit a plain one, whose frame is limited."""
+
 _INT = struct.Struct(">i")
 _PIECE = 64 * 1024
 _TOPIC_WORDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
@@ -55,7 +58,10 @@ def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
     """Read the compressed form."""
     reader = _Blocks(data)
     version = fastjson.decode(reader.block(), DataVersion)
-    topics = [_topic_of(reader.block()) for _ in range(reader.count())]
+    count = reader.count()
+    if count > MAX_TOPICS:
+        raise ProtocolError(f"a registration of {count} topics is over the limit of {MAX_TOPICS}")
+    topics = [_topic_of(reader.block()) for _ in range(count)]
     filter_servers = fastjson.decode(reader.block(), list[str])
     mappings = []
     if with_mapping:

@@ -1,11 +1,11 @@
-"""Memory held for frames that are not whole yet."""
+"""Memory held for peers."""
 
-from bolide.remoting.unfinished import UnfinishedFrames
+from bolide.remoting.held import HeldBytes
 
 
 def test_relief_is_called_for_only_when_the_total_grows_past_the_limit() -> None:
     called: list[int] = []
-    held = UnfinishedFrames(100, lambda: called.append(held.total))
+    held = HeldBytes(100, lambda: called.append(held.total))
     held.change(60)
     held.change(40)
     assert called == []

@@ -1,13 +1,14 @@
-"""Memory held for frames that are not whole yet, over all connections of an endpoint.
+"""Memory held for the peers of an endpoint: frames that are not whole yet, requests under way.
 
-A frame may be 16 MiB long, and a peer may send all but its last byte. One such peer is harmless; a
-thousand of them would take 16 GiB. Past the limit the one that holds the most is closed.
+A frame may be 16 MiB long, and a peer may send all but its last byte, or many that take a while to
+serve. One such peer is harmless; a thousand of them would take 16 GiB. Past the limit the one that
+holds the most is closed.
 """
 
 from collections.abc import Callable
 
 
-class UnfinishedFrames:
+class HeldBytes:
     """Counts the bytes and calls for relief when there are too many."""
 
     def __init__(self, limit: int, relieve: Callable[[], None]) -> None:
