@@ -10,10 +10,12 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.topics import READ, WRITE, TopicTable
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
-from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.registration import RegisterBrokerBody
 from bolide.protocol.bodies.routes import (
     BrokerRoute,
@@ -29,7 +31,6 @@ from bolide.protocol.headers.namesrv import MinBrokerIdChangeHeader, RegisterBro
 log = logging.getLogger(__name__)
 
 MASTER_ID = 0
-READ, WRITE = 4, 2
 UNIT, UNIT_SUBSCRIPTION = 1, 2
 _MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
@@ -76,13 +77,11 @@ class RouteTable:
     def __init__(self, config: Callable[[], NameServerConfig], clock: Callable[[], float]) -> None:
         self._config = config
         self._clock = clock
-        self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self._topics = TopicTable()
         self._brokers: dict[str, BrokerRoute] = {}
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
         self._filter_servers: dict[BrokerKey, list[str]] = {}
-        self._mappings: dict[str, dict[str, QueueMapping]] = {}
-        self._encoded: dict[str, bytes] = {}
 
     # Brokers come and go
 
@@ -97,7 +96,7 @@ class RouteTable:
         if self._is_outdated(header, known_ids, wrapper.data_version):
             self._live.pop(key, None)
             _release_other_ids(known_ids, header)
-            self._encoded.clear()
+            self._topics.forget_routes()
             return Registered()
         if header.broker_id not in known_ids and len(wrapper.topic_config_table) == 1:
             log.warning("%s sent one topic before it registered in full", key)
@@ -136,12 +135,12 @@ class RouteTable:
         gone = [i for i, address in broker.broker_addrs.items() if address == key.address]
         for broker_id in gone:
             del broker.broker_addrs[broker_id]
-        self._encoded.clear()
+        self._topics.forget_routes()
         if not broker.broker_addrs:
             self._drop_group(broker)
             return ()
         if broker.enable_acting_master and MASTER_ID not in broker.broker_addrs:
-            self._change_perm(broker_name, lambda perm: perm & ~WRITE)
+            self._topics.change_permission(broker_name, lambda perm: perm & ~WRITE)
         return self._notices(broker, key.address, None) if lowest in gone else ()
 
     def drop_link(self, link: Hashable) -> tuple[MinIdNotice, ...]:
@@ -166,51 +165,45 @@ class RouteTable:
         if unknown:
             log.warning("topic %s is not routed: unknown brokers %s", topic, unknown)
             return
-        self._topics.setdefault(topic, {}).update({queue.broker_name: queue for queue in queues})
-        self._encoded.pop(topic, None)
+        for each in queues:
+            self._topics.set_queues(topic, each)
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
         """Forget a topic, everywhere or in one cluster."""
-        self._encoded.pop(topic, None)
         if not cluster:
-            self._topics.pop(topic, None)
+            self._topics.delete(topic)
             return
         for name in self._clusters.get(cluster, ()):
-            self._forget_queues(topic, name)
+            self._topics.delete_queues(topic, name)
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Take the write bit from all topics of a broker group; returns how many there are."""
-        return self._change_perm(broker_name, lambda perm: perm & ~WRITE)
+        return self._topics.change_permission(broker_name, lambda perm: perm & ~WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
         """Make all topics of a broker group readable and writable."""
-        return self._change_perm(broker_name, lambda _: READ | WRITE)
+        return self._topics.change_permission(broker_name, lambda _: READ | WRITE)
 
     # Answers
 
     def encoded_route(self, topic: str) -> bytes | None:
         """The route of a topic as JSON, None if no broker has it."""
-        if (encoded := self._encoded.get(topic)) is not None:
-            return encoded
-        route = self.route(topic)
-        if route is None:
-            return None
-        encoded = self._encoded[topic] = fastjson.encode(route, standard=True)
+        encoded = self._topics.encoded.get(topic)
+        if encoded is None and (route := self.route(topic)) is not None:
+            encoded = self._topics.encoded[topic] = fastjson.encode(route, standard=True)
         return encoded
 
     def route(self, topic: str) -> TopicRoute | None:
         """Where the queues of a topic are, None if no broker has it."""
-        queues = self._topics.get(topic)
-        if not queues:
-            return None
-        brokers = [self._copy(self._brokers[name]) for name in queues if name in self._brokers]
+        queues = self._topics.queues(topic)
+        brokers = [_copy(self._brokers[name]) for name in queues if name in self._brokers]
         if not brokers:
             return None
         route = TopicRoute(
             queue_datas=list(queues.values()),
             broker_datas=brokers,
             filter_server_table=self._filter_servers_of(brokers),
-            topic_queue_mapping_by_broker=self._mappings.get(topic),
+            topic_queue_mapping_by_broker=self._topics.mappings(topic),
         )
         if self._config().support_acting_master and not topic.startswith(_MEMBER_SYNC_PREFIX):
             _show_acting_masters(route)
@@ -218,7 +211,7 @@ class RouteTable:
 
     def forget_encoded(self) -> None:
         """A setting that routes depend on changed."""
-        self._encoded.clear()
+        self._topics.forget_routes()
 
     def cluster_info(self) -> ClusterInfo:
         return ClusterInfo(
@@ -232,15 +225,10 @@ class RouteTable:
         return MemberGroup(cluster=cluster, broker_name=broker_name, broker_addrs=addresses)
 
     def topic_names(self) -> TopicList:
-        return TopicList(topic_list=list(self._topics))
+        return TopicList(topic_list=self._topics.names())
 
     def topic_names_of_cluster(self, cluster: str) -> TopicList:
-        names = self._clusters.get(cluster, {})
-        return TopicList(
-            topic_list=[
-                t for t, queues in self._topics.items() if not names.keys().isdisjoint(queues)
-            ]
-        )
+        return TopicList(topic_list=self._topics.names_on(self._clusters.get(cluster, {})))
 
     def system_topic_names(self) -> TopicList:
         """Clusters and broker groups, topics to RocketMQ, and a broker to ask for more."""
@@ -252,13 +240,7 @@ class RouteTable:
 
     def topic_names_by_flag(self, *, have: int, lack: int = 0) -> TopicList:
         """Topics whose system flag has the bits of `have` and none of `lack`."""
-        return TopicList(
-            topic_list=[
-                topic
-                for topic, queues in self._topics.items()
-                if (flag := next(iter(queues.values())).topic_sys_flag) & have and not flag & lack
-            ]
-        )
+        return TopicList(topic_list=self._topics.names_by_flag(have=have, lack=lack))
 
     # Registration, step by step
 
@@ -290,7 +272,7 @@ class RouteTable:
         is_new = header.broker_id not in addresses
         addresses[header.broker_id] = header.broker_addr
         if before != (addresses, broker.enable_acting_master, broker.zone_name):
-            self._encoded.clear()
+            self._topics.forget_routes()
         return broker, is_new
 
     def _take_topics(
@@ -308,35 +290,20 @@ class RouteTable:
             self._forget_missing_topics(broker.broker_name, body)
         read_only = header.broker_id != MASTER_ID and broker.enable_acting_master
         for topic in wrapper.topic_config_table.values():
-            if changed or broker.broker_name not in self._topics.get(topic.topic_name, ()):
-                self._set_queues(broker.broker_name, topic, read_only=read_only)
+            if changed or broker.broker_name not in self._topics.queues(topic.topic_name):
+                queues = _queues_of(topic, broker.broker_name, read_only=read_only)
+                self._topics.set_queues(topic.topic_name, queues)
         if changed:
-            self._take_mappings(wrapper.topic_queue_mapping_info_map)
-
-    def _set_queues(self, broker_name: str, topic: TopicConfig, *, read_only: bool) -> None:
-        queues = QueueRoute(
-            broker_name=broker_name,
-            read_queue_nums=topic.read_queue_nums,
-            write_queue_nums=topic.write_queue_nums,
-            perm=topic.perm & ~WRITE if read_only else topic.perm,
-            topic_sys_flag=topic.topic_sys_flag,
-        )
-        groups = self._topics.setdefault(topic.topic_name, {})
-        if groups.get(broker_name) != queues:
-            groups[broker_name] = queues
-            self._encoded.pop(topic.topic_name, None)
-
-    def _take_mappings(self, mappings: dict[str, QueueMapping]) -> None:
-        for topic, mapping in mappings.items():
-            self._mappings.setdefault(topic, {})[mapping.bname] = mapping
-            self._encoded.pop(topic, None)
+            for name, mapping in wrapper.topic_queue_mapping_info_map.items():
+                self._topics.set_mapping(name, mapping)
 
     def _forget_missing_topics(self, broker_name: str, body: RegisterBrokerBody) -> None:
         wrapper = body.topic_config_serialize_wrapper
         if wrapper.topic_queue_mapping_info_map:
             return  # static topics live on brokers that do not list them
-        for topic in [t for t in self._topics if t not in wrapper.topic_config_table]:
-            self._forget_queues(topic, broker_name)
+        for topic in self._topics.names():
+            if topic not in wrapper.topic_config_table:
+                self._topics.delete_queues(topic, broker_name)
 
     def _note_alive(
         self, key: BrokerKey, header: RegisterBrokerHeader, version: DataVersion, link: Hashable
@@ -352,7 +319,7 @@ class RouteTable:
     def _set_filter_servers(self, key: BrokerKey, servers: list[str] | None) -> None:
         if servers is None or servers == self._filter_servers.get(key, []):
             return
-        self._encoded.clear()
+        self._topics.forget_routes()
         if servers:
             self._filter_servers[key] = servers
         else:
@@ -390,28 +357,7 @@ class RouteTable:
             names.pop(broker.broker_name, None)
             if not names:
                 del self._clusters[cluster]
-        for topic in list(self._topics):
-            self._forget_queues(topic, broker.broker_name)
-        for topic, mappings in list(self._mappings.items()):
-            mappings.pop(broker.broker_name, None)
-            if not mappings:
-                del self._mappings[topic]
-
-    def _forget_queues(self, topic: str, broker_name: str) -> None:
-        groups = self._topics.get(topic, {})
-        if groups.pop(broker_name, None) is not None:
-            self._encoded.pop(topic, None)
-            if not groups:
-                del self._topics[topic]
-
-    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        count = 0
-        for groups in self._topics.values():
-            if queues := groups.get(broker_name):
-                queues.perm = change(queues.perm)
-                count += 1
-        self._encoded.clear()
-        return count
+        self._topics.delete_group(broker.broker_name)
 
     # Details of answers
 
@@ -441,16 +387,6 @@ class RouteTable:
             ha_broker_addr=ha_address,
         )
         return (MinIdNotice(told, header),)
-
-    @staticmethod
-    def _copy(broker: BrokerRoute) -> BrokerRoute:
-        return BrokerRoute(
-            broker_name=broker.broker_name,
-            cluster=broker.cluster,
-            broker_addrs=dict(broker.broker_addrs),
-            enable_acting_master=broker.enable_acting_master,
-            zone_name=broker.zone_name,
-        )
 
 
 def route_of_zone(route: TopicRoute, zone: str) -> TopicRoute:
@@ -491,3 +427,17 @@ def _show_acting_masters(route: TopicRoute) -> None:
             continue
         if not perms.get(broker.broker_name, WRITE) & WRITE:
             addresses[MASTER_ID] = addresses.pop(min(addresses))
+
+
+def _queues_of(topic: TopicConfig, broker_name: str, *, read_only: bool) -> QueueRoute:
+    return QueueRoute(
+        broker_name=broker_name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & ~WRITE if read_only else topic.perm,
+        topic_sys_flag=topic.topic_sys_flag,
+    )
+
+
+def _copy(broker: BrokerRoute) -> BrokerRoute:
+    return msgspec.structs.replace(broker, broker_addrs=dict(broker.broker_addrs))

@@ -16,16 +16,15 @@ from hypothesis.stateful import (
 
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.routes import (
-    READ,
     UNIT,
     UNIT_SUBSCRIPTION,
-    WRITE,
     BrokerKey,
     MinIdNotice,
     Registered,
     RouteTable,
     route_of_zone,
 )
+from bolide.namesrv.topics import READ, WRITE
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.registration import RegisterBrokerBody

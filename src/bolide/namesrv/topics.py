@@ -1,0 +1,93 @@
+"""The topics a NameServer knows: their queues on each broker group, and their encoded routes."""
+
+from collections.abc import Callable, Collection
+
+from bolide.protocol.bodies.queues import QueueMapping
+from bolide.protocol.bodies.routes import QueueRoute
+
+READ, WRITE = 4, 2
+
+
+class TopicTable:
+    """Queues by topic and broker group; a topic goes with its last queues.
+
+    `encoded` holds routes as they were last sent. What changes a topic here forgets its route; who
+    changes brokers must call `forget_routes`.
+    """
+
+    def __init__(self) -> None:
+        self.encoded: dict[str, bytes] = {}
+        self._queues: dict[str, dict[str, QueueRoute]] = {}
+        self._mappings: dict[str, dict[str, QueueMapping]] = {}
+
+    def queues(self, topic: str) -> dict[str, QueueRoute]:
+        """The queues of a topic by broker group."""
+        return self._queues.get(topic, {})
+
+    def mappings(self, topic: str) -> dict[str, QueueMapping] | None:
+        """The queue mappings of a static topic by broker group."""
+        return self._mappings.get(topic)
+
+    def set_queues(self, topic: str, queues: QueueRoute) -> None:
+        groups = self._queues.setdefault(topic, {})
+        if groups.get(queues.broker_name) != queues:
+            groups[queues.broker_name] = queues
+            self.encoded.pop(topic, None)
+
+    def set_mapping(self, topic: str, mapping: QueueMapping) -> None:
+        self._mappings.setdefault(topic, {})[mapping.bname] = mapping
+        self.encoded.pop(topic, None)
+
+    def delete(self, topic: str) -> None:
+        self._queues.pop(topic, None)
+        self.encoded.pop(topic, None)
+
+    def delete_queues(self, topic: str, broker_name: str) -> None:
+        """Forget the queues of a topic on one broker group."""
+        groups = self._queues.get(topic, {})
+        if groups.pop(broker_name, None) is not None:
+            self.encoded.pop(topic, None)
+            if not groups:
+                del self._queues[topic]
+
+    def delete_group(self, broker_name: str) -> None:
+        """Forget all that lies on one broker group."""
+        for topic in list(self._queues):
+            self.delete_queues(topic, broker_name)
+        for topic, mappings in list(self._mappings.items()):
+            mappings.pop(broker_name, None)
+            if not mappings:
+                del self._mappings[topic]
+
+    def change_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
+        """Change the permissions of all topics of a broker group; returns how many there are."""
+        count = 0
+        for groups in self._queues.values():
+            if queues := groups.get(broker_name):
+                queues.perm = change(queues.perm)
+                count += 1
+        self.forget_routes()
+        return count
+
+    def forget_routes(self) -> None:
+        """Brokers or settings changed, and with them any route."""
+        self.encoded.clear()
+
+    def names(self) -> list[str]:
+        return list(self._queues)
+
+    def names_on(self, broker_names: Collection[str]) -> list[str]:
+        """Topics with queues on one of these broker groups."""
+        return [
+            topic
+            for topic, groups in self._queues.items()
+            if any(name in groups for name in broker_names)
+        ]
+
+    def names_by_flag(self, *, have: int, lack: int = 0) -> list[str]:
+        """Topics whose system flag has the bits of `have` and none of `lack`."""
+        return [
+            topic
+            for topic, groups in self._queues.items()
+            if (flag := next(iter(groups.values())).topic_sys_flag) & have and not flag & lack
+        ]
