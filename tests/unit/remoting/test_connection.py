@@ -25,6 +25,12 @@ from tests.support.wire import request_bytes, response_of
 GARBAGE = b"\xff\xff\xff\xff not a frame"
 
 
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not end a turn in the middle of a test that is not about turns."""
+    monkeypatch.setattr(connection_module, "_TURN", 60.0)
+
+
 class Wired:
     """A connection, its handlers and its transport."""
 
