@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -25,7 +24,7 @@ from bolide.namesrv.config import (
     tls_texts,
 )
 from bolide.remoting.connection import format_address
-from bolide.remoting.event_loop import run, until_stopped
+from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.tls import TlsMode
 from bolide.version import __version__
 
@@ -115,15 +114,15 @@ def standalone(
     with _Refusing():
         log_file = _find_log_config(log_config)
         level = _start_logging(log_file, console=sys.stdout)
-        store = data / "namesrv" / "namesrv.properties"
         chosen = {
             "bindAddress": host,
             "listenPort": str(namesrv_port),
             "kvConfigPath": str(data / "namesrv" / "kvConfig.json"),
-            "configStorePath": str(store),
+            "configStorePath": str(data / "namesrv" / "namesrv.properties"),
         }
-        texts = read_file(store) if store.exists() else {}
-        texts = _texts(texts, level, chosen | _words(settings))
+        chosen |= _words(settings)
+        store = Path(chosen["configStorePath"])
+        texts = _texts(read_file(store) if store.exists() else {}, level, chosen)
         loaded = load(NameServerConfig, texts, ignored=_WITHOUT_EFFECT)
         _serve(_run_name_server(loaded, texts, log_file))
 
@@ -163,8 +162,9 @@ async def _run_name_server(
     config: NameServerConfig, texts: dict[str, str], log_file: Path | None
 ) -> None:
     logs.set_level(config.log_level)
-    signal.signal(signal.SIGHUP, lambda *_: _reload_logs(log_file))
-    async with NameServer(config, ignored=texts) as server:
+    on_hangup(lambda: _reload_logs(log_file))
+    ignored = {key: text for key, text in texts.items() if key in IGNORED}
+    async with NameServer(config, ignored) as server:
         # RocketMQ's line: scripts wait for it.
         address = format_address((config.bind_address, server.port))
         print(f"The Name Server boot success. serializeType=JSON, address {address}")

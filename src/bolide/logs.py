@@ -75,6 +75,8 @@ _MOST_WAITING = 10_000
 _LAST_WORDS = 2.0
 """Seconds that the writing thread gets at the end to write what is queued."""
 
+_LOST = "%s log records were lost: they came faster than they could be written"
+
 _writer: "_Writer | None" = None
 _levels: list[str] = []
 
@@ -86,13 +88,14 @@ def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
         config: what is logged, how and where.
         console: where the console is, if not standard output.
     """
-    global _writer  # noqa: PLW0603  a process has one log
+    global _writer
     handlers = _handlers(config, console or sys.stdout)
-    if _writer is None:
+    previous, _writer = _writer, _Writer(handlers)
+    logging.root.handlers[:] = [_QueueHandler(_writer)]
+    if previous is None:
         atexit.register(shutdown)
-    shutdown()
-    _writer = _Writer(handlers)
-    logging.root.handlers[:] = [_QueueHandler(_queue)]
+    else:
+        previous.stop()
     set_level(config.level)
     for name in _levels:  # of the config before
         logging.getLogger(name).setLevel(logging.NOTSET)
@@ -119,45 +122,45 @@ class _Writer(threading.Thread):
 
     def __init__(self, handlers: list[logging.Handler]) -> None:
         super().__init__(name="log-writer", daemon=True)
+        self.queue: queue.Queue[logging.LogRecord | None] = queue.Queue(maxsize=_MOST_WAITING)
+        self.lost = 0
         self._handlers = handlers
         self.start()
 
     def run(self) -> None:
-        while (record := _queue.get()) is not None:
-            for handler in self._handlers:
-                handler.handle(record)
+        while (record := self.queue.get()) is not None:
+            self._write(record)
+            if self.lost:
+                lost, self.lost = self.lost, 0
+                self._write(log.makeRecord(__name__, logging.WARNING, "", 0, _LOST, (lost,), None))
 
     def stop(self) -> None:
+        """Let it write what is queued, for a while. Blocks."""
         with contextlib.suppress(queue.Full):
-            _queue.put(None, timeout=_LAST_WORDS)
+            self.queue.put(None, timeout=_LAST_WORDS)
         self.join(_LAST_WORDS)
         if not self.is_alive():
             for handler in self._handlers:
                 handler.close()
 
+    def _write(self, record: logging.LogRecord) -> None:
+        for handler in self._handlers:
+            handler.handle(record)
 
-_queue: "queue.Queue[logging.LogRecord | None]" = queue.Queue(maxsize=_MOST_WAITING)
 
+class _QueueHandler(logging.Handler):
+    """Hands records to the writer; while that is far behind, records are lost, not kept."""
 
-class _QueueHandler(logging.handlers.QueueHandler):
-    """Hands records to the writing thread; while that is far behind, records are lost, not kept."""
+    def __init__(self, writer: _Writer) -> None:
+        super().__init__()
+        self._writer = writer
 
-    _lost = 0
-
-    def enqueue(self, record: logging.LogRecord) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
+        record.msg, record.args = record.getMessage(), None
         try:
-            self.queue.put_nowait(record)
+            self._writer.queue.put_nowait(record)
         except queue.Full:
-            self._lost += 1
-            return
-        if self._lost:
-            lost, self._lost = self._lost, 0
-            log.warning("%s log records were lost: they came faster than they are written", lost)
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        record.message = record.getMessage()
-        record.msg, record.args = record.message, None
-        return record
+            self._writer.lost += 1
 
 
 def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:

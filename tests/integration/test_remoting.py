@@ -563,3 +563,22 @@ async def test_ipv6_is_served(host: str) -> None:
         assert next(iter(server.connections)).peer.startswith("[::1]:")
         if host == "::":
             assert (await client.call(f"127.0.0.1:{server.port}", ECHO)).code == 0
+
+
+# Memory
+
+
+@on_loop
+async def test_only_who_holds_the_most_is_closed_when_too_much_is_held() -> None:
+    echo = Echo()
+    async with echo.server(local(max_held=100_000)) as server:
+        quiet = [await RawPeer.connect(server.address) for _ in range(5)]
+        async with await RawPeer.connect(server.address) as greedy:
+            await greedy.send(request_bytes(WAIT, body=bytes(90_000)))
+            await greedy.send(b"".join(request_bytes(WAIT, body=bytes(900)) for _ in range(50)))
+            await asyncio.wait_for(echo.lost.get(), PATIENCE)
+        await until(lambda: len(server.connections) == len(quiet))
+        for peer in quiet:
+            await peer.send(request_bytes(ECHO, body=b"still here"))
+            assert (await peer.frame()).body == b"still here"
+            await peer.__aexit__(None, None, None)

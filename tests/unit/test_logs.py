@@ -1,8 +1,10 @@
 """Where records go, in which form, and that they get there."""
 
+import io
 import json
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,3 +176,49 @@ def test_a_wrong_config_file_is_refused_by_name(tmp_path: Path, content: bytes, 
 def test_a_missing_config_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.toml"):
         LogConfig.read(tmp_path / "missing.toml")
+
+
+class Stuck(io.StringIO):
+    """A console that nobody reads, until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = threading.Event()
+        self.reached = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.reached.set()
+        self.let_go.wait(10)
+        return super().write(text)
+
+
+def test_what_cannot_be_written_in_time_is_lost_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "_MOST_WAITING", 5)
+    console = Stuck()
+    logs.configure(LogConfig(), console=console)
+    for number in range(20):
+        log.info("number %s", number)
+        console.reached.wait(10)  # the first is being written, so that five more find room
+    console.let_go.set()
+    logs.shutdown()
+    printed = console.getvalue()
+    assert "number 5" in printed
+    assert "number 6" not in printed
+    assert "14 log records were lost" in printed
+
+
+def test_logs_go_elsewhere_though_the_old_console_is_stuck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_LAST_WORDS", 0.05)
+    console = Stuck()
+    logs.configure(LogConfig(), console=console)
+    log.info("to nobody")
+    console.reached.wait(10)
+    logs.configure(LogConfig(file=tmp_path / "log"))
+    log.info("to the file")
+    (line,) = written(tmp_path / "log")
+    assert line.endswith("to the file")
+    console.let_go.set()

@@ -119,6 +119,7 @@ class BrokerHandlers:
         self._kv = kv
         self._config = config
         self._notify = notify
+        self._reading = asyncio.Semaphore(2)  # what waits for a thread cannot be cancelled there
 
     @handles(RegisterBrokerHeader, RequestCode.REGISTER_BROKER)
     async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
@@ -127,7 +128,8 @@ class BrokerHandlers:
             raise ServerError("crc32 not match")
         # A long body may take a while to read: in a thread other clients are served meanwhile.
         if _may_take_long(request.body):
-            body = await asyncio.to_thread(_registration, request)
+            async with self._reading:
+                body = await asyncio.to_thread(_registration, request)
         else:
             body = _registration(request)
         registered = self._routes.register(header, body, request.connection)
@@ -340,8 +342,9 @@ def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, s
 
 
 def _store(path: Path, changed: dict[str, str]) -> None:
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    snapshot.replace(path, properties.edit(before, changed).encode())
+    # As it is, line ends and foreign encodings included.
+    before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+    snapshot.replace(path, properties.edit(before, changed).encode(errors="surrogateescape"))
 
 
 def _may_take_long(body: bytes) -> bool:

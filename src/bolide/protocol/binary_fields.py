@@ -77,7 +77,7 @@ def _decode(header: bytes) -> Frame:
 
 def _decode_fields(header: bytes, at: int) -> dict[str, str]:
     fields: dict[str, str] = {}
-    for _ in range(_MOST_FIELDS):
+    for _ in range(_MOST_FIELDS + 1):
         if at >= len(header):
             return fields
         (length,) = _KEY.unpack_from(header, at)
@@ -86,7 +86,7 @@ def _decode_fields(header: bytes, at: int) -> dict[str, str]:
         value, at = _text(header, at + _LENGTH.size, length)
         if value:
             fields[key] = value
-    raise ProtocolError(f"a header of {_MOST_FIELDS} fields or more")
+    raise ProtocolError(f"a header of over {_MOST_FIELDS} fields")
 
 
 def _text(header: bytes, at: int, length: int) -> tuple[str, int]:

@@ -35,7 +35,7 @@ _TURN = 0.002
 _MOST_UNDER_WAY = 32 * 1024 * 1024
 """Bytes of requests under way at which a connection is not read from."""
 
-_LINGER = 0.5
+LINGER = 0.5
 """Seconds that a peer gets to take the last replies and hang up."""
 
 
@@ -75,6 +75,8 @@ class Connection(asyncio.Protocol):
         self._unsent_size = 0
         self._held = 0
         self._under_way = 0
+        self._counts = True  # what it holds is part of what all hold
+        self._wrote_eof = False
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._is_held = False  # the peer does not read: the backlog waits
         self._next_turn: asyncio.Handle | None = None
         self._is_finishing = False
+        self._end: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -122,7 +125,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closed(self) -> bool:
-        return self._closed.is_set() or self._transport.is_closing()
+        return self._closed.is_set() or self._wrote_eof or self._transport.is_closing()
 
     @property
     def is_gone(self) -> bool:
@@ -136,8 +139,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes of a frame that is not whole yet and of requests under way."""
-        return self._held + self._under_way
+        """Bytes of a frame that is not whole yet and of requests under way, while they count."""
+        return self._held + self._under_way if self._counts else 0
 
     @property
     def unsent(self) -> int:
@@ -150,7 +153,10 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close at once; what is not sent is lost."""
+        """Close at once; what is not sent is lost, and what is held no longer counts."""
+        self._backlog.clear()
+        self._count(-self.held)
+        self._counts = False
         self._transport.abort()
 
     async def finish(self) -> None:
@@ -165,9 +171,10 @@ class Connection(asyncio.Protocol):
             await asyncio.wait(self._tasks)
         self._flush()
         if not self.is_closed and self._transport.can_write_eof():
-            self._transport.write_eof()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LINGER):
+            with suppress(OSError, TimeoutError):  # it may be gone without our knowing yet
+                self._transport.write_eof()
+                self._wrote_eof = True
+                async with asyncio.timeout(LINGER):
                     await self._closed.wait()
         self.close()
         await self._closed.wait()
@@ -225,7 +232,11 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, size: int) -> None:
         change, self._held = size - self._held, size
-        self._held_by_all.change(change)
+        self._count(change)
+
+    def _count(self, change: int) -> None:
+        if self._counts:
+            self._held_by_all.change(change)
 
     # Requests and responses of the peer
 
@@ -270,8 +281,12 @@ class Connection(asyncio.Protocol):
 
     def _close_if_answered(self, error: ProtocolError) -> None:
         """The stream is lost; what came before in good order is answered first."""
-        if not self._backlog and not self._transport.is_closing():
-            log.warning("closing the connection of %s: %s", self.peer, error)
+        if self._backlog or self._is_finishing or self._transport.is_closing():
+            return
+        log.warning("closing the connection of %s: %s", self.peer, error)
+        if self._tasks:
+            self._end = self._loop.create_task(self.finish())
+        else:
             self.close()
 
     def _receive(self, frame: Frame) -> bytes | None:
@@ -287,7 +302,7 @@ class Connection(asyncio.Protocol):
         outcome = self._dispatcher.dispatch(frame, self)
         if outcome is None or isinstance(outcome, bytes):
             return outcome
-        self._begin(outcome, len(frame.body))
+        self._begin(outcome, _weight(frame))
         return None
 
     def _begin(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
@@ -298,16 +313,16 @@ class Connection(asyncio.Protocol):
             self._tasks.discard(task)
             was_full = self._is_full
             self._under_way -= size
-            self._held_by_all.change(-size)
+            self._count(-size)
             if was_full and not self._is_full:
                 self._wait_for_next_turn()
 
         self._under_way += size
-        self._held_by_all.change(size)
+        self._count(size)
         task = self._loop.create_task(self._reply_later(outcome))
         self._tasks.add(task)
         task.add_done_callback(ended)
-        if self._is_full:
+        if self._is_full and not self.is_closed:
             self._transport.pause_reading()
 
     async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
@@ -347,6 +362,12 @@ class Connection(asyncio.Protocol):
         unsent, self._unsent, self._unsent_size = self._unsent, [], 0
         if unsent and not self.is_closed:
             self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+
+
+def _weight(frame: Frame) -> int:
+    """About how many bytes a request takes while it is under way."""
+    fields = frame.fields or {}
+    return 1024 + len(frame.body) + sum(len(key) + len(text) for key, text in fields.items())
 
 
 async def finish_all(connections: Collection[Connection], within: float) -> int:

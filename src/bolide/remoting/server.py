@@ -13,6 +13,7 @@ from typing import Self
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.connection import (
+    LINGER,
     Connection,
     ConnectionLimits,
     finish_all,
@@ -159,6 +160,7 @@ class RemotingServer:
                 client,
                 ssl=context,
                 ssl_handshake_timeout=_TLS_HANDSHAKE_TIMEOUT if context else None,
+                ssl_shutdown_timeout=LINGER if context else None,
             )
         except (OSError, ssl.SSLError, TimeoutError) as exc:
             log.info("a connection ended before its first request: %s", exc)
@@ -215,9 +217,10 @@ class RemotingServer:
 
     def _relieve(self) -> None:
         """Too much memory is held: close who holds the most."""
-        most = max((c for c in self.connections if not c.is_closed), key=lambda c: c.held)
-        log.warning("closing the connection of %s: it holds %s bytes", most.peer, most.held)
-        most.abort()
+        most = max(self.connections, key=lambda connection: connection.held, default=None)
+        if most is not None and most.held:
+            log.warning("closing the connection of %s: it holds %s bytes", most.peer, most.held)
+            most.abort()
 
     async def _keep(self) -> None:
         """Close idle connections and pick up changed certificates."""

@@ -181,3 +181,18 @@ def test_the_data_version_of_4_9_has_no_state_version() -> None:
     assert fastjson.decode('{"counter":5,"timestamp":7}', DataVersion) == DataVersion(
         counter=5, timestamp=7
     )
+
+
+@pytest.mark.parametrize("part", ["topic_config_table", "topic_queue_mapping_info_map"])
+def test_too_many_topics_or_mappings_are_refused(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(registration, "MAX_TOPICS", 1)
+    values = {
+        "topic_config_table": lambda name: TopicConfig(topic_name=name),
+        "topic_queue_mapping_info_map": lambda name: QueueMapping(topic=name, bname="b"),
+    }
+    table = MappedTopicConfigTable(**{part: {name: values[part](name) for name in ("a", "b")}})
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=table)
+    with pytest.raises(ProtocolError, match="2 topics is over the limit of 1"):
+        decompress(compress(body), with_mapping=True)

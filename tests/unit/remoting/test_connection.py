@@ -16,6 +16,7 @@ from bolide.remoting.connection import (
 )
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
 from tests.support.aio import on_loop, until
 from tests.support.echo import ECHO, WAIT, Echo
@@ -39,10 +40,12 @@ class Wired:
         self.opened: list[Connection] = []
         self.closed: list[Connection] = []
         self.outbox = Outbox()
+        self.held = HeldBytes(10**9, lambda: None)
         self.connection = Connection(
             Dispatcher(self.echo),
             limits or ConnectionLimits(),
             outbox=self.outbox,
+            held_by_all=self.held,
             on_open=self.opened.append,
             on_close=self.closed.append,
         )
@@ -143,16 +146,57 @@ async def test_answers_leave_before_the_end_of_a_peer_that_says_no_more() -> Non
 async def test_a_peer_with_many_bytes_under_way_is_not_read_until_some_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 1000)
+    monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 10_000)
     wired = Wired()
-    wired.receive(*(request_bytes(WAIT, opaque=number, body=bytes(600)) for number in range(3)))
-    assert wired.connection.held == 1200
+    wired.receive(*(request_bytes(WAIT, opaque=number, body=bytes(6000)) for number in range(3)))
+    assert 12_000 < wired.connection.held < 18_000, "the third waits"
     assert not wired.transport.is_read
     wired.echo.release.set()
     await until(lambda: wired.transport.is_read)
     assert wired.connection.held == 0
     answers = FrameDecoder().feed(b"".join(wired.transport.writes))
     assert [answer.opaque for answer in answers] == [0, 1, 2]
+
+
+@on_loop
+async def test_a_request_under_way_before_garbage_is_answered_before_the_close() -> None:
+    wired = Wired()
+    wired.receive(request_bytes(WAIT, opaque=3), GARBAGE)
+    assert not wired.transport.is_closing()
+    wired.echo.release.set()
+    await wired.connection.wait_closed()
+    assert wired.sent.opaque == 3
+
+
+@on_loop
+async def test_fields_of_requests_under_way_count_as_held() -> None:
+    wired = Wired()
+    wired.receive(request_bytes(WAIT, {"value": "x" * 5000}))
+    assert wired.connection.held > 5000
+    wired.echo.release.set()
+    await wired.connection.finish()
+
+
+@on_loop
+async def test_what_an_aborted_connection_held_is_given_back_once_and_at_once() -> None:
+    wired = Wired()
+    wired.receive(request_bytes(WAIT, body=bytes(5000)), b"\0\0")
+    assert wired.held.total == wired.connection.held > 5000
+    wired.connection.abort()
+    assert (wired.held.total, wired.connection.held) == (0, 0)
+    await wired.connection.wait_closed()
+    await until(lambda: wired.connection.is_idle)
+    assert wired.held.total == 0
+
+
+@on_loop
+async def test_nothing_can_be_sent_once_the_end_was_announced() -> None:
+    wired = Wired()
+    finishing = asyncio.create_task(wired.connection.finish())
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionLost):
+        await wired.connection.notify(Frame(code=1))
+    await finishing
 
 
 # Flow control
