@@ -183,16 +183,22 @@ def test_the_data_version_of_4_9_has_no_state_version() -> None:
     )
 
 
-@pytest.mark.parametrize("part", ["topic_config_table", "topic_queue_mapping_info_map"])
+TOPICS = {name: TopicConfig(topic_name=name) for name in ("a", "b")}
+MAPPINGS = {name: QueueMapping(topic=name, bname="b") for name in ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        MappedTopicConfigTable(topic_config_table=TOPICS),
+        MappedTopicConfigTable(topic_queue_mapping_info_map=MAPPINGS),
+    ],
+    ids=["topics", "mappings"],
+)
 def test_too_many_topics_or_mappings_are_refused(
-    monkeypatch: pytest.MonkeyPatch, part: str
+    monkeypatch: pytest.MonkeyPatch, table: MappedTopicConfigTable
 ) -> None:
     monkeypatch.setattr(registration, "MAX_TOPICS", 1)
-    values = {
-        "topic_config_table": lambda name: TopicConfig(topic_name=name),
-        "topic_queue_mapping_info_map": lambda name: QueueMapping(topic=name, bname="b"),
-    }
-    table = MappedTopicConfigTable(**{part: {name: values[part](name) for name in ("a", "b")}})
     body = RegisterBrokerBody(topic_config_serialize_wrapper=table)
     with pytest.raises(ProtocolError, match="2 topics is over the limit of 1"):
         decompress(compress(body), with_mapping=True)
