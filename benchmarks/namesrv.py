@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.processes import cpu_seconds, machine, resident_mib
+from benchmarks.processes import cpu_seconds, machine, resident_mib, stolen_seconds
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.registration import RegisterBrokerBody
 from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig
@@ -45,6 +45,7 @@ class Round:
     p99_us: int
     failures: int
     generator_cores: float
+    stolen_cores: float
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.namesrv", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--warm-up", type=float, default=20.0)
     parser.add_argument("--connections", type=int, default=64)
@@ -177,7 +178,7 @@ def _load(
     options: argparse.Namespace,
     seconds: float,
 ) -> Round:
-    before = cpu_seconds(process.pid)
+    before, stolen = cpu_seconds(process.pid), stolen_seconds()
     command = [generator, "127.0.0.1", port, options.connections, 1, seconds, options.topics]
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     used = cpu_seconds(process.pid) - before
@@ -190,6 +191,7 @@ def _load(
         p99_us=found["p99_us"],
         failures=found["failures"],
         generator_cores=found["generator_cpu_seconds"] / found["seconds"],
+        stolen_cores=(stolen_seconds() - stolen) / found["seconds"],
     )
 
 
@@ -213,6 +215,7 @@ def _report(rounds: list[Round], starts: list[Start], options: argparse.Namespac
         _row("p99, µs", rounds, names, "p99_us"),
         _row("failed look-ups", rounds, names, "failures"),
         _row("cores used by the generator", rounds, names, "generator_cores", digits=2),
+        _row("cores the host gave to others", rounds, names, "stolen_cores", digits=2),
         _row("start-up, s", starts, names, "seconds", digits=2),
         _row("idle resident memory, MiB", starts, names, "idle_mib", digits=1),
     ]
