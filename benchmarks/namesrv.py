@@ -29,7 +29,7 @@ from bolide.protocol.headers.namesrv import RegisterBrokerHeader
 from bolide.remoting.client import RemotingClient
 from tests.interop import apache
 from tests.interop.bench import NAMESRV
-from tests.interop.processes import JavaProcess, free_port
+from tests.interop.processes import ChildProcess, free_port
 
 SOURCE = Path(__file__).with_name("loadgen.c")
 
@@ -75,13 +75,13 @@ class Contender:
         return [apache.tool("java"), *heap, "-cp", classpath, NAMESRV, "-c", str(configuration)]
 
     @contextmanager
-    def started(self) -> Iterator[tuple[JavaProcess, int, float]]:
+    def started(self) -> Iterator[tuple[ChildProcess, int, float]]:
         """The process, its port and the seconds until it said that it is up."""
         port = free_port()
         with tempfile.TemporaryDirectory() as home:
             environment = os.environ | {"HOME": home, "ROCKETMQ_HOME": home}
             begin = time.perf_counter()
-            process = JavaProcess(self.name, self.command(port, Path(home)), environment)
+            process = ChildProcess(self.name, self.command(port, Path(home)), environment)
             try:
                 process.wait_for_line("boot success", 60)
                 yield process, port, time.perf_counter() - begin
@@ -172,7 +172,7 @@ async def _register(client: RemotingClient, address: str, topics: int) -> None:
 
 def _load(
     contender: Contender,
-    process: JavaProcess,
+    process: ChildProcess,
     port: int,
     generator: Path,
     options: argparse.Namespace,

@@ -241,7 +241,7 @@ async def many_connections(address: str, count: int) -> AsyncIterator[list[RawPe
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count + 200:
         if hard != resource.RLIM_INFINITY and hard < count + 200:
-            pytest.skip(f"{count} connections need more open files than {hard}")
+            pytest.skip(f"{count} connections need more open files than {hard}: raise `ulimit -n`")
         resource.setrlimit(resource.RLIMIT_NOFILE, (count + 200, hard))
     peers: list[RawPeer] = []
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.interop import apache
-from tests.interop.processes import JavaFailed, JavaProcess, accepts_connections, free_port
+from tests.interop.processes import ChildProcess, ProcessFailed, accepts_connections, free_port
 
 START_DEADLINE = 60.0
 BROKER_NEIGHBOURS = (-2, 1)  # the "VIP" listener and the replication listener
@@ -72,7 +72,7 @@ LOGBACK = """<configuration>
 class Server:
     """A Java name server or broker that is ready for requests."""
 
-    def __init__(self, process: JavaProcess, port: int, directory: Path) -> None:
+    def __init__(self, process: ChildProcess, port: int, directory: Path) -> None:
         self.process = process
         self.port = port
         self.directory = directory
@@ -97,7 +97,7 @@ class Bench:
         self._directory = directory
         self._obtain = obtain
         self._numbers = count(1)
-        self._processes: list[JavaProcess] = []
+        self._processes: list[ChildProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -133,7 +133,7 @@ class Bench:
 
     def client(
         self, version: str, program: str, *arguments: str | int, jvm: Sequence[str] = ()
-    ) -> JavaProcess:
+    ) -> ChildProcess:
         """Starts one of the programs in tests/interop/java."""
         home = self._home(program)
         release = apache.releases()[version].client
@@ -147,7 +147,7 @@ class Bench:
         jvm: Sequence[str] = (),
         timeout: float = 60,
     ) -> str:
-        """What the command printed; its errors, which leave exit code 0, raise JavaFailed."""
+        """What the command printed; its errors, which leave exit code 0, raise ProcessFailed."""
         home = self._home("mqadmin")
         address = () if namesrv is None else (f"-Drocketmq.namesrv.addr={namesrv}",)
         options = (*CLIENT_MEMORY, *address, *jvm)
@@ -172,7 +172,7 @@ class Bench:
         process = self._java(version, main, jvm, home, ("-c", str(file)))
         try:
             _await_boot(process, port)
-        except JavaFailed as failed:
+        except ProcessFailed as failed:
             failed.add_note(_log_tail(home))
             raise
         return Server(process, port, home)
@@ -194,14 +194,14 @@ class Bench:
         jvm: Sequence[str],
         home: Path,
         arguments: Sequence[str | int],
-    ) -> JavaProcess:
+    ) -> ChildProcess:
         installation = self._obtain(version)
         places = (f"-Duser.home={home}", f"-Djava.io.tmpdir={home / 'tmp'}")
         command = [apache.tool("java"), *JVM, *places, *jvm]
         classpath = f"{home / 'conf'}{os.pathsep}{installation.classpath}"
         command += ["-cp", classpath, main, *map(str, arguments)]
         name = f"{home.name} of RocketMQ {installation.release.version}"
-        process = JavaProcess(name, command, _environment(home))
+        process = ChildProcess(name, command, _environment(home))
         self._processes.append(process)
         return process
 
@@ -218,7 +218,7 @@ def _properties(settings: Mapping[str, str | int | bool]) -> str:
     )
 
 
-def _await_boot(process: JavaProcess, port: int) -> None:
+def _await_boot(process: ChildProcess, port: int) -> None:
     deadline = time.monotonic() + START_DEADLINE
     process.wait_for_line("boot success", START_DEADLINE)
     while not accepts_connections(port):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop import apache
 from tests.interop.bench import Bench, Server
-from tests.interop.processes import JavaProcess
+from tests.interop.processes import ChildProcess
 
 HERE = Path(__file__).resolve().parent
 
@@ -61,7 +61,7 @@ def java_broker(java_bench: Bench) -> Callable[..., Server]:
 
 
 @pytest.fixture
-def java_client(java_bench: Bench) -> Callable[..., JavaProcess]:
+def java_client(java_bench: Bench) -> Callable[..., ChildProcess]:
     return java_bench.client
 
 

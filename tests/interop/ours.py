@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.interop.bench import Server
-from tests.interop.processes import JavaProcess
+from tests.interop.processes import ChildProcess
 
 
 @contextmanager
@@ -33,9 +33,9 @@ def bolide_namesrv(
 
 
 @contextmanager
-def _process(name: str, command: Sequence[str], directory: Path) -> Iterator[JavaProcess]:
+def _process(name: str, command: Sequence[str], directory: Path) -> Iterator[ChildProcess]:
     environment = os.environ | {"HOME": str(directory), "ROCKETMQ_HOME": str(directory)}
-    process = JavaProcess(name, command, environment)
+    process = ChildProcess(name, command, environment)
     try:
         yield process
     finally:

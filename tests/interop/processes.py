@@ -1,4 +1,4 @@
-"""Java processes that never outlive the Python process that started them."""
+"""Processes that never outlive the Python process that started them."""
 
 import atexit
 import os
@@ -21,14 +21,14 @@ SHOWN_LINES = 40
 
 # The kernel ties a process to the thread that forked it, so one lasting thread starts them all.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
-_running: weakref.WeakSet["JavaProcess"] = weakref.WeakSet()
+_running: weakref.WeakSet["ChildProcess"] = weakref.WeakSet()
 
 
-class JavaFailed(Exception):
-    """A Java process ended badly or did not do in time what was awaited."""
+class ProcessFailed(Exception):
+    """A process ended badly or did not do in time what was awaited."""
 
 
-class JavaProcess:
+class ChildProcess:
     """A running command whose output is collected line by line."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -103,9 +103,9 @@ class JavaProcess:
             raise self.failure(f"ended with exit code {code}")
         return self.stdout
 
-    def failure(self, what: str) -> JavaFailed:
+    def failure(self, what: str) -> ProcessFailed:
         tail = "\n".join(self.output[-SHOWN_LINES:]) or "(nothing)"
-        return JavaFailed(f"{self.name} {what}. Its last output:\n{tail}")
+        return ProcessFailed(f"{self.name} {what}. Its last output:\n{tail}")
 
     def stop(self, timeout: float = 20) -> None:
         """Ask it to end, as an operator does, and insist when it does not."""

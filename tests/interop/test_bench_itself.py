@@ -14,7 +14,7 @@ import pytest
 
 from tests.interop import apache
 from tests.interop.bench import Bench, Server
-from tests.interop.processes import JavaFailed, JavaProcess, is_alive
+from tests.interop.processes import ChildProcess, ProcessFailed, is_alive
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -42,7 +42,7 @@ def cluster(rocketmq: str, java_module_bench: Bench) -> Cluster:
 
 
 def test_a_hundred_messages_reach_the_consumer(
-    rocketmq: str, cluster: Cluster, java_client: Callable[..., JavaProcess]
+    rocketmq: str, cluster: Cluster, java_client: Callable[..., ChildProcess]
 ) -> None:
     job = (cluster.namesrv.address, "Hundred", 100)
 
@@ -51,7 +51,7 @@ def test_a_hundred_messages_reach_the_consumer(
 
 
 def test_a_client_program_prints_the_route_of_a_topic(
-    rocketmq: str, cluster: Cluster, java_client: Callable[..., JavaProcess]
+    rocketmq: str, cluster: Cluster, java_client: Callable[..., ChildProcess]
 ) -> None:
     routes = java_client(rocketmq, "Routes", cluster.namesrv.address, "TBW102")
 
@@ -60,11 +60,11 @@ def test_a_client_program_prints_the_route_of_a_topic(
 
 
 def test_a_client_program_that_fails_says_why(
-    rocketmq: str, cluster: Cluster, java_client: Callable[..., JavaProcess]
+    rocketmq: str, cluster: Cluster, java_client: Callable[..., ChildProcess]
 ) -> None:
     routes = java_client(rocketmq, "Routes", cluster.namesrv.address, "Nowhere")
 
-    with pytest.raises(JavaFailed, match=r"exit code 1(.|\n)*Nowhere"):
+    with pytest.raises(ProcessFailed, match=r"exit code 1(.|\n)*Nowhere"):
         routes.wait()
 
 
@@ -80,17 +80,17 @@ def test_mqadmin_lists_the_broker(
 def test_an_error_of_mqadmin_is_not_taken_for_output(
     rocketmq: str, cluster: Cluster, java_mqadmin: Callable[..., str]
 ) -> None:
-    with pytest.raises(JavaFailed, match="No topic route info"):
+    with pytest.raises(ProcessFailed, match="No topic route info"):
         java_mqadmin(rocketmq, "topicRoute", "-t", "Nowhere", "-n", cluster.namesrv.address)
 
 
 def test_a_client_program_speaks_tls_when_told(
-    rocketmq: str, java_bench: Bench, java_client: Callable[..., JavaProcess]
+    rocketmq: str, java_bench: Bench, java_client: Callable[..., ChildProcess]
 ) -> None:
     secure = java_bench.namesrv(rocketmq, jvm=["-Dtls.server.mode=enforcing"])
     routes = java_client(rocketmq, "Routes", secure.address, "Nowhere", "--tls")
 
-    with pytest.raises(JavaFailed, match="No topic route info in name server"):
+    with pytest.raises(ProcessFailed, match="No topic route info in name server"):
         routes.wait()
 
 
@@ -110,7 +110,7 @@ def test_a_server_that_cannot_start_shows_its_last_words(
     with socket.socket() as occupant:
         occupant.bind(("0.0.0.0", 0))
         occupant.listen()
-        with pytest.raises(JavaFailed, match="Address already in use"):
+        with pytest.raises(ProcessFailed, match="Address already in use"):
             java_namesrv(rocketmq, listenPort=occupant.getsockname()[1])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.bench import Bench, Server
 from tests.interop.ours import bolide_namesrv
-from tests.interop.processes import JavaFailed, JavaProcess
+from tests.interop.processes import ChildProcess, ProcessFailed
 
 BROKERS = {"4.9": "broker-of-4", "5.x": "broker-of-5"}
 
@@ -34,7 +34,7 @@ class Twins:
     def _printed(self, version: str, server: Server, *arguments: str) -> str:
         try:
             return self.bench.mqadmin(version, *arguments, namesrv=server.address)
-        except JavaFailed as failed:
+        except ProcessFailed as failed:
             # 4.9's clusterList stumbles over a 5.x broker; it must do so with either server.
             return str(failed).partition("\n")[2]
 
@@ -52,7 +52,7 @@ def twins(java_module_bench: Bench, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("broker", BROKERS.values())
 def test_java_clients_exchange_a_thousand_messages(
-    rocketmq: str, broker: str, twins: Twins, java_client: Callable[..., JavaProcess]
+    rocketmq: str, broker: str, twins: Twins, java_client: Callable[..., ChildProcess]
 ) -> None:
     topic = f"Thousand-{rocketmq.replace('.', '')}-{broker}"
     job = (twins.ours.address, topic, 1000)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from bolide.protocol.codes import RequestCode
+from bolide.remoting.address import split_address
 from bolide.remoting.client import RemotingClient
-from bolide.remoting.connection import split_address
 from tests.interop.bench import Server
 from tests.interop.ours import bolide_namesrv
-from tests.interop.processes import JavaFailed, JavaProcess
+from tests.interop.processes import ChildProcess, ProcessFailed
 from tests.support.brokers import broker_header, plain, topics_body
 from tests.support.certificates import Pair, make_pair
 
-Client = Callable[..., JavaProcess]
+Client = Callable[..., ChildProcess]
 
 
 def test_java_clients_find_a_route_by_tls_and_in_plain_text(
@@ -41,7 +41,7 @@ def test_java_clients_trust_the_new_certificate_after_a_swap_and_no_longer_the_o
         used.replace(new)
         await_serial(server, new)
         assert look_up(java_client, rocketmq, server, "--tls", trust=new)
-        with pytest.raises(JavaFailed):
+        with pytest.raises(ProcessFailed):
             look_up(java_client, rocketmq, server, "--tls", trust=old)
 
     with secured(tmp_path, used) as server:

@@ -28,7 +28,7 @@ def make_pair(directory: Path, name: str, *, serial: int = 0xB0, password: str =
     """Make a pair for `localhost`, or skip the test where there is no openssl."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("the openssl command is not on PATH")
+        pytest.skip("the openssl command is not on PATH: install openssl")
     pair = Pair(directory / f"{name}.pem", directory / f"{name}.key", f"{serial:X}")
     protection = ["-passout", f"pass:{password}"] if password else ["-nodes"]
     command = [

@@ -9,7 +9,7 @@ from typing import Self
 
 from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import decode_frame, encode_frame
-from bolide.remoting.connection import split_address
+from bolide.remoting.address import split_address
 from tests.support.aio import PATIENCE
 
 _LENGTH = struct.Struct(">I")

@@ -18,8 +18,8 @@ _LONGEST = 1.0
 class Witness:
     """Looks up a route again and again while its `async with` block runs.
 
-    Leaving the block fails if one call got no answer or if more than one in a hundred, and one for
-    a hiccup of the machine, took longer than a quarter of a second.
+    Leaving the block fails if one call got no answer or took a second, or if more than one in a
+    hundred, and one for a hiccup of the machine, took longer than a quarter of a second.
     """
 
     def __init__(self, address: str) -> None:
