@@ -23,7 +23,7 @@ from bolide.namesrv.config import (
     find_file,
     tls_texts,
 )
-from bolide.remoting.connection import format_address
+from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.tls import TlsMode
 from bolide.version import __version__

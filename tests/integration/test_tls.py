@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bolide.remoting import server as server_module
+from bolide.remoting.address import split_address
 from bolide.remoting.client import ClientConfig, RemotingClient
-from bolide.remoting.connection import split_address
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import RemotingError
 from bolide.remoting.server import RemotingServer, ServerConfig
@@ -296,7 +296,7 @@ async def test_a_tls_client_that_does_not_read_is_not_read_from(pair: Pair) -> N
         flood = asyncio.create_task(_send_on(writer, request_bytes(ECHO, body=bytes(100_000))))
         await until(lambda: server.connections)
         (flooded,) = server.connections
-        await until(lambda: flooded._is_held)
+        await until(lambda: flooded._is_blocked)
         taken = -1
         while taken != echo.seen.qsize():  # until no more of its requests are taken
             taken = echo.seen.qsize() + 20

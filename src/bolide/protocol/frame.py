@@ -18,7 +18,7 @@ class HeaderEncoding(IntEnum):
 class FrameFlag:
     """Kind of a frame. Bit 0 is looked at first: both peers number their own requests.
 
-    Plain numbers: the bits are tested for every frame, and an enum's operators cost a microsecond.
+    Plain numbers: the bits are tested for every frame, and an enum's operators are slow.
     """
 
     RESPONSE: Final = 1

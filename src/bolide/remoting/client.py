@@ -12,12 +12,8 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import refusal_for
-from bolide.remoting.connection import (
-    Connection,
-    ConnectionLimits,
-    finish_all,
-    split_address,
-)
+from bolide.remoting.address import split_address
+from bolide.remoting.connection import Connection, ConnectionLimits, finish_all
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
 from bolide.remoting.outbox import Outbox

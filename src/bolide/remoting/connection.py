@@ -21,6 +21,7 @@ from bolide.protocol.codes import ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame
+from bolide.remoting.address import format_address
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.held import HeldBytes
@@ -81,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
         self._backlog: deque[Frame] = deque()  # received, to be looked at when there is room
-        self._is_held = False  # the peer does not read: the backlog waits
+        self._is_blocked = False  # the peer does not read: the backlog waits
         self._next_turn: asyncio.Handle | None = None
         self._is_finishing = False
         self._end: asyncio.Task[None] | None = None
@@ -222,12 +223,12 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._writable.clear()
         if not self._limits.always_read:
-            self._is_held = True
+            self._is_blocked = True
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._writable.set()
-        self._is_held = False
+        self._is_blocked = False
         self._go_on()
 
     def _hold(self, size: int) -> None:
@@ -255,7 +256,7 @@ class Connection(asyncio.Protocol):
     @property
     def _is_full(self) -> bool:
         """Whether further requests must wait: the peer does not read, or asked for a lot."""
-        if self._is_held:
+        if self._is_blocked:
             return True
         # A client that waits for an answer of its server must go on reading, come what may.
         return self._under_way >= _MOST_UNDER_WAY and not self._limits.always_read
@@ -382,23 +383,3 @@ async def finish_all(connections: Collection[Connection], within: float) -> int:
         await asyncio.gather(*(connection.wait_closed() for connection in left))
         return len(left)
     return 0
-
-
-def format_address(address: object) -> str:
-    """`host:port` of a socket address, IPv6 in brackets."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        host, port = address[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return str(address or "?")
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[host]:port`.
-
-    Raises:
-        ValueError: it is neither; the text says so.
-    """
-    host, _, port = address.strip().rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{address!r} is not an address of the form host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -12,13 +12,8 @@ from typing import Self
 
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
-from bolide.remoting.connection import (
-    LINGER,
-    Connection,
-    ConnectionLimits,
-    finish_all,
-    format_address,
-)
+from bolide.remoting.address import format_address
+from bolide.remoting.connection import LINGER, Connection, ConnectionLimits, finish_all
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox

@@ -6,7 +6,10 @@ from bolide.protocol.header import Header, Int, Long
 
 
 class RouteHeader(Header, frozen=True):
-    """GET_ROUTEINFO_BY_TOPIC. The zone fields come from clients with `zoneMode` on."""
+    """GET_ROUTEINFO_BY_TOPIC. The zone fields come from clients with `zoneMode` on.
+
+    Every client gets standard JSON, whether it asks for it or not: all of them can read it.
+    """
 
     topic: str
     accept_standard_json_only: bool | None = None
