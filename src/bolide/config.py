@@ -11,6 +11,7 @@ import difflib
 import logging
 import os
 import re
+import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ class Option:
     ours: bool
     live: bool
     secret: bool
+    aliases: tuple[str, ...] = ()
+    separator: str = ";"
+    item: type = str
 
     def parse(self, text: str) -> object:
         """The value of a text.
@@ -67,7 +71,7 @@ class Option:
         if isinstance(value, int | float) and self.scale > 1:
             return str(round(value * self.scale))
         if isinstance(value, tuple):
-            return ";".join(value)
+            return self.separator.join(map(str, value))
         return "" if value is None else str(value)
 
     def _convert(self, text: str) -> object:
@@ -82,10 +86,15 @@ class Option:
         if issubclass(self.kind, StrEnum):
             return _member(self.kind, text)
         if self.kind is tuple:
-            return tuple(word.strip() for word in text.split(";") if word.strip())
+            return self._items(text)
         if self.kind is Path:
             return self._path(text)
         return text if text or self.default is not None else None
+
+    def _items(self, text: str) -> tuple[object, ...] | None:
+        words = [word.strip() for word in text.split(self.separator)]
+        items = tuple(self._path(word) if self.item is Path else word for word in words if word)
+        return items or (None if self.default is None else ())
 
     def _path(self, text: str) -> Path | None:
         if not text and self.default is not None:
@@ -124,6 +133,8 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
     ours: bool = False,
     live: bool = False,
     secret: bool = False,
+    aliases: tuple[str, ...] = (),
+    separator: str = ";",
 ) -> Any:
     """Declare a setting as a dataclass field.
 
@@ -136,11 +147,14 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
         ours: RocketMQ has no such key.
         live: a change at run time takes effect at once.
         secret: it is never shown.
+        aliases: older spellings of the key, taken wherever the key is.
+        separator: what stands between the items of a list.
     """
     low, high = bounds or (None, None)
     metadata = {
         "doc": doc, "key": key, "low": low, "high": high, "scale": scale,
         "ours": ours, "live": live, "secret": secret,
+        "aliases": aliases, "separator": separator,
     }  # fmt: skip
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
@@ -155,8 +169,9 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
         meta = dict(item.metadata)
         key = meta.pop("key") or _camel(item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
+        kind_of_field, kind_of_item = _plain(hints[item.name])
         found[key] = Option(
-            key=key, field=item.name, kind=_plain(hints[item.name]), default=default, **meta
+            key=key, field=item.name, kind=kind_of_field, item=kind_of_item, default=default, **meta
         )
     return found
 
@@ -175,7 +190,7 @@ def load(
     """
     options = options_of(kind)
     chosen = {}
-    for key, text in values.items():
+    for key, text in _respelled(options, values).items():
         if key in options:
             chosen[options[key].field] = options[key].parse(text)
         elif ignored and key in ignored:
@@ -242,6 +257,7 @@ class ConfigCell(Generic[C]):
             ConfigError: a value is wrong, or does not go with the others.
         """
         options = options_of(type(self.value))
+        texts = _respelled(options, texts)
         known = {key: options[key].parse(text) for key, text in texts.items() if key in options}
         fields = {options[key].field: value for key, value in known.items()}
         self._check(dataclasses.replace(self.value, **fields))  # type: ignore[type-var]
@@ -262,6 +278,16 @@ class ConfigCell(Generic[C]):
             listener(self.value)
 
 
+def _respelled(options: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts with old spellings of keys replaced; where both are given the new one counts."""
+    keys = {alias: key for key, found in options.items() for alias in found.aliases}
+    old = {key: text for key, text in texts.items() if key in keys}
+    if old:
+        log.info("old spellings: %s", ", ".join(f"{key} is {keys[key]}" for key in old))
+    renamed = {keys[key]: text for key, text in old.items()}
+    return renamed | {key: text for key, text in texts.items() if key not in old}
+
+
 def _report_unknown(key: str, known: list[str], *, strict: bool) -> None:
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -277,12 +303,13 @@ def _member(kind: type[StrEnum], text: str) -> StrEnum:
     raise ValueError(f"must be one of {', '.join(kind)}")
 
 
-def _plain(hint: Any) -> type:
-    """The type of a field: of an optional one without None, of a list of texts `tuple`."""
+def _plain(hint: Any) -> tuple[type, type]:
+    """The type of a field, of an optional one without None, and that of a list's items."""
+    if isinstance(hint, types.UnionType):
+        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
     if typing.get_origin(hint) is tuple:
-        return tuple
-    arguments = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-    return typing.cast("type", arguments[0] if arguments else hint)
+        return tuple, typing.get_args(hint)[0]
+    return typing.cast("type", hint), str
 
 
 def _camel(name: str) -> str:

@@ -3,17 +3,26 @@
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Write `data` aside, sync it, keep the old file as `.bak`, move it in place. Blocks."""
+def replace(path: Path, data: bytes, step: Callable[[str], object] = lambda _: None) -> None:
+    """Write `data` aside, sync it, keep the old file as `.bak`, move it in place. Blocks.
+
+    `step` is told of each moment at which a crash is of interest.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".tmp")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        aside.unlink(missing_ok=True)  # on a full disk it is in the way
+        raise
+    step("replace-aside")
     backup = path.with_name(path.name + ".bak")
     if path.exists():
         # A second name for the old file: at no moment is there none under `path`.
@@ -22,7 +31,9 @@ def replace(path: Path, data: bytes) -> None:
             backup.hardlink_to(path)
         except OSError:  # a file system without links
             shutil.copyfile(path, backup)
+    step("replace-backup")
     aside.replace(path)
+    step("replace-renamed")
     _sync_directory(path.parent)
 
 

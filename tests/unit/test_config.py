@@ -39,6 +39,8 @@ class Example:
     name: str = option("x", "A name.")
     names: tuple[str, ...] = option((), "Names.")
     password: str | None = option(None, "A password.", secret=True)
+    file_size: int = option(8, "Bytes.", bounds=(1, 100), aliases=("filSize", "fileSise"))
+    paths: tuple[Path, ...] | None = option(None, "Directories.", separator=",")
 
 
 OPTIONS = options_of(Example)
@@ -230,3 +232,44 @@ def test_a_cell_refuses_values_that_do_not_go_together() -> None:
     with pytest.raises(ConfigError, match="needs a name"):
         cell.changes({"isOpen": "true"})
     assert cell.changes({"isOpen": "true", "name": "y"}) == {"isOpen": "true", "name": "y"}
+
+
+@pytest.mark.parametrize("key", ["filSize", "fileSise"])
+def test_an_old_spelling_is_the_key_said_in_one_line(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert load(Example, {key: "9"}, strict=True) == Example(file_size=9)
+    assert caplog.messages == [f"old spellings: {key} is fileSize"]
+
+
+@pytest.mark.parametrize("keys", [("filSize", "fileSize"), ("fileSize", "filSize")])
+def test_the_new_spelling_counts_where_both_are_given(keys: tuple[str, str]) -> None:
+    texts = {key: "9" if key == "fileSize" else "7" for key in keys}
+    assert load(Example, texts) == Example(file_size=9)
+
+
+def test_a_wrong_value_under_an_old_spelling_is_refused() -> None:
+    with pytest.raises(ConfigError, match="fileSize=101: must be a whole number from 1 to 100"):
+        load(Example, {"filSize": "101"})
+
+
+def test_a_cell_takes_old_spellings_and_answers_with_the_new_ones() -> None:
+    cell = ConfigCell(Example())
+    changes = cell.changes({"fileSise": "9"})
+    assert changes == {"fileSize": "9"}
+    cell.apply(changes)
+    assert cell.value == Example(file_size=9)
+
+
+def test_only_new_spellings_are_shown() -> None:
+    assert to_texts(Example())["fileSize"] == "8"
+    assert "filSize" not in to_texts(Example())
+
+
+def test_a_list_can_be_of_paths_with_another_separator_or_not_set() -> None:
+    option = OPTIONS["paths"]
+    assert option.parse("/a;b, ~/c ,") == (Path("/a;b"), Path.home() / "c")
+    assert option.format((Path("/a"), Path("/b"))) == "/a,/b"
+    assert option.parse(" , ") is None
+    assert "paths" not in to_texts(Example())

@@ -262,6 +262,11 @@ def iter_records(buffer: Buffer, *, check_crc: bool = False) -> Iterator[Record]
         position += record.size
 
 
+def is_record_magic(magic: int) -> bool:
+    """Whether a message record has this magic, read as an unsigned number."""
+    return magic in _MAGICS
+
+
 def body_crc(body: Buffer) -> int:
     return crc32(body) & _CRC_MASK
 

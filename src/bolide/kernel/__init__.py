@@ -1,0 +1,56 @@
+"""The inner loops over records and index entries, compiled where the install could do it.
+
+`reference` says in plain Python what they do; `_records` and `_index` are the same in Cython, byte
+for byte and error for error. The environment's BOLIDE_KERNEL=python forces the reference. May
+import `protocol` and `model`, nothing above.
+"""
+
+import os
+
+from bolide.kernel.results import Check, QueueRun, Scan, Stop
+
+try:
+    if os.environ.get("BOLIDE_KERNEL") == "python":
+        raise ImportError  # noqa: TRY301  as if there were none
+    from bolide.kernel._index import find_keys, put_keys, rebuild_slots
+    from bolide.kernel._records import (
+        body_crc,
+        describe,
+        read_record,
+        record_size,
+        scan,
+        write_record,
+    )
+
+    COMPILED = True
+except ImportError:
+    from bolide.kernel.reference import (
+        body_crc,
+        describe,
+        find_keys,
+        put_keys,
+        read_record,
+        rebuild_slots,
+        record_size,
+        scan,
+        write_record,
+    )
+
+    COMPILED = False
+
+__all__ = [
+    "COMPILED",
+    "Check",
+    "QueueRun",
+    "Scan",
+    "Stop",
+    "body_crc",
+    "describe",
+    "find_keys",
+    "put_keys",
+    "read_record",
+    "rebuild_slots",
+    "record_size",
+    "scan",
+    "write_record",
+]

@@ -1,0 +1,687 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `reference`, where each function is described.
+
+The usual case runs here on pointers, every access behind a check of what is left. Whatever is wrong
+or out of the ordinary goes to the reference as it came: so errors and their words are its own.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from bolide.kernel._bytes cimport publish32, put32, put64, u32, u64
+from bolide.kernel._crc cimport crc, crc_init
+
+from bolide.kernel import reference
+from bolide.kernel.results import Check, QueueRun, Scan, Stop
+from bolide.protocol.record import MAX_BODY_SIZE, Record
+
+crc_init()
+
+cdef enum:
+    FIXED_SIZE = 72  # up to and with the body's length, without the hosts
+    V4_SIZE = 8
+    V6_SIZE = 20
+    MAX_V1_TOPIC = 0x7F
+    MAX_LENGTH = 0x7FFF
+    UNIT_SIZE = 20
+    ITEM_SIZE = 20
+    SEAL_SIZE = 20
+    SEAL_NAME_SIZE = 9
+    TRANSACTION = 0xC
+    PREPARED = 0x4
+    BORN_V6 = 0x10
+    STORE_V6 = 0x20
+    INNER_BATCH = 0x80
+    CHECK_BODY = 1
+    CHECK_SEAL = 2
+
+cdef uint32_t MAGIC_V1 = 0xDAA320A7
+cdef uint32_t MAGIC_V2 = 0xDAA320AB
+cdef const char *SEAL_NAME = b"__CRC32#\x01"
+cdef bytes SCHEDULE_TOPIC = reference.SCHEDULE_TOPIC
+
+assert (Check.NONE, Check.BODY, Check.SEAL) == (0, CHECK_BODY, CHECK_SEAL)
+
+
+cdef extern from *:
+    """
+    /* Java's String.hashCode goes on over bytes, four at a time: the steps do not wait for each
+       other then. `seen` has the top bit if one of them is not ASCII. */
+    static inline uint32_t bolide_hash(uint32_t h, const uint8_t *p, size_t n, uint8_t *seen) {
+        uint8_t all = 0;
+        for (; n >= 4; p += 4, n -= 4) {
+            h = 923521u * h + 29791u * p[0] + 961u * p[1] + 31u * p[2] + p[3];
+            all |= p[0] | p[1] | p[2] | p[3];
+        }
+        for (; n > 0; p++, n--) {
+            h = 31u * h + *p;
+            all |= *p;
+        }
+        *seen = all;
+        return h;
+    }
+    """
+    uint32_t hash_bytes "bolide_hash"(
+        uint32_t value, const uint8_t *at, size_t size, uint8_t *seen
+    ) noexcept nogil
+
+
+cdef struct Slice:
+    const uint8_t *at
+    Py_ssize_t size
+
+
+def body_crc(buffer):
+    cdef Py_buffer source
+    cdef uint32_t value
+    PyObject_GetBuffer(buffer, &source, PyBUF_SIMPLE)
+    with nogil:
+        value = crc(<const uint8_t *>source.buf, source.len)
+    PyBuffer_Release(&source)
+    return value
+
+
+# Writing a record
+
+
+cdef struct Draft:
+    int64_t queue_id
+    int64_t born_timestamp
+    int64_t flag
+    int64_t sys_flag
+    int64_t reconsume_times
+    int64_t prepared_transaction_offset
+    int64_t size
+    Py_ssize_t head_size
+    Py_buffer topic
+    Py_buffer body
+    Py_buffer properties
+
+
+def record_size(draft, max_body_size=MAX_BODY_SIZE):
+    cdef Draft parts
+    cdef bint plain
+    if not open_draft(draft, &parts):
+        return reference.record_size(draft, max_body_size)
+    plain = parts.body.len <= max_body_size
+    close_draft(&parts)
+    return parts.size if plain else reference.record_size(draft, max_body_size)
+
+
+def write_record(target, Py_ssize_t position, draft, queue_offset, physical_offset, store_timestamp):
+    cdef Draft parts
+    cdef Py_buffer room
+    cdef int64_t place[3]
+    cdef bint done = False
+    if (
+        to_int64(queue_offset, &place[0])
+        and to_int64(physical_offset, &place[1])
+        and to_int64(store_timestamp, &place[2])
+        and open_draft(draft, &parts)
+    ):
+        try:
+            PyObject_GetBuffer(target, &room, PyBUF_WRITABLE)
+            if 0 <= position <= room.len and parts.size <= room.len - position:
+                fill(<uint8_t *>room.buf + position, &parts, draft[5], draft[6], place)
+                done = True
+            PyBuffer_Release(&room)
+        finally:
+            close_draft(&parts)
+    if done:
+        return parts.size
+    return reference.write_record(
+        target, position, draft, queue_offset, physical_offset, store_timestamp
+    )
+
+
+cdef bint open_draft(object draft, Draft *parts) except -1:
+    """Take a draft apart; False if it is one for the reference. Ends with `close_draft`."""
+    cdef Py_ssize_t topic_size
+    if not isinstance(draft, tuple) or len(<tuple>draft) != 11:
+        return False
+    fields = <tuple>draft
+    if not isinstance(fields[5], bytes) or not isinstance(fields[6], bytes):
+        return False
+    if not (
+        to_int32(fields[3], &parts.queue_id)
+        and to_int64(fields[4], &parts.born_timestamp)
+        and to_int32(fields[7], &parts.flag)
+        and to_int32(fields[8], &parts.sys_flag)
+        and to_int32(fields[9], &parts.reconsume_times)
+        and to_int64(fields[10], &parts.prepared_transaction_offset)
+    ):
+        return False
+    PyObject_GetBuffer(fields[0], &parts.topic, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(fields[1], &parts.body, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(fields[2], &parts.properties, PyBUF_SIMPLE)
+        except:
+            PyBuffer_Release(&parts.body)
+            raise
+    except:
+        PyBuffer_Release(&parts.topic)
+        raise
+    topic_size = parts.topic.len
+    parts.head_size = FIXED_SIZE + host_size(fields[5]) + host_size(fields[6])
+    parts.size = (
+        parts.head_size + parts.body.len + topic_size + parts.properties.len
+        + (3 if topic_size <= MAX_V1_TOPIC else 4)
+    )
+    if topic_size <= MAX_LENGTH and parts.properties.len <= MAX_LENGTH and parts.size <= 0xFFFFFFFF:
+        return True
+    close_draft(parts)
+    return False
+
+
+cdef void close_draft(Draft *parts) noexcept:
+    PyBuffer_Release(&parts.topic)
+    PyBuffer_Release(&parts.body)
+    PyBuffer_Release(&parts.properties)
+
+
+cdef bint to_int64(object value, int64_t *number) except -1:
+    cdef int overflow = 0
+    if not PyLong_Check(value):
+        return False
+    number[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return overflow == 0
+
+
+cdef bint to_int32(object value, int64_t *number) except -1:
+    return to_int64(value, number) and number[0] == <int32_t>number[0]
+
+
+cdef inline Py_ssize_t host_size(bytes host) noexcept:
+    return V6_SIZE if PyBytes_GET_SIZE(host) == V6_SIZE else V4_SIZE
+
+
+cdef uint8_t *put_host(uint8_t *at, bytes host) noexcept:
+    """Cut or filled up with zeros to its size, as `struct` does."""
+    cdef Py_ssize_t size = host_size(host), given = PyBytes_GET_SIZE(host)
+    memset(at, 0, size)
+    memcpy(at, PyBytes_AS_STRING(host), given if given < size else size)
+    return at + size
+
+
+cdef void fill(uint8_t *at, Draft *parts, bytes born_host, bytes store_host, int64_t *place) noexcept:
+    cdef Py_ssize_t topic_size = parts.topic.len, body_size = parts.body.len
+    cdef uint8_t *next
+    cdef uint32_t sys_flag = <uint32_t>parts.sys_flag & ~<uint32_t>(BORN_V6 | STORE_V6)
+    if host_size(born_host) == V6_SIZE:
+        sys_flag |= BORN_V6
+    if host_size(store_host) == V6_SIZE:
+        sys_flag |= STORE_V6
+    put32(at + 4, MAGIC_V1 if topic_size <= MAX_V1_TOPIC else MAGIC_V2)
+    put32(at + 8, crc(<const uint8_t *>parts.body.buf, body_size))
+    put32(at + 12, <uint32_t>parts.queue_id)
+    put32(at + 16, <uint32_t>parts.flag)
+    put64(at + 20, <uint64_t>place[0])
+    put64(at + 28, <uint64_t>place[1])
+    put32(at + 36, sys_flag)
+    put64(at + 40, <uint64_t>parts.born_timestamp)
+    next = put_host(at + 48, born_host)
+    put64(next, <uint64_t>place[2])
+    next = put_host(next + 8, store_host)
+    put32(next, <uint32_t>parts.reconsume_times)
+    put64(next + 4, <uint64_t>parts.prepared_transaction_offset)
+    put32(next + 12, <uint32_t>body_size)
+    next += 16
+    memcpy(next, parts.body.buf, body_size)
+    next += body_size
+    if topic_size > MAX_V1_TOPIC:
+        next[0] = <uint8_t>(topic_size >> 8)
+        next += 1
+    next[0] = <uint8_t>topic_size
+    memcpy(next + 1, parts.topic.buf, topic_size)
+    next += 1 + topic_size
+    next[0] = <uint8_t>(parts.properties.len >> 8)
+    next[1] = <uint8_t>parts.properties.len
+    memcpy(next + 2, parts.properties.buf, parts.properties.len)
+    publish32(at, <uint32_t>parts.size)
+
+
+# Reading a record
+
+
+cdef struct Fields:
+    Py_ssize_t size
+    uint32_t magic
+    int32_t sys_flag
+    Slice born_host
+    const uint8_t *store_timestamp
+    Slice store_host
+    Slice body
+    Slice topic
+    Slice properties
+
+
+cdef bint cut(const uint8_t *at, Py_ssize_t left, Fields *fields) noexcept nogil:
+    """Find the fields of a record whose lengths add up; False if none is there."""
+    cdef Py_ssize_t size, head_size, length_size, rest
+    cdef const uint8_t *next
+    if left < 8:
+        return False
+    size, fields.magic = u32(at), u32(at + 4)
+    if fields.magic != MAGIC_V1 and fields.magic != MAGIC_V2:
+        return False
+    if size > left or size < FIXED_SIZE:
+        return False
+    fields.size = size
+    fields.sys_flag = <int32_t>u32(at + 36)
+    fields.born_host.size = V6_SIZE if fields.sys_flag & BORN_V6 else V4_SIZE
+    fields.store_host.size = V6_SIZE if fields.sys_flag & STORE_V6 else V4_SIZE
+    head_size = FIXED_SIZE + fields.born_host.size + fields.store_host.size
+    rest = size - head_size
+    if rest < 0:
+        return False
+    fields.born_host.at = at + 48
+    fields.store_timestamp = at + 48 + fields.born_host.size
+    fields.store_host.at = fields.store_timestamp + 8
+    next = at + head_size
+    fields.body.at, fields.body.size = next, u32(next - 4)
+    if fields.body.size > rest:
+        return False
+    next += fields.body.size
+    rest -= fields.body.size
+    length_size = 1 if fields.magic == MAGIC_V1 else 2
+    if rest < length_size:
+        return False
+    if length_size == 1:
+        fields.topic.size = <int8_t>next[0]
+    else:
+        fields.topic.size = <int16_t>(next[0] << 8 | next[1])
+    next += length_size
+    rest -= length_size
+    if fields.topic.size < 0 or rest < fields.topic.size + 2:
+        return False
+    fields.topic.at = next
+    next += fields.topic.size
+    rest -= fields.topic.size + 2
+    fields.properties.at, fields.properties.size = next + 2, <int16_t>(next[0] << 8 | next[1])
+    return fields.properties.size == rest
+
+
+cdef bint body_is_sound(const uint8_t *at, Fields *fields) noexcept nogil:
+    return fields.body.size == 0 or crc(fields.body.at, fields.body.size) == u32(at + 8)
+
+
+def read_record(buffer, Py_ssize_t position=0, *, bint check_crc=False):
+    cdef Py_buffer source
+    cdef Fields fields
+    record = None
+    PyObject_GetBuffer(buffer, &source, PyBUF_SIMPLE)
+    try:
+        if 0 <= position <= source.len:
+            at = <const uint8_t *>source.buf + position
+            if cut(at, source.len - position, &fields):
+                if not check_crc or body_is_sound(at, &fields):
+                    record = make_record(buffer, <const uint8_t *>source.buf, at, &fields)
+    finally:
+        PyBuffer_Release(&source)
+    if record is None:
+        return reference.read_record(buffer, position, check_crc=check_crc)
+    return record
+
+
+cdef object make_record(object buffer, const uint8_t *start, const uint8_t *at, Fields *fields):
+    cdef const uint8_t *behind_hosts = fields.store_host.at + fields.store_host.size
+    view = memoryview(buffer)
+    body_at = fields.body.at - start
+    properties_at = fields.properties.at - start
+    return tuple.__new__(Record, (
+        fields.size,
+        fields.magic,
+        u32(at + 8),
+        <int32_t>u32(at + 12),
+        <int32_t>u32(at + 16),
+        <int64_t>u64(at + 20),
+        <int64_t>u64(at + 28),
+        fields.sys_flag,
+        <int64_t>u64(at + 40),
+        cut_bytes(fields.born_host),
+        <int64_t>u64(fields.store_timestamp),
+        cut_bytes(fields.store_host),
+        <int32_t>u32(behind_hosts),
+        <int64_t>u64(behind_hosts + 4),
+        view[body_at : body_at + fields.body.size],
+        cut_text(fields.topic),
+        view[properties_at : properties_at + fields.properties.size],
+    ))
+
+
+cdef inline bytes cut_bytes(Slice part):
+    return PyBytes_FromStringAndSize(<const char *>part.at, part.size)
+
+
+cdef inline str cut_text(Slice part):
+    return PyUnicode_DecodeUTF8(<const char *>part.at, part.size, b"replace")
+
+
+# Tags and keys
+
+
+cdef struct Named:
+    Slice tags
+    Slice unique_id
+    Slice keys
+    Slice delay
+
+
+def describe(topic, properties):
+    cdef Py_buffer name, text
+    cdef Named named
+    cdef Slice part
+    cdef uint32_t prefix
+    hashes = []
+    PyObject_GetBuffer(topic, &name, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(properties, &text, PyBUF_SIMPLE)
+        try:
+            find_named(Slice(<const uint8_t *>text.buf, text.len), &named)
+            prefix = key_prefix(Slice(<const uint8_t *>name.buf, name.len))
+            if named.unique_id.size:
+                hashes.append(key_hash(prefix, named.unique_id))
+            while next_word(&named.keys, &part):
+                hashes.append(key_hash(prefix, part))
+            code = tags_code(named.tags)
+        finally:
+            PyBuffer_Release(&text)
+    finally:
+        PyBuffer_Release(&name)
+    return code, tuple(hashes)
+
+
+cdef void find_named(Slice text, Named *named) noexcept nogil:
+    """Find the properties that queues and index look at; of two with one name the later wins."""
+    cdef const uint8_t *next = text.at
+    cdef const uint8_t *end = text.at + text.size
+    cdef const uint8_t *pair_end
+    cdef const uint8_t *name_end
+    cdef Slice value
+    memset(named, 0, sizeof(Named))
+    while next < end:
+        pair_end = <const uint8_t *>memchr(next, 2, end - next)
+        if pair_end == NULL:
+            pair_end = end
+        name_end = <const uint8_t *>memchr(next, 1, pair_end - next)
+        if name_end != NULL and name_end + 1 < pair_end:
+            value.at, value.size = name_end + 1, pair_end - name_end - 1
+            if name_end - next == 4:
+                if memcmp(next, b"TAGS", 4) == 0:
+                    named.tags = value
+                elif memcmp(next, b"KEYS", 4) == 0:
+                    named.keys = value
+            elif name_end - next == 8 and memcmp(next, b"UNIQ_KEY", 8) == 0:
+                named.unique_id = value
+            elif name_end - next == 5 and memcmp(next, b"DELAY", 5) == 0:
+                named.delay = value
+        next = pair_end + 1
+
+
+cdef bint next_word(Slice *text, Slice *word) noexcept nogil:
+    """Cut the next word off the front of a text; False if there is none."""
+    cdef const uint8_t *end = text.at + text.size
+    cdef const uint8_t *start = text.at
+    cdef const uint8_t *blank
+    while start < end and start[0] == 0x20:
+        start += 1
+    if start >= end:
+        return False
+    blank = <const uint8_t *>memchr(start, 0x20, end - start)
+    word.at, word.size = start, (blank if blank != NULL else end) - start
+    text.at = start + word.size
+    text.size = end - text.at
+    return True
+
+
+cdef uint32_t hash_on(uint32_t value, Slice text) except? 0xFFFFFFFF:
+    """Go on with Java's `String.hashCode` over more text."""
+    cdef uint8_t seen
+    cdef Py_UCS4 character
+    cdef uint32_t on = hash_bytes(value, text.at, text.size, &seen)
+    if seen < 0x80:
+        return on
+    on = value
+    for character in cut_text(text):
+        if character > 0xFFFF:
+            character -= 0x10000
+            on = 31 * on + (0xD800 | character >> 10)
+            character = 0xDC00 | character & 0x3FF
+        on = 31 * on + character
+    return on
+
+
+cdef inline uint32_t key_prefix(Slice topic) except? 0xFFFFFFFF:
+    return 31 * hash_on(0, topic) + 0x23
+
+
+cdef inline uint32_t key_hash(uint32_t prefix, Slice key) except? 0xFFFFFFFF:
+    cdef uint32_t value = hash_on(prefix, key)
+    if value & 0x80000000:
+        value = 0 - value
+    return value & 0x7FFFFFFF  # the smallest int has no absolute value in Java: 0
+
+
+cdef inline int64_t tags_code(Slice tags) except? -1:
+    return <int32_t>hash_on(0, tags)
+
+
+# The walk
+
+
+cdef class Growing:
+    """Bytes that grow at the end."""
+
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef uint8_t *add(self, Py_ssize_t size) except NULL:
+        cdef uint8_t *data
+        cdef Py_ssize_t capacity
+        if self.size + size > self.capacity:
+            capacity = 2 * self.capacity + 8 * size
+            data = <uint8_t *>realloc(self.data, capacity)
+            if data == NULL:
+                raise MemoryError
+            self.data, self.capacity = data, capacity
+        self.size += size
+        return self.data + self.size - size
+
+    cdef bytes copy(self):
+        return PyBytes_FromStringAndSize(<const char *>self.data, self.size)
+
+
+cdef class Run(Growing):
+    """The entries of one queue while their offsets are consecutive."""
+
+    cdef bytes topic
+    cdef int32_t queue_id
+    cdef int64_t first_offset
+    cdef int64_t last_offset
+
+    cdef bint is_of(self, Slice topic, int32_t queue_id) noexcept:
+        return (
+            self.queue_id == queue_id
+            and PyBytes_GET_SIZE(self.topic) == topic.size
+            and memcmp(PyBytes_AS_STRING(self.topic), topic.at, topic.size) == 0
+        )
+
+
+cdef class Found:
+    """What a walk has collected so far."""
+
+    cdef tuple delays
+    cdef bint wants_keys
+    cdef Py_ssize_t count
+    cdef int64_t first_timestamp
+    cdef int64_t last_timestamp
+    cdef list runs
+    cdef dict growing
+    cdef Run last_run
+    cdef Growing items
+
+    def __cinit__(self, tuple delays, bint wants_keys):
+        self.delays = delays
+        self.wants_keys = wants_keys
+        self.runs = []
+        self.growing = {}
+        self.items = Growing()
+
+    cdef int add(self, const uint8_t *at, Fields *fields) except -1:
+        cdef Named named
+        cdef int64_t physical_offset = <int64_t>u64(at + 28)
+        cdef int64_t timestamp = <int64_t>u64(fields.store_timestamp), code
+        cdef int kind = fields.sys_flag & TRANSACTION
+        cdef uint8_t *entry
+        find_named(fields.properties, &named)
+        if kind != PREPARED and kind != TRANSACTION and not fields.sys_flag & INNER_BATCH:
+            code = self.code_of(fields.topic, &named, timestamp)
+            entry = self.run_for(at, fields).add(UNIT_SIZE)
+            put64(entry, <uint64_t>physical_offset)
+            put32(entry + 8, <uint32_t>fields.size)
+            put64(entry + 12, <uint64_t>code)
+        if self.wants_keys and kind != TRANSACTION:
+            self.add_keys(fields.topic, &named, physical_offset, timestamp)
+        if self.count == 0:
+            self.first_timestamp = timestamp
+        self.last_timestamp = timestamp
+        self.count += 1
+        return 0
+
+    cdef int64_t code_of(self, Slice topic, Named *named, int64_t timestamp) except? -1:
+        cdef Py_ssize_t level, levels = len(self.delays) - 1
+        if levels > 0 and named.delay.size and topic.size == PyBytes_GET_SIZE(SCHEDULE_TOPIC):
+            if memcmp(topic.at, PyBytes_AS_STRING(SCHEDULE_TOPIC), topic.size) == 0:
+                level = delay_level(named.delay)
+                if level > 0:
+                    delay = <int64_t>self.delays[level if level < levels else levels]
+                    return <int64_t>(<uint64_t>timestamp + <uint64_t>delay)
+        return tags_code(named.tags)
+
+    cdef Run run_for(self, const uint8_t *at, Fields *fields):
+        cdef int32_t queue_id = <int32_t>u32(at + 12)
+        cdef int64_t queue_offset = <int64_t>u64(at + 20)
+        cdef Run run = self.last_run
+        key = None
+        if run is None or not run.is_of(fields.topic, queue_id):
+            key = (cut_bytes(fields.topic), queue_id)
+            run = self.growing.get(key)
+        if run is None or queue_offset == INT64_MIN or queue_offset - 1 != run.last_offset:
+            if key is None:
+                key = (run.topic, queue_id)
+            run = Run()
+            run.topic, run.queue_id, run.first_offset = key[0], queue_id, queue_offset
+            self.growing[key] = run
+            self.runs.append(run)
+        run.last_offset = queue_offset
+        self.last_run = run
+        return run
+
+    cdef int add_keys(
+        self, Slice topic, Named *named, int64_t physical_offset, int64_t timestamp
+    ) except -1:
+        cdef uint32_t prefix
+        cdef Slice word
+        if not named.unique_id.size and not named.keys.size:
+            return 0
+        prefix = key_prefix(topic)
+        if named.unique_id.size:
+            self.add_item(key_hash(prefix, named.unique_id), physical_offset, timestamp)
+        while next_word(&named.keys, &word):
+            self.add_item(key_hash(prefix, word), physical_offset, timestamp)
+        return 0
+
+    cdef int add_item(self, uint32_t hash_, int64_t physical_offset, int64_t timestamp) except -1:
+        cdef uint8_t *item = self.items.add(ITEM_SIZE)
+        put32(item, hash_)
+        put64(item + 4, <uint64_t>physical_offset)
+        put64(item + 12, <uint64_t>timestamp)
+        return 0
+
+
+cdef Py_ssize_t delay_level(Slice text) noexcept nogil:
+    """0 for what is no level; more than nine digits are none either."""
+    cdef Py_ssize_t level = 0, i
+    if text.size > 9:
+        return 0
+    for i in range(text.size):
+        if not 0x30 <= text.at[i] <= 0x39:
+            return 0
+        level = 10 * level + text.at[i] - 0x30
+    return level
+
+
+cdef bint seal_is_sound(const uint8_t *at, Py_ssize_t size) noexcept nogil:
+    cdef const uint8_t *seal = at + size - SEAL_SIZE
+    cdef uint32_t number
+    cdef Py_ssize_t i
+    if memcmp(seal, SEAL_NAME, SEAL_NAME_SIZE) != 0 or seal[SEAL_SIZE - 1] != 2:
+        return False
+    number = crc(at, size - SEAL_SIZE)
+    for i in range(SEAL_NAME_SIZE, SEAL_SIZE - 1):  # least significant digit first
+        if seal[i] != 0x30 + number % 10:
+            return False
+        number //= 10
+    return True
+
+
+cdef bint is_sound(const uint8_t *at, Py_ssize_t left, int64_t physical_offset, int check, Fields *fields) noexcept nogil:
+    if not cut(at, left, fields) or <int64_t>u64(at + 28) != physical_offset:
+        return False
+    if check == CHECK_BODY:
+        return body_is_sound(at, fields)
+    return check != CHECK_SEAL or seal_is_sound(at, fields.size)
+
+
+def scan(
+    buffer,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    int64_t physical_offset,
+    *,
+    check=Check.BODY,
+    tuple delays=(),
+    bint keys=True,
+):
+    cdef Py_buffer source
+    cdef Fields fields
+    cdef int mode = check
+    cdef Found found = Found(delays, keys)
+    cdef Run run
+    stop, reason = Stop.END, ""
+    PyObject_GetBuffer(buffer, &source, PyBUF_SIMPLE)
+    try:
+        if position < 0 or end > source.len or not 0 <= physical_offset <= INT64_MAX - source.len:
+            reference.refuse_outside(source.len, position, end, physical_offset)
+        while position < end:
+            at = <const uint8_t *>source.buf + position
+            if not is_sound(at, source.len - position, physical_offset + position, mode, &fields):
+                halt = reference.judge(buffer, position, physical_offset, check)
+                if not isinstance(halt, reference.Halt):
+                    halt = reference.Halt(Stop.DAMAGED, "it changed while it was read")
+                stop, reason = halt
+                break
+            found.add(at, &fields)
+            position += fields.size
+    finally:
+        PyBuffer_Release(&source)
+    return Scan(
+        position,
+        stop,
+        reason,
+        found.count,
+        found.first_timestamp,
+        found.last_timestamp,
+        [QueueRun(run.topic, run.queue_id, run.first_offset, run.copy()) for run in found.runs],
+        found.items.copy(),
+    )

@@ -1,0 +1,254 @@
+"""The kernel in plain Python: it says what the compiled one does, and stands in for it."""
+
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bolide.kernel.index_entries import find_keys, put_keys, rebuild_slots
+from bolide.kernel.results import Check, QueueRun, Scan, Stop
+from bolide.model.message import SysFlag
+from bolide.model.properties import KEY_SEPARATOR, PropertyName
+from bolide.protocol.property_string import decode_properties
+from bolide.protocol.record import (
+    MAX_BODY_SIZE,
+    Blank,
+    Buffer,
+    Place,
+    Record,
+    RecordDraft,
+    body_crc,
+    encode_record,
+    place_record,
+    read_record,
+)
+from bolide.protocol.record_errors import BadRecord
+from bolide.protocol.record_seal import check_seal
+from bolide.protocol.tags import index_hash, tags_code
+
+SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+
+_MAGIC_V2 = 0xDAA320AB  # the topic's length has two bytes
+_SIZE_FIELD = 4
+_FIXED_SIZE = 72  # of a record up to and with the body's length, without the hosts
+_UNIT = struct.Struct(">qIq")
+_KEY_ITEM = struct.Struct(">Iqq")
+_TRANSACTION = int(SysFlag.ROLLBACK)  # both bits of the transaction type
+_PREPARED = int(SysFlag.PREPARED)
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
+_LONG = 1 << 63
+
+__all__ = [
+    "body_crc",
+    "describe",
+    "find_keys",
+    "put_keys",
+    "read_record",
+    "rebuild_slots",
+    "record_size",
+    "scan",
+    "write_record",
+]
+
+
+def record_size(draft: RecordDraft, max_body_size: int = MAX_BODY_SIZE) -> int:
+    """Return the room a record needs; after it `write_record` finds nothing wrong with the draft.
+
+    Raises:
+        RecordTooLarge: the body is over the limit, or the topic or the properties do not fit.
+        struct.error: a number does not fit its field.
+    """
+    return len(encode_record(draft, max_body_size))
+
+
+def write_record(
+    target: bytearray | memoryview,
+    position: int,
+    draft: RecordDraft,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+) -> int:
+    """Write a whole, placed record where there were zeros; returns its size.
+
+    The size field comes last and at once: a process killed before leaves 0 there.
+
+    Raises:
+        ValueError: it does not fit there. Nothing was written, as with `record_size`'s errors.
+    """
+    record = encode_record(draft, len(draft.body))
+    place_record(record, 0, Place(queue_offset, physical_offset, store_timestamp))
+    size = len(record)
+    if position < 0 or position + size > len(target):
+        raise ValueError(f"{size} bytes do not fit at {position} of {len(target)}")
+    body_at = position + _SIZE_FIELD
+    target[body_at : position + size] = memoryview(record)[_SIZE_FIELD:]
+    target[position:body_at] = memoryview(record)[:_SIZE_FIELD]
+    return size
+
+
+def describe(topic: bytes, properties: Buffer) -> tuple[int, tuple[int, ...]]:
+    """Return what a queue entry holds for the tags, and the hashes the key index files it under."""
+    return _codes(topic, decode_properties(str(properties, "utf-8", "replace")))
+
+
+def scan(  # noqa: PLR0913  one call a log file
+    buffer: Buffer,
+    position: int,
+    end: int,
+    physical_offset: int,
+    *,
+    check: Check = Check.BODY,
+    delays: tuple[int, ...] = (),
+    keys: bool = True,
+) -> Scan:
+    """Walk over records from `position` until `end`, and say what queues and index hold of them.
+
+    A record is sound if its lengths add up, its physical offset is that of its place, and `check`
+    holds; the last one may reach past `end`.
+
+    Args:
+        physical_offset: That of the buffer's position 0.
+        delays: Milliseconds of each delay level, the first one unused; of a message that waits in
+            the schedule topic the queue entry holds the delivery time. Empty: no levels.
+        keys: Whether to collect `Scan.keys`.
+
+    Raises:
+        ValueError: the positions lie outside of the buffer.
+    """
+    refuse_outside(len(buffer), position, end, physical_offset)
+    found = _Found(delays, keys)
+    halt = Halt(Stop.END, "")
+    while position < end:
+        record = judge(buffer, position, physical_offset, check)
+        if isinstance(record, Halt):
+            halt = record
+            break
+        found.add(record, _raw_topic(buffer, position, record))
+        position += record.size
+    return Scan(
+        position,
+        halt.stop,
+        halt.reason,
+        found.count,
+        found.first_timestamp,
+        found.last_timestamp,
+        [run.cut() for run in found.runs],
+        bytes(found.items),
+    )
+
+
+class Halt(NamedTuple):
+    """Why a walk cannot go on here."""
+
+    stop: Stop
+    reason: str
+
+
+def judge(buffer: Buffer, position: int, physical_offset: int, check: Check) -> Record | Halt:
+    """Read the record there, or say why there is no sound one."""
+    if buffer[position : position + 8] == bytes(8):
+        return Halt(Stop.EMPTY, "")
+    try:
+        record = read_record(buffer, position, check_crc=check is Check.BODY)
+        if isinstance(record, Blank):
+            return Halt(Stop.BLANK, "")
+        if check is Check.SEAL:
+            check_seal(buffer, position)
+    except BadRecord as exc:
+        return Halt(Stop.DAMAGED, exc.reason)
+    if record.physical_offset != physical_offset + position:
+        there = f"its physical offset is {record.physical_offset}"
+        return Halt(Stop.DAMAGED, f"{there}, but it lies at {physical_offset + position}")
+    return record
+
+
+def refuse_outside(size: int, position: int, end: int, physical_offset: int) -> None:
+    if position < 0 or end > size or not 0 <= physical_offset < _LONG - size:
+        raise ValueError(f"from {position} to {end} of {size} bytes at {physical_offset}")
+
+
+@dataclass(slots=True)
+class _Run:
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    entries: bytearray = field(default_factory=bytearray)
+
+    @property
+    def next_offset(self) -> int:
+        return self.queue_offset + len(self.entries) // _UNIT.size
+
+    def cut(self) -> QueueRun:
+        return QueueRun(self.topic, self.queue_id, self.queue_offset, bytes(self.entries))
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a walk has collected so far."""
+
+    delays: tuple[int, ...]
+    wants_keys: bool
+    count: int = 0
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+    runs: list[_Run] = field(default_factory=list)
+    items: bytearray = field(default_factory=bytearray)
+    _growing: dict[tuple[bytes, int], _Run] = field(default_factory=dict)
+
+    def add(self, record: Record, topic: bytes) -> None:
+        properties = record.decode_properties()
+        code, hashes = _codes(topic, properties)
+        kind = record.sys_flag & _TRANSACTION
+        if kind not in {_PREPARED, _TRANSACTION} and not record.sys_flag & _INNER_BATCH:
+            due = self._delivery_time(record, topic, properties)
+            entry = _UNIT.pack(record.physical_offset, record.size, code if due is None else due)
+            self._run(topic, record.queue_id, record.queue_offset).entries += entry
+        if self.wants_keys and kind != _TRANSACTION:
+            for each in hashes:
+                self.items += _KEY_ITEM.pack(each, record.physical_offset, record.store_timestamp)
+        if not self.count:
+            self.first_timestamp = record.store_timestamp
+        self.last_timestamp = record.store_timestamp
+        self.count += 1
+
+    def _run(self, topic: bytes, queue_id: int, queue_offset: int) -> _Run:
+        run = self._growing.get((topic, queue_id))
+        if run is None or queue_offset != run.next_offset:
+            run = self._growing[topic, queue_id] = _Run(topic, queue_id, queue_offset)
+            self.runs.append(run)
+        return run
+
+    def _delivery_time(
+        self, record: Record, topic: bytes, properties: dict[str, str]
+    ) -> int | None:
+        """Return when a delayed message is due; None if this is none."""
+        if topic != SCHEDULE_TOPIC or len(self.delays) < 2:
+            return None
+        level = _delay_level(properties.get(PropertyName.DELAY_LEVEL, ""))
+        if not level:
+            return None
+        due = record.store_timestamp + self.delays[min(level, len(self.delays) - 1)]
+        return (due + _LONG) % (2 * _LONG) - _LONG  # damaged times overflow as in Java
+
+
+def _delay_level(text: str) -> int:
+    """Return 0 for what is no level; more than nine digits are none either."""
+    return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
+
+
+def _codes(topic: bytes, properties: dict[str, str]) -> tuple[int, tuple[int, ...]]:
+    name = str(topic, "utf-8", "replace")
+    words = (
+        properties.get(PropertyName.UNIQUE_ID, ""),
+        *properties.get(PropertyName.KEYS, "").split(KEY_SEPARATOR),
+    )
+    hashes = tuple([index_hash(name, word) for word in words if word])
+    return tags_code(properties.get(PropertyName.TAGS)), hashes
+
+
+def _raw_topic(buffer: Buffer, position: int, record: Record) -> bytes:
+    """Return the topic as it lies there: two names that are not UTF-8 may decode to one."""
+    end = position + record.size - len(record.properties) - 2
+    hosts_and_body = len(record.born_host) + len(record.store_host) + len(record.body)
+    length_at = position + _FIXED_SIZE + hosts_and_body
+    return bytes(buffer[length_at + (2 if record.magic == _MAGIC_V2 else 1) : end])

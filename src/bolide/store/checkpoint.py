@@ -1,0 +1,150 @@
+"""The checkpoint file: up to where everything was on the disk when it was written.
+
+4096 bytes (`StoreCheckpoint`): at 0, 8 and 16 the store times, in milliseconds, up to which the
+log, the consume queues and the index were flushed, at 24 and 32 positions of replication. RocketMQ
+leaves the rest alone, and there stands our mark, at 1024:
+
+| Offset | Size | Field                                                                     |
+| ------ | ---- | ------------------------------------------------------------------------- |
+| 0      | 8    | `bolide01`                                                                |
+| 8      | 24   | the three store times again: if RocketMQ wrote since, the mark is void    |
+| 32     | 8    | position of the log up to which log, queues and index are on the disk     |
+| 40     | 8    | physical offset of the last record below it, -1 if not known              |
+| 48     | 8    | offsets given away in all queues below it                                 |
+| 56     | 8    | entry count of the newest index file, 0 without one                       |
+| 64     | 8    | its end offset                                                            |
+| 72     | 8    | its end timestamp                                                         |
+| 80     | 17   | its name                                                                  |
+| 97     | 36   | boot id of the system: the same one has its page cache still              |
+| 133    | 4    | CRC-32 of the mark up to here                                             |
+"""
+
+import contextlib
+import os
+import struct
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from zlib import crc32
+
+from bolide.store.disk import Disk
+from bolide.store.key_index import IndexMark
+
+_SIZE = 4096
+_TIMES = struct.Struct(">qqqqq")
+_MARK = struct.Struct(">8sqqqqqqqqq17s36s")
+_CRC = struct.Struct(">I")
+_MARK_AT = 1024
+_MAGIC = b"bolide01"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_SAFETY_MS = 3000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Below `position` all is on the disk: records, their queue units and index entries."""
+
+    position: int
+    last_record: int
+    units: int
+    index: IndexMark = field(default_factory=IndexMark)
+    boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    log_timestamp: int = 0
+    queue_timestamp: int = 0
+    index_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_offset: int = 0
+    mark: Mark | None = None
+
+    @property
+    def safe_timestamp(self) -> int:
+        """Records up to this time are in log and queues for sure, as RocketMQ reckons."""
+        return max(min(self.log_timestamp, self.queue_timestamp) - _SAFETY_MS, 0)
+
+    def encode(self) -> bytes:
+        times = self.log_timestamp, self.queue_timestamp, self.index_timestamp
+        head = _TIMES.pack(*times, self.master_flushed_offset, self.confirm_offset)
+        mark = _encode_mark(self.mark, times) if self.mark else b""
+        return (head.ljust(_MARK_AT, b"\0") + mark).ljust(_SIZE, b"\0")
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Checkpoint":
+        """A file that is too short says nothing, as one that is missing."""
+        if len(data) < _SIZE:
+            return cls()
+        log, queue, index, master, confirm = _TIMES.unpack_from(data)
+        return cls(
+            log_timestamp=log,
+            queue_timestamp=queue,
+            index_timestamp=index,
+            master_flushed_offset=master,
+            confirm_offset=confirm,
+            mark=_decode_mark(data, (log, queue, index)),
+        )
+
+
+class CheckpointFile:
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+        self.value = Checkpoint()
+
+    def load(self) -> Checkpoint:
+        with contextlib.suppress(FileNotFoundError):
+            self.value = Checkpoint.decode(self._path.read_bytes())
+        return self.value
+
+    def save(self, value: Checkpoint) -> None:
+        """Write it in place, one page at once. Blocks."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._disk.step("before-checkpoint")
+            self._disk.write(descriptor, value.encode(), 0)
+            self._disk.sync(descriptor)
+        finally:
+            os.close(descriptor)
+        self.value = value
+
+    def void_mark(self) -> None:
+        """Say that the positions hold no more, before they cease to."""
+        if self.value.mark:
+            self.save(replace(self.value, mark=None))
+
+
+def boot_id() -> str:
+    """Names this run of the system; empty where it has no name."""
+    try:
+        return _BOOT_ID.read_text().strip()[:36]
+    except OSError:
+        return ""
+
+
+def _encode_mark(mark: Mark, times: tuple[int, int, int]) -> bytes:
+    index = mark.index
+    data = _MARK.pack(
+        _MAGIC, *times, mark.position, mark.last_record, mark.units,
+        index.count, index.end_offset, index.end_timestamp, index.name.encode(),
+        mark.boot_id.encode(),
+    )  # fmt: skip
+    return data + _CRC.pack(crc32(data))
+
+
+def _decode_mark(data: bytes, times: tuple[int, int, int]) -> Mark | None:
+    found = data[_MARK_AT : _MARK_AT + _MARK.size]
+    (crc,) = _CRC.unpack_from(data, _MARK_AT + _MARK.size)
+    magic, log, queue, index, position, last, units, count, end, end_time, name, boot = (
+        _MARK.unpack(found)
+    )
+    if magic != _MAGIC or crc != crc32(found) or (log, queue, index) != times:
+        return None
+    return Mark(
+        position=position,
+        last_record=last,
+        units=units,
+        index=IndexMark(name.rstrip(b"\0").decode(), count, end, end_time),
+        boot_id=boot.rstrip(b"\0").decode(),
+    )

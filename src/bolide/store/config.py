@@ -1,0 +1,388 @@
+"""Settings of the store, under RocketMQ's keys (`MessageStoreConfig`)."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from bolide.config import Ignored, option
+from bolide.errors import ConfigError
+
+QUEUE_UNIT_SIZE = 20
+
+_INT_MAX = 2**31 - 1
+_DAY_MS = 86_400_000
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
+_DELAY = re.compile(r"([0-9]{1,9})([smhd])")
+_HOUR = re.compile(r"[01]?[0-9]|2[0-3]")
+
+
+class FlushMode(StrEnum):
+    ASYNC = "ASYNC_FLUSH"
+    SYNC = "SYNC_FLUSH"
+
+
+class StoreType(StrEnum):
+    FILES = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """What a store can be told.
+
+    Durations are seconds here and milliseconds in files, ratios 0 to 1 here and percent in files.
+    """
+
+    # Where files are and how long
+    root: Path = option(
+        lambda: Path.home() / "store", "Directory of the store.", key="storePathRootDir"
+    )
+    commit_log_paths: tuple[Path, ...] | None = option(
+        None,
+        "Directories of the commit log, separated by commas; default is commitlog in the root.",
+        key="storePathCommitLog",
+        separator=",",
+    )
+    read_only_log_paths: tuple[Path, ...] = option(
+        (),
+        "Directories whose commit log files are read but that get no new ones.",
+        key="readOnlyCommitLogStorePaths",
+        separator=",",
+    )
+    store_type: StoreType = option(
+        StoreType.FILES, "Only the store of files is known, not the one of RocksDB."
+    )
+    commit_log_file_size: int = option(
+        1024**3, "Bytes of a commit log file.",
+        key="mappedFileSizeCommitLog", aliases=("mapedFileSizeCommitLog",),
+        bounds=(4096, _INT_MAX),
+    )  # fmt: skip
+    consume_queue_file_size: int = option(
+        300_000 * QUEUE_UNIT_SIZE,
+        "Bytes of a consume queue file, rounded up to whole units of 20.",
+        key="mappedFileSizeConsumeQueue",
+        aliases=("mapedFileSizeConsumeQueue",),
+        bounds=(QUEUE_UNIT_SIZE, _INT_MAX - QUEUE_UNIT_SIZE),
+    )
+    queue_ext_file_size: int = option(
+        48 * 1024**2, "Bytes of a consume queue extension file; they are only read.",
+        key="mappedFileSizeConsumeQueueExt", bounds=(1024, _INT_MAX),
+    )  # fmt: skip
+
+    # Messages
+    max_message_size: int = option(
+        4 * 1024**2, "Longest body in bytes.", bounds=(1, _INT_MAX - 64 * 1024), live=True
+    )
+    append_record_crc: bool = option(
+        False, "Seal each record with a CRC of the whole of it.", key="enabledAppendPropCRC"
+    )
+    message_delay_level: str = option(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "Delays of the levels from 1 on, in s, m, h or d, separated by spaces.",
+    )
+
+    # When it is on the disk
+    flush_mode: FlushMode = option(
+        FlushMode.ASYNC, "SYNC_FLUSH answers a send when it is on the disk, ASYNC_FLUSH before.",
+        key="flushDiskType",
+    )  # fmt: skip
+    sync_flush_timeout: float = option(
+        5.0, "Milliseconds a send waits for the disk with SYNC_FLUSH.",
+        bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    flush_interval: float = option(
+        0.5, "Milliseconds between two flushes of the commit log with ASYNC_FLUSH.",
+        key="flushIntervalCommitLog", bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    flush_timed: bool = option(
+        True, "Wait the whole interval even if there is something to flush earlier.",
+        key="flushCommitLogTimed", live=True,
+    )  # fmt: skip
+    flush_least_pages: int = option(
+        4, "Pages of the commit log below which a flush is put off.",
+        key="flushCommitLogLeastPages", bounds=(0, _INT_MAX), live=True,
+    )  # fmt: skip
+    flush_thorough_interval: float = option(
+        10.0, "Milliseconds after which the commit log is flushed however little there is.",
+        key="flushCommitLogThoroughInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    queue_flush_interval: float = option(
+        1.0, "Milliseconds between two flushes of the consume queues.",
+        key="flushIntervalConsumeQueue", bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    queue_flush_least_pages: int = option(
+        2, "Pages of a consume queue below which its flush is put off.",
+        key="flushConsumeQueueLeastPages", bounds=(0, _INT_MAX), live=True,
+    )  # fmt: skip
+    queue_flush_thorough_interval: float = option(
+        60.0, "Milliseconds after which consume queues are flushed however little there is.",
+        key="flushConsumeQueueThoroughInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    delay_offsets_interval: float = option(
+        10.0, "Milliseconds between two savings of how far delayed messages were delivered.",
+        key="flushDelayOffsetInterval", bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    page_cache_busy_timeout: float = option(
+        1.0, "Milliseconds an append may take before others are refused as too busy.",
+        key="osPageCacheBusyTimeOutMills", bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+
+    # Start after a crash
+    check_crc_on_recover: bool = option(
+        True, "Check the CRC of bodies at recovery.", key="checkCRCOnRecover"
+    )
+    verify_record_crc: bool = option(
+        False, "Check the CRC of whole records at recovery instead.", key="forceVerifyPropCRC"
+    )
+
+    # How long files are kept
+    delete_when: tuple[str, ...] = option(
+        ("04",), "Hours of the day at which expired files go, separated by semicolons.", live=True
+    )
+    file_reserved_hours: int = option(
+        72, "Hours a file is kept after its last message.",
+        key="fileReservedTime", bounds=(0, _INT_MAX), live=True,
+    )  # fmt: skip
+    disk_max_used_ratio: float = option(
+        0.75, "Percent of a full disk above which expired files go at any hour.",
+        key="diskMaxUsedSpaceRatio", bounds=(10, 95), scale=100, live=True,
+    )  # fmt: skip
+    disk_clean_forcibly_ratio: float = option(
+        0.85, "Percent above which the oldest files go even if they are not expired.",
+        key="diskSpaceCleanForciblyRatio", bounds=(30, 85), scale=100, live=True,
+    )  # fmt: skip
+    disk_warning_ratio: float = option(
+        0.90, "Percent above which no messages are taken.",
+        key="diskSpaceWarningLevelRatio", bounds=(35, 90), scale=100, live=True,
+    )  # fmt: skip
+    clean_forcibly: bool = option(
+        True, "Whether files that are not expired may go at all.",
+        key="cleanFileForciblyEnable", live=True,
+    )  # fmt: skip
+    delete_batch_max: int = option(
+        10, "Most commit log files that go at a time.",
+        key="deleteFileBatchMax", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    delete_log_files_interval: float = option(
+        0.1, "Milliseconds between two deletions of commit log files.",
+        key="deleteCommitLogFilesInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    delete_queue_files_interval: float = option(
+        0.1, "Milliseconds between two deletions of consume queue files.",
+        key="deleteConsumeQueueFilesInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    destroy_forcibly_after: float = option(
+        120.0, "Milliseconds a deleted file stays open for those who still read it.",
+        key="destroyMapedFileIntervalForcibly", bounds=(0, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    redelete_interval: float = option(
+        120.0, "Milliseconds after which a file that could not go is tried again.",
+        key="redeleteHangedFileInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    clean_interval: float = option(
+        10.0, "Milliseconds between two looks for files that can go.",
+        key="cleanResourceInterval", bounds=(10, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+
+    # The key index
+    index_enabled: bool = option(
+        True, "Keep an index of message keys.", key="messageIndexEnable", live=True
+    )
+    index_safe: bool = option(
+        False, "After a crash begin recovery where the key index is known to be whole.",
+        key="messageIndexSafe",
+    )  # fmt: skip
+    max_hash_slots: int = option(
+        5_000_000, "Hash slots of an index file.", key="maxHashSlotNum", bounds=(1, _INT_MAX // 4)
+    )
+    max_index_entries: int = option(
+        20_000_000, "Entries of an index file.", key="maxIndexNum", bounds=(2, _INT_MAX // 20)
+    )
+    max_query_batch: int = option(
+        64, "Most messages a query by key finds.",
+        key="maxMsgsNumBatch", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    default_query_max: int = option(
+        32, "Messages a query by key finds when it does not say how many.",
+        key="defaultQueryMaxNum", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+
+    # How much one read returns
+    memory_ratio: float = option(
+        0.40, "Percent of the machine's memory in which the end of the log is taken to be.",
+        key="accessMessageInMemoryMaxRatio", bounds=(0, 100), scale=100, live=True,
+    )  # fmt: skip
+    max_transfer_bytes_memory: int = option(
+        256 * 1024, "Most bytes of a read from memory.",
+        key="maxTransferBytesOnMessageInMemory", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    max_transfer_count_memory: int = option(
+        32, "Most messages of a read from memory.",
+        key="maxTransferCountOnMessageInMemory", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    max_transfer_bytes_disk: int = option(
+        64 * 1024, "Most bytes of a read from the disk.",
+        key="maxTransferBytesOnMessageInDisk", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    max_transfer_count_disk: int = option(
+        8, "Most messages of a read from the disk.",
+        key="maxTransferCountOnMessageInDisk", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+    max_filter_bytes: int = option(
+        16_000, "Bytes of a consume queue that a read looks through for what is wanted.",
+        key="maxFilterMessageSize", bounds=(QUEUE_UNIT_SIZE, _INT_MAX), live=True,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        rest = -self.consume_queue_file_size % QUEUE_UNIT_SIZE
+        object.__setattr__(self, "consume_queue_file_size", self.consume_queue_file_size + rest)
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """Where commit log files are searched."""
+        written = self.commit_log_paths or (self.root / "commitlog",)
+        return tuple(dict.fromkeys((*written, *self.read_only_log_paths)))
+
+    @property
+    def new_log_directories(self) -> tuple[Path, ...]:
+        """Where new commit log files go, file n into number n modulo their count (as Java does)."""
+        frozen = set(self.read_only_log_paths)
+        return tuple(sorted(path for path in self.log_directories if path not in frozen))
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        return frozenset(int(word) for word in self.delete_when)
+
+
+def check(config: StoreConfig) -> None:
+    """Look for values that cannot be used or do not go together.
+
+    Raises:
+        ConfigError: names the keys.
+    """
+    delay_levels(config.message_delay_level)
+    for word in config.delete_when:
+        if not _HOUR.fullmatch(word):
+            raise ConfigError(f"deleteWhen: {word!r} must be an hour from 00 to 23")
+    if config.disk_clean_forcibly_ratio > config.disk_warning_ratio:
+        raise ConfigError(
+            "diskSpaceCleanForciblyRatio must not be above diskSpaceWarningLevelRatio:"
+            " messages would be refused before files make room"
+        )
+    if 40 + 4 * config.max_hash_slots + 20 * config.max_index_entries > _INT_MAX:
+        raise ConfigError("maxHashSlotNum and maxIndexNum make index files longer than 2 GiB")
+    if not config.new_log_directories:
+        raise ConfigError(
+            "readOnlyCommitLogStorePaths holds every directory of storePathCommitLog:"
+            " there is none for new files"
+        )
+
+
+def delay_levels(text: str) -> tuple[int, ...]:
+    """Delays in milliseconds by level; level 0 is no delay.
+
+    Raises:
+        ConfigError: a word is no number with a unit.
+    """
+    delays = [0]
+    for word in text.split():
+        match = _DELAY.fullmatch(word)
+        if not match:
+            raise ConfigError(f"messageDelayLevel: {word!r} must be a number and s, m, h or d")
+        delays.append(int(match[1]) * _UNITS_MS[match[2]])
+    if len(delays) == 1:
+        raise ConfigError("messageDelayLevel must name at least one delay")
+    return tuple(delays)
+
+
+_POOL = (
+    "a buffer outside the page cache loses acknowledged messages when the process dies,"
+    " and appends here need none"
+)
+_WARM = "pages ahead of the end of the log are always brought into memory, a few at a time"
+_LOCK = "appends take no lock"
+_EXT = "extension files are read where they exist; none is written"
+_QUEUES_AT_ONCE = "a queue entry is written with its message"
+_ROCKSDB = "the store is made of files"
+_DLEDGER = "there is no DLedger"
+_SWAP = "memory of old files is always given back"
+_COLD = "reads from the disk never hold up others"
+
+IGNORED = {
+    "commitIntervalCommitLog": Ignored("200", _POOL),
+    "commitCommitLogLeastPages": Ignored("4", _POOL),
+    "commitCommitLogThoroughInterval": Ignored("200", _POOL),
+    "wakeCommitWhenPutMessage": Ignored("true", _POOL),
+    "transientStorePoolEnable": Ignored("false", _POOL),
+    "transientStorePoolSize": Ignored("5", _POOL),
+    "fastFailIfNoBufferInStorePool": Ignored("false", _POOL),
+    "warmMapedFileEnable": Ignored("false", _WARM),
+    "flushLeastPagesWhenWarmMapedFile": Ignored("4096", _WARM),
+    "enableConsumeQueueExt": Ignored("false", _EXT),
+    "bitMapLengthConsumeQueueExt": Ignored("64", _EXT),
+    "wakeFlushWhenPutMessage": Ignored("false", "flushCommitLogTimed says when the log is flushed"),
+    "useReentrantLockWhenPutMessage": Ignored("true", _LOCK),
+    "debugLockEnable": Ignored("false", _LOCK),
+    "topicQueueLockNum": Ignored("32", _LOCK),
+    "useABSLock": Ignored("false", _LOCK),
+    "spinLockCollisionRetreatOptimalDegree": Ignored("1000", _LOCK),
+    "putMsgIndexHightWater": Ignored("600000", _QUEUES_AT_ONCE),
+    "dispatchCqThreads": Ignored("10", _QUEUES_AT_ONCE),
+    "dispatchCqCacheNum": Ignored("4096", _QUEUES_AT_ONCE),
+    "enableAsyncReput": Ignored("true", _QUEUES_AT_ONCE),
+    "recheckReputOffsetFromCq": Ignored("false", _QUEUES_AT_ONCE),
+    "dispatchFromSenderThread": Ignored("false", _QUEUES_AT_ONCE),
+    "enableBuildConsumeQueueConcurrently": Ignored("false", _QUEUES_AT_ONCE),
+    "batchDispatchRequestThreadPoolNums": Ignored("16", _QUEUES_AT_ONCE),
+    "putConsumeQueueDataByFileChannel": Ignored("true", "consume queues are never mapped"),
+    "correctLogicMinOffsetSleepInterval": Ignored("1", "lowest offsets are corrected on deletion"),
+    "correctLogicMinOffsetForceInterval": Ignored(
+        "300000", "lowest offsets are corrected on deletion"
+    ),
+    "maxTopicLength": Ignored("127", "RocketMQ does not use it any more"),
+    "autoMessageVersionOnTopicLen": Ignored(
+        "true", "records of topics with names over 127 bytes are always of version 2"
+    ),
+    "maxAsyncPutMessageRequests": Ignored("5000", "sends that wait for the disk are not counted"),
+    "travelCqFileNumWhenGetMessage": Ignored("1", "a read goes on in the next queue file"),
+    "diskFallRecorded": Ignored("true", "how far a group is behind is computed when asked for"),
+    "mappedFileSwapEnable": Ignored("true", _SWAP),
+    "commitLogForceSwapMapInterval": Ignored("43200000", _SWAP),
+    "commitLogSwapMapInterval": Ignored("3600000", _SWAP),
+    "commitLogSwapMapReserveFileNum": Ignored("100", _SWAP),
+    "logicQueueForceSwapMapInterval": Ignored("43200000", _SWAP),
+    "logicQueueSwapMapInterval": Ignored("3600000", _SWAP),
+    "logicQueueSwapMapReserveFileNum": Ignored("20", _SWAP),
+    "cleanSwapedMapInterval": Ignored("300000", _SWAP),
+    "coldDataFlowControlEnable": Ignored("false", _COLD),
+    "coldDataScanEnable": Ignored("false", _COLD),
+    "dataReadAheadEnable": Ignored("true", _COLD),
+    "timerColdDataCheckIntervalMs": Ignored("60000", _COLD),
+    "sampleSteps": Ignored("32", _COLD),
+    "accessMessageInMemoryHotRatio": Ignored("26", _COLD),
+    "maxRecoveryCommitlogFiles": Ignored("30", "RocketMQ does not use it any more"),
+    "maxBatchDeleteFilesNum": Ignored("50", "RocketMQ does not use it any more"),
+    "pullBatchMaxMessageCount": Ignored("160", "RocketMQ does not use it any more"),
+    "replicasPerDiskPartition": Ignored("1", "the whole disk counts, not a share of it"),
+    "logicalDiskSpaceCleanForciblyThreshold": Ignored(
+        "0.8", "the whole disk counts, not a share of it"
+    ),
+    "cleanRocksDBDirtyCQIntervalMin": Ignored("60", _ROCKSDB),
+    "statRocksDBCQIntervalSec": Ignored("10", _ROCKSDB),
+    "memTableFlushIntervalMs": Ignored("3600000", _ROCKSDB),
+    "realTimePersistRocksDBConfig": Ignored("true", _ROCKSDB),
+    "enableRocksDBLog": Ignored("false", _ROCKSDB),
+    "rocksdbCQDoubleWriteEnable": Ignored("false", _ROCKSDB),
+    "bottomMostCompressionTypeForConsumeQueueStore": Ignored("zstd", _ROCKSDB),
+    "rocksdbCompressionType": Ignored("lz4", _ROCKSDB),
+    "rocksdbFlushWalFrequency": Ignored("1024", _ROCKSDB),
+    "rocksdbWalFileRollingThreshold": Ignored("1073741824", _ROCKSDB),
+    "storePathDLedgerCommitLog": Ignored("", _DLEDGER),
+    "enableDLegerCommitLog": Ignored("false", _DLEDGER),
+    "dLegerGroup": Ignored("", _DLEDGER),
+    "dLegerPeers": Ignored("", _DLEDGER),
+    "dLegerSelfId": Ignored("", _DLEDGER),
+    "preferredLeaderId": Ignored("", _DLEDGER),
+    "enableBatchPush": Ignored("false", _DLEDGER),
+}
+"""Keys of RocketMQ's store without effect here; the console and mqadmin still see them."""

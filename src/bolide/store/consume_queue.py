@@ -1,0 +1,369 @@
+"""The consume queue: where the messages of one topic and queue lie in the commit log.
+
+Unit n stands at byte n * 20 of the files laid end to end; every file has its full length from the
+start and is zero where nothing was written (`ConsumeQueue`):
+
+| Offset | Size | Field                                                    |
+| ------ | ---- | -------------------------------------------------------- |
+| 0      | 8    | physical offset of the record                            |
+| 8      | 4    | its size; not above 0: here the queue ends               |
+| 12     | 8    | tags code, a signed long                                 |
+
+A queue whose first unit is not the first of its file has blank units before it.
+
+New units stay in memory, in the tail, until `write` puts them into the file. All of a queue is
+derived: after a crash what is missing here is written again from the log. Units go to the file
+only when their record is in the log, and only in order, so a file is sound up to some unit.
+
+One thread appends; one thread, which may be another, writes and syncs; any thread reads.
+"""
+
+import logging
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bolide.store.descriptors import Descriptors, read_at
+from bolide.store.disk import Disk
+from bolide.store.errors import DamagedFile
+
+log = logging.getLogger(__name__)
+
+UNIT_SIZE = 20
+UNIT = struct.Struct(">qiq")
+BLANK_SIZE = 0x7FFF_FFFF
+"""The size a blank unit names; no record is that large."""
+
+_BLANK_UNIT = UNIT.pack(0, BLANK_SIZE, 0)
+_PLACE = struct.Struct(">qi")
+_PAGE = 4096
+
+_KEPT_UNITS = 200
+"""Units kept in memory for consumers at the tail, whether written or not."""
+
+_MAX_TAIL = 4 * _KEPT_UNITS * UNIT_SIZE
+
+
+class Unit(NamedTuple):
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+class _Tail(NamedTuple):
+    """Units in memory from `base` on. Replaced as a whole, so that a reader sees one or other."""
+
+    base: int
+    data: bytearray
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.data) // UNIT_SIZE
+
+
+class ConsumeQueue:
+    """The units of one queue. `min_offset` is set by retention, `max_offset` by appends."""
+
+    __slots__ = (
+        "_descriptors", "_directory", "_disk", "_file_size", "_starts", "_tail",
+        "min_offset", "synced", "written",
+    )  # fmt: skip
+
+    def __init__(
+        self, directory: Path, file_size: int, *, disk: Disk, descriptors: Descriptors
+    ) -> None:
+        self._directory = directory
+        self._file_size = file_size
+        self._disk = disk
+        self._descriptors = descriptors
+        self._starts: list[int] = []  # of the files, in bytes
+        self._tail = _Tail(0, bytearray())
+        self.min_offset = 0
+        self.written = 0
+        """Units below are in the files."""
+        self.synced = 0
+        """Units below are on the disk."""
+
+    @property
+    def max_offset(self) -> int:
+        """The next queue offset."""
+        return self._tail.end
+
+    @property
+    def first_offset(self) -> int:
+        """The lowest offset a file has room for."""
+        return self._starts[0] // UNIT_SIZE if self._starts else self._tail.base
+
+    @property
+    def file_sizes(self) -> int:
+        return len(self._starts) * self._file_size
+
+    def append(self, unit: bytes) -> None:
+        tail = self._tail
+        tail.data.extend(unit)
+        if len(tail.data) > _MAX_TAIL:
+            self._shrink(tail)
+
+    def append_run(self, queue_offset: int, units: bytes) -> None:
+        """Append units whose first has this queue offset; those there already are passed over.
+
+        Raises:
+            ValueError: units between the end and `queue_offset` are missing.
+        """
+        end = self.max_offset
+        if end == 0 and queue_offset > 0:
+            self.start_at(queue_offset)
+            end = queue_offset
+        if queue_offset > end:
+            raise ValueError(f"units {end} to {queue_offset} are missing")
+        self.append(units[(end - queue_offset) * UNIT_SIZE :])
+
+    def fill(self, queue_offset: int) -> None:
+        """Put blank units up to an offset: what was there is lost."""
+        self.append(_BLANK_UNIT * (queue_offset - self.max_offset))
+
+    def start_at(self, queue_offset: int) -> None:
+        """Let an empty queue begin at an offset."""
+        file_units = self._file_size // UNIT_SIZE
+        base = queue_offset - queue_offset % file_units
+        self._tail = _Tail(base, bytearray(_BLANK_UNIT * (queue_offset - base)))
+        self.written = self.synced = base
+        self.min_offset = queue_offset
+
+    def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
+        """The units from an offset on, at most `count`, as far as there are any.
+
+        Raises:
+            NotInMemory: they would have to be read from the disk, and the call may not block.
+        """
+        return map(Unit._make, UNIT.iter_unpack(self.units(queue_offset, count, may_block)))
+
+    def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytearray:
+        """The bytes of units, whole ones only."""
+        tail = self._tail
+        at = queue_offset - tail.base
+        if at >= 0:
+            return tail.data[at * UNIT_SIZE : (at + count) * UNIT_SIZE]
+        found = self._read_files(queue_offset, min(count, -at), may_block)
+        if len(found) == -at * UNIT_SIZE:
+            found += tail.data[: (count + at) * UNIT_SIZE]
+        return found
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        return next(self.read(queue_offset, 1), None)
+
+    def end_below(self, physical_offset: int) -> int:
+        """The offset behind the last unit whose record ends at or below a position of the log."""
+        tail = self._tail
+        end = tail.end
+        at = len(tail.data) - UNIT_SIZE
+        while at >= 0:
+            start, size = _PLACE.unpack_from(tail.data, at)
+            if start + size <= physical_offset or size == BLANK_SIZE:
+                break
+            at -= UNIT_SIZE
+            end -= 1
+        return end
+
+    # ---- files
+
+    def load(self) -> None:
+        """Find the files and where the units in them end."""
+        names = sorted(path.name for path in self._directory.iterdir() if path.name.isdigit())
+        self._starts = [int(name) for name in names if self._has_length(self._directory / name)]
+        end = self._find_end(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
+        self._reset(end)
+
+    def truncate(self, physical_offset: int, *, thoroughly: bool) -> None:
+        """Drop the units of records at or behind a position of the log, and zero them on disk.
+
+        Thoroughly: even where the queue ends before, for what may lie behind a hole.
+        """
+        tail = self._tail
+        end = self.end_below(physical_offset)
+        if end == tail.end and not thoroughly:
+            return
+        if end > tail.base or not self._starts:
+            del tail.data[(end - tail.base) * UNIT_SIZE :]
+            self.written = min(self.written, end)
+            self.synced = min(self.synced, end)
+        else:
+            end = self._find_end(
+                lambda unit: unit.size > 0 and unit.physical_offset < physical_offset
+            )
+            self._reset(end)
+        self._zero_from(end)
+        self.min_offset = min(self.min_offset, end)
+
+    def rewind(self, physical_offset: int) -> None:
+        """Forget units that are in memory only and whose records end behind a position."""
+        tail = self._tail
+        del tail.data[(self.end_below(physical_offset) - tail.base) * UNIT_SIZE :]
+
+    def write(self, end: int) -> bool:
+        """Put units below `end` into the files; says whether there were any. Blocks.
+
+        Raises:
+            OSError: the disk is full or fails; what was not written stays in memory.
+        """
+        tail = self._tail
+        start, end = self.written, min(end, tail.end)
+        if start >= end:
+            return False
+        data = bytes(tail.data[(start - tail.base) * UNIT_SIZE : (end - tail.base) * UNIT_SIZE])
+        position = start * UNIT_SIZE
+        while data:
+            file_start = position - position % self._file_size
+            part = data[: file_start + self._file_size - position]
+            self._write_part(file_start, part, position - file_start)
+            data, position = data[len(part) :], position + len(part)
+            self.written = position // UNIT_SIZE
+        return True
+
+    @property
+    def dirty_pages(self) -> int:
+        return (self.written - self.synced) * UNIT_SIZE // _PAGE
+
+    def sync(self) -> None:
+        """Wait until the units written are on the disk. Blocks."""
+        written = self.written
+        if self.synced >= written:
+            return
+        first = self.synced * UNIT_SIZE
+        for start in self._starts:
+            if start + self._file_size > first and start < written * UNIT_SIZE:
+                with self._descriptors.use(self._path(start)) as descriptor:
+                    self._disk.sync(descriptor)
+        self.synced = written
+
+    def raise_minimum(self, physical_offset: int) -> None:
+        """Let the queue begin at the first unit whose record lies at or behind a position."""
+        low, high = max(self.min_offset, self.first_offset), self.max_offset
+        middle = low  # mostly nothing has changed
+        while low < high:
+            unit = self.unit(middle)
+            if unit is None or unit.size == BLANK_SIZE or unit.physical_offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+            middle = (low + high) // 2
+        self.min_offset = low
+
+    def remove_below(self, physical_offset: int) -> list[Path]:
+        """Remove the files whose last unit lies below a position of the log, never the last."""
+        removed = []
+        while len(self._starts) > 1:
+            last = self.unit(self._starts[1] // UNIT_SIZE - 1)
+            if last is not None and last.physical_offset >= physical_offset:
+                break
+            removed.append(self._path(self._starts.pop(0)))
+            self._descriptors.forget(removed[-1])
+            self._disk.remove(removed[-1])
+        return removed
+
+    def remove(self) -> None:
+        """Remove all files."""
+        while self._starts:
+            path = self._path(self._starts.pop())
+            self._descriptors.forget(path)
+            self._disk.remove(path)
+
+    # ---- inside
+
+    def _path(self, start: int) -> Path:
+        return self._directory / f"{start:020d}"
+
+    def _has_length(self, path: Path) -> bool:
+        """Give a file that was cut its length again; the rebuild finds what is missing."""
+        size, start = path.stat().st_size, int(path.name)
+        if size > self._file_size or start % self._file_size:
+            raise DamagedFile(path, f"is {size} bytes long, the settings say {self._file_size}")
+        if size == 0:
+            self._disk.remove(path)
+            return False
+        if size < self._file_size:
+            log.warning("%s was cut to %s bytes", path, size)
+            os.truncate(path, self._file_size)
+        return True
+
+    def _reset(self, end: int) -> None:
+        """Take the files as they are: units below `end` are there and may not be on the disk."""
+        kept = max(end - _KEPT_UNITS, self.first_offset if self._starts else end)
+        data = self._read_files(kept, end - kept, may_block=True)
+        self._tail = _Tail(end - len(data) // UNIT_SIZE, data)
+        self.written = end
+        self.synced = self.first_offset if self._starts else end
+
+    def _shrink(self, tail: _Tail) -> None:
+        base = min(self.written, tail.end - _KEPT_UNITS)
+        if base - tail.base > _KEPT_UNITS:
+            self._tail = _Tail(base, tail.data[(base - tail.base) * UNIT_SIZE :])
+
+    def _read_files(self, queue_offset: int, count: int, may_block: bool) -> bytearray:
+        """Read units from one file, or over the seam of two or more."""
+        found = bytearray()
+        position, end = queue_offset * UNIT_SIZE, (queue_offset + count) * UNIT_SIZE
+        while position < end:
+            start = position - position % self._file_size
+            if start not in self._starts:
+                break
+            path = self._path(start)
+            size = min(end, start + self._file_size) - position
+            with self._descriptors.use(path) as descriptor:
+                found += read_at(descriptor, size, position - start, may_block=may_block, path=path)
+            position += size
+        return found
+
+    def _write_part(self, file_start: int, part: bytes, at: int) -> None:
+        path = self._path(file_start)
+        if file_start not in self._starts:
+            descriptor = self._disk.create_sparse(path, self._file_size)
+            self._descriptors.keep(path, descriptor)
+            self._starts.append(file_start)
+        with self._descriptors.use(path) as descriptor:
+            self._disk.write(descriptor, part, at)
+
+    def _zero_from(self, end: int) -> None:
+        """Nothing behind the end may look like a unit after the next crash."""
+        position = end * UNIT_SIZE
+        for start in list(self._starts):
+            path = self._path(start)
+            if start >= position and start > self._starts[0]:
+                self._starts.remove(start)
+                self._descriptors.forget(path)
+                self._disk.remove(path)
+            elif start + self._file_size > position:
+                with self._descriptors.use(path) as descriptor:
+                    self._disk.zero(descriptor, max(position - start, 0), self._file_size)
+
+    def _find_end(self, sound: Callable[[Unit], bool]) -> int:
+        """The offset behind the last sound unit: all units before a sound one are."""
+        for start in reversed(self._starts):
+            first = start // UNIT_SIZE
+            if self._is(sound, first):
+                return self._end_in_file(sound, first)
+        return self.first_offset if self._starts else 0
+
+    def _end_in_file(self, sound: Callable[[Unit], bool], first: int) -> int:
+        low, high = first + 1, first + self._data_units(first * UNIT_SIZE)
+        if high - _KEPT_UNITS > low and self._is(sound, high - _KEPT_UNITS - 1):
+            low = high - _KEPT_UNITS  # where a file that was written in order ends
+        while low < high:
+            middle = (low + high) // 2
+            if self._is(sound, middle):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _is(self, sound: Callable[[Unit], bool], queue_offset: int) -> bool:
+        data = self._read_files(queue_offset, 1, may_block=True)
+        return len(data) == UNIT_SIZE and sound(Unit._make(UNIT.unpack(data)))
+
+    def _data_units(self, start: int) -> int:
+        """How many units a file has before its first hole."""
+        with self._descriptors.use(self._path(start)) as descriptor:
+            hole = os.lseek(descriptor, 0, os.SEEK_HOLE)
+        return min(-(-hole // UNIT_SIZE), self._file_size // UNIT_SIZE)

@@ -1,0 +1,86 @@
+"""Positional reads, and a bounded number of open files for very many consume queues."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bolide.store.errors import NotInMemory
+
+_ONLY_CACHED: int | None = getattr(os, "RWF_NOWAIT", None)
+
+
+class Descriptors:
+    """Keeps the files used last open. Each descriptor serves one user at a time; any thread."""
+
+    def __init__(self, limit: int = 512) -> None:
+        self._limit = limit
+        self._idle: OrderedDict[Path, int] = OrderedDict()
+        self._lock = threading.Lock()  # guards _idle
+
+    @contextmanager
+    def use(self, path: Path) -> Iterator[int]:
+        with self._lock:
+            descriptor = self._idle.pop(path, None)
+        if descriptor is None:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            self.keep(path, descriptor)
+
+    def keep(self, path: Path, descriptor: int) -> None:
+        """Take over an open descriptor that nobody uses."""
+        with self._lock:
+            spare = self._idle.pop(path, None)
+            self._idle[path] = descriptor
+            if spare is None and len(self._idle) > self._limit:
+                _, spare = self._idle.popitem(last=False)
+        if spare is not None:
+            os.close(spare)
+
+    def forget(self, path: Path) -> None:
+        """Close what is idle of a file that is going to be removed."""
+        with self._lock:
+            descriptor = self._idle.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, OrderedDict()
+        for descriptor in idle.values():
+            os.close(descriptor)
+
+
+def read_at(
+    descriptor: int, size: int, at: int, *, may_block: bool = True, path: Path = Path()
+) -> bytearray:
+    """Read bytes; fewer where the file ends.
+
+    Raises:
+        NotInMemory: the bytes are not in the page cache, and the call may not wait for the disk.
+    """
+    buffer = bytearray(size)
+    view, done = memoryview(buffer), 0
+    while done < size:
+        count = _read_into(descriptor, view[done:], at + done, may_block=may_block, path=path)
+        if count == 0:
+            break
+        done += count
+    view.release()
+    del buffer[done:]
+    return buffer
+
+
+def _read_into(descriptor: int, view: memoryview, at: int, *, may_block: bool, path: Path) -> int:
+    if may_block:
+        return os.preadv(descriptor, [view], at)
+    if _ONLY_CACHED is None:
+        raise NotInMemory(path, at)
+    try:
+        return os.preadv(descriptor, [view], at, _ONLY_CACHED)
+    except OSError as exc:  # EAGAIN: not cached; EOPNOTSUPP: a file system that cannot tell
+        raise NotInMemory(path, at) from exc

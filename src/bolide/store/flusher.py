@@ -1,0 +1,195 @@
+"""Brings the log to the disk: now and then, or in groups that senders wait for.
+
+ASYNC_FLUSH: every interval, if enough pages are new. SYNC_FLUSH: the thread takes all records that
+wait in memory, writes and syncs them at once, and tells who waits; what arrives meanwhile is the
+next group. If that fails the whole group is refused and taken back, as if never appended.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import groupby
+from typing import NamedTuple
+
+from bolide.store.commit_log import CommitLog, LogFile, Pending
+from bolide.store.config import FlushMode, StoreConfig
+from bolide.store.disk import Disk
+from bolide.store.errors import StoreUnwritable
+
+log = logging.getLogger(__name__)
+
+_PAGE = 4096
+
+
+class Flushed(NamedTuple):
+    """What listeners are told: the position on the disk, and why what lay behind it was refused."""
+
+    position: int
+    failure: StoreUnwritable | None = None
+
+
+Listener = Callable[[Flushed], None]
+
+
+class Flusher:
+    """`on_failure` is called when a flush has failed, with the lock held if records were lost."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        *,
+        lock: AbstractContextManager[bool],
+        disk: Disk,
+        config: Callable[[], StoreConfig],
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        self._log = log
+        self._lock = lock
+        self._disk = disk
+        self._config = config
+        self._on_failure = on_failure
+        self._flushing = threading.Lock()  # one flush at a time
+        self._wanted = threading.Event()
+        self._news = threading.Condition()  # guards generation; notified after each flush
+        self._listeners: list[Listener] = []
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._last_flush = time.monotonic()
+        self.generation = 0
+        """Counts failures: a position given away before one is void."""
+        self.failed = False
+        self._failure: StoreUnwritable | None = None
+        self.timestamp = 0
+        """Store time of the last record on the disk."""
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Flush what is left and end the thread."""
+        self._stopping = True
+        self._wanted.set()
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def wake(self) -> None:
+        if not self._wanted.is_set():
+            self._wanted.set()
+
+    def wait(self, position: int, generation: int, timeout: float) -> bool:
+        """Wait until a position is on the disk; False if that takes longer. Blocks.
+
+        Raises:
+            StoreUnwritable: the group with it could not be written and was taken back.
+        """
+        if self._thread is None:
+            self.flush()
+        else:
+            self.wake()
+        with self._news:
+            self._news.wait_for(
+                lambda: self._log.flushed >= position or self.generation != generation, timeout
+            )
+            if self.generation != generation and self._failure:
+                raise self._failure
+            return self._log.flushed >= position
+
+    def flush(self) -> bool:
+        """Bring all there is to the disk; says whether that worked. Blocks."""
+        with self._flushing:
+            if self.failed:
+                return False  # the system may call pages clean that never reached the disk
+            with self._lock:
+                pending, end = self._log.take_pending()
+                timestamp = self._log.last_timestamp
+            if end == self._log.flushed:
+                return True
+            try:
+                self._write(pending)
+                self._disk.step("mid-flush")
+                for file in self._unsynced_files(end):
+                    self._disk.sync(file.descriptor)
+            except OSError as exc:
+                self._fail(exc, lost=bool(pending))
+                return False
+            self._log.written = max(self._log.written, end)
+            self._log.flushed = end
+            self.timestamp = timestamp
+            self._last_flush = time.monotonic()
+        self._tell(Flushed(end))
+        return True
+
+    def mend(self) -> None:
+        """After a failure: write again what the disk may lack, erase what was taken back. Blocks.
+
+        Raises:
+            OSError: the disk still fails.
+        """
+        with self._flushing:
+            if not self.failed:
+                return
+            start, end = self._log.flushed, self._log.written
+            for file in self._unsynced_files(end):
+                at, stop = max(start, file.start) - file.start, min(end, file.end) - file.start
+                self._disk.write(file.descriptor, file.view[at:stop], at)
+                self._disk.sync(file.descriptor)
+            self._log.erase_behind(end)
+            self.failed = False
+
+    def _run(self) -> None:
+        while not self._stopping:
+            config = self._config()
+            grouped = config.flush_mode is FlushMode.SYNC
+            if grouped or not config.flush_timed:
+                self._wanted.wait(None if grouped else config.flush_interval)
+                self._wanted.clear()
+            elif self._wanted.wait(config.flush_interval):
+                self._wanted.clear()
+                self.flush()
+            if grouped or self._due(config):
+                self.flush()
+        self.flush()
+
+    def _due(self, config: StoreConfig) -> bool:
+        new_pages = (self._log.written - self._log.flushed) // _PAGE
+        waited = time.monotonic() - self._last_flush
+        return new_pages >= config.flush_least_pages or waited >= config.flush_thorough_interval
+
+    def _write(self, pending: list[Pending]) -> None:
+        for file, items in groupby(pending, key=lambda item: item.file):
+            group = list(items)
+            # Records of one file follow each other without a gap.
+            self._disk.write(file.descriptor, b"".join(item.data for item in group), group[0].at)
+
+    def _unsynced_files(self, end: int) -> list[LogFile]:
+        start = self._log.flushed
+        return [file for file in self._log.files if file.end > start and file.start < end]
+
+    def _fail(self, exc: OSError, *, lost: bool) -> None:
+        failure = StoreUnwritable(f"the commit log cannot be written: {exc}")
+        self.failed = True
+        if lost:
+            with self._lock:
+                self._on_failure(exc)
+        else:
+            self._on_failure(exc)
+        with self._news:
+            if lost:
+                self.generation += 1
+                self._failure = failure
+            self._news.notify_all()
+        for listener in self._listeners:
+            listener(Flushed(self._log.flushed, failure))
+
+    def _tell(self, flushed: Flushed) -> None:
+        with self._news:
+            self._news.notify_all()
+        for listener in self._listeners:
+            listener(flushed)

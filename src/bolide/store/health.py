@@ -1,0 +1,33 @@
+"""Why a store takes no messages at the moment, if so."""
+
+import logging
+
+from bolide.store.errors import StoreUnwritable
+
+log = logging.getLogger(__name__)
+
+
+class Health:
+    """Causes for refusing appends; each goes when what it named works again."""
+
+    def __init__(self) -> None:
+        self.causes: dict[str, str] = {}
+
+    @property
+    def writable(self) -> bool:
+        return not self.causes
+
+    def refuse(self, cause: str, reason: str) -> None:
+        if cause not in self.causes:
+            log.error("the store takes no messages: %s", reason)
+        self.causes = {**self.causes, cause: reason}
+
+    def allow(self, cause: str) -> None:
+        if cause in self.causes:
+            self.causes = {key: text for key, text in self.causes.items() if key != cause}
+            log.warning("%s works again%s", cause, "" if self.causes else ": messages are taken")
+
+    def check(self) -> None:
+        """Raises StoreUnwritable with every cause there is."""
+        if self.causes:
+            raise StoreUnwritable("; ".join(self.causes.values()))

@@ -1,0 +1,166 @@
+"""What a store does on the side: queue files, checkpoints, files ahead, retention, resuming."""
+
+import logging
+import time
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from bolide.store.checkpoint import Checkpoint, CheckpointFile, Mark, boot_id
+from bolide.store.disk import Disk
+from bolide.store.key_index import IndexMark
+from bolide.store.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from bolide.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_BYTES = 64 * 1024 * 1024
+"""Log written since the last checkpoint that calls for the next: the bound of a recovery."""
+
+_QUEUES = "the consume queues"
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        store: "MessageStore",
+        *,
+        lock: AbstractContextManager[bool],
+        checkpoint: CheckpointFile,
+        disk: Disk,
+    ) -> None:
+        self._store = store
+        self._lock = lock
+        self._checkpoint = checkpoint
+        self._disk = disk
+        self._upkeep = Upkeep("store-upkeep", self.run, self._interval)
+        self._preparing = Upkeep("store-prepare", self._prepare, lambda: 3600.0)
+        self._background = False
+        self._last_checkpoint = self._last_clean = time.monotonic()
+        self._wake_at = store.log.end + _CHECKPOINT_BYTES
+
+    def start(self, *, background: bool) -> None:
+        self._background = background
+        if background:
+            self._store.flusher.start()
+            self._upkeep.start()
+            self._preparing.start()
+            if self._store.recovery.records:
+                self._wake_at = 0
+                self._upkeep.wake()
+
+    def stop(self) -> bool:
+        """Write everything; says whether the next start may call this one clean. Blocks."""
+        if self._background:
+            self._preparing.stop()
+            self._upkeep.stop()
+            self._store.flusher.stop()
+        return self.checkpoint()
+
+    def pause(self, seconds: float) -> None:
+        if self._background:
+            self._upkeep.pause(seconds)
+
+    def appended(self, end: int) -> None:
+        """Told after each append where the log ends; must cost nothing."""
+        if end >= self._store.log.prepare_at:
+            self._preparing.wake()
+        if end >= self._wake_at:
+            self._wake_at = end + _CHECKPOINT_BYTES
+            self._upkeep.wake()
+
+    def run(self) -> None:
+        """One round. Blocks."""
+        store, config, now = self._store, self._store.config.value, time.monotonic()
+        if not store.health.writable:
+            self._resume()
+        store.settle()
+        self._write_queues()
+        mark = self._checkpoint.value.mark
+        behind = store.log.end - (mark.position if mark else 0)
+        waited = now - self._last_checkpoint
+        if behind >= _CHECKPOINT_BYTES or waited >= config.queue_flush_thorough_interval:
+            self.checkpoint()
+        else:
+            self._sync_queues(config.queue_flush_least_pages)
+        if now - self._last_clean >= config.clean_interval or not store.health.writable:
+            self._last_clean = now
+            store.retention.run()
+
+    def checkpoint(self) -> bool:
+        """Bring everything to the disk and note how far that is; says if it worked. Blocks."""
+        store = self._store
+        with self._lock:
+            end, last = store.log.end, store.log.last_record
+            timestamp, units = store.log.last_timestamp, store.units
+        self._last_checkpoint = time.monotonic()
+        if not (store.flush() and self._write_queues() and self._sync_queues()):
+            return False
+        if not store.settle():
+            return False
+        try:
+            index = store.index.flush() if store.index else IndexMark()
+            self._disk.step("mid-checkpoint")
+            self._checkpoint.save(
+                Checkpoint(
+                    log_timestamp=timestamp,
+                    queue_timestamp=timestamp,
+                    index_timestamp=index.end_timestamp,
+                    master_flushed_offset=self._checkpoint.value.master_flushed_offset,
+                    confirm_offset=end,
+                    mark=Mark(
+                        position=end,
+                        last_record=last,
+                        units=units,
+                        index=index,
+                        boot_id=boot_id(),
+                    ),
+                )
+            )
+        except OSError as exc:
+            log.warning("the checkpoint cannot be written: %s", exc)
+            return False
+        return True
+
+    def _interval(self) -> float:
+        return self._store.config.value.queue_flush_interval
+
+    def _prepare(self) -> None:
+        try:
+            self._store.log.prepare()
+        except OSError as exc:
+            log.warning("no room for the next log file: %s", exc)
+
+    def _write_queues(self) -> bool:
+        store = self._store
+        with self._lock:
+            changed = store.queues.take_changed()
+        try:
+            store.queues.write(changed, store.log.written)
+        except OSError as exc:
+            store.health.refuse(_QUEUES, f"the consume queues cannot be written: {exc}")
+            return False
+        store.health.allow(_QUEUES)
+        return True
+
+    def _sync_queues(self, least_pages: int = 0) -> bool:
+        try:
+            self._store.queues.sync(least_pages)
+        except OSError as exc:
+            self._store.health.refuse(_QUEUES, f"the consume queues cannot be written: {exc}")
+            return False
+        return True
+
+    def _resume(self) -> None:
+        """Try again what failed; who succeeds takes its cause away."""
+        store = self._store
+        try:
+            if "the next log file" in store.health.causes:
+                store.log.make_spare()
+                store.health.allow("the next log file")
+            if "the commit log" in store.health.causes:
+                store.flusher.mend()
+                store.health.allow("the commit log")
+        except OSError as exc:
+            log.debug("still no room: %s", exc)

@@ -1,0 +1,489 @@
+"""The store of a broker: takes messages, keeps them, gives them back.
+
+A directory as RocketMQ lays it out: `commitlog/` holds the messages, `consumequeue/` and `index/`
+are derived from it, `checkpoint` says what is on the disk, `abort` is there while the store is
+open or after a crash, `lock` keeps a second broker out.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple, Self
+
+from bolide.config import ConfigCell
+from bolide.kernel import Check, describe, read_record, record_size
+from bolide.model.message import SysFlag
+from bolide.protocol.property_string import decode_properties
+from bolide.protocol.record import Record, RecordDraft
+from bolide.protocol.record_errors import BadRecord
+from bolide.protocol.record_seal import with_seal_room
+from bolide.store import config as settings
+from bolide.store.checkpoint import CheckpointFile
+from bolide.store.commit_log import CommitLog
+from bolide.store.config import FlushMode, StoreConfig, delay_levels
+from bolide.store.consume_queue import UNIT, ConsumeQueue
+from bolide.store.disk import Disk
+from bolide.store.errors import StoreClosed, StoreUnwritable
+from bolide.store.flusher import Flusher, Listener
+from bolide.store.health import Health
+from bolide.store.housekeeping import Housekeeping
+from bolide.store.key_index import KeyIndex
+from bolide.store.locking import StoreLock
+from bolide.store.pending_keys import PendingKeys
+from bolide.store.queue_table import QueueTable
+from bolide.store.reading import EVERYTHING, Found, ReadLimits, Wanted, read_queue
+from bolide.store.recovery import Parts, Progress, recover
+from bolide.store.retention import Retention
+
+Clock = Callable[[], float]
+"""Seconds since 1970."""
+
+SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+_NOT_QUEUED = (int(SysFlag.PREPARED), int(SysFlag.ROLLBACK))
+_TRANSACTION = int(SysFlag.ROLLBACK)
+_HEAD_SIZE = 4
+_FOREVER = 2**63 - 1
+
+
+class Appended(NamedTuple):
+    """Where a message went. `store_timestamp` is in milliseconds."""
+
+    physical_offset: int
+    size: int
+    queue_offset: int
+    store_timestamp: int
+    generation: int
+    """For `wait_flushed`."""
+
+    @property
+    def end(self) -> int:
+        return self.physical_offset + self.size
+
+
+class Boundary(Enum):
+    """Which of the messages around a time is meant (RocketMQ's BoundaryType)."""
+
+    LOWER = "lower"
+    """The first one stored at that time or later."""
+    UPPER = "upper"
+    """The last one stored at that time or before."""
+
+
+class MessageStore:
+    """Appends may come from any thread, one at a time gets through; reads from any thread.
+
+    Without `background` no thread is started: `flush` and `housekeeping.run` do what they would.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig | ConfigCell[StoreConfig],
+        *,
+        clock: Clock = time.time,
+        disk: Disk | None = None,
+        progress: Progress = lambda _done, _total: None,
+        background: bool = True,
+    ) -> None:
+        self.config = (
+            config if isinstance(config, ConfigCell) else ConfigCell(config, settings.check)
+        )
+        self._clock = clock
+        self._disk = disk or Disk()
+        self._progress = progress
+        self._background = background
+        self._lock = threading.Lock()  # one append at a time
+        self._open = False
+        self._build()
+
+    def _build(self) -> None:
+        config, disk, root = self.config.value, self._disk, self.config.value.root
+        settings.check(config)
+        self._delays = delay_levels(config.message_delay_level)
+        self._seal = config.append_record_crc
+        self._staged = config.flush_mode is FlushMode.SYNC
+        self.health = Health()
+        self.log = CommitLog(
+            config.log_directories,
+            config.commit_log_file_size,
+            disk=disk,
+            staged=self._staged,
+            new=config.new_log_directories,
+        )
+        self.queues = QueueTable(root / "consumequeue", config.consume_queue_file_size, disk=disk)
+        self.index = (
+            KeyIndex(
+                root / "index",
+                slots=config.max_hash_slots,
+                capacity=config.max_index_entries,
+                disk=disk,
+                clock=self._clock,
+            )
+            if config.index_enabled
+            else None
+        )
+        self._keys = PendingKeys(
+            self.log, self.index, lock=self._lock, health=self.health, disk=disk
+        )
+        self._checkpoint = CheckpointFile(root / "checkpoint", disk)
+        self.flusher = Flusher(
+            self.log,
+            lock=self._lock,
+            disk=disk,
+            config=lambda: self.config.value,
+            on_failure=self._flush_failed,
+        )
+        self._lock_file = StoreLock(root / "lock")
+        self._abort = root / "abort"
+
+    # ---- life
+
+    @classmethod
+    def open(
+        cls, config: StoreConfig | ConfigCell[StoreConfig], *, clock: Clock = time.time
+    ) -> Self:
+        return cls(config, clock=clock).__enter__()
+
+    def __enter__(self) -> Self:
+        """Raises StoreInUse, DamagedFile, ConfigError, OSError."""
+        root = self.config.value.root
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock_file.acquire()
+        try:
+            self._start()
+        except BaseException:
+            self._release()
+            raise
+        self._open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Bring everything to the disk and let go of it. Blocks."""
+        if not self._open:
+            return
+        with self._lock:
+            self._open = False
+        if self.housekeeping.stop():
+            self._abort.unlink(missing_ok=True)
+        self._release()
+
+    def _start(self) -> None:
+        config, root = self.config.value, self.config.value.root
+        clean = not self._abort.exists()
+        self._abort.write_text(str(os.getpid()))
+        self._disk.sync_directory(root)
+        for path in {log.parent for log in config.log_directories} | {root}:
+            for aside in path.glob(".*-*"):
+                if aside.name.startswith((".commitlog-", ".index-")):
+                    aside.unlink()
+        self.log.load()
+        self.queues.load()
+        if self.index:
+            self.index.load()
+        parts = Parts(
+            log=self.log,
+            queues=self.queues,
+            index=self.index,
+            checkpoint=self._checkpoint.load(),
+            check=_check_of(config),
+            delays=self._delays,
+            index_safe=config.index_safe,
+            aside=root / "cut",
+        )
+        self.recovery = recover(parts, clean=clean, progress=self._progress)
+        self._units = self.queues.units()
+        self._start_housekeeping()
+
+    def _start_housekeeping(self) -> None:
+        self.housekeeping = Housekeeping(
+            self, lock=self._lock, checkpoint=self._checkpoint, disk=self._disk
+        )
+        self.retention = Retention(
+            self.log,
+            self.queues,
+            self.index,
+            health=self.health,
+            config=lambda: self.config.value,
+            disk=self._disk,
+            clock=self._clock,
+            pause=self.housekeeping.pause,
+        )
+        self.housekeeping.start(background=self._background)
+
+    def _release(self) -> None:
+        self.log.close()
+        self.queues.close()
+        if self.index:
+            self.index.close()
+        self._lock_file.release()
+
+    # ---- appending
+
+    def append(self, draft: RecordDraft) -> Appended:
+        """Take one message. It is readable at once, with SYNC_FLUSH when it is on the disk.
+
+        Raises:
+            RecordTooLarge: body, topic or properties are over their limits.
+            StoreUnwritable: the disk is full or fails; says why.
+            ValueError: topic or queue id cannot name a directory, or a number fits no field.
+        """
+        return self.append_batch((draft,))[0]
+
+    def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
+        """Take messages of one topic and queue: all of them or none, one behind the other.
+
+        Raises: as `append`.
+        """
+        if self._seal:
+            drafts = [
+                draft._replace(properties=with_seal_room(bytes(draft.properties)))
+                for draft in drafts
+            ]
+        limit = self.config.value.max_message_size
+        sizes = [record_size(draft, limit) for draft in drafts]
+        facts = [describe(draft.topic, draft.properties) for draft in drafts]
+        first = drafts[0]
+        _check_one_queue(drafts)
+        with self._lock:
+            result = self._put(drafts, sizes, facts, first)
+        if self._staged:
+            self.flusher.wake()
+        return result
+
+    def _put(
+        self,
+        drafts: Sequence[RecordDraft],
+        sizes: list[int],
+        facts: list[tuple[int, tuple[int, ...]]],
+        first: RecordDraft,
+    ) -> list[Appended]:
+        self._refuse_if_closed()
+        queue = self.queues.require(first.topic, first.queue_id)
+        queued = first.sys_flag & _TRANSACTION not in _NOT_QUEUED
+        queue_offset = queue.max_offset if queued else 0
+        timestamp = int(self._clock() * 1000)
+        try:
+            position = self.log.put(drafts, sizes, queue_offset, timestamp, seal=self._seal)
+        except OSError as exc:
+            self.health.refuse("the next log file", f"no room for the next log file: {exc}")
+            raise StoreUnwritable(f"no room for the next log file: {exc}") from exc
+        result = []
+        generation = self.flusher.generation
+        for draft, size, (code, hashes) in zip(drafts, sizes, facts, strict=True):
+            if queued:
+                delayed = draft.topic == SCHEDULE_TOPIC
+                shown = self._delivery_time(draft, timestamp, code) if delayed else code
+                queue.append(UNIT.pack(position, size, shown))
+                self._units += 1
+            if hashes:
+                self._keys.add(hashes, position, timestamp)
+            result.append(Appended(position, size, queue_offset, timestamp, generation))
+            position += size
+            queue_offset += queued
+        if queued:
+            self.queues.changed(queue)
+        self.housekeeping.appended(self.log.end)
+        return result
+
+    def _refuse_if_closed(self) -> None:
+        if not self._open:
+            raise StoreClosed
+        if self.health.causes:
+            self.health.check()
+
+    def _delivery_time(self, draft: RecordDraft, timestamp: int, code: int) -> int:
+        """What stands in a delayed message's unit instead of its tags code."""
+        level = decode_properties(str(draft.properties, "utf-8", "replace")).get("DELAY", "")
+        if not level.isdecimal() or int(level) == 0:
+            return code
+        return timestamp + self._delays[min(int(level), len(self._delays) - 1)]
+
+    def _flush_failed(self, exc: OSError) -> None:
+        self.health.refuse("the commit log", f"the commit log cannot be written: {exc}")
+        if self._staged:  # the lock is held: nobody has seen these messages
+            self.log.rewind()
+            self.queues.rewind(self.log.written)
+            self._keys.rewind(self.log.written)
+            self._units = self.queues.units()
+
+    # ---- durability
+
+    @property
+    def flushed(self) -> int:
+        """Position of the log up to which everything is on the disk."""
+        return self.log.flushed
+
+    @property
+    def units(self) -> int:
+        """Queue offsets given away, over all queues."""
+        return self._units
+
+    def wait_flushed(self, appended: Appended, timeout: float | None = None) -> bool:
+        """Wait until a message is on the disk; False: FLUSH_DISK_TIMEOUT. Blocks.
+
+        Raises:
+            StoreUnwritable: it could not be written and was taken back.
+        """
+        if timeout is None:
+            timeout = self.config.value.sync_flush_timeout
+        return self.flusher.wait(appended.end, appended.generation, timeout)
+
+    def on_flushed(self, listener: Listener) -> None:
+        """Be told, on the flusher's thread, of every position reached and every failure."""
+        self.flusher.listen(listener)
+
+    def flush(self) -> bool:
+        """Bring the log to the disk now; says whether that worked. Blocks."""
+        return self.flusher.flush()
+
+    def settle(self) -> bool:
+        """Write the index entries of what was appended; once behind a burst of appends is best.
+
+        Returns:
+            Whether all are written now; if not, the store takes no messages until they are.
+        """
+        return self._keys.settle()
+
+    # ---- reading
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        limits: ReadLimits = ReadLimits(),  # noqa: B008  immutable
+        wanted: Wanted = EVERYTHING,
+        *,
+        may_block: bool = True,
+    ) -> Found:
+        """Read a queue from an offset on.
+
+        Raises:
+            NotInMemory: the disk is needed and the call may not block: call again on a thread.
+        """
+        queue = self.find_queue(topic, queue_id)
+        return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
+
+    def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
+        """The whole record that begins at a position of the log, or None if none does."""
+        head = self.log.read(physical_offset, _HEAD_SIZE, may_block=may_block)
+        if head is None:
+            return None
+        size = int.from_bytes(head, "big")
+        data = self.log.read(physical_offset, size, may_block=may_block)
+        return data if data is not None and self._is_record(data, physical_offset) else None
+
+    def find(
+        self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = _FOREVER
+    ) -> list[memoryview]:
+        """Records of a topic by key or unique key, newest first, stored between two times (ms).
+
+        The index knows hashes: a record may have another key of the same hash. Blocks.
+        """
+        if self.index is None:
+            return []
+        self.settle()
+        config = self.config.value
+        limit = min(limit or config.default_query_max, config.max_query_batch)
+        places = self.index.find(topic, key, limit=limit, begin=begin, end=end)
+        records = (self.record_at(place) for place in places)
+        return [record for record in records if record is not None]
+
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.queues.find(topic.encode(), queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.find_queue(topic, queue_id)
+        return queue.min_offset if queue else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The next queue offset of what is readable."""
+        queue = self.find_queue(topic, queue_id)
+        return queue.end_below(self.log.written) if queue else 0
+
+    def offset_at(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """The queue offset of a store time in milliseconds. Blocks.
+
+        LOWER: the maximum offset if all are older. UPPER: 0 if all are younger.
+        """
+        queue = self.find_queue(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.end_below(self.log.written)
+        later = timestamp if boundary is Boundary.LOWER else timestamp + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._stored_at(queue, middle) < later:
+                low = middle + 1
+            else:
+                high = middle
+        if boundary is Boundary.LOWER:
+            return low
+        return low - 1 if low > queue.min_offset else 0
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """Store time (ms) of a queue's first message, -1 without one. Blocks."""
+        queue = self.find_queue(topic, queue_id)
+        if queue is None or queue.min_offset >= queue.end_below(self.log.written):
+            return -1
+        return self._stored_at(queue, queue.min_offset)
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time (ms) of a message, -1 without one. Blocks."""
+        queue = self.find_queue(topic, queue_id)
+        return self._stored_at(queue, queue_offset) if queue else -1
+
+    def earliest_log_time(self) -> int:
+        """Store time (ms) of the oldest message, -1 without one. Blocks."""
+        return self._timestamp_at(self.log.min_offset)
+
+    def remove_topic(self, topic: str) -> int:
+        """Remove a topic's queues; its messages stay in the log until retention takes them. Blocks.
+
+        Returns:
+            How many queues there were.
+        """
+        with self._lock:
+            count = self.queues.remove_topic(topic.encode())
+            self._units = self.queues.units()
+        if count:
+            self.housekeeping.checkpoint()
+        return count
+
+    def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        unit = queue.unit(queue_offset)
+        return self._timestamp_at(unit.physical_offset) if unit else -1
+
+    def _timestamp_at(self, physical_offset: int) -> int:
+        data = self.record_at(physical_offset)
+        if data is None:
+            return -1
+        record = read_record(data)
+        return record.store_timestamp if isinstance(record, Record) else -1
+
+    @staticmethod
+    def _is_record(data: memoryview, physical_offset: int) -> bool:
+        try:
+            record = read_record(data)
+        except BadRecord:
+            return False
+        return isinstance(record, Record) and record.physical_offset == physical_offset
+
+
+def _check_of(config: StoreConfig) -> Check:
+    if config.verify_record_crc:
+        return Check.SEAL
+    return Check.BODY if config.check_crc_on_recover else Check.NONE
+
+
+def _check_one_queue(drafts: Sequence[RecordDraft]) -> None:
+    first = drafts[0]
+    for draft in drafts[1:]:
+        if draft.topic != first.topic or draft.queue_id != first.queue_id:
+            raise ValueError("the messages of a batch go to one topic and queue")

@@ -1,0 +1,67 @@
+"""Consume queue extensions that a Java broker left behind: read, never written.
+
+With `enableConsumeQueueExt` Java puts a unit beside each queue entry, and the unit's address in
+place of the tags code. A unit (`ConsumeQueueExt.CqExtUnit`):
+
+    2  size of the whole unit; 0 or less: nothing here, or the end of the file's used part
+    8  tags code
+    8  store time in milliseconds
+    2  size of the bit map
+    n  bit map: which consumers' filters may match, a Bloom filter
+"""
+
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+_HEAD = struct.Struct(">hqqh")
+_BASE = -(2**63)
+_HIGHEST_ADDRESS = -(2**31) - 1
+_END_MARK_SIZE = 4
+
+
+class ExtUnit(NamedTuple):
+    tags_code: int
+    store_timestamp: int
+    bit_map: bytes
+
+
+def is_address(tags_code: int) -> bool:
+    """Whether the tags code of a queue entry is the address of a unit: hashes are not so low."""
+    return tags_code <= _HIGHEST_ADDRESS
+
+
+class QueueExtensions:
+    """The units of all queues below a store's root."""
+
+    def __init__(self, root: Path, file_size: int) -> None:
+        self._directory = root / "consumequeue_ext"
+        self._file_size = file_size
+
+    def find(self, topic: str, queue_id: int, address: int) -> ExtUnit | None:
+        """The unit at an address; None if it is missing or broken. Blocks."""
+        if not is_address(address):
+            return None
+        offset = address - _BASE
+        within = offset % self._file_size
+        path = self._directory / topic / str(queue_id) / f"{offset - within:020d}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return self._read(descriptor, within)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, descriptor: int, at: int) -> ExtUnit | None:
+        head = os.pread(descriptor, _HEAD.size, at)
+        if len(head) < _HEAD.size:
+            return None
+        size, tags_code, store_timestamp, bits = _HEAD.unpack(head)
+        end = self._file_size - _END_MARK_SIZE
+        if bits < 0 or size != _HEAD.size + bits or at + size > end:
+            return None
+        bit_map = os.pread(descriptor, bits, at + _HEAD.size)
+        return ExtUnit(tags_code, store_timestamp, bit_map) if len(bit_map) == bits else None

@@ -1,0 +1,155 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bolide.store.consume_queue import ConsumeQueue
+from bolide.store.descriptors import Descriptors
+from bolide.store.disk import Disk
+
+QueueKey = tuple[bytes, int]
+"""Topic as it stands in records, and queue id."""
+
+_NO_DIRECTORIES = {"", ".", ".."}
+
+
+class QueueTable:
+    """Files lie at `<directory>/<topic>/<queue id>/`. Appends hold the store's lock."""
+
+    def __init__(self, directory: Path, file_size: int, *, disk: Disk) -> None:
+        self._directory = directory
+        self._file_size = file_size
+        self._disk = disk
+        self._descriptors = Descriptors()
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._changed: set[ConsumeQueue] = set()
+        self._unsynced: set[ConsumeQueue] = set()
+        self._upkeep = threading.Lock()  # one thread at a time writes, syncs and removes files
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    @property
+    def keys(self) -> list[QueueKey]:
+        return list(self._queues)
+
+    def load(self) -> None:
+        if not self._directory.exists():
+            return
+        for topic in sorted(self._directory.iterdir()):
+            if topic.is_dir():
+                for queue in sorted(topic.iterdir()):
+                    if queue.name.isdigit() and queue.is_dir():
+                        self.require(topic.name.encode(), int(queue.name)).load()
+
+    def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def require(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        """The queue, made if it is not there.
+
+        Raises:
+            ValueError: no directory can have that name.
+        """
+        key = topic, queue_id
+        found = self._queues.get(key)
+        if found is None:
+            directory = self._directory / _directory_name(topic) / str(queue_id)
+            if queue_id < 0:
+                raise ValueError(f"queue id {queue_id} is below 0")
+            found = self._queues[key] = ConsumeQueue(
+                directory, self._file_size, disk=self._disk, descriptors=self._descriptors
+            )
+        return found
+
+    def changed(self, queue: ConsumeQueue) -> None:
+        """Note that a queue has units that are not in its files."""
+        self._changed.add(queue)
+
+    def take_changed(self) -> set[ConsumeQueue]:
+        """The queues noted since the last call. Hold the store's lock."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def write(self, queues: Iterable[ConsumeQueue], physical_offset: int) -> None:
+        """Put the units of records below a position into the files. Blocks.
+
+        Raises:
+            OSError: the disk is full or fails; queues not written stay noted.
+        """
+        left = set(queues)
+        with self._upkeep:
+            try:
+                for queue in list(left):
+                    queue.write(queue.end_below(physical_offset))
+                    self._unsynced.add(queue)
+                    if queue.written == queue.max_offset:
+                        left.remove(queue)
+            finally:
+                for queue in left:
+                    self._changed.add(queue)
+
+    def sync(self, least_pages: int = 0) -> None:
+        """Bring units written to the disk, of the queues with at least so many pages. Blocks."""
+        with self._upkeep:
+            for queue in list(self._unsynced):
+                if queue.dirty_pages >= least_pages:
+                    queue.sync()
+                    self._unsynced.remove(queue)
+
+    def truncate(self, physical_offset: int, *, thoroughly: bool = False) -> None:
+        """Drop the units of records at or behind a position of the log."""
+        with self._upkeep:
+            for queue in self:
+                queue.truncate(physical_offset, thoroughly=thoroughly)
+
+    def rewind(self, physical_offset: int) -> None:
+        """Forget the units of records that were taken back before they were written."""
+        for queue in self:
+            queue.rewind(physical_offset)
+
+    def max_physical_offset(self) -> int:
+        """The newest record that has a unit, -1 if none has."""
+        last = (queue.unit(queue.max_offset - 1) for queue in self if queue.max_offset)
+        return max((unit.physical_offset for unit in last if unit), default=-1)
+
+    def raise_minimum(self, physical_offset: int) -> None:
+        """Trim all queues to what the log still has."""
+        with self._upkeep:
+            for queue in self:
+                queue.remove_below(physical_offset)
+                queue.raise_minimum(physical_offset)
+
+    def remove_topic(self, topic: bytes) -> int:
+        """Remove the queues of a topic; returns how many there were."""
+        keys = [key for key in self._queues if key[0] == topic]
+        with self._upkeep:
+            for key in keys:
+                queue = self._queues.pop(key)
+                self._changed.discard(queue)
+                self._unsynced.discard(queue)
+                queue.remove()
+        with contextlib.suppress(OSError):  # never written, or something else lies in it
+            for key in keys:
+                (self._directory / topic.decode() / str(key[1])).rmdir()
+            (self._directory / topic.decode()).rmdir()
+        return len(keys)
+
+    def units(self) -> int:
+        """The offsets given away, over all queues."""
+        return sum(queue.max_offset for queue in self)
+
+    def close(self) -> None:
+        self._descriptors.close()
+
+
+def _directory_name(topic: bytes) -> str:
+    name = topic.decode("utf-8", "surrogateescape")
+    if name in _NO_DIRECTORIES or "/" in name or "\0" in name:
+        raise ValueError(f"topic {name!r} cannot be the name of a directory")
+    return name

@@ -1,0 +1,159 @@
+"""Reading a queue: from an offset on, what is wanted, up to a limit."""
+
+import logging
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from bolide.protocol.record import is_record_magic
+from bolide.store.commit_log import CommitLog
+from bolide.store.consume_queue import BLANK_SIZE, ConsumeQueue, Unit
+
+log = logging.getLogger(__name__)
+
+_HEAD = struct.Struct(">II")
+_BLOCK = 64 * 1024
+
+
+class ReadStatus(Enum):
+    """RocketMQ's GetMessageStatus, by its names."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class ReadLimits(NamedTuple):
+    """Where a read stops; the first message is returned however large."""
+
+    max_count: int = 32
+    max_size: int = 1024 * 1024
+    max_scanned: int = 800
+    """Queue units looked at, where few are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A filter in two steps: the tags code of a queue unit, then the record itself."""
+
+    code: Callable[[int], bool] | None = None
+    record: Callable[[memoryview], bool] | None = None
+
+
+EVERYTHING = Wanted()
+
+
+@dataclass(slots=True)
+class Found:
+    status: ReadStatus
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    records: list[memoryview] = field(default_factory=list)
+    """Whole records; views of the log's mapping near its end, so copy before keeping them."""
+    size: int = 0
+    """Bytes of the records."""
+
+
+def read_queue(
+    commit_log: CommitLog,
+    queue: ConsumeQueue | None,
+    queue_offset: int,
+    limits: ReadLimits,
+    wanted: Wanted,
+    *,
+    may_block: bool,
+) -> Found:
+    """Raises NotInMemory if the disk is needed and the call may not block."""
+    if queue is None:
+        return Found(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+    low, high = queue.min_offset, queue.end_below(commit_log.written)
+    outside = _outside(queue_offset, low, high)
+    if outside:
+        status, next_offset = outside
+        return Found(status, next_offset, low, high)
+    count = min(high - queue_offset, max(limits.max_scanned, limits.max_count))
+    found = Found(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
+    window = _Window(commit_log, may_block=may_block)
+    for unit in queue.read(queue_offset, count, may_block=may_block):
+        if unit.size <= 0 or not _take(unit, found, limits, wanted, window):
+            break
+        found.next_offset += 1
+    if found.next_offset == queue_offset and not found.records:
+        # The unit is not there any more: go on where the queue begins now.
+        found.status = ReadStatus.OFFSET_FOUND_NULL
+        found.next_offset = max(queue.min_offset, queue_offset + 1)
+    return found
+
+
+def _outside(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
+    if high == 0:
+        return ReadStatus.NO_MESSAGE_IN_QUEUE, 0
+    if queue_offset < low:
+        return ReadStatus.OFFSET_TOO_SMALL, low
+    if queue_offset == high:
+        return ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset
+    if queue_offset > high:
+        return ReadStatus.OFFSET_OVERFLOW_BADLY, high
+    return None
+
+
+def _take(unit: Unit, found: Found, limits: ReadLimits, wanted: Wanted, window: "_Window") -> bool:
+    """Look at one unit; False if the limits say to stop before it."""
+    if unit.size == BLANK_SIZE:
+        return True
+    if found.records and (
+        len(found.records) >= limits.max_count or found.size + unit.size > limits.max_size
+    ):
+        return False
+    if wanted.code and not wanted.code(unit.tags_code):
+        return True
+    record = window.read(unit.physical_offset, unit.size)
+    if record is None:
+        if not found.records:
+            found.status = ReadStatus.MESSAGE_WAS_REMOVING
+        return True
+    if _is_sound(record, unit) and (wanted.record is None or wanted.record(record)):
+        found.records.append(record)
+        found.size += unit.size
+        found.status = ReadStatus.FOUND
+    return True
+
+
+def _is_sound(record: memoryview, unit: Unit) -> bool:
+    size, magic = _HEAD.unpack_from(record)
+    if size == unit.size and is_record_magic(magic):
+        return True
+    log.error("the record at %s is damaged and passed over", unit.physical_offset)
+    return False
+
+
+class _Window:
+    """Reads records; from the disk in blocks, as the next one mostly lies close behind."""
+
+    def __init__(self, commit_log: CommitLog, *, may_block: bool) -> None:
+        self._log = commit_log
+        self._may_block = may_block
+        self._start = 0
+        self._block = memoryview(b"")
+
+    def read(self, physical_offset: int, size: int) -> memoryview | None:
+        if self._log.is_hot(physical_offset):
+            return self._log.read(physical_offset, size)
+        at = physical_offset - self._start
+        if not 0 <= at <= len(self._block) - size:
+            block = self._log.read_block(
+                physical_offset, size, max(size, _BLOCK), may_block=self._may_block
+            )
+            if block is None:
+                return None
+            self._start, self._block, at = physical_offset, block, 0
+        return self._block[at : at + size]

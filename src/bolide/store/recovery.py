@@ -1,0 +1,272 @@
+"""What happens when a store is opened: find where the log ends, and make what is derived whole.
+
+A start position is chosen up to which log, consume queues and index are known to be on the disk.
+Queue units of records behind it are dropped, then the log is walked from there on: every record is
+checked, and queue units and index entries are written again. The first place without a sound
+record is the end; what lies behind is zeroed, so that it never comes back.
+
+The start position is, in this order: that of our mark in the checkpoint, if it still holds; after
+a clean stop of RocketMQ, the newest file that the queues reach; after a crash of RocketMQ, the
+newest file whose first record is older than the checkpoint's times; the beginning of the log.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bolide.kernel import Check, QueueRun, Scan, Stop, scan
+from bolide.protocol.record import Record, read_record
+from bolide.protocol.record_errors import BadRecord
+from bolide.store.checkpoint import Checkpoint, Mark, boot_id
+from bolide.store.commit_log import CommitLog, LogFile
+from bolide.store.consume_queue import UNIT, UNIT_SIZE
+from bolide.store.key_index import KeyIndex
+from bolide.store.queue_table import QueueTable
+from bolide.store.salvage import save_tail
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Told bytes of the log done and to do."""
+
+_STRIDE = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What was found and done; positions are physical offsets."""
+
+    clean: bool
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    rebuilt: str = ""
+    """Why the consume queues were written anew from the beginning of the log, if so."""
+    cut: str = ""
+    """What was found instead of a record at the end, if it was not nothing."""
+    kept_aside: list[Path] = field(default_factory=list)
+    kept_records: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What recovery works on, all loaded."""
+
+    log: CommitLog
+    queues: QueueTable
+    index: KeyIndex | None
+    checkpoint: Checkpoint
+    check: Check
+    delays: tuple[int, ...]
+    index_safe: bool
+    aside: Path
+    """Directory for sound records that had to be cut off."""
+
+
+class _Gap(Exception):
+    """Units of a queue are missing between its end and the next record."""
+
+
+def recover(parts: Parts, *, clean: bool, progress: Progress) -> RecoveryReport:
+    """Make the parts agree; afterwards the log is open for appends."""
+    began = time.monotonic()
+    report = RecoveryReport(clean)
+    mark = _mark_that_holds(parts)
+    report.start = mark.position if mark else _start_by_files(parts, clean=clean)
+    index_from = _recover_index(parts, mark, report.start, clean=clean)
+    parts.queues.truncate(report.start, thoroughly=not clean)
+    if mark and parts.queues.units() != mark.units:
+        _begin_again(parts, report, f"{parts.queues.units()} units instead of {mark.units}")
+    try:
+        _Replay(parts, report, index_from, progress).run()
+    except _Gap as gap:
+        _begin_again(parts, report, str(gap))
+        _Replay(parts, report, index_from, progress, gaps_allowed=True).run()
+    _finish(parts, report, mark)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _begin_again(parts: Parts, report: RecoveryReport, reason: str) -> None:
+    log.warning("consume queues are not whole (%s): they are written anew from the log", reason)
+    report.rebuilt = reason
+    report.start = parts.log.min_offset
+    report.records = 0
+    parts.queues.truncate(report.start, thoroughly=True)
+
+
+def _mark_that_holds(parts: Parts) -> Mark | None:
+    """Our mark, unless the log does not reach it any more."""
+    mark = parts.checkpoint.mark
+    if mark is None or mark.position < parts.log.min_offset:
+        return None
+    if mark.position == 0 or not parts.log.files:
+        return mark if mark.position == 0 else None
+    if mark.last_record < 0:
+        return mark if mark.position <= parts.log.files[-1].end else None
+    last = _record_at(parts.log, mark.last_record)
+    return mark if last and mark.last_record + last.size == mark.position else None
+
+
+def _start_by_files(parts: Parts, *, clean: bool) -> int:
+    """RocketMQ's rule."""
+    reached = parts.queues.max_physical_offset()
+    limit = parts.checkpoint.safe_timestamp
+    if parts.index_safe:
+        limit = min(limit, parts.checkpoint.index_timestamp)
+    for file in reversed(parts.log.files):
+        first = _record_at(parts.log, file.start)
+        if first is None or file.start > reached:
+            continue
+        if clean or 0 < first.store_timestamp <= limit:
+            return file.start
+    return parts.log.min_offset
+
+
+def _record_at(commit_log: CommitLog, physical_offset: int) -> Record | None:
+    file = commit_log.find_file(physical_offset)
+    if file is None:
+        return None
+    try:
+        found = read_record(file.view, physical_offset - file.start)
+    except BadRecord:
+        return None
+    return found if isinstance(found, Record) and found.physical_offset == physical_offset else None
+
+
+def _recover_index(parts: Parts, mark: Mark | None, start: int, *, clean: bool) -> int:
+    """Bring the index into a sound state; returns the position from which entries are missing."""
+    index = parts.index
+    if index is None:
+        return -1
+    if mark is None:
+        if clean:
+            return start
+        index.drop_after(parts.checkpoint.index_timestamp)
+        return max(index.end_offset, parts.log.min_offset)
+    if mark.index.name and not index.has(mark.index.name):
+        log.warning("index file %s is gone: its entries are written again", mark.index.name)
+        return max(index.end_offset, parts.log.min_offset)
+    if not clean:
+        if mark.boot_id and mark.boot_id == boot_id():
+            index.mend()  # only the process died: the page cache has everything
+        else:
+            index.restore(mark.index)
+    return mark.position
+
+
+class _Replay:
+    """Walks the log and writes again what is derived from it."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        report: RecoveryReport,
+        index_from: int,
+        progress: Progress,
+        *,
+        gaps_allowed: bool = False,
+    ) -> None:
+        self._parts = parts
+        self._report = report
+        self._index_from = index_from if index_from >= 0 else report.start
+        self._gaps_allowed = gaps_allowed
+        self._progress = progress
+
+    def run(self) -> None:
+        parts, report = self._parts, self._report
+        first = position = min(report.start, self._index_from)
+        files = [file for file in parts.log.files if file.end > position]
+        total = max(sum(file.size for file in files) - _STRIDE, _STRIDE)
+        stop, report.end, report.cut = Stop.BLANK, position, ""
+        for file in files:
+            position = max(position, file.start)
+            while True:
+                result = self._scan(file, position)
+                self._take(result, position, file.start + result.end)
+                position = file.start + result.end
+                self._progress(min(position - first, total), total)
+                stop = result.stop
+                if stop is not Stop.END or position >= file.end:
+                    break
+            if stop is not Stop.BLANK:
+                report.end = position
+                report.cut = result.reason
+                break
+            report.end = position = file.end
+
+    def _scan(self, file: LogFile, position: int) -> Scan:
+        """Scan a stride; the seam between what only the index lacks and the rest is kept."""
+        parts, start = self._parts, self._report.start
+        end = min(position + _STRIDE, file.end)
+        if position < start < end:
+            end = start
+        return scan(
+            file.view,
+            position - file.start,
+            end - file.start,
+            file.start,
+            check=parts.check,
+            delays=parts.delays,
+            keys=parts.index is not None and position >= self._index_from,
+        )
+
+    def _take(self, result: Scan, start: int, end: int) -> None:
+        parts = self._parts
+        if parts.index and result.keys:
+            parts.index.put(result.keys)
+        if start < self._report.start or not result.count:
+            return
+        self._report.records += result.count
+        for run in result.runs:
+            self._append(run)
+        parts.queues.write(parts.queues.take_changed(), end)
+        parts.log.last_timestamp = result.last_timestamp
+        parts.log.last_record = _last_record(result, end)
+
+    def _append(self, run: QueueRun) -> None:
+        queues = self._parts.queues
+        try:
+            queue = queues.require(run.topic, run.queue_id)
+        except ValueError as exc:
+            log.warning("records without a queue are passed over: %s", exc)
+            return
+        if run.queue_offset > queue.max_offset > 0:
+            gap = f"queue {run.topic!r} {run.queue_id} lacks units before {run.queue_offset}"
+            if not self._gaps_allowed:
+                raise _Gap(gap)
+            log.warning("%s, and the log has no records for them", gap)
+            queue.fill(run.queue_offset)
+        queue.append_run(run.queue_offset, run.entries)
+        queues.changed(queue)
+
+
+def _last_record(result: Scan, end: int) -> int:
+    """The record that ends at `end` if it has a queue unit, else -1."""
+    last = [UNIT.unpack(run.entries[-UNIT_SIZE:]) for run in result.runs]
+    physical_offset, size, _ = max(last, default=(-1, 0, 0))
+    return physical_offset if physical_offset + size == end else -1
+
+
+def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None) -> None:
+    if report.cut:
+        log.warning("the log ends at %s: %s", report.end, report.cut)
+    if not report.clean:
+        report.kept_aside, report.kept_records = save_tail(parts.log, report.end, parts.aside)
+        if report.kept_aside:
+            log.error(
+                "%s sound records behind the end of the log at %s are kept aside in %s",
+                report.kept_records, report.end, ", ".join(map(str, report.kept_aside)),
+            )  # fmt: skip
+    parts.log.open_at(report.end, erase=bool(report.cut) or not report.clean)
+    if not report.records:
+        parts.log.last_timestamp = parts.checkpoint.log_timestamp
+        parts.log.last_record = mark.last_record if mark and mark.position == report.end else -1
+    parts.queues.truncate(report.end)
+    parts.queues.raise_minimum(parts.log.min_offset)
+    if parts.index:
+        parts.index.truncate(report.end)
+        parts.index.trim(parts.log.min_offset)

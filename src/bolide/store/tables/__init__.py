@@ -1,0 +1,26 @@
+"""The small tables below `config` of a store, in the JSON that Java brokers write and read."""
+
+from bolide.store.tables.filters import BloomPositions, ConsumerFilter, ConsumerFilters
+from bolide.store.tables.kinds import (
+    CONSUMER_FILTERS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    GROUPS,
+    TOPICS,
+    DelayOffsets,
+)
+from bolide.store.tables.table import Table, TableKind
+
+__all__ = [
+    "CONSUMER_FILTERS",
+    "CONSUMER_OFFSETS",
+    "DELAY_OFFSETS",
+    "GROUPS",
+    "TOPICS",
+    "BloomPositions",
+    "ConsumerFilter",
+    "ConsumerFilters",
+    "DelayOffsets",
+    "Table",
+    "TableKind",
+]
