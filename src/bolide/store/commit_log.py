@@ -74,6 +74,8 @@ class CommitLog:
         self._spare_lock = threading.Lock()  # one at a time makes a file
         self.retired: tuple[LogFile, ...] = ()
         self._pending: list[Pending] = []
+        self._tail: LogFile
+        self._room_end = 0  # a record must end here at the latest
         self._hot_from = 0
         self._populated = 0
         self.prepare_at = 0
@@ -107,7 +109,8 @@ class CommitLog:
         ]
         for path in sorted(paths, key=lambda path: path.name):
             if self.files and int(path.name) != self.files[-1].end:
-                raise DamagedFile(path, f"the file before it ends at {self.files[-1].end}")
+                reason = f"the file before it ends at {self.files[-1].end}: one is missing"
+                raise DamagedFile(path, reason)
             self._add(open_log_file(path, self._file_size))
 
     def open_at(self, end: int, *, erase: bool) -> None:
@@ -126,57 +129,53 @@ class CommitLog:
 
     # ---- writing
 
-    def reserve(self, size: int) -> tuple[LogFile, int]:
-        """Find room for `size` bytes in one file; returns the file and the position in it.
-
-        Nothing is taken yet: `put` does that. May close the current file and begin the next.
+    def reserve(self, size: int) -> None:
+        """See that the next `size` bytes go into one file: it may close one and begin the next.
 
         Raises:
             OSError: there is no room for a new file; nothing has changed.
             RecordTooLarge: no file is large enough.
         """
+        if self.end + size <= self._room_end:
+            return
         if size + BLANK_SIZE > self._file_size:
             raise RecordTooLarge("record", size, self._file_size - BLANK_SIZE)
         if not self.files or self.end == self.files[-1].end:
             self._begin_file(self.end - self.end % self._file_size)
-        file = self.files[-1]
-        at = self.end - file.start
-        if size + BLANK_SIZE > file.size - at:
-            self._begin_file(file.end)
-            self._disk.step("before-blank")
-            self._put_bytes(file, at, encode_blank(file.size - at))
-            self._disk.step("rolled")
-            self.end = file.end
-            if not self._staged:
-                self.written = self.end
-            return self.files[-1], 0
-        return file, at
+            if self.end + size <= self._room_end:
+                return
+        full = self.files[-1]
+        self._begin_file(full.end)
+        self._disk.step("before-blank")
+        at = self.end - full.start
+        self._put_bytes(full, at, encode_blank(full.size - at))
+        self._disk.step("rolled")
+        self.end = full.end
+        if not self._staged:
+            self.written = self.end
 
     def put(
-        self, drafts: Sequence[RecordDraft], sizes: Sequence[int], first_queue_offset: int,
-        timestamp: int, *, seal: bool = False,
-    ) -> int:  # fmt: skip
-        """Write records one behind the other into one file; returns where the first lies."""
-        total = sum(sizes)
-        file, at = self.reserve(total)
-        target, base = (bytearray(total), 0) if self._staged else (file.view, at)
-        position, physical_offset, queue_offset = base, file.start + at, first_queue_offset
-        first = last = physical_offset
-        for draft, size in zip(drafts, sizes, strict=True):
-            write_record(target, position, draft, queue_offset, physical_offset, timestamp)
+        self, draft: RecordDraft, size: int, queue_offset: int, timestamp: int, *, seal: bool
+    ) -> int:
+        """Write a record of that size; returns its physical offset. Raises as `reserve`."""
+        if self.end + size > self._room_end:
+            self.reserve(size)
+        position, file = self.end, self._tail
+        at = position - file.start
+        if self._staged:
+            data = bytearray(size)
+            write_record(data, 0, draft, queue_offset, position, timestamp)
             if seal:
-                seal_record(target, position)
-            last = physical_offset
-            position, physical_offset, queue_offset = (
-                position + size, physical_offset + size, queue_offset + 1,
-            )  # fmt: skip
-        if isinstance(target, bytearray):
-            self._pending.append(Pending(file, at, target))
+                seal_record(data, 0)
+            self._pending.append(Pending(file, at, data))
+            self.end = position + size
         else:
-            self.written = physical_offset
-        self.end = physical_offset
-        self.last_record, self.last_timestamp = last, timestamp
-        return first
+            write_record(file.view, at, draft, queue_offset, position, timestamp)
+            if seal:
+                seal_record(file.view, at)
+            self.end = self.written = position + size
+        self.last_record, self.last_timestamp = position, timestamp
+        return position
 
     def take_pending(self) -> tuple[list[Pending], int]:
         """Hand what waits in memory to the flusher, and the position reached with it."""
@@ -227,11 +226,10 @@ class CommitLog:
         try:
             if self.is_hot(physical_offset):
                 return file.view[at : at + size].toreadonly()
-            data = read_at(file.descriptor, size, at, may_block=may_block, path=file.path)
-        except (ValueError, OSError):
-            if file in self.files:
-                raise
-            return None  # it was retired in between
+            with file.in_use():
+                data = read_at(file.descriptor, size, at, may_block=may_block, path=file.path)
+        except ValueError:
+            return None  # it was closed in between
         return memoryview(data).toreadonly()
 
     # ---- upkeep, on threads of the store
@@ -324,12 +322,21 @@ class CommitLog:
     def _add(self, file: LogFile) -> None:
         with self._files_lock:
             self.files += (file,)
+        self._point_at_tail()
+
+    def _point_at_tail(self) -> None:
+        if self.files:
+            self._tail = self.files[-1]
+            self._room_end = self._tail.end - BLANK_SIZE
+        else:
+            self._room_end = 0
 
     def _drop_behind(self, position: int) -> None:
         """Remove the files that begin behind a position."""
         with self._files_lock:
             dropped = [file for file in self.files if file.start > position]
             self.files = self.files[: len(self.files) - len(dropped)]
+        self._point_at_tail()
         with self._spare_lock:
             spare, self._spare = self._spare, None
         for file in (*dropped, *([spare] if spare else ())):

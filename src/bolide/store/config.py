@@ -122,10 +122,6 @@ class StoreConfig:
         10.0, "Milliseconds between two savings of how far delayed messages were delivered.",
         key="flushDelayOffsetInterval", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
-    page_cache_busy_timeout: float = option(
-        1.0, "Milliseconds an append may take before others are refused as too busy.",
-        key="osPageCacheBusyTimeOutMills", bounds=(1, _DAY_MS), scale=1000, live=True,
-    )  # fmt: skip
 
     # Start after a crash
     check_crc_on_recover: bool = option(
@@ -175,19 +171,13 @@ class StoreConfig:
         120.0, "Milliseconds a deleted file stays open for those who still read it.",
         key="destroyMapedFileIntervalForcibly", bounds=(0, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
-    redelete_interval: float = option(
-        120.0, "Milliseconds after which a file that could not go is tried again.",
-        key="redeleteHangedFileInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
-    )  # fmt: skip
     clean_interval: float = option(
         10.0, "Milliseconds between two looks for files that can go.",
         key="cleanResourceInterval", bounds=(10, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
 
     # The key index
-    index_enabled: bool = option(
-        True, "Keep an index of message keys.", key="messageIndexEnable", live=True
-    )
+    index_enabled: bool = option(True, "Keep an index of message keys.", key="messageIndexEnable")
     index_safe: bool = option(
         False, "After a crash begin recovery where the key index is known to be whole.",
         key="messageIndexSafe",
@@ -320,6 +310,12 @@ IGNORED = {
     "flushLeastPagesWhenWarmMapedFile": Ignored("4096", _WARM),
     "enableConsumeQueueExt": Ignored("false", _EXT),
     "bitMapLengthConsumeQueueExt": Ignored("64", _EXT),
+    "osPageCacheBusyTimeOutMills": Ignored(
+        "1000", "a slow append is not a reason to refuse the next: it waits for its turn"
+    ),
+    "redeleteHangedFileInterval": Ignored(
+        "120000", "a file in use is tried again every cleanResourceInterval"
+    ),
     "wakeFlushWhenPutMessage": Ignored("false", "flushCommitLogTimed says when the log is flushed"),
     "useReentrantLockWhenPutMessage": Ignored("true", _LOCK),
     "debugLockEnable": Ignored("false", _LOCK),

@@ -67,7 +67,7 @@ class ConsumeQueue:
     """The units of one queue. `min_offset` is set by retention, `max_offset` by appends."""
 
     __slots__ = (
-        "_descriptors", "_directory", "_disk", "_file_size", "_starts", "_tail",
+        "_descriptors", "_directory", "_disk", "_file_size", "_shrink_at", "_starts", "_tail",
         "min_offset", "synced", "written",
     )  # fmt: skip
 
@@ -80,6 +80,7 @@ class ConsumeQueue:
         self._descriptors = descriptors
         self._starts: list[int] = []  # of the files, in bytes
         self._tail = _Tail(0, bytearray())
+        self._shrink_at = _MAX_TAIL
         self.min_offset = 0
         self.written = 0
         """Units below are in the files."""
@@ -101,10 +102,10 @@ class ConsumeQueue:
         return len(self._starts) * self._file_size
 
     def append(self, unit: bytes) -> None:
-        tail = self._tail
-        tail.data.extend(unit)
-        if len(tail.data) > _MAX_TAIL:
-            self._shrink(tail)
+        data = self._tail.data
+        data.extend(unit)
+        if len(data) > self._shrink_at:
+            self._shrink()
 
     def append_run(self, queue_offset: int, units: bytes) -> None:
         """Append units whose first has this queue offset; those there already are passed over.
@@ -131,6 +132,12 @@ class ConsumeQueue:
         self._tail = _Tail(base, bytearray(_BLANK_UNIT * (queue_offset - base)))
         self.written = self.synced = base
         self.min_offset = queue_offset
+
+    def restart(self) -> None:
+        """Forget all units: those that follow begin at 0 again."""
+        self._tail = _Tail(0, bytearray())
+        self.written = self.synced = self.min_offset = 0
+        self._zero_from(0)
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
         """The units from an offset on, at most `count`, as far as there are any.
@@ -186,7 +193,7 @@ class ConsumeQueue:
         if end == tail.end and not thoroughly:
             return
         if end > tail.base or not self._starts:
-            del tail.data[(end - tail.base) * UNIT_SIZE :]
+            self._tail = _Tail(tail.base, tail.data[: (end - tail.base) * UNIT_SIZE])
             self.written = min(self.written, end)
             self.synced = min(self.synced, end)
         else:
@@ -200,7 +207,8 @@ class ConsumeQueue:
     def rewind(self, physical_offset: int) -> None:
         """Forget units that are in memory only and whose records end behind a position."""
         tail = self._tail
-        del tail.data[(self.end_below(physical_offset) - tail.base) * UNIT_SIZE :]
+        end = self.end_below(physical_offset)
+        self._tail = _Tail(tail.base, tail.data[: (end - tail.base) * UNIT_SIZE])
 
     def write(self, end: int) -> bool:
         """Put units below `end` into the files; says whether there were any. Blocks.
@@ -259,16 +267,13 @@ class ConsumeQueue:
             if last is not None and last.physical_offset >= physical_offset:
                 break
             removed.append(self._path(self._starts.pop(0)))
-            self._descriptors.forget(removed[-1])
-            self._disk.remove(removed[-1])
+            self._descriptors.remove(removed[-1], self._disk.remove)
         return removed
 
-    def remove(self) -> None:
-        """Remove all files."""
+    def detach(self) -> None:
+        """Close all files; they are going to be moved away."""
         while self._starts:
-            path = self._path(self._starts.pop())
-            self._descriptors.forget(path)
-            self._disk.remove(path)
+            self._descriptors.remove(self._path(self._starts.pop()), lambda _path: None)
 
     # ---- inside
 
@@ -296,10 +301,13 @@ class ConsumeQueue:
         self.written = end
         self.synced = self.first_offset if self._starts else end
 
-    def _shrink(self, tail: _Tail) -> None:
+    def _shrink(self) -> None:
+        """Let go of the oldest units in memory if they are in the files."""
+        tail = self._tail
         base = min(self.written, tail.end - _KEPT_UNITS)
-        if base - tail.base > _KEPT_UNITS:
-            self._tail = _Tail(base, tail.data[(base - tail.base) * UNIT_SIZE :])
+        if base > tail.base:
+            tail = self._tail = _Tail(base, tail.data[(base - tail.base) * UNIT_SIZE :])
+        self._shrink_at = max(2 * len(tail.data), _MAX_TAIL)
 
     def _read_files(self, queue_offset: int, count: int, may_block: bool) -> bytearray:
         """Read units from one file, or over the seam of two or more."""
@@ -311,8 +319,13 @@ class ConsumeQueue:
                 break
             path = self._path(start)
             size = min(end, start + self._file_size) - position
-            with self._descriptors.use(path) as descriptor:
-                found += read_at(descriptor, size, position - start, may_block=may_block, path=path)
+            try:
+                with self._descriptors.use(path) as descriptor:
+                    found += read_at(
+                        descriptor, size, position - start, may_block=may_block, path=path
+                    )
+            except FileNotFoundError:  # removed in between
+                break
             position += size
         return found
 
@@ -332,8 +345,7 @@ class ConsumeQueue:
             path = self._path(start)
             if start >= position and start > self._starts[0]:
                 self._starts.remove(start)
-                self._descriptors.forget(path)
-                self._disk.remove(path)
+                self._descriptors.remove(path, self._disk.remove)
             elif start + self._file_size > position:
                 with self._descriptors.use(path) as descriptor:
                     self._disk.zero(descriptor, max(position - start, 0), self._file_size)

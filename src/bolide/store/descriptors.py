@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,16 +34,20 @@ class Descriptors:
     def keep(self, path: Path, descriptor: int) -> None:
         """Take over an open descriptor that nobody uses."""
         with self._lock:
-            spare = self._idle.pop(path, None)
-            self._idle[path] = descriptor
-            if spare is None and len(self._idle) > self._limit:
-                _, spare = self._idle.popitem(last=False)
-        if spare is not None:
-            os.close(spare)
+            surplus = self._idle.pop(path, None)
+            if os.fstat(descriptor).st_nlink:
+                self._idle[path] = descriptor
+            else:  # removed while it was in use: the name may be another file's by now
+                os.close(descriptor)
+            if surplus is None and len(self._idle) > self._limit:
+                _, surplus = self._idle.popitem(last=False)
+        if surplus is not None:
+            os.close(surplus)
 
-    def forget(self, path: Path) -> None:
-        """Close what is idle of a file that is going to be removed."""
+    def remove(self, path: Path, remove: Callable[[Path], None]) -> None:
+        """Remove a file; no descriptor of it is used again."""
         with self._lock:
+            remove(path)
             descriptor = self._idle.pop(path, None)
         if descriptor is not None:
             os.close(descriptor)

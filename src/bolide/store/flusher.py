@@ -185,11 +185,16 @@ class Flusher:
                 self.generation += 1
                 self._failure = failure
             self._news.notify_all()
-        for listener in self._listeners:
-            listener(Flushed(self._log.flushed, failure))
+        self._tell_listeners(Flushed(self._log.flushed, failure))
 
     def _tell(self, flushed: Flushed) -> None:
         with self._news:
             self._news.notify_all()
+        self._tell_listeners(flushed)
+
+    def _tell_listeners(self, flushed: Flushed) -> None:
         for listener in self._listeners:
-            listener(flushed)
+            try:
+                listener(flushed)
+            except Exception:
+                log.exception("a listener of the flusher failed")

@@ -6,6 +6,12 @@ from bolide.store.errors import StoreUnwritable
 
 log = logging.getLogger(__name__)
 
+LOG_FILES = "the next log file"
+COMMIT_LOG = "the commit log"
+CONSUME_QUEUES = "the consume queues"
+KEY_INDEX = "the key index"
+DISK_SPACE = "disk space"
+
 
 class Health:
     """Causes for refusing appends; each goes when what it named works again."""
@@ -25,7 +31,7 @@ class Health:
     def allow(self, cause: str) -> None:
         if cause in self.causes:
             self.causes = {key: text for key, text in self.causes.items() if key != cause}
-            log.warning("%s works again%s", cause, "" if self.causes else ": messages are taken")
+            log.warning("%s is fine again%s", cause, "" if self.causes else ": messages are taken")
 
     def check(self) -> None:
         """Raises StoreUnwritable with every cause there is."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bolide.store.checkpoint import Checkpoint, CheckpointFile, Mark, boot_id
 from bolide.store.disk import Disk
+from bolide.store.health import COMMIT_LOG, CONSUME_QUEUES, LOG_FILES
 from bolide.store.key_index import IndexMark
 from bolide.store.upkeep import Upkeep
 
@@ -17,8 +18,6 @@ log = logging.getLogger(__name__)
 
 _CHECKPOINT_BYTES = 64 * 1024 * 1024
 """Log written since the last checkpoint that calls for the next: the bound of a recovery."""
-
-_QUEUES = "the consume queues"
 
 
 class Housekeeping:
@@ -139,16 +138,18 @@ class Housekeeping:
         try:
             store.queues.write(changed, store.log.written)
         except OSError as exc:
-            store.health.refuse(_QUEUES, f"the consume queues cannot be written: {exc}")
+            store.health.refuse(CONSUME_QUEUES, f"the consume queues cannot be written: {exc}")
             return False
-        store.health.allow(_QUEUES)
+        store.health.allow(CONSUME_QUEUES)
         return True
 
     def _sync_queues(self, least_pages: int = 0) -> bool:
         try:
             self._store.queues.sync(least_pages)
         except OSError as exc:
-            self._store.health.refuse(_QUEUES, f"the consume queues cannot be written: {exc}")
+            self._store.health.refuse(
+                CONSUME_QUEUES, f"the consume queues cannot be written: {exc}"
+            )
             return False
         return True
 
@@ -156,11 +157,11 @@ class Housekeeping:
         """Try again what failed; who succeeds takes its cause away."""
         store = self._store
         try:
-            if "the next log file" in store.health.causes:
+            if LOG_FILES in store.health.causes:
                 store.log.make_spare()
-                store.health.allow("the next log file")
-            if "the commit log" in store.health.causes:
+                store.health.allow(LOG_FILES)
+            if COMMIT_LOG in store.health.causes:
                 store.flusher.mend()
-                store.health.allow("the commit log")
+                store.health.allow(COMMIT_LOG)
         except OSError as exc:
             log.debug("still no room: %s", exc)

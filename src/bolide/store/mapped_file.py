@@ -3,6 +3,7 @@
 import mmap
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ class MappedFile:
             # Read-ahead into a hole costs 200 times as much as the page that is asked for.
             self._mapping.madvise(mmap.MADV_RANDOM)
         self.view = memoryview(self._mapping)
+        self._users = 0
+        self._users_lock = threading.Lock()  # guards _users and descriptor
 
     @classmethod
     def create(cls, path: Path, size: int, disk: Disk, *, random: bool = False) -> "MappedFile":
@@ -51,17 +54,33 @@ class MappedFile:
         """Give pages back; they stay in the page cache as long as the system likes."""
         self._advise(_DONTNEED, start, end)
 
-    def close(self) -> bool:
-        """Give the mapping up; False while somebody still reads from it."""
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep the descriptor open for a while. Raises ValueError if it is closed."""
+        with self._users_lock:
+            if self.descriptor < 0:
+                raise ValueError(f"{self.path} is closed")
+            self._users += 1
         try:
-            self.view.release()
-            self._mapping.close()
-        except BufferError:
-            return False
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-        return True
+            yield
+        finally:
+            with self._users_lock:
+                self._users -= 1
+
+    def close(self) -> bool:
+        """Give the file up; False while somebody still reads from it."""
+        with self._users_lock:
+            if self._users:
+                return False
+            try:
+                self.view.release()
+                self._mapping.close()
+            except BufferError:
+                return False
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+                self.descriptor = -1
+            return True
 
     def _advise(self, advice: int, start: int, end: int) -> None:
         start -= start % mmap.PAGESIZE

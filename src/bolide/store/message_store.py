@@ -6,6 +6,7 @@ open or after a crash, `lock` keeps a second broker out.
 """
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,18 +24,18 @@ from bolide.store import config as settings
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.commit_log import CommitLog
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
-from bolide.store.consume_queue import UNIT, ConsumeQueue
+from bolide.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreClosed, StoreUnwritable
 from bolide.store.flusher import Flusher, Listener
-from bolide.store.health import Health
+from bolide.store.health import COMMIT_LOG, LOG_FILES, Health
 from bolide.store.housekeeping import Housekeeping
 from bolide.store.key_index import KeyIndex
 from bolide.store.locking import StoreLock
 from bolide.store.pending_keys import PendingKeys
 from bolide.store.queue_table import QueueTable
 from bolide.store.reading import EVERYTHING, Found, ReadLimits, Wanted, read_queue
-from bolide.store.recovery import Parts, Progress, recover
+from bolide.store.recovery import Parts, Progress, log_progress, recover
 from bolide.store.retention import Retention
 
 Clock = Callable[[], float]
@@ -44,6 +45,7 @@ SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 _NOT_QUEUED = (int(SysFlag.PREPARED), int(SysFlag.ROLLBACK))
 _TRANSACTION = int(SysFlag.ROLLBACK)
 _HEAD_SIZE = 4
+_REMOVED = ".removed-"
 _FOREVER = 2**63 - 1
 
 
@@ -83,7 +85,7 @@ class MessageStore:
         *,
         clock: Clock = time.time,
         disk: Disk | None = None,
-        progress: Progress = lambda _done, _total: None,
+        progress: Progress | None = None,
         background: bool = True,
     ) -> None:
         self.config = (
@@ -91,7 +93,7 @@ class MessageStore:
         )
         self._clock = clock
         self._disk = disk or Disk()
-        self._progress = progress
+        self._progress = progress or log_progress()
         self._background = background
         self._lock = threading.Lock()  # one append at a time
         self._open = False
@@ -176,10 +178,7 @@ class MessageStore:
         clean = not self._abort.exists()
         self._abort.write_text(str(os.getpid()))
         self._disk.sync_directory(root)
-        for path in {log.parent for log in config.log_directories} | {root}:
-            for aside in path.glob(".*-*"):
-                if aside.name.startswith((".commitlog-", ".index-")):
-                    aside.unlink()
+        self._remove_leftovers()
         self.log.load()
         self.queues.load()
         if self.index:
@@ -197,6 +196,15 @@ class MessageStore:
         self.recovery = recover(parts, clean=clean, progress=self._progress)
         self._units = self.queues.units()
         self._start_housekeeping()
+
+    def _remove_leftovers(self) -> None:
+        """What a crash left of files being made and of queues being removed."""
+        config = self.config.value
+        for directory in {path.parent for path in config.log_directories} | {config.root}:
+            for path in (*directory.glob(".commitlog-*"), *directory.glob(".index-*")):
+                path.unlink()
+        for path in config.root.glob(f"{_REMOVED}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _start_housekeeping(self) -> None:
         self.housekeeping = Housekeeping(
@@ -231,7 +239,16 @@ class MessageStore:
             StoreUnwritable: the disk is full or fails; says why.
             ValueError: topic or queue id cannot name a directory, or a number fits no field.
         """
-        return self.append_batch((draft,))[0]
+        if self._seal:
+            draft = _with_seal_room(draft)
+        size = record_size(draft, self.config.value.max_message_size)
+        facts = describe(draft.topic, draft.properties)
+        with self._lock:
+            self._refuse_if_closed()
+            appended = self._put(draft, size, facts, int(self._clock() * 1000))
+        if self._staged:
+            self.flusher.wake()
+        return appended
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
         """Take messages of one topic and queue: all of them or none, one behind the other.
@@ -239,55 +256,47 @@ class MessageStore:
         Raises: as `append`.
         """
         if self._seal:
-            drafts = [
-                draft._replace(properties=with_seal_room(bytes(draft.properties)))
-                for draft in drafts
-            ]
+            drafts = [_with_seal_room(draft) for draft in drafts]
         limit = self.config.value.max_message_size
         sizes = [record_size(draft, limit) for draft in drafts]
         facts = [describe(draft.topic, draft.properties) for draft in drafts]
-        first = drafts[0]
         _check_one_queue(drafts)
         with self._lock:
-            result = self._put(drafts, sizes, facts, first)
+            self._refuse_if_closed()
+            self._reserve(sum(sizes))
+            now = int(self._clock() * 1000)
+            appended = [self._put(*each, now) for each in zip(drafts, sizes, facts, strict=True)]
         if self._staged:
             self.flusher.wake()
-        return result
+        return appended
 
     def _put(
-        self,
-        drafts: Sequence[RecordDraft],
-        sizes: list[int],
-        facts: list[tuple[int, tuple[int, ...]]],
-        first: RecordDraft,
-    ) -> list[Appended]:
-        self._refuse_if_closed()
-        queue = self.queues.require(first.topic, first.queue_id)
-        queued = first.sys_flag & _TRANSACTION not in _NOT_QUEUED
+        self, draft: RecordDraft, size: int, facts: tuple[int, tuple[int, ...]], timestamp: int
+    ) -> Appended:
+        queue = self.queues.require(draft.topic, draft.queue_id)
+        queued = draft.sys_flag & _TRANSACTION not in _NOT_QUEUED
         queue_offset = queue.max_offset if queued else 0
-        timestamp = int(self._clock() * 1000)
-        try:
-            position = self.log.put(drafts, sizes, queue_offset, timestamp, seal=self._seal)
-        except OSError as exc:
-            self.health.refuse("the next log file", f"no room for the next log file: {exc}")
-            raise StoreUnwritable(f"no room for the next log file: {exc}") from exc
-        result = []
-        generation = self.flusher.generation
-        for draft, size, (code, hashes) in zip(drafts, sizes, facts, strict=True):
-            if queued:
-                delayed = draft.topic == SCHEDULE_TOPIC
-                shown = self._delivery_time(draft, timestamp, code) if delayed else code
-                queue.append(UNIT.pack(position, size, shown))
-                self._units += 1
-            if hashes:
-                self._keys.add(hashes, position, timestamp)
-            result.append(Appended(position, size, queue_offset, timestamp, generation))
-            position += size
-            queue_offset += queued
+        self._reserve(size)
+        position = self.log.put(draft, size, queue_offset, timestamp, seal=self._seal)
+        code, hashes = facts
         if queued:
+            if draft.topic == SCHEDULE_TOPIC:
+                code = self._delivery_time(draft, timestamp, code)
+            queue.append(UNIT.pack(position, size, code))
             self.queues.changed(queue)
-        self.housekeeping.appended(self.log.end)
-        return result
+            self._units += 1
+        if hashes:
+            self._keys.add(hashes, position, timestamp)
+        self.housekeeping.appended(position)
+        return Appended(position, size, queue_offset, timestamp, self.flusher.generation)
+
+    def _reserve(self, size: int) -> None:
+        try:
+            self.log.reserve(size)
+        except OSError as exc:
+            reason = f"no room for the next log file: {exc}"
+            self.health.refuse(LOG_FILES, reason)
+            raise StoreUnwritable(reason) from exc
 
     def _refuse_if_closed(self) -> None:
         if not self._open:
@@ -303,7 +312,7 @@ class MessageStore:
         return timestamp + self._delays[min(int(level), len(self._delays) - 1)]
 
     def _flush_failed(self, exc: OSError) -> None:
-        self.health.refuse("the commit log", f"the commit log cannot be written: {exc}")
+        self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {exc}")
         if self._staged:  # the lock is held: nobody has seen these messages
             self.log.rewind()
             self.queues.rewind(self.log.written)
@@ -355,7 +364,7 @@ class MessageStore:
         topic: str,
         queue_id: int,
         queue_offset: int,
-        limits: ReadLimits = ReadLimits(),  # noqa: B008  immutable
+        limits: ReadLimits | None = None,
         wanted: Wanted = EVERYTHING,
         *,
         may_block: bool = True,
@@ -366,6 +375,8 @@ class MessageStore:
             NotInMemory: the disk is needed and the call may not block: call again on a thread.
         """
         queue = self.find_queue(topic, queue_id)
+        if limits is None:
+            limits = ReadLimits(max_scanned=self.config.value.max_filter_bytes // UNIT_SIZE)
         return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
 
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
@@ -449,11 +460,13 @@ class MessageStore:
         Returns:
             How many queues there were.
         """
+        aside = self.config.value.root / f"{_REMOVED}{time.monotonic_ns()}"
         with self._lock:
-            count = self.queues.remove_topic(topic.encode())
+            count = self.queues.detach_topic(topic.encode(), aside)
             self._units = self.queues.units()
         if count:
             self.housekeeping.checkpoint()
+            shutil.rmtree(aside, ignore_errors=True)
         return count
 
     def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
@@ -480,6 +493,10 @@ def _check_of(config: StoreConfig) -> Check:
     if config.verify_record_crc:
         return Check.SEAL
     return Check.BODY if config.check_crc_on_recover else Check.NONE
+
+
+def _with_seal_room(draft: RecordDraft) -> RecordDraft:
+    return draft._replace(properties=with_seal_room(bytes(draft.properties)))
 
 
 def _check_one_queue(drafts: Sequence[RecordDraft]) -> None:

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 
 from bolide.store.commit_log import CommitLog
 from bolide.store.disk import Disk
-from bolide.store.health import Health
+from bolide.store.health import KEY_INDEX, Health
 from bolide.store.key_index import KeyIndex
 
 _ITEM = struct.Struct(">Iqq")
-_CAUSE = "the key index"
 
 
 class PendingKeys:
@@ -55,11 +54,11 @@ class PendingKeys:
             try:
                 self._index.put(items)
             except OSError as exc:
-                self._health.refuse(_CAUSE, f"the key index cannot be written: {exc}")
+                self._health.refuse(KEY_INDEX, f"the key index cannot be written: {exc}")
                 return False
             with self._lock:
                 del self._items[: len(items)]
-            self._health.allow(_CAUSE)
+            self._health.allow(KEY_INDEX)
             return True
 
     def rewind(self, physical_offset: int) -> None:

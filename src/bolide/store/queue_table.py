@@ -1,8 +1,7 @@
 """All consume queues of a store, by topic and queue id."""
 
-import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from bolide.store.consume_queue import ConsumeQueue
@@ -118,26 +117,32 @@ class QueueTable:
         last = (queue.unit(queue.max_offset - 1) for queue in self if queue.max_offset)
         return max((unit.physical_offset for unit in last if unit), default=-1)
 
-    def raise_minimum(self, physical_offset: int) -> None:
-        """Trim all queues to what the log still has."""
-        with self._upkeep:
-            for queue in self:
-                queue.remove_below(physical_offset)
+    def raise_minimum(
+        self, physical_offset: int, pause: Callable[[], object] = lambda: None
+    ) -> None:
+        """Trim all queues to what the log still has; `pause` follows where files went. Blocks."""
+        for queue in self:
+            with self._upkeep:
                 queue.raise_minimum(physical_offset)
+                removed = queue.remove_below(physical_offset)
+            if removed:
+                pause()
 
-    def remove_topic(self, topic: bytes) -> int:
-        """Remove the queues of a topic; returns how many there were."""
+    def detach_topic(self, topic: bytes, aside: Path) -> int:
+        """Let go of a topic's queues, their files moved to `aside`; returns how many there were.
+
+        Quick: hold the store's lock. Who removes `aside` need not.
+        """
         keys = [key for key in self._queues if key[0] == topic]
         with self._upkeep:
             for key in keys:
                 queue = self._queues.pop(key)
                 self._changed.discard(queue)
                 self._unsynced.discard(queue)
-                queue.remove()
-        with contextlib.suppress(OSError):  # never written, or something else lies in it
-            for key in keys:
-                (self._directory / topic.decode() / str(key[1])).rmdir()
-            (self._directory / topic.decode()).rmdir()
+                queue.detach()
+            directory = self._directory / _directory_name(topic)
+            if keys and directory.exists():
+                directory.rename(aside)
         return len(keys)
 
     def units(self) -> int:

@@ -66,6 +66,19 @@ class Parts:
     """Directory for sound records that had to be cut off."""
 
 
+def log_progress(every: float = 2.0) -> Progress:
+    """Say in the log how far a recovery is, if it takes long."""
+    due = time.monotonic() + every
+
+    def tell(done: int, total: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + every
+            log.info("recovering the store: %.0f %% of %.0f MB", 100 * done / total, total / 1e6)
+
+    return tell
+
+
 class _Gap(Exception):
     """Units of a queue are missing between its end and the next record."""
 
@@ -240,6 +253,8 @@ class _Replay:
                 raise _Gap(gap)
             log.warning("%s, and the log has no records for them", gap)
             queue.fill(run.queue_offset)
+        if run.queue_offset == 0 and queue.max_offset > 0:
+            queue.restart()  # the topic was removed and made again
         queue.append_run(run.queue_offset, run.entries)
         queues.changed(queue)
 

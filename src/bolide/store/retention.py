@@ -17,14 +17,13 @@ from bolide.protocol.record_errors import BadRecord
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.config import StoreConfig
 from bolide.store.disk import Disk
-from bolide.store.health import Health
+from bolide.store.health import DISK_SPACE, Health
 from bolide.store.key_index import KeyIndex
 from bolide.store.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
 
 _MANUAL_ROUNDS = 20
-_DISK = "disk space"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +116,16 @@ class Retention:
     def _judge_disk(self, config: StoreConfig, used: float) -> None:
         if used > config.disk_warning_ratio:
             reason = f"{config.root} is {used:.0%} full, diskSpaceWarningLevelRatio is"
-            self._health.refuse(_DISK, f"{reason} {config.disk_warning_ratio:.0%}")
+            self._health.refuse(DISK_SPACE, f"{reason} {config.disk_warning_ratio:.0%}")
         else:
-            self._health.allow(_DISK)
+            self._health.allow(DISK_SPACE)
 
     def _due(self, config: StoreConfig, now: float, given: Grounds) -> Sequence[LogFile]:
         files = self._log.files
         if len(files) < 2 or not (given.expired or given.forced):
             return ()
         oldest = files[: min(len(files) - 1, config.delete_batch_max)]
+        oldest = tuple(file for file in oldest if file.end <= self._log.flushed)
         last = [_first_timestamp(files[number + 1]) for number in range(len(oldest))]
         return oldest[: due(last, now, config, given)]
 
@@ -144,7 +144,8 @@ class Retention:
         begin = self._log.min_offset
         if begin == self._trimmed_to:
             return
-        self._queues.raise_minimum(begin)
+        interval = self._config().delete_queue_files_interval
+        self._queues.raise_minimum(begin, lambda: self._pause(interval))
         if self._index:
             self._index.trim(begin)
         self._trimmed_to = begin
