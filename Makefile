@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 FILES := src tests benchmarks docs examples
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-long lint fmt bench docs clean
@@ -42,21 +43,25 @@ docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build th
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 clean:  ## remove what was made, caches included
-	rm -rf $(VENV) .cache build site
+	rm -rf $(VENV) .cache build site src/bolide/kernel/*.so
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bolide needs Python 3.11 or newer; set PYTHON=/path/to/one")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) setuptools wheel
 
-$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+# With Cython and a C compiler the install compiles the kernel; without them it is plain Python.
+$(VENV)/build.stamp: $(VENV)/bin/python constraints.txt
+	@$(PIP) setuptools wheel Cython
+	@touch $@
+
+$(VENV)/run.stamp: $(VENV)/build.stamp $(SOURCES)
 	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/test.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/test.stamp: $(VENV)/build.stamp $(SOURCES)
 	@$(PIP) --no-build-isolation --editable ".[test]"
 	@touch $@ $(VENV)/run.stamp
 
-$(VENV)/dev.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/dev.stamp: $(VENV)/build.stamp $(SOURCES)
 	@$(PIP) --no-build-isolation --editable ".[test,lint,docs]"
 	@touch $@ $(VENV)/run.stamp $(VENV)/test.stamp

@@ -16,10 +16,19 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_mib(pid: int) -> float:
+    return _status_mib(pid, "VmRSS")
+
+
+def private_mib(pid: int) -> float:
+    """Memory that is the process's own: mapped files do not count."""
+    return _status_mib(pid, "RssAnon")
+
+
+def _status_mib(pid: int, name: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1024
-    raise ValueError(f"process {pid} has no VmRSS")
+    raise ValueError(f"process {pid} has no {name}")
 
 
 def stolen_seconds() -> float:

@@ -444,16 +444,18 @@ cdef uint32_t hash_on(uint32_t value, Slice text) except? 0xFFFFFFFF:
     """Go on with Java's `String.hashCode` over more text."""
     cdef uint8_t seen
     cdef Py_UCS4 character
+    cdef uint32_t unit
     cdef uint32_t on = hash_bytes(value, text.at, text.size, &seen)
     if seen < 0x80:
         return on
     on = value
     for character in cut_text(text):
-        if character > 0xFFFF:
-            character -= 0x10000
-            on = 31 * on + (0xD800 | character >> 10)
-            character = 0xDC00 | character & 0x3FF
-        on = 31 * on + character
+        unit = <uint32_t>character
+        if unit > 0xFFFF:
+            unit -= 0x10000
+            on = 31 * on + (0xD800 | unit >> 10)
+            unit = 0xDC00 | unit & 0x3FF
+        on = 31 * on + unit
     return on
 
 

@@ -100,6 +100,7 @@ class CheckpointFile:
 
     def save(self, value: Checkpoint) -> None:
         """Write it in place, one page at once. Blocks."""
+        new = not self._path.exists()
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._disk.step("before-checkpoint")
@@ -107,6 +108,8 @@ class CheckpointFile:
             self._disk.sync(descriptor)
         finally:
             os.close(descriptor)
+        if new:
+            self._disk.sync_directory(self._path.parent)
         self.value = value
 
     def void_mark(self) -> None:

@@ -14,6 +14,7 @@ Appends come one at a time (the store's lock); any thread reads.
 
 import threading
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -285,8 +286,9 @@ class CommitLog:
 
         The space of a file that is still read comes back when its last reader is done.
         """
-        gone = [file for file in self.retired if file.close() or forcibly]
-        self.retired = tuple(file for file in self.retired if file not in gone)
+        # In order: a log with a file missing in the middle cannot be opened.
+        gone = list(takewhile(lambda file: file.close() or forcibly, self.retired))
+        self.retired = self.retired[len(gone) :]
         for file in gone:
             self._disk.remove(file.path)
         return [file.path for file in gone]

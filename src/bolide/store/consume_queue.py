@@ -21,7 +21,9 @@ One thread appends; one thread, which may be another, writes and syncs; any thre
 import logging
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +44,9 @@ _PAGE = 4096
 
 _KEPT_UNITS = 200
 """Units kept in memory for consumers at the tail, whether written or not."""
+
+_LAST_UNITS = _KEPT_UNITS + _PAGE // UNIT_SIZE
+"""Units before the first hole of a file among which the last sound one mostly is."""
 
 _MAX_TAIL = 4 * _KEPT_UNITS * UNIT_SIZE
 
@@ -74,7 +79,7 @@ class ConsumeQueue:
     def __init__(
         self, directory: Path, file_size: int, *, disk: Disk, descriptors: Descriptors
     ) -> None:
-        self._directory = directory
+        self._directory = str(directory)  # with 10,000 queues Path objects tell
         self._file_size = file_size
         self._disk = disk
         self._descriptors = descriptors
@@ -135,9 +140,10 @@ class ConsumeQueue:
 
     def restart(self) -> None:
         """Forget all units: those that follow begin at 0 again."""
+        while self._starts:
+            self._remove(Path(self._path(self._starts.pop())))
         self._tail = _Tail(0, bytearray())
         self.written = self.synced = self.min_offset = 0
-        self._zero_from(0)
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
         """The units from an offset on, at most `count`, as far as there are any.
@@ -178,10 +184,9 @@ class ConsumeQueue:
 
     def load(self) -> None:
         """Find the files and where the units in them end."""
-        names = sorted(path.name for path in self._directory.iterdir() if path.name.isdigit())
-        self._starts = [int(name) for name in names if self._has_length(self._directory / name)]
-        end = self._find_end(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
-        self._reset(end)
+        names = sorted(name for name in os.listdir(self._directory) if name.isdigit())  # noqa: PTH208
+        self._starts = [int(name) for name in names if self._has_length(name)]
+        self._reset(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
 
     def truncate(self, physical_offset: int, *, thoroughly: bool) -> None:
         """Drop the units of records at or behind a position of the log, and zero them on disk.
@@ -197,10 +202,8 @@ class ConsumeQueue:
             self.written = min(self.written, end)
             self.synced = min(self.synced, end)
         else:
-            end = self._find_end(
-                lambda unit: unit.size > 0 and unit.physical_offset < physical_offset
-            )
-            self._reset(end)
+            self._reset(lambda unit: unit.size > 0 and unit.physical_offset < physical_offset)
+            end = self.max_offset
         self._zero_from(end)
         self.min_offset = min(self.min_offset, end)
 
@@ -266,40 +269,73 @@ class ConsumeQueue:
             last = self.unit(self._starts[1] // UNIT_SIZE - 1)
             if last is not None and last.physical_offset >= physical_offset:
                 break
-            removed.append(self._path(self._starts.pop(0)))
-            self._descriptors.remove(removed[-1], self._disk.remove)
+            removed.append(Path(self._path(self._starts.pop(0))))
+            self._remove(removed[-1])
         return removed
 
     def detach(self) -> None:
-        """Close all files; they are going to be moved away."""
+        """Close all files, which are going to be moved away, and write no others."""
         while self._starts:
-            self._descriptors.remove(self._path(self._starts.pop()), lambda _path: None)
+            self._descriptors.remove(self._path(self._starts.pop()), lambda: None)
+        self._tail = _Tail(self.max_offset, bytearray())
+        self.written = self.synced = self.max_offset
 
     # ---- inside
 
-    def _path(self, start: int) -> Path:
-        return self._directory / f"{start:020d}"
+    def _path(self, start: int) -> str:
+        return f"{self._directory}/{start:020d}"
 
-    def _has_length(self, path: Path) -> bool:
+    def _remove(self, path: Path) -> None:
+        self._descriptors.remove(str(path), lambda: self._disk.remove(path))
+
+    def _has_length(self, name: str) -> bool:
         """Give a file that was cut its length again; the rebuild finds what is missing."""
-        size, start = path.stat().st_size, int(path.name)
-        if size > self._file_size or start % self._file_size:
-            raise DamagedFile(path, f"is {size} bytes long, the settings say {self._file_size}")
+        path = Path(self._directory, name)
+        size = os.stat(self._path(int(name))).st_size  # noqa: PTH116
+        if size == self._file_size and int(name) % size == 0:
+            return True
         if size == 0:
             self._disk.remove(path)
             return False
-        if size < self._file_size:
-            log.warning("%s was cut to %s bytes", path, size)
-            os.truncate(path, self._file_size)
+        if size > self._file_size or int(name) % self._file_size:
+            raise DamagedFile(path, f"is {size} bytes long, the settings say {self._file_size}")
+        log.warning("%s was cut to %s bytes", path, size)
+        os.truncate(path, self._file_size)
         return True
 
-    def _reset(self, end: int) -> None:
-        """Take the files as they are: units below `end` are there and may not be on the disk."""
-        kept = max(end - _KEPT_UNITS, self.first_offset if self._starts else end)
-        data = self._read_files(kept, end - kept, may_block=True)
+    def _reset(self, sound: "_Sound") -> None:
+        """Take the files as they are: sound units are in them and may not be on the disk."""
+        end, data = self.first_offset if self._starts else 0, bytearray()
+        for start in reversed(self._starts):
+            count, data = self._sound_units(start, sound)
+            if count:
+                end = start // UNIT_SIZE + count
+                break
         self._tail = _Tail(end - len(data) // UNIT_SIZE, data)
         self.written = end
         self.synced = self.first_offset if self._starts else end
+
+    def _sound_units(self, start: int, sound: "_Sound") -> tuple[int, bytearray]:
+        """How many units of a file are sound, and the last of them; no other precedes a sound one.
+
+        Mostly the file ends, for us, where its first hole is.
+        """
+        with _opened(self._path(start)) as descriptor:
+            hole = min(os.lseek(descriptor, 0, os.SEEK_HOLE), self._file_size)
+            high = -(-hole // UNIT_SIZE)
+            low = max(high - _LAST_UNITS, 0)
+            data = read_at(descriptor, (high - low) * UNIT_SIZE, low * UNIT_SIZE)
+            count = _count_sound(data, sound)
+            if count == 0 and low:
+                high = bisect_left(
+                    range(low),
+                    True,
+                    key=lambda at: not sound(_unit(read_at(descriptor, UNIT_SIZE, at * UNIT_SIZE))),
+                )
+                low = max(high - _KEPT_UNITS, 0)
+                data = read_at(descriptor, (high - low) * UNIT_SIZE, low * UNIT_SIZE)
+                count = high - low
+        return low + count, data[max(count - _KEPT_UNITS, 0) * UNIT_SIZE : count * UNIT_SIZE]
 
     def _shrink(self) -> None:
         """Let go of the oldest units in memory if they are in the files."""
@@ -332,7 +368,7 @@ class ConsumeQueue:
     def _write_part(self, file_start: int, part: bytes, at: int) -> None:
         path = self._path(file_start)
         if file_start not in self._starts:
-            descriptor = self._disk.create_sparse(path, self._file_size)
+            descriptor = self._disk.create_sparse(Path(path), self._file_size)
             self._descriptors.keep(path, descriptor)
             self._starts.append(file_start)
         with self._descriptors.use(path) as descriptor:
@@ -345,37 +381,33 @@ class ConsumeQueue:
             path = self._path(start)
             if start >= position and start > self._starts[0]:
                 self._starts.remove(start)
-                self._descriptors.remove(path, self._disk.remove)
+                self._remove(Path(path))
             elif start + self._file_size > position:
                 with self._descriptors.use(path) as descriptor:
                     self._disk.zero(descriptor, max(position - start, 0), self._file_size)
 
-    def _find_end(self, sound: Callable[[Unit], bool]) -> int:
-        """The offset behind the last sound unit: all units before a sound one are."""
-        for start in reversed(self._starts):
-            first = start // UNIT_SIZE
-            if self._is(sound, first):
-                return self._end_in_file(sound, first)
-        return self.first_offset if self._starts else 0
 
-    def _end_in_file(self, sound: Callable[[Unit], bool], first: int) -> int:
-        low, high = first + 1, first + self._data_units(first * UNIT_SIZE)
-        if high - _KEPT_UNITS > low and self._is(sound, high - _KEPT_UNITS - 1):
-            low = high - _KEPT_UNITS  # where a file that was written in order ends
-        while low < high:
-            middle = (low + high) // 2
-            if self._is(sound, middle):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+_Sound = Callable[[Unit], bool]
 
-    def _is(self, sound: Callable[[Unit], bool], queue_offset: int) -> bool:
-        data = self._read_files(queue_offset, 1, may_block=True)
-        return len(data) == UNIT_SIZE and sound(Unit._make(UNIT.unpack(data)))
 
-    def _data_units(self, start: int) -> int:
-        """How many units a file has before its first hole."""
-        with self._descriptors.use(self._path(start)) as descriptor:
-            hole = os.lseek(descriptor, 0, os.SEEK_HOLE)
-        return min(-(-hole // UNIT_SIZE), self._file_size // UNIT_SIZE)
+def _unit(data: bytes | bytearray) -> Unit:
+    return Unit._make(UNIT.unpack(data))
+
+
+def _count_sound(data: bytearray, sound: _Sound) -> int:
+    """How many units at the beginning are sound: all before the first that is not."""
+    count = len(data) // UNIT_SIZE
+    return bisect_left(
+        range(count),
+        True,
+        key=lambda at: not sound(Unit._make(UNIT.unpack_from(data, at * UNIT_SIZE))),
+    )
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

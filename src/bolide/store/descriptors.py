@@ -17,37 +17,47 @@ class Descriptors:
 
     def __init__(self, limit: int = 512) -> None:
         self._limit = limit
-        self._idle: OrderedDict[Path, int] = OrderedDict()
-        self._lock = threading.Lock()  # guards _idle
+        self._idle: OrderedDict[str, int] = OrderedDict()
+        self._removals = 0
+        self._lock = threading.Lock()  # guards _idle and _removals
 
     @contextmanager
-    def use(self, path: Path) -> Iterator[int]:
+    def use(self, path: str) -> Iterator[int]:
         with self._lock:
             descriptor = self._idle.pop(path, None)
+            removals = self._removals
         if descriptor is None:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             yield descriptor
         finally:
-            self.keep(path, descriptor)
+            with self._lock:
+                # If a file went meanwhile the name may be another one's by now.
+                current = removals == self._removals
+                surplus = self._add(path, descriptor) if current else descriptor
+            if surplus is not None:
+                os.close(surplus)
 
-    def keep(self, path: Path, descriptor: int) -> None:
+    def keep(self, path: str, descriptor: int) -> None:
         """Take over an open descriptor that nobody uses."""
         with self._lock:
-            surplus = self._idle.pop(path, None)
-            if os.fstat(descriptor).st_nlink:
-                self._idle[path] = descriptor
-            else:  # removed while it was in use: the name may be another file's by now
-                os.close(descriptor)
-            if surplus is None and len(self._idle) > self._limit:
-                _, surplus = self._idle.popitem(last=False)
+            surplus = self._add(path, descriptor)
         if surplus is not None:
             os.close(surplus)
 
-    def remove(self, path: Path, remove: Callable[[Path], None]) -> None:
-        """Remove a file; no descriptor of it is used again."""
+    def _add(self, path: str, descriptor: int) -> int | None:
+        """Returns the descriptor that has no room any more, if any."""
+        surplus = self._idle.pop(path, None)
+        self._idle[path] = descriptor
+        if surplus is None and len(self._idle) > self._limit:
+            _, surplus = self._idle.popitem(last=False)
+        return surplus
+
+    def remove(self, path: str, remove: Callable[[], None]) -> None:
+        """Remove a file or move it away; no descriptor of it is used again."""
         with self._lock:
-            remove(path)
+            self._removals += 1
+            remove()
             descriptor = self._idle.pop(path, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -60,7 +70,7 @@ class Descriptors:
 
 
 def read_at(
-    descriptor: int, size: int, at: int, *, may_block: bool = True, path: Path = Path()
+    descriptor: int, size: int, at: int, *, may_block: bool = True, path: Path | str = ""
 ) -> bytearray:
     """Read bytes; fewer where the file ends.
 
@@ -79,7 +89,9 @@ def read_at(
     return buffer
 
 
-def _read_into(descriptor: int, view: memoryview, at: int, *, may_block: bool, path: Path) -> int:
+def _read_into(
+    descriptor: int, view: memoryview, at: int, *, may_block: bool, path: Path | str
+) -> int:
     if may_block:
         return os.preadv(descriptor, [view], at)
     if _ONLY_CACHED is None:

@@ -29,11 +29,12 @@ class Disk:
         return descriptor
 
     def create_sparse(self, path: Path, size: int) -> int:
-        """Create a file of that length for `write`, which can say that the disk is full."""
+        """Create a file of that length for `write`, which can say that the disk is full.
+
+        Its name may be lost in a power cut: what lies in such files can be derived again.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _create(path, lambda descriptor: os.ftruncate(descriptor, size))
-        self.sync_directory(path.parent)
-        return descriptor
+        return _create(path, lambda descriptor: os.ftruncate(descriptor, size))
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
         view = memoryview(data)

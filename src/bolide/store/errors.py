@@ -44,7 +44,7 @@ class DamagedFile(StoreError):
 
 
 class NotInMemory(StoreError):
-    def __init__(self, path: Path, position: int) -> None:
+    def __init__(self, path: Path | str, position: int) -> None:
         super().__init__(f"{path} at {position} is not in memory")
         self.path = path
         self.position = position

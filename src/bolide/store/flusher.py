@@ -5,6 +5,7 @@ wait in memory, writes and syncs them at once, and tells who waits; what arrives
 next group. If that fails the whole group is refused and taken back, as if never appended.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -17,6 +18,7 @@ from bolide.store.commit_log import CommitLog, LogFile, Pending
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreUnwritable
+from bolide.store.upkeep import Signal
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +53,21 @@ class Flusher:
         self._config = config
         self._on_failure = on_failure
         self._flushing = threading.Lock()  # one flush at a time
-        self._wanted = threading.Event()
+        self._wanted = Signal()
         self._news = threading.Condition()  # guards generation; notified after each flush
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._last_flush = time.monotonic()
-        self.generation = 0
-        """Counts failures: a position given away before one is void."""
         self.failed = False
-        self._failure: StoreUnwritable | None = None
+        self._failures: list[tuple[int, StoreUnwritable]] = []
         self.timestamp = 0
         """Store time of the last record on the disk."""
+
+    @property
+    def generation(self) -> int:
+        """Counts failures: a position given away before one is void if it was not flushed then."""
+        return len(self._failures)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
@@ -80,8 +85,7 @@ class Flusher:
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        if not self._wanted.is_set():
-            self._wanted.set()
+        self._wanted.set()
 
     def wait(self, position: int, generation: int, timeout: float) -> bool:
         """Wait until a position is on the disk; False if that takes longer. Blocks.
@@ -97,8 +101,10 @@ class Flusher:
             self._news.wait_for(
                 lambda: self._log.flushed >= position or self.generation != generation, timeout
             )
-            if self.generation != generation and self._failure:
-                raise self._failure
+            if self.generation != generation:
+                flushed, failure = self._failures[generation]
+                if position > flushed:
+                    raise failure
             return self._log.flushed >= position
 
     def flush(self) -> bool:
@@ -117,7 +123,8 @@ class Flusher:
                 for file in self._unsynced_files(end):
                     self._disk.sync(file.descriptor)
             except OSError as exc:
-                self._fail(exc, lost=bool(pending))
+                self._erase(pending)
+                self._fail(exc)
                 return False
             self._log.written = max(self._log.written, end)
             self._log.flushed = end
@@ -135,7 +142,8 @@ class Flusher:
         with self._flushing:
             if not self.failed:
                 return
-            start, end = self._log.flushed, self._log.written
+            with self._lock:  # an append that was let in before the failure is done now
+                start, end = self._log.flushed, self._log.written
             for file in self._unsynced_files(end):
                 at, stop = max(start, file.start) - file.start, min(end, file.end) - file.start
                 self._disk.write(file.descriptor, file.view[at:stop], at)
@@ -147,13 +155,8 @@ class Flusher:
         while not self._stopping:
             config = self._config()
             grouped = config.flush_mode is FlushMode.SYNC
-            if grouped or not config.flush_timed:
-                self._wanted.wait(None if grouped else config.flush_interval)
-                self._wanted.clear()
-            elif self._wanted.wait(config.flush_interval):
-                self._wanted.clear()
-                self.flush()
-            if grouped or self._due(config):
+            asked = self._wanted.take(None if grouped else config.flush_interval)
+            if asked or self._due(config):
                 self.flush()
         self.flush()
 
@@ -172,8 +175,15 @@ class Flusher:
         start = self._log.flushed
         return [file for file in self._log.files if file.end > start and file.start < end]
 
-    def _fail(self, exc: OSError, *, lost: bool) -> None:
+    def _erase(self, pending: list[Pending]) -> None:
+        """Take a refused group out of the files again: after a crash nobody may find it."""
+        for item in pending:
+            with contextlib.suppress(OSError):  # `mend` does it when the disk works again
+                self._disk.write(item.file.descriptor, bytes(len(item.data)), item.at)
+
+    def _fail(self, exc: OSError) -> None:
         failure = StoreUnwritable(f"the commit log cannot be written: {exc}")
+        lost = self._config().flush_mode is FlushMode.SYNC
         self.failed = True
         if lost:
             with self._lock:
@@ -182,8 +192,7 @@ class Flusher:
             self._on_failure(exc)
         with self._news:
             if lost:
-                self.generation += 1
-                self._failure = failure
+                self._failures.append((self._log.flushed, failure))
             self._news.notify_all()
         self._tell_listeners(Flushed(self._log.flushed, failure))
 

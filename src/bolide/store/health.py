@@ -1,6 +1,7 @@
 """Why a store takes no messages at the moment, if so."""
 
 import logging
+import threading
 
 from bolide.store.errors import StoreUnwritable
 
@@ -18,20 +19,24 @@ class Health:
 
     def __init__(self) -> None:
         self.causes: dict[str, str] = {}
+        self._lock = threading.Lock()  # one at a time replaces `causes`
 
     @property
     def writable(self) -> bool:
         return not self.causes
 
     def refuse(self, cause: str, reason: str) -> None:
-        if cause not in self.causes:
-            log.error("the store takes no messages: %s", reason)
-        self.causes = {**self.causes, cause: reason}
+        with self._lock:
+            if cause not in self.causes:
+                log.error("the store takes no messages: %s", reason)
+            self.causes = {**self.causes, cause: reason}
 
     def allow(self, cause: str) -> None:
-        if cause in self.causes:
+        if cause not in self.causes:
+            return
+        with self._lock:
             self.causes = {key: text for key, text in self.causes.items() if key != cause}
-            log.warning("%s is fine again%s", cause, "" if self.causes else ": messages are taken")
+        log.warning("%s is fine again%s", cause, "" if self.causes else ": messages are taken")
 
     def check(self) -> None:
         """Raises StoreUnwritable with every cause there is."""

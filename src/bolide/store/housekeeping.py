@@ -156,12 +156,12 @@ class Housekeeping:
     def _resume(self) -> None:
         """Try again what failed; who succeeds takes its cause away."""
         store = self._store
-        try:
-            if LOG_FILES in store.health.causes:
-                store.log.make_spare()
-                store.health.allow(LOG_FILES)
-            if COMMIT_LOG in store.health.causes:
-                store.flusher.mend()
-                store.health.allow(COMMIT_LOG)
-        except OSError as exc:
-            log.debug("still no room: %s", exc)
+        attempts = {LOG_FILES: store.log.make_spare, COMMIT_LOG: store.flusher.mend}
+        for cause, attempt in attempts.items():
+            if cause in store.health.causes:
+                try:
+                    attempt()
+                except OSError as exc:
+                    log.debug("%s: still %s", cause, exc)
+                else:
+                    store.health.allow(cause)

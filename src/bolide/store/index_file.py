@@ -11,8 +11,8 @@
 
 Slots and entries follow, see `kernel.index_entries`; entries are only ever added. The header is
 written after the entries it counts, its last offset after its count. So a process that was killed
-leaves entries that are not counted (`mend` takes them back) or that are counted and will be put a
-second time; it never leaves a last offset whose entries are missing.
+leaves entries that are not counted, or counted ones behind the last offset: `mend` takes the first
+back and moves the offset over the second. Never is there an offset whose entries are missing.
 """
 
 import struct
@@ -126,6 +126,8 @@ class IndexFile:
         while last < self.capacity and self._was_put(last):
             last += 1
         self._take_back(self.count, last)
+        if not self.empty and self._entry(self.count - 1)[1] > self.end_offset:
+            self._end_at_last_entry()  # counted, but the header says no end yet
         return last - self.count
 
     def truncate(self, end: int) -> None:
@@ -135,8 +137,7 @@ class IndexFile:
         in_use = self.slots_in_use - self._take_back(kept, self.count)
         self._set_counts(in_use, kept)
         if not self.empty:
-            _, offset, seconds, _ = self._entry(kept - 1)
-            self._set_end(self.begin_timestamp + seconds * 1000, offset)
+            self._end_at_last_entry()
 
     def restore(self, count: int, end_timestamp: int, end_offset: int, disk: Disk) -> None:
         """Go back to `count`, whatever of the slots and of later entries reached the disk."""
@@ -149,6 +150,10 @@ class IndexFile:
 
     def close(self) -> None:
         self._mapped.close()
+
+    def _end_at_last_entry(self) -> None:
+        _, offset, seconds, _ = self._entry(self.count - 1)
+        self._set_end(self.begin_timestamp + seconds * 1000, offset)
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         """Key hash, physical offset, seconds, number of the entry before."""

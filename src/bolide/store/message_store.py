@@ -10,74 +10,54 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple, Self
+from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import Check, describe, read_record, record_size
-from bolide.model.message import SysFlag
-from bolide.protocol.property_string import decode_properties
-from bolide.protocol.record import Record, RecordDraft
-from bolide.protocol.record_errors import BadRecord
-from bolide.protocol.record_seal import with_seal_room
+from bolide.kernel import Check, describe
+from bolide.kernel.reference import SCHEDULE_TOPIC
+from bolide.protocol.record import RecordDraft
 from bolide.store import config as settings
+from bolide.store.appending import (
+    NOT_QUEUED,
+    ROLLBACK,
+    TRANSACTION,
+    Appended,
+    check_one_queue,
+    delivery_time,
+    measure,
+    with_seal_room,
+)
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.commit_log import CommitLog
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
-from bolide.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk
-from bolide.store.errors import StoreClosed, StoreUnwritable
+from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flusher, Listener
 from bolide.store.health import COMMIT_LOG, LOG_FILES, Health
 from bolide.store.housekeeping import Housekeeping
 from bolide.store.key_index import KeyIndex
 from bolide.store.locking import StoreLock
 from bolide.store.pending_keys import PendingKeys
+from bolide.store.queries import Queries
 from bolide.store.queue_table import QueueTable
-from bolide.store.reading import EVERYTHING, Found, ReadLimits, Wanted, read_queue
 from bolide.store.recovery import Parts, Progress, log_progress, recover
 from bolide.store.retention import Retention
 
 Clock = Callable[[], float]
 """Seconds since 1970."""
 
-SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
-_NOT_QUEUED = (int(SysFlag.PREPARED), int(SysFlag.ROLLBACK))
-_TRANSACTION = int(SysFlag.ROLLBACK)
-_HEAD_SIZE = 4
 _REMOVED = ".removed-"
-_FOREVER = 2**63 - 1
 
 
-class Appended(NamedTuple):
-    """Where a message went. `store_timestamp` is in milliseconds."""
-
-    physical_offset: int
-    size: int
-    queue_offset: int
-    store_timestamp: int
-    generation: int
-    """For `wait_flushed`."""
-
-    @property
-    def end(self) -> int:
-        return self.physical_offset + self.size
-
-
-class Boundary(Enum):
-    """Which of the messages around a time is meant (RocketMQ's BoundaryType)."""
-
-    LOWER = "lower"
-    """The first one stored at that time or later."""
-    UPPER = "upper"
-    """The last one stored at that time or before."""
-
-
-class MessageStore:
+class MessageStore(Queries):
     """Appends may come from any thread, one at a time gets through; reads from any thread.
 
     Without `background` no thread is started: `flush` and `housekeeping.run` do what they would.
     """
+
+    log: CommitLog
+    queues: QueueTable
 
     def __init__(
         self,
@@ -96,8 +76,14 @@ class MessageStore:
         self._progress = progress or log_progress()
         self._background = background
         self._lock = threading.Lock()  # one append at a time
-        self._open = False
         self._build()
+        self._heed(self.config.value)
+        self.config.on_change(self._heed)
+
+    def _heed(self, config: StoreConfig) -> None:
+        """Take over the settings that every append looks at."""
+        self._max_message_size = config.max_message_size
+        self._hurried = self._staged or not config.flush_timed
 
     def _build(self) -> None:
         config, disk, root = self.config.value, self._disk, self.config.value.root
@@ -140,12 +126,6 @@ class MessageStore:
         self._abort = root / "abort"
 
     # ---- life
-
-    @classmethod
-    def open(
-        cls, config: StoreConfig | ConfigCell[StoreConfig], *, clock: Clock = time.time
-    ) -> Self:
-        return cls(config, clock=clock).__enter__()
 
     def __enter__(self) -> Self:
         """Raises StoreInUse, DamagedFile, ConfigError, OSError."""
@@ -240,13 +220,13 @@ class MessageStore:
             ValueError: topic or queue id cannot name a directory, or a number fits no field.
         """
         if self._seal:
-            draft = _with_seal_room(draft)
-        size = record_size(draft, self.config.value.max_message_size)
+            draft = with_seal_room(draft)
+        size = measure(draft, self._max_message_size)
         facts = describe(draft.topic, draft.properties)
         with self._lock:
             self._refuse_if_closed()
             appended = self._put(draft, size, facts, int(self._clock() * 1000))
-        if self._staged:
+        if self._hurried:
             self.flusher.wake()
         return appended
 
@@ -256,17 +236,17 @@ class MessageStore:
         Raises: as `append`.
         """
         if self._seal:
-            drafts = [_with_seal_room(draft) for draft in drafts]
-        limit = self.config.value.max_message_size
-        sizes = [record_size(draft, limit) for draft in drafts]
+            drafts = [with_seal_room(draft) for draft in drafts]
+        sizes = [measure(draft, self._max_message_size) for draft in drafts]
         facts = [describe(draft.topic, draft.properties) for draft in drafts]
-        _check_one_queue(drafts)
+        check_one_queue(drafts)
         with self._lock:
             self._refuse_if_closed()
+            self.queues.require(drafts[0].topic, drafts[0].queue_id)
             self._reserve(sum(sizes))
             now = int(self._clock() * 1000)
             appended = [self._put(*each, now) for each in zip(drafts, sizes, facts, strict=True)]
-        if self._staged:
+        if self._hurried:
             self.flusher.wake()
         return appended
 
@@ -274,18 +254,19 @@ class MessageStore:
         self, draft: RecordDraft, size: int, facts: tuple[int, tuple[int, ...]], timestamp: int
     ) -> Appended:
         queue = self.queues.require(draft.topic, draft.queue_id)
-        queued = draft.sys_flag & _TRANSACTION not in _NOT_QUEUED
+        kind = draft.sys_flag & TRANSACTION
+        queued = kind not in NOT_QUEUED
         queue_offset = queue.max_offset if queued else 0
         self._reserve(size)
         position = self.log.put(draft, size, queue_offset, timestamp, seal=self._seal)
         code, hashes = facts
         if queued:
             if draft.topic == SCHEDULE_TOPIC:
-                code = self._delivery_time(draft, timestamp, code)
+                code = delivery_time(draft, timestamp, code, self._delays)
             queue.append(UNIT.pack(position, size, code))
             self.queues.changed(queue)
             self._units += 1
-        if hashes:
+        if hashes and kind != ROLLBACK:
             self._keys.add(hashes, position, timestamp)
         self.housekeeping.appended(position)
         return Appended(position, size, queue_offset, timestamp, self.flusher.generation)
@@ -299,17 +280,9 @@ class MessageStore:
             raise StoreUnwritable(reason) from exc
 
     def _refuse_if_closed(self) -> None:
-        if not self._open:
-            raise StoreClosed
+        self._require_open()
         if self.health.causes:
             self.health.check()
-
-    def _delivery_time(self, draft: RecordDraft, timestamp: int, code: int) -> int:
-        """What stands in a delayed message's unit instead of its tags code."""
-        level = decode_properties(str(draft.properties, "utf-8", "replace")).get("DELAY", "")
-        if not level.isdecimal() or int(level) == 0:
-            return code
-        return timestamp + self._delays[min(int(level), len(self._delays) - 1)]
 
     def _flush_failed(self, exc: OSError) -> None:
         self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {exc}")
@@ -357,103 +330,6 @@ class MessageStore:
         """
         return self._keys.settle()
 
-    # ---- reading
-
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        limits: ReadLimits | None = None,
-        wanted: Wanted = EVERYTHING,
-        *,
-        may_block: bool = True,
-    ) -> Found:
-        """Read a queue from an offset on.
-
-        Raises:
-            NotInMemory: the disk is needed and the call may not block: call again on a thread.
-        """
-        queue = self.find_queue(topic, queue_id)
-        if limits is None:
-            limits = ReadLimits(max_scanned=self.config.value.max_filter_bytes // UNIT_SIZE)
-        return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
-
-    def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
-        """The whole record that begins at a position of the log, or None if none does."""
-        head = self.log.read(physical_offset, _HEAD_SIZE, may_block=may_block)
-        if head is None:
-            return None
-        size = int.from_bytes(head, "big")
-        data = self.log.read(physical_offset, size, may_block=may_block)
-        return data if data is not None and self._is_record(data, physical_offset) else None
-
-    def find(
-        self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = _FOREVER
-    ) -> list[memoryview]:
-        """Records of a topic by key or unique key, newest first, stored between two times (ms).
-
-        The index knows hashes: a record may have another key of the same hash. Blocks.
-        """
-        if self.index is None:
-            return []
-        self.settle()
-        config = self.config.value
-        limit = min(limit or config.default_query_max, config.max_query_batch)
-        places = self.index.find(topic, key, limit=limit, begin=begin, end=end)
-        records = (self.record_at(place) for place in places)
-        return [record for record in records if record is not None]
-
-    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self.queues.find(topic.encode(), queue_id)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        queue = self.find_queue(topic, queue_id)
-        return queue.min_offset if queue else 0
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """The next queue offset of what is readable."""
-        queue = self.find_queue(topic, queue_id)
-        return queue.end_below(self.log.written) if queue else 0
-
-    def offset_at(
-        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
-    ) -> int:
-        """The queue offset of a store time in milliseconds. Blocks.
-
-        LOWER: the maximum offset if all are older. UPPER: 0 if all are younger.
-        """
-        queue = self.find_queue(topic, queue_id)
-        if queue is None:
-            return 0
-        low, high = queue.min_offset, queue.end_below(self.log.written)
-        later = timestamp if boundary is Boundary.LOWER else timestamp + 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._stored_at(queue, middle) < later:
-                low = middle + 1
-            else:
-                high = middle
-        if boundary is Boundary.LOWER:
-            return low
-        return low - 1 if low > queue.min_offset else 0
-
-    def earliest_time(self, topic: str, queue_id: int) -> int:
-        """Store time (ms) of a queue's first message, -1 without one. Blocks."""
-        queue = self.find_queue(topic, queue_id)
-        if queue is None or queue.min_offset >= queue.end_below(self.log.written):
-            return -1
-        return self._stored_at(queue, queue.min_offset)
-
-    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store time (ms) of a message, -1 without one. Blocks."""
-        queue = self.find_queue(topic, queue_id)
-        return self._stored_at(queue, queue_offset) if queue else -1
-
-    def earliest_log_time(self) -> int:
-        """Store time (ms) of the oldest message, -1 without one. Blocks."""
-        return self._timestamp_at(self.log.min_offset)
-
     def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until retention takes them. Blocks.
 
@@ -469,38 +345,14 @@ class MessageStore:
             shutil.rmtree(aside, ignore_errors=True)
         return count
 
-    def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
-        unit = queue.unit(queue_offset)
-        return self._timestamp_at(unit.physical_offset) if unit else -1
-
-    def _timestamp_at(self, physical_offset: int) -> int:
-        data = self.record_at(physical_offset)
-        if data is None:
-            return -1
-        record = read_record(data)
-        return record.store_timestamp if isinstance(record, Record) else -1
-
-    @staticmethod
-    def _is_record(data: memoryview, physical_offset: int) -> bool:
-        try:
-            record = read_record(data)
-        except BadRecord:
-            return False
-        return isinstance(record, Record) and record.physical_offset == physical_offset
+    def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+        if self.index is None:
+            return []
+        self.settle()
+        return self.index.find(topic, key, limit=limit, begin=begin, end=end)
 
 
 def _check_of(config: StoreConfig) -> Check:
     if config.verify_record_crc:
         return Check.SEAL
     return Check.BODY if config.check_crc_on_recover else Check.NONE
-
-
-def _with_seal_room(draft: RecordDraft) -> RecordDraft:
-    return draft._replace(properties=with_seal_room(bytes(draft.properties)))
-
-
-def _check_one_queue(drafts: Sequence[RecordDraft]) -> None:
-    first = drafts[0]
-    for draft in drafts[1:]:
-        if draft.topic != first.topic or draft.queue_id != first.queue_id:
-            raise ValueError("the messages of a batch go to one topic and queue")

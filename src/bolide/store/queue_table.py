@@ -1,5 +1,6 @@
 """All consume queues of a store, by topic and queue id."""
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ QueueKey = tuple[bytes, int]
 """Topic as it stands in records, and queue id."""
 
 _NO_DIRECTORIES = {"", ".", ".."}
+_LONGEST_NAME = 255
 
 
 class QueueTable:
@@ -40,11 +42,11 @@ class QueueTable:
     def load(self) -> None:
         if not self._directory.exists():
             return
-        for topic in sorted(self._directory.iterdir()):
+        for topic in os.scandir(self._directory):
             if topic.is_dir():
-                for queue in sorted(topic.iterdir()):
+                for queue in os.scandir(topic.path):
                     if queue.name.isdigit() and queue.is_dir():
-                        self.require(topic.name.encode(), int(queue.name)).load()
+                        self.require(os.fsencode(topic.name), int(queue.name)).load()
 
     def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic, queue_id))
@@ -58,9 +60,8 @@ class QueueTable:
         key = topic, queue_id
         found = self._queues.get(key)
         if found is None:
-            directory = self._directory / _directory_name(topic) / str(queue_id)
-            if queue_id < 0:
-                raise ValueError(f"queue id {queue_id} is below 0")
+            check_queue(topic, queue_id)
+            directory = self._directory / os.fsdecode(topic) / str(queue_id)
             found = self._queues[key] = ConsumeQueue(
                 directory, self._file_size, disk=self._disk, descriptors=self._descriptors
             )
@@ -140,7 +141,7 @@ class QueueTable:
                 self._changed.discard(queue)
                 self._unsynced.discard(queue)
                 queue.detach()
-            directory = self._directory / _directory_name(topic)
+            directory = self._directory / os.fsdecode(topic)
             if keys and directory.exists():
                 directory.rename(aside)
         return len(keys)
@@ -153,8 +154,10 @@ class QueueTable:
         self._descriptors.close()
 
 
-def _directory_name(topic: bytes) -> str:
-    name = topic.decode("utf-8", "surrogateescape")
-    if name in _NO_DIRECTORIES or "/" in name or "\0" in name:
+def check_queue(topic: bytes, queue_id: int) -> None:
+    """Raises ValueError if these cannot be names of directories."""
+    name = os.fsdecode(topic)
+    if name in _NO_DIRECTORIES or "/" in name or "\0" in name or len(topic) > _LONGEST_NAME:
         raise ValueError(f"topic {name!r} cannot be the name of a directory")
-    return name
+    if queue_id < 0:
+        raise ValueError(f"queue id {queue_id} is below 0")

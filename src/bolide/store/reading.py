@@ -2,19 +2,49 @@
 
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bolide.protocol.record import is_record_magic
-from bolide.store.commit_log import CommitLog
-from bolide.store.consume_queue import BLANK_SIZE, ConsumeQueue, Unit
+from bolide.store.consume_queue import BLANK_SIZE, Unit
 
 log = logging.getLogger(__name__)
 
-_HEAD = struct.Struct(">II")
+_HEAD = struct.Struct(">II20xq")  # size, magic, physical offset
 _BLOCK = 64 * 1024
+
+
+class ReadableLog(Protocol):
+    """The log as far as reading needs it; `CommitLog` says what the methods do."""
+
+    @property
+    def written(self) -> int: ...
+
+    @property
+    def min_offset(self) -> int: ...
+
+    def is_hot(self, physical_offset: int) -> bool: ...
+
+    def read(
+        self, physical_offset: int, size: int, *, may_block: bool = True
+    ) -> memoryview | None: ...
+
+    def read_block(
+        self, physical_offset: int, least: int, most: int, *, may_block: bool
+    ) -> memoryview | None: ...
+
+
+class ReadableQueue(Protocol):
+    """A queue as far as reading needs it; `ConsumeQueue` says what the methods do."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    def end_below(self, physical_offset: int) -> int: ...
+
+    def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]: ...
 
 
 class ReadStatus(Enum):
@@ -64,8 +94,8 @@ class Found:
 
 
 def read_queue(
-    commit_log: CommitLog,
-    queue: ConsumeQueue | None,
+    commit_log: ReadableLog,
+    queue: ReadableQueue | None,
     queue_offset: int,
     limits: ReadLimits,
     wanted: Wanted,
@@ -129,9 +159,10 @@ def _take(unit: Unit, found: Found, limits: ReadLimits, wanted: Wanted, window: 
 
 
 def _is_sound(record: memoryview, unit: Unit) -> bool:
-    size, magic = _HEAD.unpack_from(record)
-    if size == unit.size and is_record_magic(magic):
-        return True
+    if len(record) >= _HEAD.size:
+        size, magic, place = _HEAD.unpack_from(record)
+        if size == unit.size and place == unit.physical_offset and is_record_magic(magic):
+            return True
     log.error("the record at %s is damaged and passed over", unit.physical_offset)
     return False
 
@@ -139,7 +170,7 @@ def _is_sound(record: memoryview, unit: Unit) -> bool:
 class _Window:
     """Reads records; from the disk in blocks, as the next one mostly lies close behind."""
 
-    def __init__(self, commit_log: CommitLog, *, may_block: bool) -> None:
+    def __init__(self, commit_log: ReadableLog, *, may_block: bool) -> None:
         self._log = commit_log
         self._may_block = may_block
         self._start = 0

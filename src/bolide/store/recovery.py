@@ -24,7 +24,7 @@ from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.consume_queue import UNIT, UNIT_SIZE
 from bolide.store.key_index import KeyIndex
 from bolide.store.queue_table import QueueTable
-from bolide.store.salvage import save_tail
+from bolide.store.salvage import find_records, save_tail
 
 log = logging.getLogger(__name__)
 
@@ -89,16 +89,17 @@ def recover(parts: Parts, *, clean: bool, progress: Progress) -> RecoveryReport:
     report = RecoveryReport(clean)
     mark = _mark_that_holds(parts)
     report.start = mark.position if mark else _start_by_files(parts, clean=clean)
-    index_from = _recover_index(parts, mark, report.start, clean=clean)
+    index_from = _recover_index(parts, report.start, clean=clean)
+    sure = mark.position if mark else report.start
     parts.queues.truncate(report.start, thoroughly=not clean)
     if mark and parts.queues.units() != mark.units:
         _begin_again(parts, report, f"{parts.queues.units()} units instead of {mark.units}")
     try:
-        _Replay(parts, report, index_from, progress).run()
+        _Replay(parts, report, index_from, sure, progress).run()
     except _Gap as gap:
         _begin_again(parts, report, str(gap))
-        _Replay(parts, report, index_from, progress, gaps_allowed=True).run()
-    _finish(parts, report, mark)
+        _Replay(parts, report, index_from, sure, progress, gaps_allowed=True).run()
+    _finish(parts, report, mark, sure)
     report.seconds = time.monotonic() - began
     return report
 
@@ -150,25 +151,29 @@ def _record_at(commit_log: CommitLog, physical_offset: int) -> Record | None:
     return found if isinstance(found, Record) and found.physical_offset == physical_offset else None
 
 
-def _recover_index(parts: Parts, mark: Mark | None, start: int, *, clean: bool) -> int:
+def _recover_index(parts: Parts, start: int, *, clean: bool) -> int:
     """Bring the index into a sound state; returns the position from which entries are missing."""
-    index = parts.index
+    index, begin = parts.index, parts.log.min_offset
     if index is None:
         return -1
+    mark = parts.checkpoint.mark  # even one that the log has left behind tells of the index
     if mark is None:
         if clean:
             return start
         index.drop_after(parts.checkpoint.index_timestamp)
-        return max(index.end_offset, parts.log.min_offset)
-    if mark.index.name and not index.has(mark.index.name):
+        index.mend()
+        return max(index.end_offset, begin)
+    lost = bool(mark.index.name) and not index.has(mark.index.name)
+    if lost:
         log.warning("index file %s is gone: its entries are written again", mark.index.name)
-        return max(index.end_offset, parts.log.min_offset)
     if not clean:
         if mark.boot_id and mark.boot_id == boot_id():
             index.mend()  # only the process died: the page cache has everything
+        elif lost:
+            index.clear()
         else:
             index.restore(mark.index)
-    return mark.position
+    return max(index.end_offset if lost else mark.position, begin)
 
 
 class _Replay:
@@ -179,6 +184,7 @@ class _Replay:
         parts: Parts,
         report: RecoveryReport,
         index_from: int,
+        sure: int,
         progress: Progress,
         *,
         gaps_allowed: bool = False,
@@ -186,6 +192,7 @@ class _Replay:
         self._parts = parts
         self._report = report
         self._index_from = index_from if index_from >= 0 else report.start
+        self._sure = sure
         self._gaps_allowed = gaps_allowed
         self._progress = progress
 
@@ -203,6 +210,9 @@ class _Replay:
                 position = file.start + result.end
                 self._progress(min(position - first, total), total)
                 stop = result.stop
+                if stop in (Stop.DAMAGED, Stop.EMPTY) and position < self._sure:
+                    position = self._pass_over(file, position, result.reason)
+                    stop = Stop.BLANK if position >= file.end else Stop.END
                 if stop is not Stop.END or position >= file.end:
                     break
             if stop is not Stop.BLANK:
@@ -211,12 +221,19 @@ class _Replay:
                 break
             report.end = position = file.end
 
+    def _pass_over(self, file: LogFile, position: int, reason: str) -> int:
+        """Go on behind damage where the log is known not to end."""
+        log.error("%s at %s: %s", file.path, position, reason or "nothing where a record was")
+        found = next(find_records(file, position - file.start), None)
+        return min(file.start + found[0] if found else file.end, self._sure)
+
     def _scan(self, file: LogFile, position: int) -> Scan:
-        """Scan a stride; the seam between what only the index lacks and the rest is kept."""
-        parts, start = self._parts, self._report.start
+        """Scan a stride; seams where queues or the index begin to lack something are kept."""
+        parts = self._parts
         end = min(position + _STRIDE, file.end)
-        if position < start < end:
-            end = start
+        for seam in (self._report.start, self._index_from):
+            if position < seam < end:
+                end = seam
         return scan(
             file.view,
             position - file.start,
@@ -224,7 +241,8 @@ class _Replay:
             file.start,
             check=parts.check,
             delays=parts.delays,
-            keys=parts.index is not None and position >= self._index_from,
+            # The index passes over what it has already.
+            keys=parts.index is not None and end > self._index_from,
         )
 
     def _take(self, result: Scan, start: int, end: int) -> None:
@@ -266,17 +284,22 @@ def _last_record(result: Scan, end: int) -> int:
     return physical_offset if physical_offset + size == end else -1
 
 
-def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None) -> None:
+def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None, sure: int) -> None:
     if report.cut:
         log.warning("the log ends at %s: %s", report.end, report.cut)
-    if not report.clean:
+    if report.cut or not report.clean:
         report.kept_aside, report.kept_records = save_tail(parts.log, report.end, parts.aside)
         if report.kept_aside:
             log.error(
                 "%s sound records behind the end of the log at %s are kept aside in %s",
                 report.kept_records, report.end, ", ".join(map(str, report.kept_aside)),
             )  # fmt: skip
-    parts.log.open_at(report.end, erase=bool(report.cut) or not report.clean)
+    parts.log.open_at(report.end, erase=False)
+    if report.cut or not report.clean:
+        # On the disk too: after a power cut what was cut off must not follow what comes next.
+        parts.log.erase_behind(report.end)
+        # Records behind may be in the page cache only: the next flush is to sync them.
+        parts.log.flushed = min(sure, report.end)
     if not report.records:
         parts.log.last_timestamp = parts.checkpoint.log_timestamp
         parts.log.last_record = mark.last_record if mark and mark.position == report.end else -1

@@ -1,0 +1,70 @@
+"""What every store does with a message before it takes it, and what it says afterwards."""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bolide.kernel import record_size
+from bolide.model.message import SysFlag
+from bolide.model.properties import PropertyName
+from bolide.protocol import record_seal
+from bolide.protocol.property_string import decode_properties
+from bolide.protocol.record import RecordDraft
+
+TRANSACTION = int(SysFlag.ROLLBACK)
+"""Both bits of the transaction type."""
+ROLLBACK = int(SysFlag.ROLLBACK)
+NOT_QUEUED = (int(SysFlag.PREPARED), ROLLBACK)
+
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
+_MOST_DIGITS = 9
+
+
+class Appended(NamedTuple):
+    """Where a message went. `store_timestamp` is in milliseconds."""
+
+    physical_offset: int
+    size: int
+    queue_offset: int
+    store_timestamp: int
+    generation: int
+    """For `wait_flushed`."""
+
+    @property
+    def end(self) -> int:
+        return self.physical_offset + self.size
+
+
+def measure(draft: RecordDraft, max_body_size: int) -> int:
+    """The room a message needs.
+
+    Raises:
+        RecordTooLarge: body, topic or properties are over their limits.
+        ValueError: a number fits no field, or the message is of a kind that has no place here.
+    """
+    if draft.sys_flag & _INNER_BATCH:
+        raise ValueError("batches in one record need a kind of queue that is not kept")
+    try:
+        return record_size(draft, max_body_size)
+    except struct.error as exc:
+        raise ValueError(f"a number of the message fits no field: {exc}") from exc
+
+
+def check_one_queue(drafts: Sequence[RecordDraft]) -> None:
+    """Raises ValueError unless these are messages of one topic and queue."""
+    if len({(draft.topic, draft.queue_id) for draft in drafts}) != 1:
+        raise ValueError("the messages of a batch go to one topic and queue")
+
+
+def with_seal_room(draft: RecordDraft) -> RecordDraft:
+    properties = record_seal.with_seal_room(bytes(draft.properties))
+    return draft._replace(properties=properties)
+
+
+def delivery_time(draft: RecordDraft, timestamp: int, code: int, delays: tuple[int, ...]) -> int:
+    """What stands in a delayed message's unit instead of its tags code; as `kernel.scan` has it."""
+    properties = decode_properties(str(draft.properties, "utf-8", "replace"))
+    text = properties.get(PropertyName.DELAY_LEVEL, "")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text)):
+        return code
+    return timestamp + delays[min(int(text), len(delays) - 1)]

@@ -1,0 +1,77 @@
+"""What a store offers, whatever it keeps its messages in."""
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+from bolide.protocol.record import RecordDraft
+from bolide.store.appending import Appended
+from bolide.store.flusher import Listener
+from bolide.store.health import Health
+from bolide.store.queries import FOREVER, Boundary
+from bolide.store.reading import EVERYTHING, Found, ReadLimits, Wanted
+
+
+class Store(Protocol):
+    """`MessageStore` says what the methods do, the tests in `tests/contract` hold all to it."""
+
+    health: Health
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def close(self) -> None: ...
+
+    # ---- appending
+
+    def append(self, draft: RecordDraft) -> Appended: ...
+
+    def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]: ...
+
+    def settle(self) -> bool: ...
+
+    # ---- durability
+
+    @property
+    def flushed(self) -> int: ...
+
+    def wait_flushed(self, appended: Appended, timeout: float | None = None) -> bool: ...
+
+    def on_flushed(self, listener: Listener) -> None: ...
+
+    def flush(self) -> bool: ...
+
+    # ---- reading
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        limits: ReadLimits | None = None,
+        wanted: Wanted = EVERYTHING,
+        *,
+        may_block: bool = True,
+    ) -> Found: ...
+
+    def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None: ...
+
+    def find(
+        self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
+    ) -> list[memoryview]: ...
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def offset_at(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int: ...
+
+    def earliest_time(self, topic: str, queue_id: int) -> int: ...
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int: ...
+
+    def earliest_log_time(self) -> int: ...
+
+    def remove_topic(self, topic: str) -> int: ...

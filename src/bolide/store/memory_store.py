@@ -1,0 +1,246 @@
+"""A store that keeps everything in memory: for tests, and for those who embed a broker.
+
+It takes the same drafts as `MessageStore` and gives the same offsets, bytes, statuses and errors;
+files are only reckoned with, so that physical offsets jump where a file of the log would be full.
+"""
+
+import threading
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+from bolide.config import ConfigCell
+from bolide.kernel import describe, write_record
+from bolide.kernel.reference import SCHEDULE_TOPIC
+from bolide.protocol.record import BLANK_SIZE, RecordDraft
+from bolide.protocol.record_errors import RecordTooLarge
+from bolide.protocol.record_seal import seal_record
+from bolide.protocol.tags import index_hash
+from bolide.store import config as settings
+from bolide.store.appending import (
+    NOT_QUEUED,
+    ROLLBACK,
+    TRANSACTION,
+    Appended,
+    check_one_queue,
+    delivery_time,
+    measure,
+    with_seal_room,
+)
+from bolide.store.config import StoreConfig, delay_levels
+from bolide.store.consume_queue import Unit
+from bolide.store.flusher import Flushed, Listener
+from bolide.store.health import Health
+from bolide.store.queries import Queries
+from bolide.store.queue_table import check_queue
+
+
+class MemoryStore(Queries):
+    """Appends may come from any thread, one at a time gets through; reads from any thread."""
+
+    log: "MemoryLog"
+    queues: "MemoryQueues"
+
+    def __init__(
+        self,
+        config: StoreConfig | ConfigCell[StoreConfig] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(config, ConfigCell):
+            config = ConfigCell(config or StoreConfig(), settings.check)
+        self.config = config
+        self._clock = clock
+        self._lock = threading.Lock()  # one append at a time
+        self._delays = delay_levels(config.value.message_delay_level)
+        self._seal = config.value.append_record_crc
+        self._listeners: list[Listener] = []
+        self.health = Health()
+        self.log = MemoryLog(config.value.commit_log_file_size)
+        self.queues = MemoryQueues()
+        self._index: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+
+    def __enter__(self) -> Self:
+        self._open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._open = False
+
+    # ---- appending
+
+    def append(self, draft: RecordDraft) -> Appended:
+        return self.append_batch((draft,))[0]
+
+    def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
+        if self._seal:
+            drafts = [with_seal_room(draft) for draft in drafts]
+        limit = self.config.value.max_message_size
+        sizes = [measure(draft, limit) for draft in drafts]
+        check_one_queue(drafts)
+        with self._lock:
+            self._require_open()
+            self.health.check()
+            self.queues.require(drafts[0].topic, drafts[0].queue_id)
+            self.log.reserve(sum(sizes))
+            now = int(self._clock() * 1000)
+            appended = [self._put(*each, now) for each in zip(drafts, sizes, strict=True)]
+        for listener in self._listeners:
+            listener(Flushed(appended[-1].end))
+        return appended
+
+    def _put(self, draft: RecordDraft, size: int, timestamp: int) -> Appended:
+        queue = self.queues.require(draft.topic, draft.queue_id)
+        kind = draft.sys_flag & TRANSACTION
+        queued = kind not in NOT_QUEUED
+        queue_offset = queue.max_offset if queued else 0
+        place = self.log.written
+        record = bytearray(size)
+        write_record(record, 0, draft, queue_offset, place, timestamp)
+        if self._seal:
+            seal_record(record)
+        code, hashes = describe(draft.topic, draft.properties)
+        if draft.topic == SCHEDULE_TOPIC:
+            code = delivery_time(draft, timestamp, code, self._delays)
+        self.log.put(bytes(record))
+        if queued:
+            queue.units.append(Unit(place, size, code))
+        if self.config.value.index_enabled and kind != ROLLBACK:
+            for value in hashes:
+                self._index[value].append((place, timestamp))
+        return Appended(place, size, queue_offset, timestamp, 0)
+
+    def settle(self) -> bool:
+        return True
+
+    # ---- durability: what is in memory is as safe as it gets
+
+    @property
+    def flushed(self) -> int:
+        return self.log.written
+
+    def wait_flushed(self, appended: Appended, timeout: float | None = None) -> bool:
+        return appended.end <= self.flushed
+
+    def on_flushed(self, listener: Listener) -> None:
+        """Be told of every append, on the thread it came from."""
+        self._listeners.append(listener)
+
+    def flush(self) -> bool:
+        return True
+
+    # ---- forgetting
+
+    def trim(self, physical_offset: int) -> None:
+        """Forget the messages before a position of the log."""
+        with self._lock:
+            self.log.trim(physical_offset)
+            for queue in self.queues:
+                queue.raise_minimum(self.log.min_offset)
+            for places in self._index.values():
+                del places[: bisect_left(places, (physical_offset, 0))]
+
+    def remove_topic(self, topic: str) -> int:
+        with self._lock:
+            return self.queues.remove_topic(topic.encode())
+
+    def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+        places = self._index.get(index_hash(topic, key), [])
+        fitting = (place for place, stored in reversed(places) if begin <= stored <= end)
+        return list(dict.fromkeys(fitting))[:limit]
+
+
+class MemoryLog:
+    """Records by physical offset. One thread appends, any thread reads."""
+
+    def __init__(self, file_size: int) -> None:
+        self._file_size = file_size
+        self._records: dict[int, bytes] = {}
+        self.min_offset = 0
+        self.written = 0
+
+    def items(self) -> list[tuple[int, bytes]]:
+        """All records with where they lie."""
+        return list(self._records.items())
+
+    def reserve(self, size: int) -> None:
+        """Go on in the next file if the one at hand has no room for `size` bytes."""
+        if size + BLANK_SIZE > self._file_size:
+            raise RecordTooLarge("record", size, self._file_size - BLANK_SIZE)
+        left = -self.written % self._file_size or self._file_size
+        if size + BLANK_SIZE > left:
+            self.written += left
+
+    def put(self, record: bytes) -> None:
+        self._records[self.written] = record
+        self.written += len(record)
+
+    def trim(self, physical_offset: int) -> None:
+        gone = [place for place in self._records if place < physical_offset]
+        for place in gone:
+            del self._records[place]
+        self.min_offset = next(iter(self._records), self.written)
+
+    def is_hot(self, physical_offset: int) -> bool:
+        return True
+
+    def read(self, physical_offset: int, size: int, *, may_block: bool = True) -> memoryview | None:
+        record = self._records.get(physical_offset, b"")
+        return memoryview(record)[:size] if 0 <= size <= len(record) and record else None
+
+    def read_block(
+        self, physical_offset: int, least: int, most: int, *, may_block: bool
+    ) -> memoryview | None:
+        return self.read(physical_offset, least, may_block=may_block)
+
+
+class MemoryQueue:
+    """All units of a queue that ever were, so that an offset is a place in the list."""
+
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+        self.min_offset = 0
+
+    @property
+    def max_offset(self) -> int:
+        return len(self.units)
+
+    def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
+        return iter(self.units[queue_offset : queue_offset + count])
+
+    def end_below(self, physical_offset: int) -> int:
+        return len(self.units)
+
+    def raise_minimum(self, physical_offset: int) -> None:
+        self.min_offset = bisect_left(self.units, physical_offset, key=lambda unit: unit[0])
+
+
+class MemoryQueues:
+    def __init__(self) -> None:
+        self._queues: dict[tuple[bytes, int], MemoryQueue] = {}
+
+    def __iter__(self) -> Iterator[MemoryQueue]:
+        return iter(list(self._queues.values()))
+
+    def find(self, topic: bytes, queue_id: int) -> MemoryQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def require(self, topic: bytes, queue_id: int) -> MemoryQueue:
+        """Raises ValueError for what a store of files would refuse."""
+        found = self._queues.get((topic, queue_id))
+        if found is None:
+            check_queue(topic, queue_id)
+            found = self._queues[topic, queue_id] = MemoryQueue()
+        return found
+
+    def remove_topic(self, topic: bytes) -> int:
+        keys = [key for key in self._queues if key[0] == topic]
+        for key in keys:
+            del self._queues[key]
+        return len(keys)

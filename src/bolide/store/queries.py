@@ -1,0 +1,192 @@
+"""What can be asked of a store, whatever it keeps its messages in."""
+
+from enum import Enum
+from typing import Protocol
+
+from bolide.config import ConfigCell
+from bolide.kernel import read_record
+from bolide.protocol.record import Record
+from bolide.protocol.record_errors import BadRecord
+from bolide.store.config import StoreConfig
+from bolide.store.consume_queue import BLANK_SIZE, UNIT_SIZE
+from bolide.store.errors import StoreClosed
+from bolide.store.reading import (
+    EVERYTHING,
+    Found,
+    ReadableLog,
+    ReadableQueue,
+    ReadLimits,
+    Wanted,
+    read_queue,
+)
+
+FOREVER = 2**63 - 1
+_HEAD_SIZE = 4
+
+
+class Boundary(Enum):
+    """Which of the messages around a time is meant (RocketMQ's BoundaryType)."""
+
+    LOWER = "lower"
+    """The first one stored at that time or later."""
+    UPPER = "upper"
+    """The last one stored at that time or before."""
+
+
+class ReadableQueues(Protocol):
+    def find(self, topic: bytes, queue_id: int) -> ReadableQueue | None: ...
+
+
+class Queries:
+    """The reading half of a store, on top of its log and its queues.
+
+    Everything here raises StoreClosed when the store is not open.
+    """
+
+    config: ConfigCell[StoreConfig]
+    log: ReadableLog
+    queues: ReadableQueues
+    _open = False
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        limits: ReadLimits | None = None,
+        wanted: Wanted = EVERYTHING,
+        *,
+        may_block: bool = True,
+    ) -> Found:
+        """Read a queue from an offset on.
+
+        Raises:
+            NotInMemory: the disk is needed and the call may not block: call again on a thread.
+        """
+        queue = self.find_queue(topic, queue_id)
+        if limits is None:
+            limits = ReadLimits(max_scanned=self.config.value.max_filter_bytes // UNIT_SIZE)
+        return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
+
+    def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
+        """The whole record that begins at a position of the log, or None if none does."""
+        self._require_open()
+        head = self.log.read(physical_offset, _HEAD_SIZE, may_block=may_block)
+        if head is None:
+            return None
+        size = int.from_bytes(head, "big")
+        data = self.log.read(physical_offset, size, may_block=may_block)
+        return data if data is not None and _is_record(data, physical_offset) else None
+
+    def find(
+        self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
+    ) -> list[memoryview]:
+        """Records of a topic by key or unique key, newest first, stored between two times (ms).
+
+        The index knows hashes: a record may have another key of the same hash. Blocks.
+        """
+        self._require_open()
+        config = self.config.value
+        limit = min(limit or config.default_query_max, config.max_query_batch)
+        places = self._find_places(topic, key, limit, begin, end)
+        records = (self.record_at(place) for place in places)
+        return [record for record in records if record is not None]
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.find_queue(topic, queue_id)
+        return queue.min_offset if queue else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The next queue offset of what is readable."""
+        queue = self.find_queue(topic, queue_id)
+        return queue.end_below(self.log.written) if queue else 0
+
+    def offset_at(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """The queue offset of a store time in milliseconds. Blocks.
+
+        LOWER: the maximum offset if all are older. UPPER: 0 if all are younger.
+        """
+        queue = self.find_queue(topic, queue_id)
+        if queue is None:
+            return 0
+        first, end = queue.min_offset, queue.end_below(self.log.written)
+        later = timestamp if boundary is Boundary.LOWER else timestamp + 1
+        low, high = first, end
+        while low < high:
+            middle = (low + high) // 2
+            if self._stored_from(queue, middle, end) < later:
+                low = middle + 1
+            else:
+                high = middle
+        if boundary is Boundary.LOWER:
+            return low
+        return low - 1 if low > first else 0
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """Store time (ms) of a queue's first message, -1 without one. Blocks."""
+        queue = self.find_queue(topic, queue_id)
+        if queue is None or queue.min_offset >= queue.end_below(self.log.written):
+            return -1
+        return self._stored_at(queue, queue.min_offset)
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time (ms) of a message, -1 without one. Blocks."""
+        queue = self.find_queue(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.end_below(
+            self.log.written
+        ):
+            return -1
+        return self._stored_at(queue, queue_offset)
+
+    def earliest_log_time(self) -> int:
+        """Store time (ms) of the oldest message, -1 without one. Blocks."""
+        return self._timestamp_at(self.log.min_offset)
+
+    # ---- for those that are a store
+
+    def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+        """Physical offsets by key, newest first."""
+        raise NotImplementedError
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise StoreClosed
+
+    def find_queue(self, topic: str, queue_id: int) -> ReadableQueue | None:
+        self._require_open()
+        return self.queues.find(topic.encode(), queue_id)
+
+    # ---- inside
+
+    def _stored_at(self, queue: ReadableQueue, queue_offset: int) -> int:
+        unit = next(queue.read(queue_offset, 1), None)
+        if unit is None or unit.size == BLANK_SIZE:
+            return -1
+        return self._timestamp_at(unit.physical_offset)
+
+    def _stored_from(self, queue: ReadableQueue, queue_offset: int, end: int) -> int:
+        """Store time of the first message from an offset on: blank units have none."""
+        for each in range(queue_offset, end):
+            unit = next(queue.read(each, 1), None)
+            if unit is None:
+                return -1
+            if unit.size != BLANK_SIZE:
+                return self._timestamp_at(unit.physical_offset)
+        return FOREVER
+
+    def _timestamp_at(self, physical_offset: int) -> int:
+        data = self.record_at(physical_offset)
+        if data is None:
+            return -1
+        record = read_record(data)
+        return record.store_timestamp if isinstance(record, Record) else -1
+
+
+def _is_record(data: memoryview, physical_offset: int) -> bool:
+    try:
+        record = read_record(data)
+    except BadRecord:
+        return False
+    return isinstance(record, Record) and record.physical_offset == physical_offset

@@ -1,0 +1,183 @@
+"""One look through a whole store."""
+
+import contextlib
+import errno
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bolide.protocol.record import Record
+from bolide.store.disk import Disk
+from bolide.store.layout import Layout
+from bolide.store.locking import StoreLock
+from bolide.store.log_walk import Damage, Ended, LogWalk, Sound, read_one
+from bolide.store.verify.index import IndexCheck
+from bolide.store.verify.queues import LogFacts, QueueCheck
+from bolide.store.verify.repair import Repair
+from bolide.store.verify.report import Part, Report
+from bolide.store.verify.surroundings import (
+    check_checkpoint,
+    check_tables,
+    note_leftovers,
+    read_checkpoint,
+)
+
+Progress = Callable[[int, int], None]
+"""Told bytes of the log done and to do."""
+
+
+def verify(
+    layout: Layout,
+    *,
+    repair: bool = False,
+    progress: Progress = lambda _done, _total: None,
+    disk: Disk | None = None,
+) -> Report:
+    """Read everything. With `repair`, write derived files again and look a second time.
+
+    Raises:
+        StoreInUse: a broker has the store open.
+        OSError: a directory or the lock cannot be used.
+    """
+    with _locked(layout.root, needed=repair):
+        verifier = Verifier(layout, progress)
+        report = verifier.run()
+        if repair and not report.sound:
+            done = Repair(layout, verifier, disk or Disk()).run()
+            report = Verifier(layout, progress).run()
+            report.repairs = done
+        return report
+
+
+class Verifier:
+    def __init__(self, layout: Layout, progress: Progress) -> None:
+        self.layout = layout
+        self.report = Report(layout.root)
+        self._progress = progress
+        self._files = layout.log_files
+        self._starts = [int(path.name) for path in self._files]
+        self._unclean = (layout.root / "abort").exists()
+        self._damaged: list[tuple[int, int]] = []
+        self._tail: Damage | None = None
+        self.last_record = -1
+        self.last_timestamp = 0
+
+    def run(self) -> Report:
+        began, report, layout = time.monotonic(), self.report, self.layout
+        report.log_start = report.log_end = self._starts[0] if self._starts else 0
+        topics = check_tables(layout.root, report)
+        checkpoint = read_checkpoint(layout.root, report)
+        self.queues = QueueCheck(layout, report)
+        self.index = IndexCheck(layout, report, start=report.log_start, unclean=self._unclean)
+        self._walk_log()
+        facts = LogFacts(
+            report.log_start, report.log_end, self._damaged, self._unclean, topics, self._read
+        )
+        self.queues.finish(facts)
+        self.index.finish(facts.is_damaged)
+        mark = checkpoint.mark.position if checkpoint.mark else 0
+        self._judge_tail(max(self.queues.reach, self.index.reach, mark))
+        check_checkpoint(layout.root, checkpoint, report)
+        note_leftovers(layout, report)
+        if self._unclean:
+            report.note("the store was not closed cleanly: the next start recovers it")
+        report.seconds = time.monotonic() - began
+        return report
+
+    # ---- the log
+
+    def _walk_log(self) -> None:
+        total = sum(path.stat().st_size for path in self._files)
+        done, end = 0, self.report.log_start
+        for path in self._files:
+            self._check_place(path, end)
+            for item in self.walk(path):
+                self._take(item, path)
+                if isinstance(item, Sound):
+                    self._progress(done + item.end - int(path.name), total)
+            done += path.stat().st_size
+            end = int(path.name) + self.layout.log_file_size
+            self._progress(done, total)
+        self.report.log_files = len(self._files)
+
+    def walk(self, path: Path) -> Iterator[Sound | Damage | Ended]:
+        layout = self.layout
+        return LogWalk(
+            path, layout.log_file_size, check=layout.check, delays=layout.delays,
+            keys=self.index.enabled,
+        ).run()  # fmt: skip
+
+    def _check_place(self, path: Path, end: int) -> None:
+        """Whether the file has its length and begins where the one before ends."""
+        length, start = path.stat().st_size, int(path.name)
+        size = self.layout.log_file_size
+        if length != size:
+            reason = f"is {length} bytes long instead of {size}"
+            self.report.damage(Part.LOG, path, length, reason, start + length)
+        if start != end:
+            reason = f"begins at {start}, but the file before ends at {end}"
+            self.report.damage(Part.LOG, path, 0, reason, min(start, end))
+            if start > end:
+                self._damaged.append((end, start))
+
+    def _take(self, item: Sound | Damage | Ended, path: Path) -> None:
+        if isinstance(item, Sound):
+            self._take_records(item)
+        elif isinstance(item, Damage):
+            self._damaged.append((item.at, item.end))
+            if not item.followed and path == self._files[-1]:
+                self._tail = item
+            else:
+                at = item.at - int(path.name)
+                self.report.damage(Part.LOG, path, at, item.reason, item.at)
+        elif not item.closed and path != self._files[-1] and not self._damaged_at(item.at):
+            at = item.at - int(path.name)
+            self.report.damage(Part.LOG, path, at, "no blank record closes the file", item.at)
+            self._damaged.append((item.at, int(path.name) + self.layout.log_file_size))
+
+    def _take_records(self, item: Sound) -> None:
+        result, report = item.scan, self.report
+        report.records += result.count
+        report.log_end = item.end
+        self.last_timestamp = result.last_timestamp
+        for run in result.runs:
+            self.queues.take(run)
+        self.index.take(result.keys, self._damaged_at)
+
+    def _damaged_at(self, physical_offset: int) -> bool:
+        at = bisect_right(self._damaged, (physical_offset, 2**63)) - 1
+        return at >= 0 and physical_offset < self._damaged[at][1]
+
+    def _judge_tail(self, reach: int) -> None:
+        """Bytes behind the last record: damage if something says that a record was there."""
+        tail = self._tail
+        if tail is None:
+            return
+        if tail.at < reach:
+            at = tail.at - int(tail.path.name)
+            self.report.damage(Part.LOG, tail.path, at, tail.reason, tail.at)
+        else:
+            self.report.note(f"the log ends at {tail.at}, and what follows is none: {tail.reason}")
+
+    def _read(self, physical_offset: int) -> Record | str:
+        at = bisect_right(self._starts, physical_offset) - 1
+        if at < 0:
+            return "there is no log file for it"
+        return read_one(self._files[at], physical_offset, self.layout.check)
+
+
+@contextlib.contextmanager
+def _locked(root: Path, *, needed: bool) -> Iterator[None]:
+    lock = StoreLock(root / "lock")
+    try:
+        lock.acquire()
+    except OSError as exc:
+        # Where nobody can write there is nobody to keep out.
+        if needed or exc.errno not in {errno.EROFS, errno.EACCES} or os.access(root, os.W_OK):
+            raise
+    try:
+        yield
+    finally:
+        lock.release()
