@@ -1,5 +1,6 @@
 import mmap
 import struct
+import zlib
 from typing import Any
 
 import pytest
@@ -204,6 +205,14 @@ def test_something_else_is_no_record(kernel: Kernel) -> None:
 def test_the_checksum_of_the_specification(kernel: Kernel) -> None:
     assert kernel.body_crc(b"hello") == 907060870
     assert kernel.body_crc(memoryview(b"")) == 0
+
+
+@pytest.mark.parametrize("start", range(3))
+def test_checksums_of_every_length_are_those_of_zlib(kernel: Kernel, start: int) -> None:
+    data = bytes(n * n % 251 for n in range(700))
+    for end in range(start, len(data)):
+        part = memoryview(data)[start:end]
+        assert kernel.body_crc(part) == zlib.crc32(part) & 0x7FFF_FFFF, end
 
 
 def test_views_of_a_record_keep_no_other_hold_on_a_mapping(kernel: Kernel) -> None:
