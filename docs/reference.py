@@ -6,18 +6,20 @@ is stale. The same code gives the same page on every machine.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from bolide.cli import START_FAILED, app
+from bolide.cli import DAMAGE_FOUND, START_FAILED, app
 from bolide.config import Option, options_of
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.requests import REQUESTS, Role
+from bolide.store import config as store_settings
+from bolide.store.config import StoreConfig
 from bolide.version import __version__
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +37,10 @@ _SENT_BY_NAMESRV = {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
 
 def namesrv_config() -> str:
     """Every setting of the NameServer."""
-    rows = [_option_row(found) for found in options_of(NameServerConfig).values()]
+    rows = [
+        (*_option_row(found), f"`{_ENVIRONMENT}_{found.field.upper()}`", _in_effect(found))
+        for found in options_of(NameServerConfig).values()
+    ]
     ignored = [(f"`{key}`", item.reason) for key, item in (IGNORED | IGNORED_CLIENT).items()]
     return f"""{_NOTE}
 
@@ -60,15 +65,37 @@ RocketMQ knows these keys. They are accepted, and a warning says why they have n
 """
 
 
+def store_config() -> str:
+    """Every setting of the store."""
+    rows = [(*_option_row(found), _in_effect(found)) for found in options_of(StoreConfig).values()]
+    ignored = [(f"`{key}`", item.reason) for key, item in store_settings.IGNORED.items()]
+    return f"""{_NOTE}
+
+# Store settings
+
+These are the settings of the [store](../explanation/durability.md), as they stand in a
+`broker.conf`. `bolide store verify -c broker.conf` reads them from there and passes over the rest.
+
+Durations and ratios are in the unit that the meaning names, as in RocketMQ's files.
+A list has the separator that the meaning names.
+The last column tells when a change at run time takes effect.
+Spellings that older releases had, such as `mapedFileSizeCommitLog`, are taken too.
+
+{_table(("Key", "Default", "Values", "Meaning", "In effect"), rows)}
+
+## Keys without effect
+
+RocketMQ knows these keys. They are accepted, and a warning says why they have no effect.
+
+{_table(("Key", "Why"), ignored)}
+"""
+
+
 def cli() -> str:
     """Every command and its options."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    commands = "\n".join(
-        _command(name, found)
-        for name, found in group.commands.items()
-        if isinstance(found, TyperCommand)
-    )
+    commands = "\n".join(_command(name, found) for name, found in _commands(group))
     return f"""{_NOTE}
 
 # Commands
@@ -81,8 +108,9 @@ def cli() -> str:
 | Exit code | Meaning |
 | --- | --- |
 | 0 | It did what it was asked to, or stopped when it was told to. |
+| {DAMAGE_FOUND} | `bolide store verify` found damage. |
 | 2 | The command line has an unknown option or command. |
-| {START_FAILED} | It could not start. One line on standard error says why. |
+| {START_FAILED} | It could not do what it was asked to. One line on standard error says why. |
 
 ## bolide
 
@@ -127,6 +155,7 @@ See `tests/interop/versions.toml` for the exact releases.
 
 PAGES: dict[Path, Callable[[], str]] = {
     HERE / "reference" / "namesrv-config.md": namesrv_config,
+    HERE / "reference" / "store-config.md": store_config,
     HERE / "reference" / "cli.md": cli,
     HERE / "compatibility.md": compatibility,
 }
@@ -158,9 +187,11 @@ def _option_row(found: Option) -> tuple[str, ...]:
         _default(found),
         _values(found),
         found.doc,
-        f"`{_ENVIRONMENT}_{found.field.upper()}`",
-        "at once" if found.live else "after a restart",
     )
+
+
+def _in_effect(found: Option) -> str:
+    return "at once" if found.live else "after a restart"
 
 
 def _default(found: Option) -> str:
@@ -182,6 +213,15 @@ def _values(found: Option) -> str:
     return ", ".join(f"`{member}`" for member in members.values())
 
 
+def _commands(group: TyperGroup, before: str = "") -> Iterator[tuple[str, TyperCommand]]:
+    """All commands by their words, those of groups too."""
+    for name, found in group.commands.items():
+        if isinstance(found, TyperGroup):
+            yield from _commands(found, f"{before}{name} ")
+        elif isinstance(found, TyperCommand):
+            yield before + name, found
+
+
 def _command(name: str, command: TyperCommand) -> str:
     words = [found.metavar for found in command.params if found.param_type_name == "argument"]
     usage = " ".join(["bolide", name, "[OPTIONS]", *filter(None, words)])
@@ -200,7 +240,8 @@ def _parameters(command: TyperCommand | TyperGroup) -> str:
     for found in command.params:
         is_word = found.param_type_name == "argument"
         names = [found.metavar or found.name or ""] if is_word else found.opts
-        value = "" if is_word or getattr(found, "is_flag", False) else f" <{found.type.name}>"
+        kind = "|".join(getattr(found.type, "choices", ())) or found.type.name
+        value = "" if is_word or getattr(found, "is_flag", False) else f" <{kind}>"
         default = "" if found.default in (None, False) else f" Default: `{found.default}`."
         text = f"{getattr(found, 'help', '')}{default}"
         rows.append((", ".join(f"`{name}{value}`" for name in names), text))

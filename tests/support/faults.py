@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bolide.store.disk import Disk
 
-PAGE = 4096
+SECTOR = 512
+"""What a disk writes whole or not at all; pages of 4096 bytes can be torn."""
 
 Data = bytes | bytearray | memoryview
 
@@ -151,7 +152,7 @@ class _Directory:
 class PowerCutDisk(Disk):
     """Knows what would be left if the power went now, and writes that down as a directory.
 
-    A file has what it had when it was synced last; of each page changed since it has the old or
+    A file has what it had when it was synced last; of each sector changed since it has the old or
     the new bytes. A name made or replaced since its directory was synced is there or not. Names
     that were removed come back from the latest removal on: directories are journalled in order.
     What lies below `root` when the disk is made is on it.
@@ -265,12 +266,12 @@ class PowerCutDisk(Disk):
             old = bytes(len(new))
         if len(old) != len(new):
             return new if self._flip(chance) else old
-        pages = []
-        for at in range(0, len(new), PAGE):
-            changed = old[at : at + PAGE] != new[at : at + PAGE]
+        sectors = []
+        for at in range(0, len(new), SECTOR):
+            changed = old[at : at + SECTOR] != new[at : at + SECTOR]
             kept = new if changed and self._flip(chance) else old
-            pages.append(kept[at : at + PAGE])
-        return b"".join(pages)
+            sectors.append(kept[at : at + SECTOR])
+        return b"".join(sectors)
 
     def _flip(self, chance: random.Random) -> bool:
         return chance.random() < self._new

@@ -14,6 +14,7 @@ from bolide.cli import app
 from bolide.config import options_of
 from bolide.logs import LogConfig
 from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
+from bolide.store.config import StoreConfig
 from bolide.version import __version__
 from docs import reference
 
@@ -74,6 +75,9 @@ def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
     keys = options_of(NameServerConfig).keys() | IGNORED.keys() | IGNORED_CLIENT.keys()
     for command, *words in bolide_commands(page):
         found = group.commands.get(command, group)
+        if isinstance(found, TyperGroup) and found is not group:
+            assert words[0] in found.commands, (command, words)
+            found = found.commands[words[0]]
         known = {name for parameter in found.params for name in parameter.opts}
         known |= {"-h", "--help"}
         for word in words:
@@ -93,7 +97,7 @@ def test_make_targets_exist(page: Path) -> None:
 
 @each_page
 def test_setting_files_have_keys_that_exist(page: Path) -> None:
-    known = options_of(NameServerConfig).keys() | {"namesrvAddr"}
+    known = options_of(NameServerConfig).keys() | options_of(StoreConfig).keys() | {"namesrvAddr"}
     for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "properties":
             assert {line.partition("=")[0] for line in block.split()} <= known
@@ -130,7 +134,7 @@ def bolide_commands(page: Path) -> Iterator[list[str]]:
             if program == "mqnamesrv":
                 yield ["namesrv", *words]
             elif Path(program).name == "bolide" and words:
-                yield words
+                yield words[: words.index("|")] if "|" in words else words
 
 
 def anchors(page: Path) -> set[str]:

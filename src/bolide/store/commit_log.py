@@ -287,7 +287,9 @@ class CommitLog:
         The space of a file that is still read comes back when its last reader is done.
         """
         # In order: a log with a file missing in the middle cannot be opened.
-        gone = list(takewhile(lambda file: file.close() or forcibly, self.retired))
+        gone = list(
+            takewhile(lambda file: file.close() or (forcibly and file.abandon()), self.retired)
+        )
         self.retired = self.retired[len(gone) :]
         for file in gone:
             self._disk.remove(file.path)

@@ -41,6 +41,7 @@ BLANK_SIZE = 0x7FFF_FFFF
 _BLANK_UNIT = UNIT.pack(0, BLANK_SIZE, 0)
 _PLACE = struct.Struct(">qi")
 _PAGE = 4096
+_NAME_SIZE = 20
 
 _KEPT_UNITS = 200
 """Units kept in memory for consumers at the tail, whether written or not."""
@@ -184,7 +185,8 @@ class ConsumeQueue:
 
     def load(self) -> None:
         """Find the files and where the units in them end."""
-        names = sorted(name for name in os.listdir(self._directory) if name.isdigit())  # noqa: PTH208
+        found = os.listdir(self._directory)  # noqa: PTH208
+        names = sorted(name for name in found if len(name) == _NAME_SIZE and name.isdigit())
         self._starts = [int(name) for name in names if self._has_length(name)]
         self._reset(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
 

@@ -19,7 +19,9 @@ class Disk:
 
         A store into a mapping of a file that is only sparse kills the process on a full disk.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.sync_directory(path.parent.parent)
         # Made aside: RocketMQ refuses a directory with a file of another length in it.
         aside = path.parent.with_name(f".{path.parent.name}-{path.name}")
         descriptor = _create(aside, lambda descriptor: _reserve(descriptor, size))

@@ -59,15 +59,12 @@ class Flusher:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._last_flush = time.monotonic()
+        self.generation = 0
+        """Counts failures: a position given away before one is void if it was not flushed then."""
         self.failed = False
-        self._failures: list[tuple[int, StoreUnwritable]] = []
+        self._failures: list[tuple[int, StoreUnwritable]] = []  # with the position flushed then
         self.timestamp = 0
         """Store time of the last record on the disk."""
-
-    @property
-    def generation(self) -> int:
-        """Counts failures: a position given away before one is void if it was not flushed then."""
-        return len(self._failures)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
@@ -193,6 +190,7 @@ class Flusher:
         with self._news:
             if lost:
                 self._failures.append((self._log.flushed, failure))
+                self.generation += 1
             self._news.notify_all()
         self._tell_listeners(Flushed(self._log.flushed, failure))
 

@@ -1,6 +1,7 @@
 """What a store does on the side: queue files, checkpoints, files ahead, retention, resuming."""
 
 import logging
+import threading
 import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ class Housekeeping:
         self._lock = lock
         self._checkpoint = checkpoint
         self._disk = disk
+        # One thread at a time: a mark must not tell of queues that another is about to write.
+        self._turn = threading.RLock()
         self._upkeep = Upkeep("store-upkeep", self.run, self._interval)
         self._preparing = Upkeep("store-prepare", self._prepare, lambda: 3600.0)
         self._background = False
@@ -89,6 +92,10 @@ class Housekeeping:
 
     def checkpoint(self) -> bool:
         """Bring everything to the disk and note how far that is; says if it worked. Blocks."""
+        with self._turn:
+            return self._checkpoint_now()
+
+    def _checkpoint_now(self) -> bool:
         store = self._store
         with self._lock:
             end, last = store.log.end, store.log.last_record
@@ -133,10 +140,11 @@ class Housekeeping:
 
     def _write_queues(self) -> bool:
         store = self._store
-        with self._lock:
-            changed = store.queues.take_changed()
         try:
-            store.queues.write(changed, store.log.written)
+            with self._turn:
+                with self._lock:
+                    changed = store.queues.take_changed()
+                store.queues.write(changed, store.log.written)
         except OSError as exc:
             store.health.refuse(CONSUME_QUEUES, f"the consume queues cannot be written: {exc}")
             return False

@@ -116,6 +116,13 @@ class IndexFile:
         )
         return find_keys(self._view, self.slots, self.count, key_hash, seconds, limit)
 
+    def entries_of_last(self) -> int:
+        """How many keys of the newest record are here."""
+        number = self.count - 1
+        while number > 0 and self._entry(number)[1] == self.end_offset:
+            number -= 1
+        return self.count - 1 - number
+
     def mend(self) -> int:
         """Take back entries that a killed process had not counted yet; returns how many.
 

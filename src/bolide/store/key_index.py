@@ -15,7 +15,7 @@ import re
 import struct
 import threading
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,8 +111,7 @@ class KeyIndex:
     def put(self, keys: Buffer) -> None:
         """Add items as `Scan.keys` holds them, in the order of the log.
 
-        Those before `end_offset` are there already and left out, so a part of the log may be put
-        again.
+        Those that are there already are left out, so a part of the log may be put again.
 
         Raises:
             OSError: there is no room for a new file. What was put until then stays; put the same
@@ -223,12 +222,20 @@ class KeyIndex:
 
     def _known(self, keys: Buffer) -> int:
         """Bytes of items at the front that are in the index already."""
-        items = range(0, len(keys), ITEM_SIZE)
-        return ITEM_SIZE * bisect_left(
-            items,
-            self._end_offset(),
-            key=lambda at: _OFFSET.unpack_from(keys, at + _OFFSET_IN_ITEM)[0],
-        )
+        if not self._files or not keys:
+            return 0
+        items, end = range(0, len(keys), ITEM_SIZE), self._end_offset()
+
+        def place(at: int) -> int:
+            offset: int = _OFFSET.unpack_from(keys, at + _OFFSET_IN_ITEM)[0]
+            return offset
+
+        first = bisect_left(items, end, key=place)
+        if first < len(items) and place(items[first]) == end:
+            # Of the newest record some keys may be there: they were put in this order.
+            same = bisect_right(items, end, key=place) - first
+            first += min(same, self._files[-1].entries_of_last())
+        return ITEM_SIZE * first
 
     def _writable(self) -> IndexFile:
         if not self._files or self._files[-1].full:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bolide.kernel import Check, Scan, Stop, scan
 from bolide.protocol.record import Record, is_record_magic, read_record
-from bolide.protocol.record_errors import BadChecksum
+from bolide.protocol.record_errors import BadChecksum, BadRecord
 from bolide.protocol.record_seal import SEAL_SIZE, check_seal
 from bolide.store.descriptors import read_at
 from bolide.store.disk import data_ranges
@@ -42,6 +42,16 @@ class Sound(NamedTuple):
     @property
     def end(self) -> int:
         return self.base + self.scan.end
+
+    def record_at(self, physical_offset: int) -> Record | str:
+        """The record that begins at a place inside, or why there is none."""
+        try:
+            record = read_record(self.buffer, physical_offset - self.base)
+        except BadRecord as exc:
+            return exc.reason
+        if isinstance(record, Record) and record.physical_offset == physical_offset:
+            return record
+        return "no record begins there"
 
     def records(self) -> Iterator[Record]:
         at = self.first
@@ -252,6 +262,14 @@ class LogWalk:
                 break
             found += data
         return found
+
+
+def is_unused(path: Path) -> bool:
+    """Whether a file has nothing but zeros, as one that was made ahead of its use."""
+    with path.open("rb") as file:
+        if file.read(_PAGE).strip(b"\0"):
+            return False
+    return next(LogWalk(path, path.stat().st_size).run(), None) == Ended(int(path.name), False)
 
 
 def read_one(path: Path, physical_offset: int, check: Check = Check.BODY) -> Record | str:

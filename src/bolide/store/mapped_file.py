@@ -77,10 +77,23 @@ class MappedFile:
                 self._mapping.close()
             except BufferError:
                 return False
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-                self.descriptor = -1
+            self._close_descriptor()
             return True
+
+    def abandon(self) -> bool:
+        """Give the file up but for its mapping, which goes with the last view of it.
+
+        False while somebody uses the descriptor.
+        """
+        with self._users_lock:
+            if not self._users:
+                self._close_descriptor()
+            return not self._users
+
+    def _close_descriptor(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def _advise(self, advice: int, start: int, end: int) -> None:
         start -= start % mmap.PAGESIZE

@@ -168,7 +168,7 @@ def _is_sound(record: memoryview, unit: Unit) -> bool:
 
 
 class _Window:
-    """Reads records; from the disk in blocks, as the next one mostly lies close behind."""
+    """Reads the log in blocks, as the next record mostly lies close behind."""
 
     def __init__(self, commit_log: ReadableLog, *, may_block: bool) -> None:
         self._log = commit_log
@@ -177,8 +177,6 @@ class _Window:
         self._block = memoryview(b"")
 
     def read(self, physical_offset: int, size: int) -> memoryview | None:
-        if self._log.is_hot(physical_offset):
-            return self._log.read(physical_offset, size)
         at = physical_offset - self._start
         if not 0 <= at <= len(self._block) - size:
             block = self._log.read_block(

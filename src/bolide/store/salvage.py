@@ -1,12 +1,15 @@
 """Sound records behind the place where a log had to be cut are kept aside, never thrown away."""
 
+import filecmp
+import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from bolide.kernel import Check, scan
 from bolide.store.commit_log import CommitLog, LogFile
-from bolide.store.disk import data_ranges
+from bolide.store.disk import Disk, data_ranges
 
 _MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
 _MAGIC_AT = 4
@@ -15,7 +18,7 @@ _MAGIC_AT = 4
 def save_tail(log: CommitLog, position: int, directory: Path) -> tuple[list[Path], int]:
     """Copy what follows a position into files named by it, if sound records are there.
 
-    Returns the files and the number of records.
+    Returns the files, which are on the disk by then, and the number of records.
     """
     saved, count = [], 0
     for file in log.files:
@@ -24,9 +27,8 @@ def save_tail(log: CommitLog, position: int, directory: Path) -> tuple[list[Path
         start = max(position - file.start, 0)
         found = list(find_records(file, start))
         if found:
-            path = directory / f"{file.start + start:020d}"
-            _copy(file, start, found[-1][1], path)
-            saved.append(path)
+            copy = _copy(file, start, found[-1][1], directory / "unfinished")
+            saved.append(_keep(copy, f"{file.start + start:020d}"))
             count += sum(records for _, _, records in found)
     return saved, count
 
@@ -58,7 +60,7 @@ def _next_magic(file: LogFile, start: int, end: int) -> int:
     return min(found, default=-1)
 
 
-def _copy(file: LogFile, start: int, end: int, path: Path) -> None:
+def _copy(file: LogFile, start: int, end: int, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as target, file.path.open("rb") as source:
         source.seek(start)
@@ -66,3 +68,22 @@ def _copy(file: LogFile, start: int, end: int, path: Path) -> None:
         while left and (data := source.read(min(left, shutil.COPY_BUFSIZE))):  # type: ignore[attr-defined]
             target.write(data)
             left -= len(data)
+        target.flush()
+        os.fsync(target.fileno())
+    return path
+
+
+def _keep(copy: Path, name: str) -> Path:
+    """Give a copy its name; one from an earlier cut at the same place is not overwritten."""
+    directory = copy.parent
+    places = itertools.chain([directory], (directory / str(n) for n in itertools.count(2)))
+    path = next(
+        path
+        for path in (place / name for place in places)
+        if not path.exists() or filecmp.cmp(path, copy, shallow=False)
+    )
+    path.parent.mkdir(exist_ok=True)
+    copy.replace(path)
+    for changed in {path.parent, directory, directory.parent}:
+        Disk().sync_directory(changed)
+    return path

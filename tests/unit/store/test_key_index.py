@@ -102,9 +102,16 @@ def test_what_is_in_the_index_is_not_put_again(index: KeyIndex) -> None:
     index.put(items(6))
     index.put(items(8))
     assert index.find("T", "k", **EVER) == [n * 100 for n in range(8, 0, -1)]
-    # Of the record at the end a key could be missing, so it is put once more.
-    assert index.flush().count == 2
-    assert len(index.sizes) == 3
+    assert index.flush().count == CAPACITY
+    assert len(index.sizes) == 2
+
+
+def test_a_key_that_the_newest_record_lacks_is_put(index: KeyIndex) -> None:
+    record = item("a", 100) + item("b", 100) + item("c", 100)
+    index.put(record[:40])
+    index.put(record + item("a", 200))
+    assert [index.find("T", key, **EVER) for key in "abc"] == [[200, 100], [100], [100]]
+    assert index.flush().count == CAPACITY
 
 
 def test_a_file_is_named_by_local_time(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bolide.kernel.index_entries import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from bolide.model.properties import PropertyName
+from bolide.protocol.record import Record
+from bolide.protocol.tags import index_hash
 from bolide.store.descriptors import read_at
 from bolide.store.disk import data_ranges
 from bolide.store.index_file import index_file_size
@@ -24,6 +27,10 @@ _ENTRY = struct.Struct(">IqiI")
 _ITEM = struct.Struct(">Iqq")
 _BLOCK = 50_000
 _MAX_SECONDS = 0x7FFF_FFFF
+
+
+ReadRecord = Callable[[int], Record | str]
+"""The record at a place of the log, or why there is none."""
 
 
 class Entry(NamedTuple):
@@ -40,8 +47,11 @@ class Entry(NamedTuple):
 
 
 class IndexCheck:
-    def __init__(self, layout: Layout, report: Report, *, start: int, unclean: bool) -> None:
+    def __init__(
+        self, layout: Layout, report: Report, read: ReadRecord, *, start: int, unclean: bool
+    ) -> None:
         """`start` is where the log begins: entries below it are none of its business."""
+        self._read = read
         self._report = report
         self._start = start
         self._unclean = unclean
@@ -54,7 +64,6 @@ class IndexCheck:
         self.enabled = self._is_enabled(layout)
         self._entries = in_order(self._walk(), self._damage)
         self._next = next(self._entries, None) if self.enabled else None
-        self._reached = False
         self.reach = 0
         """The last place behind the log that an entry points to."""
 
@@ -93,7 +102,7 @@ class IndexCheck:
             assert entry is not None
             if entry.physical_offset < physical_offset:
                 self._extra(entry, is_damaged)
-            elif entry.key_hash not in hashes:
+            elif entry.key_hash not in hashes and not self._is_of_tags(entry):
                 self._damage(entry, f"the record at {physical_offset} has no key of this hash")
             else:
                 found.append(entry.key_hash)
@@ -128,8 +137,16 @@ class IndexCheck:
             self._damage(entry, f"its record at {place} is damaged")
         elif place >= self._report.log_end and self._unclean:
             self._report.note(f"an index entry points to {place}, behind the end of the log")
-        else:
+        elif not self._is_of_tags(entry):
             self._damage(entry, f"no record with such a key lies at {place}")
+
+    def _is_of_tags(self, entry: Entry) -> bool:
+        """Whether it is one of those that RocketMQ 5.5 writes for tags; ours has none."""
+        record = self._read(entry.physical_offset)
+        if isinstance(record, str):
+            return False
+        tags = record.decode_properties().get(PropertyName.TAGS, "")
+        return bool(tags) and index_hash(record.topic, f"T#{tags}") == entry.key_hash
 
     def _tell_missing(self, *, at_end: bool) -> None:
         if not self._missing_count:

@@ -17,8 +17,8 @@ from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 from bolide.store.layout import Layout, queue_directories
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_ext import QueueExtensions, is_address
+from bolide.store.queue_files import QueueFiles
 from bolide.store.queue_table import QueueKey, check_queue
-from bolide.store.verify.queue_files import QueueFiles
 from bolide.store.verify.report import Part, Report
 from bolide.store.verify.spans import Span, Spans, merged, without
 
@@ -73,6 +73,8 @@ class QueueCheck:
         self.queues: dict[QueueKey, CheckedQueue] = {}
         self.reach = 0
         """End of the last record that a unit without one points to."""
+        self.contested: set[int] = set()
+        """Records that their only unit calls otherwise than they themselves: which is damaged?"""
         self._light = 0
         for topic, queue_id, directory in queue_directories(layout.root):
             if topic.startswith(_LIGHT_PREFIX):
@@ -97,11 +99,22 @@ class QueueCheck:
             spans.add(_span(run.queue_offset + number, wanted))
 
     def finish(self, log: LogFacts) -> None:
-        for queue in self.queues.values():
-            _Judge(queue, log, self._report, self).run()
+        judges = [_Judge(queue, log, self._report, self) for queue in self.queues.values()]
+        for judge in judges:
+            judge.judge_units()
+        for judge in judges:
+            judge.judge_records()
         self._report.queues = sum(1 for queue in self.queues.values() if queue.files)
         if self._light:
             self._report.note(f"{self._light} light queues ({_LIGHT_PREFIX}…) are not looked at")
+
+    def is_queued(self, record: Record) -> bool:
+        """Whether the unit that a record asks for is there and points to it."""
+        queue = self.queues.get((record.topic.encode(), record.queue_id))
+        if queue is None or record.queue_offset < 0:
+            return False
+        place, _, _ = UNIT.unpack(queue.files.read(record.queue_offset, 1))
+        return bool(place == record.physical_offset)
 
     def agrees(self, queue: CheckedQueue, unit: bytes, record: Record) -> bool:
         """Whether a unit's tags code is that of a record."""
@@ -150,7 +163,7 @@ class _Judge:
         self._claims = sorted(queue.deviant)
         self._present = list(self._covered)
 
-    def run(self) -> None:
+    def judge_units(self) -> None:
         queue = self._queue
         for path, size in queue.files.lengths():
             self._report.damage(Part.QUEUES, path, size, f"is {size} bytes long")
@@ -159,6 +172,8 @@ class _Judge:
                 self._look_at(offset, units)
         self._present = merged(self._present)
         self._report.units += sum(end - first for first, end in self._present)
+
+    def judge_records(self) -> None:
         self._judge_claims()
         self._judge_gaps()
 
@@ -207,13 +222,15 @@ class _Judge:
 
     def _difference(self, at: int, data: bytes, unit: Unit, record: Record) -> str:
         place = f"the record at {record.physical_offset}"
-        if (record.topic, record.queue_id) != (self._queue.topic, self._queue.queue_id):
-            return f"{place} is of {record.topic}/{record.queue_id}"
-        if record.queue_offset != at:
-            return f"{place} has queue offset {record.queue_offset}"
         if record.size != unit.size:
             return f"{place} has {record.size} bytes, the unit says {unit.size}"
-        if not self._of.agrees(self._queue, data, record):
+        queue = self._queue
+        said = record.topic, record.queue_id, record.queue_offset
+        if said != (queue.topic, queue.queue_id, at):
+            if not self._of.is_queued(record):
+                self._of.contested.add(record.physical_offset)
+            return f"{place} says it is {said[2]} of {said[0]}/{said[1]}"
+        if not self._of.agrees(queue, data, record):
             return f"{place} has another tags code than {unit.tags_code}"
         return "" if self._claim_of(at) is None else "it is not as the record wants it"
 
@@ -228,8 +245,12 @@ class _Judge:
             self._report.note(f"{text}; the next start takes it away")
         else:
             self._report.damage(Part.QUEUES, path, position, text, physical_offset)
-        if not self._log.is_damaged(unit.physical_offset):
+        if not self._must_stay(unit.physical_offset):
             queue.void.append((at, at + 1))
+
+    def _must_stay(self, physical_offset: int) -> bool:
+        """A repair leaves the only unit of a record, however damaged the record is."""
+        return self._log.is_damaged(physical_offset) or physical_offset in self._of.contested
 
     # ---- records without their unit
 
@@ -242,6 +263,8 @@ class _Judge:
         removed = 0
         end = self._present[-1][1] if self._present else None
         for span in self._claims:
+            if span.low in self._of.contested:
+                continue  # told with the unit
             if self._is_superseded(span):
                 removed += span.end - span.first
             elif end is not None and not self._may_follow(span, end):
@@ -304,6 +327,8 @@ class _Judge:
         if not occupied:
             return
         begin = queue.files.first if queue.files else occupied[0][0]
+        if queue.files.first_in_file(begin) < begin:
+            queue.void.append((queue.files.first_in_file(begin), begin))
         for first, end in without(begin, occupied[-1][1], occupied):
             path, position = queue.files.place(first)
             text = f"units {first} to {end - 1} of {queue.name}: empty, but the queue goes on"

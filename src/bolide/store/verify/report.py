@@ -59,5 +59,11 @@ class Report:
         if len(self.findings) < _KEPT:
             self.findings.append(Finding(part, file, offset, reason, physical_offset))
 
+    def arrange(self) -> None:
+        """Put the log first: what is wrong with the rest mostly follows from it."""
+        parts = list(Part)
+        self.findings.sort(key=lambda finding: parts.index(finding.part))
+        self.damages = {part: self.damages[part] for part in parts if part in self.damages}
+
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -12,7 +12,7 @@ from bolide.protocol.record import Record
 from bolide.store.disk import Disk
 from bolide.store.layout import Layout
 from bolide.store.locking import StoreLock
-from bolide.store.log_walk import Damage, Ended, LogWalk, Sound, read_one
+from bolide.store.log_walk import Damage, Ended, LogWalk, Sound, is_unused, read_one
 from bolide.store.verify.index import IndexCheck
 from bolide.store.verify.queues import LogFacts, QueueCheck
 from bolide.store.verify.repair import Repair
@@ -56,11 +56,12 @@ class Verifier:
         self.layout = layout
         self.report = Report(layout.root)
         self._progress = progress
-        self._files = layout.log_files
+        self._files = self._used_files()
         self._starts = [int(path.name) for path in self._files]
         self._unclean = (layout.root / "abort").exists()
         self._damaged: list[tuple[int, int]] = []
         self._tail: Damage | None = None
+        self._piece: Sound | None = None  # what is being looked at is read from memory
         self.last_record = -1
         self.last_timestamp = 0
 
@@ -70,7 +71,9 @@ class Verifier:
         topics = check_tables(layout.root, report)
         checkpoint = read_checkpoint(layout.root, report)
         self.queues = QueueCheck(layout, report)
-        self.index = IndexCheck(layout, report, start=report.log_start, unclean=self._unclean)
+        self.index = IndexCheck(
+            layout, report, self._read, start=report.log_start, unclean=self._unclean
+        )
         self._walk_log()
         facts = LogFacts(
             report.log_start, report.log_end, self._damaged, self._unclean, topics, self._read
@@ -83,10 +86,18 @@ class Verifier:
         note_leftovers(layout, report)
         if self._unclean:
             report.note("the store was not closed cleanly: the next start recovers it")
+        report.arrange()
         report.seconds = time.monotonic() - began
         return report
 
     # ---- the log
+
+    def _used_files(self) -> list[Path]:
+        """All but those at the end that were made ahead: a crash leaves them."""
+        files = self.layout.log_files
+        while len(files) > 1 and is_unused(files[-1]):
+            self.report.note(f"{files.pop()}: made ahead of its use")
+        return files
 
     def _walk_log(self) -> None:
         total = sum(path.stat().st_size for path in self._files)
@@ -139,6 +150,7 @@ class Verifier:
 
     def _take_records(self, item: Sound) -> None:
         result, report = item.scan, self.report
+        self._piece = item
         report.records += result.count
         report.log_end = item.end
         self.last_timestamp = result.last_timestamp
@@ -162,6 +174,9 @@ class Verifier:
             self.report.note(f"the log ends at {tail.at}, and what follows is none: {tail.reason}")
 
     def _read(self, physical_offset: int) -> Record | str:
+        piece = self._piece
+        if piece and piece.base + piece.first <= physical_offset < piece.end:
+            return piece.record_at(physical_offset)
         at = bisect_right(self._starts, physical_offset) - 1
         if at < 0:
             return "there is no log file for it"
