@@ -162,6 +162,7 @@ class PowerCutDisk(Disk):
         self._root = root
         self._files: dict[int, _File] = {}  # by inode
         self._directories: dict[Path, _Directory] = {}
+        self._new = 1.0
         self._replacing = Path()
         self._making: Path | None = None
         self.on_moment: Callable[[str], None] = lambda _moment: None
@@ -223,10 +224,12 @@ class PowerCutDisk(Disk):
 
     # ---- what is left of it
 
-    def cut(self, target: Path, chance: random.Random) -> None:
-        """Write what would be left of the root into a new directory."""
-        # Now and then all of the old or all of the new is left.
-        self._new = chance.choice((0.0, 0.5, 0.9, 1.0))
+    def cut(self, target: Path, chance: random.Random, new: float | None = None) -> None:
+        """Write what would be left of the root into a new directory.
+
+        `new` is how much of what was not synced is there, 0 to 1; by chance if not said.
+        """
+        self._new = chance.choice((0.0, 0.5, 0.9, 1.0)) if new is None else new
         self._cut_directory(self._root, target, chance)
 
     def _cut_directory(self, source: Path, target: Path, chance: random.Random) -> None:

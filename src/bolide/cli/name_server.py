@@ -1,0 +1,100 @@
+"""Settings of a NameServer from their four sources, and its run until it is told to stop."""
+
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from bolide import logs
+from bolide.cli.log_setup import reload_logs
+from bolide.config import from_environment, load, options_of, read_file, to_texts
+from bolide.logs import LogLevel
+from bolide.namesrv.app import NameServer
+from bolide.namesrv.config import (
+    DEFAULT_TLS_FILE,
+    IGNORED,
+    IGNORED_CLIENT,
+    IGNORED_TLS,
+    NameServerConfig,
+    find_file,
+    tls_texts,
+)
+from bolide.remoting.address import format_address
+from bolide.remoting.event_loop import on_hangup, run, until_stopped
+from bolide.remoting.tls import TlsMode
+
+WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS
+
+_ENVIRONMENT = "BOLIDE_NAMESRV"
+
+
+def serve(config: NameServerConfig, texts: dict[str, str], log_file: Path | None) -> None:
+    """Run a NameServer until it is told to stop."""
+    server: Coroutine[Any, Any, None] = _run(config, texts, log_file)
+    try:
+        run(server)
+    finally:
+        logs.shutdown()
+
+
+def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dict[str, str]:
+    """Settings of the file named, else of the one that changes at run time went to."""
+    if file is None:
+        file = _store_path(chosen)
+        if not file.exists():
+            return {}
+    file = find_file(file, os.environ.get("ROCKETMQ_HOME"))
+    texts = read_file(file)
+    if not quiet:
+        print(f"load config properties file OK, {file}")
+    texts.setdefault("configStorePath", str(file))
+    return texts
+
+
+def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
+    """Settings of tls.properties, file, environment and command line; later ones win."""
+    texts = file | from_environment(NameServerConfig, _ENVIRONMENT) | chosen
+    named = texts.pop("tls.config.file", "").strip()
+    if named or DEFAULT_TLS_FILE.exists():
+        texts = tls_texts(Path(named) if named else DEFAULT_TLS_FILE) | texts
+    return {"logLevel": level} | texts
+
+
+def print_settings(config: NameServerConfig) -> None:
+    texts = to_texts(config)
+    for key, found in options_of(NameServerConfig).items():
+        # A secret stays one: its line is there to be filled in.
+        print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={texts.get(key, '')}")
+    print("\n# Known to RocketMQ, without effect here:")
+    for key, item in IGNORED.items():
+        print(f"# {key}={item.default}  ({item.reason})")
+
+
+async def _run(config: NameServerConfig, texts: dict[str, str], log_file: Path | None) -> None:
+    logs.set_level(config.log_level)
+    on_hangup(lambda: reload_logs(log_file))
+    ignored = {key: text for key, text in texts.items() if key in IGNORED}
+    async with NameServer(config, ignored) as server:
+        # RocketMQ's line: scripts wait for it.
+        address = format_address((config.bind_address, server.port))
+        print(f"The Name Server boot success. serializeType=JSON, address {address}")
+        print(_encryption(config), flush=True)
+        await until_stopped()
+    print("The Name Server stopped.", flush=True)
+
+
+def _encryption(config: NameServerConfig) -> str:
+    if config.tls_mode is TlsMode.DISABLED:
+        return "Serving plain text only: tls.server.mode=disabled."
+    if config.tls_certificate is None:
+        return "Serving plain text only: no tls.server.certPath is set."
+    if config.tls_mode is TlsMode.ENFORCING:
+        return "Serving TLS only."
+    return "Serving TLS and plain text on one port."
+
+
+def _store_path(chosen: dict[str, str]) -> Path:
+    """Where changes at run time went if no file was named."""
+    key = "configStorePath"
+    given = from_environment(NameServerConfig, _ENVIRONMENT) | chosen
+    return load(NameServerConfig, {key: given[key]} if key in given else {}).config_store_path

@@ -1,0 +1,42 @@
+"""`bolide namesrv`, alone `mqnamesrv`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bolide.cli.exits import Refusing
+from bolide.cli.log_setup import find_log_config, start_logging
+from bolide.cli.name_server import WITHOUT_EFFECT, all_texts, file_texts, print_settings, serve
+from bolide.cli.options import ConfigFile, LogFile, PrintConfig, Strict, Words, settings_of
+from bolide.config import load
+from bolide.namesrv.config import NameServerConfig
+
+
+def namesrv(
+    settings: Words = None,
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    listen_port: Annotated[
+        int | None, typer.Option("--listen-port", help="Port to listen on, 9876 by default.")
+    ] = None,
+    bind_address: Annotated[
+        str | None, typer.Option("--bind-address", help="Address to listen on, all by default.")
+    ] = None,
+    strict: Strict = False,
+    log_config: LogFile = None,
+) -> None:
+    """Run a NameServer until it is told to stop."""
+    options = {"listenPort": listen_port, "bindAddress": bind_address}
+    chosen = {key: str(value) for key, value in options.items() if value is not None}
+    with Refusing():
+        log_file = find_log_config(log_config)
+        # What -p prints is a configuration file: nothing else may stand in it.
+        level = start_logging(log_file, console=sys.stderr if print_config else sys.stdout)
+        chosen = settings_of(settings) | chosen
+        texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
+        loaded = load(NameServerConfig, texts, ignored=WITHOUT_EFFECT, strict=strict)
+        if print_config:
+            print_settings(loaded)
+        else:
+            serve(loaded, texts, log_file)

@@ -1,0 +1,61 @@
+"""All commands put together, and the entry points."""
+
+from typing import Annotated, Any
+
+import typer
+
+from bolide.cli.broker import broker
+from bolide.cli.namesrv import namesrv
+from bolide.cli.standalone import standalone
+from bolide.cli.store import dump, verify
+from bolide.version import __version__
+
+_LOOK: Any = {
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+_ANY_WORDS: Any = {"context_settings": {"ignore_unknown_options": True, "allow_extra_args": True}}
+
+app = typer.Typer(no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_LOOK)
+app.command()(namesrv)
+app.command()(standalone)
+app.command(**_ANY_WORDS)(broker)
+
+_store = typer.Typer(no_args_is_help=True, **_LOOK)
+_store.command()(verify)
+_store.command()(dump)
+app.add_typer(_store, name="store", help="Look into a store directory, and mend it.")
+
+# A command alone in its application needs no name: `mqnamesrv -c FILE`.
+_mqnamesrv = typer.Typer(**_LOOK)
+_mqnamesrv.command()(namesrv)
+_mqbroker = typer.Typer(**_LOOK)
+_mqbroker.command(**_ANY_WORDS)(broker)
+
+
+@app.callback(invoke_without_command=True)
+def bolide(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
+    ] = False,
+) -> None:
+    """A RocketMQ-compatible messaging platform."""
+    if version:
+        print(f"bolide {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of `bolide`."""
+    app(prog_name="bolide")
+
+
+def mqnamesrv() -> None:
+    """Entry point of `mqnamesrv`: `bolide namesrv` under RocketMQ's name."""
+    _mqnamesrv(prog_name="mqnamesrv")
+
+
+def mqbroker() -> None:
+    """Entry point of `mqbroker`: `bolide broker` under RocketMQ's name."""
+    _mqbroker(prog_name="mqbroker")

@@ -1,0 +1,127 @@
+"""The units of one consume queue as they lie in its files."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from bolide.store.consume_queue import UNIT_SIZE
+from bolide.store.descriptors import read_at
+from bolide.store.disk import Disk, data_ranges
+from bolide.store.layout import queue_file_starts
+
+_BLOCK = 50_000
+
+
+class QueueFiles:
+    """Units that no file has read as zeros."""
+
+    def __init__(self, directory: Path, file_size: int) -> None:
+        self.directory = directory
+        self._file_size = file_size
+        self._starts = queue_file_starts(directory)
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    @property
+    def first(self) -> int:
+        """The lowest queue offset that a file has room for."""
+        return self._starts[0] // UNIT_SIZE if self._starts else 0
+
+    def first_in_file(self, queue_offset: int) -> int:
+        """The lowest queue offset of the file that a unit belongs into."""
+        return queue_offset - queue_offset % (self._file_size // UNIT_SIZE)
+
+    def place(self, queue_offset: int) -> tuple[Path, int]:
+        """The file a unit belongs into, and the position there."""
+        position = queue_offset * UNIT_SIZE
+        start = position - position % self._file_size
+        return self._path(start), position - start
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        found = bytearray()
+        for start, at, size in self._parts(queue_offset, count * UNIT_SIZE):
+            part = self._read(start, at, size) if start in self._starts else b""
+            found += part + bytes(size - len(part))
+        return bytes(found)
+
+    def blocks(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Units between two offsets, in blocks; those of holes are left out."""
+        for start in self._starts:
+            low = max(first * UNIT_SIZE, start) - start
+            high = min(end * UNIT_SIZE - start, self._file_size)
+            for at, stop in self._data(start, low, high):
+                for place in range(at, stop, _BLOCK * UNIT_SIZE):
+                    size = min(_BLOCK * UNIT_SIZE, stop - place)
+                    data = self._read(start, place, size)
+                    whole = len(data) // UNIT_SIZE * UNIT_SIZE
+                    yield (start + place) // UNIT_SIZE, bytes(data[:whole])
+
+    @property
+    def end(self) -> int:
+        """The queue offset behind the last file."""
+        return (self._starts[-1] + self._file_size) // UNIT_SIZE if self._starts else 0
+
+    def write(self, queue_offset: int, units: bytes, disk: Disk) -> None:
+        for start, at, size in self._parts(queue_offset, len(units)):
+            if start not in self._starts:
+                os.close(disk.create_sparse(self._path(start), self._file_size))
+                self._starts = sorted((*self._starts, start))
+            descriptor = os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC)
+            try:
+                disk.write(descriptor, units[:size], at)
+            finally:
+                os.close(descriptor)
+            units = units[size:]
+
+    def sync(self, disk: Disk) -> None:
+        for start in self._starts:
+            descriptor = os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC)
+            try:
+                disk.sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def lengths(self) -> Iterator[tuple[Path, int]]:
+        """The files with another length or name than they should have, and their length."""
+        for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
+            size = path.stat().st_size
+            if path.name.isdigit() and (
+                size != self._file_size or int(path.name) % self._file_size
+            ):
+                yield path, size
+
+    def _path(self, start: int) -> Path:
+        return self.directory / f"{start:020d}"
+
+    def _parts(self, queue_offset: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Cut a range of bytes at the seams: start of the file, position in it, bytes."""
+        position, end = queue_offset * UNIT_SIZE, queue_offset * UNIT_SIZE + size
+        while position < end:
+            start = position - position % self._file_size
+            part = min(end, start + self._file_size) - position
+            yield start, position - start, part
+            position += part
+
+    def _data(self, start: int, low: int, high: int) -> list[tuple[int, int]]:
+        """Parts of a file that are no holes, widened to whole units."""
+        if low >= high:
+            return []
+        descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            found = list(data_ranges(descriptor, low, high))
+        finally:
+            os.close(descriptor)
+        return [
+            (max(at - at % UNIT_SIZE, low), min(end + -end % UNIT_SIZE, high)) for at, end in found
+        ]
+
+    def _read(self, start: int, at: int, size: int) -> bytearray:
+        """What the disk cannot read counts as nothing: the units are missing then."""
+        descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(descriptor, size, at)
+        except OSError:
+            return bytearray()
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,132 @@
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bolide.store.checkpoint import CheckpointFile
+from bolide.store.consume_queue import ConsumeQueue
+from bolide.store.disk import Disk
+from bolide.store.message_store import MessageStore
+from tests.support.store import draft, small_config
+
+
+class SteppedDisk(Disk):
+    """Calls a function the next time a step is reached."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, Callable[[], object]] = {}
+
+    def step(self, name: str) -> None:
+        if name in self.at:
+            self.at.pop(name)()
+
+
+def open_store(root: Path, disk: Disk | None = None) -> MessageStore:
+    return MessageStore(small_config(root), disk=disk, background=False)
+
+
+def after_a_crash(root: Path) -> MessageStore:
+    copy = root.with_name("after the crash")
+    shutil.copytree(root, copy)
+    return open_store(copy)
+
+
+def test_a_round_writes_the_queues_and_the_index(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.append(draft(properties={"KEYS": "k"}))
+        assert not (tmp_path / "store" / "consumequeue").exists()
+        store.housekeeping.run()
+        queue = store.queues.find(b"T", 0)
+        assert queue
+        assert queue.written == 1
+        assert store.index
+        assert store.index.find("T", "k", limit=1, begin=0, end=2**62) == [0]
+
+
+def test_a_checkpoint_says_how_far_everything_is_on_the_disk(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        for _ in range(3):
+            appended = store.append(draft())
+        assert store.housekeeping.checkpoint()
+        found = CheckpointFile(tmp_path / "store" / "checkpoint", Disk()).load()
+        assert found.mark
+        assert (found.mark.position, found.mark.units) == (appended.end, 3)
+        assert found.mark.last_record == appended.physical_offset
+        assert found.log_timestamp == found.queue_timestamp == appended.store_timestamp
+        assert store.flushed == appended.end
+
+
+def test_recovery_begins_at_the_last_checkpoint(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        position = store.append(draft()).end
+        store.housekeeping.checkpoint()
+        store.append(draft())
+        with after_a_crash(tmp_path / "store") as again:
+            assert (again.recovery.start, again.recovery.records) == (position, 1)
+            assert again.max_offset("T", 0) == 2
+
+
+@pytest.mark.parametrize("step", ["mid-checkpoint", "before-checkpoint"])
+def test_a_topic_removed_during_a_checkpoint_does_not_come_back(tmp_path: Path, step: str) -> None:
+    disk = SteppedDisk()
+    with open_store(tmp_path / "store", disk) as store:
+        for topic in ("T", "U"):
+            store.append(draft(topic))
+        remover = threading.Thread(target=store.remove_topic, args=["T"])
+
+        def remove_meanwhile() -> None:
+            remover.start()
+            remover.join(0.2)  # it may have to wait for this checkpoint
+
+        disk.at[step] = remove_meanwhile
+        assert store.housekeeping.checkpoint()
+        remover.join()
+        with after_a_crash(tmp_path / "store") as again:
+            assert not again.recovery.rebuilt
+            assert again.queues.keys == [(b"U", 0)]
+
+
+def test_a_checkpoint_waits_for_queues_that_are_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.append(draft())
+        other, write = threading.Thread(target=store.housekeeping.checkpoint), store.queues.write
+
+        def write_later(queues: set[ConsumeQueue], physical_offset: int) -> None:
+            monkeypatch.setattr(store.queues, "write", write)
+            other.start()
+            other.join(0.2)  # it may have to wait for this round
+            write(queues, physical_offset)
+
+        monkeypatch.setattr(store.queues, "write", write_later)
+        store.housekeeping.run()
+        other.join()
+        mark = store._checkpoint.value.mark
+        assert mark
+        queue = store.queues.find(b"T", 0)
+        assert queue
+        assert (mark.units, queue.synced) == (1, 1)
+
+
+def test_a_failed_checkpoint_leaves_the_store_to_be_recovered(tmp_path: Path) -> None:
+    class NoSync(Disk):
+        failing = False
+
+        def sync(self, descriptor: int) -> None:
+            if self.failing:
+                raise OSError(5, "Input/output error")
+            super().sync(descriptor)
+
+    disk = NoSync()
+    store = open_store(tmp_path / "store", disk).__enter__()
+    store.append(draft(body=b"kept"))
+    disk.failing = True
+    assert not store.housekeeping.checkpoint()
+    store.close()
+    assert (tmp_path / "store" / "abort").exists()
+    with open_store(tmp_path / "store") as again:
+        assert not again.recovery.clean
+        assert again.max_offset("T", 0) == 1
