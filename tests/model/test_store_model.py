@@ -192,9 +192,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.files.recovery.clean
         assert not self.files.recovery.rebuilt
 
-    @rule(rebooted=st.booleans(), plain=st.booleans())
-    def crash(self, rebooted: bool, plain: bool) -> None:
-        """`plain`: the recovery runs on the plain kernel."""
+    @rule(late=st.booleans(), rebooted=st.booleans(), plain=st.booleans())
+    def crash(self, late: bool, rebooted: bool, plain: bool) -> None:
+        """`late`: there was time to write everything. `plain`: recover with the plain kernel."""
+        if late:
+            self.flush()
+            self.keep_house()
         self.die()
         with ExitStack() as stack:
             if rebooted:

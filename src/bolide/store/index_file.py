@@ -116,12 +116,15 @@ class IndexFile:
         )
         return find_keys(self._view, self.slots, self.count, key_hash, seconds, limit)
 
-    def entries_of_last(self) -> int:
-        """How many keys of the newest record are here."""
-        number = self.count - 1
-        while number > 0 and self._entry(number)[1] == self.end_offset:
-            number -= 1
-        return self.count - 1 - number
+    def keys_of_last(self) -> set[int]:
+        """Hashes of the newest record's keys."""
+        hashes = set()
+        for number in range(self.count - 1, 0, -1):
+            key_hash, offset, _, _ = self._entry(number)
+            if offset != self.end_offset:
+                break
+            hashes.add(key_hash)
+        return hashes
 
     def mend(self) -> int:
         """Take back entries that a killed process had not counted yet; returns how many.

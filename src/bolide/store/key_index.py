@@ -15,7 +15,7 @@ import re
 import struct
 import threading
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,7 @@ from bolide.store.index_file import IndexFile
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[0-9]{17}")
-_OFFSET_IN_ITEM = 4
-_OFFSET = struct.Struct(">q")
+_PLACE = struct.Struct(">Iq")  # key hash and physical offset of an item
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +224,14 @@ class KeyIndex:
         if not self._files or not keys:
             return 0
         items, end = range(0, len(keys), ITEM_SIZE), self._end_offset()
-
-        def place(at: int) -> int:
-            offset: int = _OFFSET.unpack_from(keys, at + _OFFSET_IN_ITEM)[0]
-            return offset
-
-        first = bisect_left(items, end, key=place)
-        if first < len(items) and place(items[first]) == end:
-            # Of the newest record some keys may be there: they were put in this order.
-            same = bisect_right(items, end, key=place) - first
-            first += min(same, self._files[-1].entries_of_last())
+        first = bisect_left(items, end, key=lambda at: _PLACE.unpack_from(keys, at)[1])
+        there = self._files[-1].keys_of_last()
+        # Of the newest record some keys may be there: they were put in this order.
+        while first < len(items):
+            key_hash, offset = _PLACE.unpack_from(keys, items[first])
+            if offset != end or key_hash not in there:
+                break
+            first += 1
         return ITEM_SIZE * first
 
     def _writable(self) -> IndexFile:

@@ -12,7 +12,7 @@ newest file whose first record is older than the checkpoint's times; the beginni
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,8 @@ Progress = Callable[[int, int], None]
 """Told bytes of the log done and to do."""
 
 _STRIDE = 16 * 1024 * 1024
+_LEAST_RECORD = 91
+"""Bytes of the smallest record: no body, topic and properties."""
 
 
 @dataclass(slots=True)
@@ -252,29 +254,55 @@ class _Replay:
         if start < self._report.start or not result.count:
             return
         self._report.records += result.count
-        for run in result.runs:
-            self._append(run)
+        for number, run in enumerate(result.runs):
+            self._append(run, result.runs[number + 1 :])
         parts.queues.write(parts.queues.take_changed(), end)
         parts.log.last_timestamp = result.last_timestamp
         parts.log.last_record = _last_record(result, end)
 
-    def _append(self, run: QueueRun) -> None:
+    def _append(self, run: QueueRun, later: Sequence[QueueRun]) -> None:
         queues = self._parts.queues
         try:
             queue = queues.require(run.topic, run.queue_id)
         except ValueError as exc:
             log.warning("records without a queue are passed over: %s", exc)
             return
-        if run.queue_offset > queue.max_offset > 0:
+        end = queue.max_offset
+        if not _is_possible(run) or (run.queue_offset == 0 < end and _goes_on(run, end, later)):
+            log.error(
+                "a record at %s says it has offset %s of queue %r %s: passed over",
+                _place(run), run.queue_offset, run.topic, run.queue_id,
+            )  # fmt: skip
+            return
+        if run.queue_offset > end > 0:
             gap = f"queue {run.topic!r} {run.queue_id} lacks units before {run.queue_offset}"
             if not self._gaps_allowed:
                 raise _Gap(gap)
             log.warning("%s, and the log has no records for them", gap)
             queue.fill(run.queue_offset)
-        if run.queue_offset == 0 and queue.max_offset > 0:
+        if run.queue_offset == 0 < end:
             queue.restart()  # the topic was removed and made again
         queue.append_run(run.queue_offset, run.entries)
         queues.changed(queue)
+
+
+def _place(run: QueueRun) -> int:
+    """Physical offset of a run's first record."""
+    physical_offset: int = UNIT.unpack_from(run.entries)[0]
+    return physical_offset
+
+
+def _is_possible(run: QueueRun) -> bool:
+    """No checksum covers a record's queue offset, but so many records must lie before it."""
+    return 0 <= run.queue_offset <= _place(run) // _LEAST_RECORD
+
+
+def _goes_on(run: QueueRun, end: int, later: Sequence[QueueRun]) -> bool:
+    """Whether a queue goes on behind one record that claims to be its first."""
+    return len(run.entries) == UNIT_SIZE and any(
+        (each.topic, each.queue_id, each.queue_offset) == (run.topic, run.queue_id, end + 1)
+        for each in later
+    )
 
 
 def _last_record(result: Scan, end: int) -> int:
