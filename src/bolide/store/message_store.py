@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Self
 
 from bolide.config import ConfigCell
@@ -40,7 +41,9 @@ from bolide.store.key_index import KeyIndex
 from bolide.store.locking import StoreLock
 from bolide.store.pending_keys import PendingKeys
 from bolide.store.queries import Queries
+from bolide.store.queue_ext import QueueExtensions
 from bolide.store.queue_table import QueueTable
+from bolide.store.reading import Wanted
 from bolide.store.recovery import Parts, Progress, log_progress, recover
 from bolide.store.retention import Retention
 
@@ -111,6 +114,7 @@ class MessageStore(Queries):
             if config.index_enabled
             else None
         )
+        self._extensions = QueueExtensions(root, config.queue_ext_file_size)
         self._keys = PendingKeys(
             self.log, self.index, lock=self._lock, health=self.health, disk=disk
         )
@@ -291,6 +295,13 @@ class MessageStore(Queries):
             self.queues.rewind(self.log.written)
             self._keys.rewind(self.log.written)
             self._units = self.queues.units()
+
+    # ---- reading
+
+    def _by_units(self, wanted: Wanted, topic: str, queue_id: int) -> Wanted:
+        if wanted.code is None or not self._extensions.exist:
+            return wanted
+        return replace(wanted, code=self._extensions.through(wanted.code, topic, queue_id))
 
     # ---- durability
 

@@ -66,7 +66,12 @@ class Queries:
         queue = self.find_queue(topic, queue_id)
         if limits is None:
             limits = ReadLimits(max_scanned=self.config.value.max_filter_bytes // UNIT_SIZE)
+        wanted = self._by_units(wanted, topic, queue_id)
         return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
+
+    def _by_units(self, wanted: Wanted, topic: str, queue_id: int) -> Wanted:
+        """A filter that understands what stands in the units of a queue."""
+        return wanted
 
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
         """The whole record that begins at a position of the log, or None if none does."""

@@ -12,6 +12,7 @@ place of the tags code. A unit (`ConsumeQueueExt.CqExtUnit`):
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ _HEAD = struct.Struct(">hqqh")
 _BASE = -(2**63)
 _HIGHEST_ADDRESS = -(2**31) - 1
 _END_MARK_SIZE = 4
+
+
+CodeFilter = Callable[[int], bool]
 
 
 class ExtUnit(NamedTuple):
@@ -33,11 +37,12 @@ def is_address(tags_code: int) -> bool:
 
 
 class QueueExtensions:
-    """The units of all queues below a store's root."""
+    """The units of all queues below a store's root; most stores have none."""
 
     def __init__(self, root: Path, file_size: int) -> None:
         self._directory = root / "consumequeue_ext"
         self._file_size = file_size
+        self.exist = self._directory.exists()
 
     def find(self, topic: str, queue_id: int, address: int) -> ExtUnit | None:
         """The unit at an address; None if it is missing or broken. Blocks."""
@@ -54,6 +59,17 @@ class QueueExtensions:
             return self._read(descriptor, within)
         finally:
             os.close(descriptor)
+
+    def through(self, wanted: CodeFilter, topic: str, queue_id: int) -> CodeFilter:
+        """A filter on tags codes that follows addresses; where no unit is found all may match."""
+
+        def code(tags_code: int) -> bool:
+            if not is_address(tags_code):
+                return wanted(tags_code)
+            unit = self.find(topic, queue_id, tags_code)
+            return unit is None or wanted(unit.tags_code)
+
+        return code
 
     def _read(self, descriptor: int, at: int) -> ExtUnit | None:
         head = os.pread(descriptor, _HEAD.size, at)

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bolide.store.message_store import MessageStore
 from bolide.store.queue_ext import ExtUnit, QueueExtensions, is_address
+from bolide.store.reading import Wanted
+from tests.support.store import draft, small_config
 
 FIRST = -(2**63)
 SIZE = 128
@@ -80,3 +83,23 @@ def test_a_unit_may_reach_to_the_end_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("length", range(22))
 def test_a_file_cut_at_any_byte_of_a_unit_has_none(length: int, tmp_path: Path) -> None:
     assert extensions(tmp_path, unit(1, b"ab")[:length], length=0).find("T", 3, FIRST) is None
+
+
+@pytest.mark.parametrize(("code", "found"), [(7, 1), (8, 0)])
+def test_a_read_filters_by_the_code_in_the_extension(code: int, found: int, tmp_path: Path) -> None:
+    config = small_config(tmp_path, queue_ext_file_size=SIZE)
+    with MessageStore(config) as store:
+        store.append(draft(topic="T", queue_id=3))
+    (queue_file,) = (tmp_path / "consumequeue" / "T" / "3").iterdir()
+    with queue_file.open("r+b") as file:
+        file.seek(12)
+        file.write(struct.pack(">q", FIRST))
+    extensions(tmp_path, unit(7))
+    with MessageStore(config) as store:
+        wanted = Wanted(code=lambda tags_code: tags_code == code)
+        assert len(store.read("T", 3, 0, wanted=wanted).records) == found
+
+
+def test_where_an_extension_is_missing_all_messages_may_match(tmp_path: Path) -> None:
+    found = extensions(tmp_path, b"")
+    assert found.through(lambda _code: False, "T", 3)(FIRST)
