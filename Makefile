@@ -8,10 +8,10 @@ FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fmt bench docs clean
+.PHONY: help run test test-long lint fmt bench bench-store docs clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 	@$(BIN)/bolide standalone --data data
@@ -37,6 +37,10 @@ fmt: $(VENV)/dev.stamp  ## put the code into shape
 bench: $(VENV)/test.stamp  ## route look-ups beside Apache RocketMQ's NameServer
 	@$(BIN)/python -m tests.interop.apache
 	@$(BIN)/python -m benchmarks.namesrv
+
+bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flushes, reads, recovery
+	@$(BIN)/python -m benchmarks.kernel
+	@$(BIN)/python -m benchmarks.store
 
 docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build the site
 	@$(BIN)/python -m docs.reference

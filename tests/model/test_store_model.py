@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -292,3 +293,11 @@ def test_files_behave_as_memory_does() -> None:
 
 def test_files_flushed_in_groups_behave_as_memory_does() -> None:
     run_state_machine_as_test(SyncStoreMachine, settings=_SETTINGS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("machine", [StoreMachine, SyncStoreMachine])
+def test_files_behave_as_memory_does_for_long(machine: type[StoreMachine]) -> None:
+    many = settings(_SETTINGS, max_examples=1500, stateful_step_count=80)
+    run_state_machine_as_test(machine, settings=many)

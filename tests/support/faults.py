@@ -23,19 +23,30 @@ def path_of(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
+@dataclass(eq=False, slots=True)
+class _Fault:
+    call: str
+    where: str
+    error: int
+    partly: bool
+
+
 class FaultyDisk(Disk):
     """Calls fail with an OSError while told to; what was told last counts first."""
 
     def __init__(self) -> None:
-        self._faults: list[tuple[str, str, int, bool]] = []
+        self._faults: list[_Fault] = []
         self.calls: Counter[str] = Counter()
 
     @contextmanager
     def failing(
         self, call: str, error: int, where: str = "", *, partly: bool = False
     ) -> Iterator[None]:
-        """Let calls of that name on paths with `where` in them fail. Partly: half is written."""
-        fault = (call, where, error, partly)
+        """Let calls of that name on paths with `where` in them fail.
+
+        Partly: of the first one, half is written.
+        """
+        fault = _Fault(call, where, error, partly)
         self._faults.append(fault)
         try:
             yield
@@ -67,11 +78,12 @@ class FaultyDisk(Disk):
 
     def _meet(self, call: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
         self.calls[call] += 1
-        for name, where, error, partly in reversed(self._faults):
-            if name == call and where in str(path):
-                if partly:
+        for fault in reversed(self._faults):
+            if fault.call == call and fault.where in str(path):
+                if fault.partly:
+                    fault.partly = False
                     half()
-                raise OSError(error, os.strerror(error), str(path))
+                raise OSError(fault.error, os.strerror(fault.error), str(path))
 
 
 class KillingDisk(Disk):

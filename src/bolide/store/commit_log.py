@@ -299,6 +299,7 @@ class CommitLog:
         if self._spare:
             _discard(self._spare, self._disk)
             self._spare = None
+        self.remove_retired(forcibly=True)
         for file in (*self.files, *self.retired):
             file.close()
 

@@ -341,6 +341,18 @@ def test_who_reads_from_a_retired_file_goes_on(open_log: Open, tmp_path: Path) -
     assert names(tmp_path) == [SIZE]
 
 
+def test_what_was_retired_does_not_come_back(open_log: Open, tmp_path: Path) -> None:
+    log = open_log()
+    put(log, 3000)
+    put(log, 3000)
+    reader = log.read(0, 100)
+    log.retire(log.files[0])
+    log.close()
+    assert names(tmp_path) == [SIZE]
+    assert reader
+    reader.release()
+
+
 def test_files_go_in_order_so_that_no_crash_leaves_a_gap(open_log: Open, tmp_path: Path) -> None:
     log = open_log()
     for _ in range(3):
