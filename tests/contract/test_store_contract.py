@@ -12,6 +12,7 @@ import pytest
 
 from bolide.kernel.reference import SCHEDULE_TOPIC
 from bolide.model.message import SysFlag
+from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import MAX_PROPERTIES_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import check_seal
@@ -22,7 +23,6 @@ from bolide.store.errors import StoreClosed, StoreUnwritable
 from bolide.store.flusher import Flushed
 from bolide.store.memory_store import MemoryStore
 from bolide.store.message_store import MessageStore
-from bolide.store.queries import Boundary
 from bolide.store.reading import ReadLimits, ReadStatus, Wanted
 from tests.contract.conftest import MakeStore
 from tests.support.clock import FakeClock

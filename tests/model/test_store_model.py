@@ -26,13 +26,13 @@ from hypothesis.stateful import (
 
 from bolide.kernel import reference
 from bolide.model.message import SysFlag
+from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
 from bolide.store.config import FlushMode
 from bolide.store.disk import Disk
 from bolide.store.memory_store import MemoryStore
 from bolide.store.message_store import MessageStore
-from bolide.store.queries import Boundary
 from bolide.store.reading import ReadLimits, ReadStatus
 from tests.support.clock import FakeClock
 from tests.support.store import MONDAY_NOON, draft, small_config

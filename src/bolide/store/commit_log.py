@@ -101,14 +101,19 @@ class CommitLog:
         Raises:
             DamagedFile: one has another length than the settings say, or one is missing.
         """
-        paths = [
-            path
-            for directory in self._directories
-            if directory.exists()
-            for path in directory.iterdir()
-            if path.name.isdigit() and not self._is_unmade(path)
-        ]
-        for path in sorted(paths, key=lambda path: path.name):
+        paths = sorted(
+            (
+                path
+                for directory in self._directories
+                if directory.exists()
+                for path in directory.iterdir()
+                if path.name.isdigit()
+            ),
+            key=lambda path: path.name,
+        )
+        while paths and paths[-1].stat().st_size == 0:  # named, but no byte before a crash
+            self._disk.remove(paths.pop())
+        for path in paths:
             if self.files and int(path.name) != self.files[-1].end:
                 reason = f"the file before it ends at {self.files[-1].end}: one is missing"
                 raise DamagedFile(path, reason)
@@ -305,13 +310,6 @@ class CommitLog:
 
     # ---- inside
 
-    def _is_unmade(self, path: Path) -> bool:
-        """Remove a file that was named but got no byte before a crash."""
-        if path.stat().st_size:
-            return False
-        self._disk.remove(path)
-        return True
-
     def _begin_file(self, start: int) -> None:
         with self._spare_lock:
             spare, self._spare = self._spare, None
@@ -365,5 +363,12 @@ def _discard(file: LogFile, disk: Disk) -> None:
 
 
 def open_log_file(path: Path, size: int) -> LogFile:
-    """Raises DamagedFile if the file has another length."""
+    """Raises DamagedFile if the file has another length; says what can be done."""
+    found = path.stat().st_size
+    if found != size:
+        raise DamagedFile(
+            path,
+            f"is {found} bytes long, mappedFileSizeCommitLog is {size}: change the setting, or if"
+            " the file was cut run `bolide store verify --repair`",
+        )
     return LogFile(path, open_descriptor(path, size), size)

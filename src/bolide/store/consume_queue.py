@@ -73,8 +73,8 @@ class ConsumeQueue:
     """The units of one queue. `min_offset` is set by retention, `max_offset` by appends."""
 
     __slots__ = (
-        "_descriptors", "_directory", "_disk", "_file_size", "_shrink_at", "_starts", "_tail",
-        "min_offset", "synced", "written",
+        "_descriptors", "_directory", "_disk", "_doubtful", "_file_size", "_shrink_at", "_starts",
+        "_tail", "min_offset", "synced", "written",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +87,7 @@ class ConsumeQueue:
         self._starts: list[int] = []  # of the files, in bytes
         self._tail = _Tail(0, bytearray())
         self._shrink_at = _MAX_TAIL
+        self._doubtful = False
         self.min_offset = 0
         self.written = 0
         """Units below are in the files."""
@@ -188,7 +189,17 @@ class ConsumeQueue:
         found = os.listdir(self._directory)  # noqa: PTH208
         names = sorted(name for name in found if len(name) == _NAME_SIZE and name.isdigit())
         self._starts = [int(name) for name in names if self._has_length(name)]
+        self._drop_behind_gap()
         self._reset(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
+
+    def _drop_behind_gap(self) -> None:
+        """Where a file is missing the queue ends: the rebuild writes all behind it again."""
+        for number, start in enumerate(self._starts):
+            if start != self._starts[0] + number * self._file_size:
+                log.warning("%s is missing: the files behind it go", self._path(start))
+                while len(self._starts) > number:
+                    self._remove(Path(self._path(self._starts.pop())))
+                return
 
     def truncate(self, physical_offset: int, *, thoroughly: bool) -> None:
         """Drop the units of records at or behind a position of the log, and zero them on disk.
@@ -244,11 +255,15 @@ class ConsumeQueue:
         written = self.written
         if self.synced >= written:
             return
+        if self._doubtful:
+            self._write_again()
         first = self.synced * UNIT_SIZE
+        self._doubtful = True  # if a sync fails the system may call pages clean that are not
         for start in self._starts:
             if start + self._file_size > first and start < written * UNIT_SIZE:
                 with self._descriptors.use(self._path(start)) as descriptor:
                     self._disk.sync(descriptor)
+        self._doubtful = False
         self.synced = written
 
     def raise_minimum(self, physical_offset: int) -> None:
@@ -367,7 +382,17 @@ class ConsumeQueue:
             position += size
         return found
 
-    def _write_part(self, file_start: int, part: bytes, at: int) -> None:
+    def _write_again(self) -> None:
+        """Write what is in the files but may not be on the disk."""
+        position, end = self.synced * UNIT_SIZE, self.written * UNIT_SIZE
+        while position < end:
+            start = position - position % self._file_size
+            size = min(end, start + self._file_size) - position
+            part = self._read_files(position // UNIT_SIZE, size // UNIT_SIZE, may_block=True)
+            self._write_part(start, part, position - start)
+            position += size
+
+    def _write_part(self, file_start: int, part: bytes | bytearray, at: int) -> None:
         path = self._path(file_start)
         if file_start not in self._starts:
             descriptor = self._disk.create_sparse(Path(path), self._file_size)

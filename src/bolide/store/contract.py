@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol, Self
 
+from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
 from bolide.store.flusher import Listener
 from bolide.store.health import Health
-from bolide.store.queries import FOREVER, Boundary
+from bolide.store.queries import FOREVER
 from bolide.store.reading import EVERYTHING, Found, ReadLimits, Wanted
 
 

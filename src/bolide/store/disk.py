@@ -24,7 +24,12 @@ class Disk:
             self.sync_directory(path.parent.parent)
         # Made aside: RocketMQ refuses a directory with a file of another length in it.
         aside = path.parent.with_name(f".{path.parent.name}-{path.name}")
-        descriptor = _create(aside, lambda descriptor: _reserve(descriptor, size))
+
+        def fill(descriptor: int) -> None:
+            _reserve(descriptor, size)
+            self.sync(descriptor)  # its length, before it has a name
+
+        descriptor = _create(aside, fill)
         self.step("allocated")
         aside.replace(path)
         self.sync_directory(path.parent)

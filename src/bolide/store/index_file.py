@@ -51,6 +51,8 @@ class IndexFile:
         self.slots = slots
         self.capacity = capacity
         self.dirty = False
+        self.doubtful = False
+        """A sync failed: the system may call pages clean that are not on the disk."""
         self._mapped = mapped
         self._view = mapped.view
         self._entries_at = HEADER_SIZE + slots * SLOT_SIZE
@@ -125,6 +127,10 @@ class IndexFile:
                 break
             hashes.add(key_hash)
         return hashes
+
+    def write_again(self, disk: Disk) -> None:
+        """Write all that is in use onto itself: the system takes it for new. Blocks."""
+        disk.write(self.descriptor, self._view[: self._entries_at + self.count * ENTRY_SIZE], 0)
 
     def mend(self) -> int:
         """Take back entries that a killed process had not counted yet; returns how many.

@@ -148,16 +148,20 @@ class KeyIndex:
         with self._lock:
             mark = self._mark()
             dirty = [file for file in self._files if file.dirty]
+            for file in dirty:
+                if file.doubtful:
+                    file.write_again(self._disk)
             # Descriptors of our own: a file may be trimmed while it is synced.
             descriptors = [os.dup(file.descriptor) for file in dirty]
             for file in dirty:
                 file.dirty = False
+                file.doubtful = False
         try:
             for descriptor in descriptors:
                 self._disk.sync(descriptor)
         except OSError:
             for file in dirty:
-                file.dirty = True
+                file.dirty = file.doubtful = True
             raise
         finally:
             for descriptor in descriptors:

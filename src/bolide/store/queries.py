@@ -1,10 +1,10 @@
 """What can be asked of a store, whatever it keeps its messages in."""
 
-from enum import Enum
 from typing import Protocol
 
 from bolide.config import ConfigCell
 from bolide.kernel import read_record
+from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import Record
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.config import StoreConfig
@@ -22,15 +22,6 @@ from bolide.store.reading import (
 
 FOREVER = 2**63 - 1
 _HEAD_SIZE = 4
-
-
-class Boundary(Enum):
-    """Which of the messages around a time is meant (RocketMQ's BoundaryType)."""
-
-    LOWER = "lower"
-    """The first one stored at that time or later."""
-    UPPER = "upper"
-    """The last one stored at that time or before."""
 
 
 class ReadableQueues(Protocol):
@@ -111,7 +102,8 @@ class Queries:
     ) -> int:
         """The queue offset of a store time in milliseconds. Blocks.
 
-        LOWER: the maximum offset if all are older. UPPER: 0 if all are younger.
+        LOWER: of the first message stored then or later, the maximum offset if all are older.
+        UPPER: of the last one stored then or before, 0 if all are younger.
         """
         queue = self.find_queue(topic, queue_id)
         if queue is None:

@@ -268,7 +268,7 @@ class _Replay:
             log.warning("records without a queue are passed over: %s", exc)
             return
         end = queue.max_offset
-        if not _is_possible(run) or (run.queue_offset == 0 < end and _goes_on(run, end, later)):
+        if not _is_possible(run) or (run.queue_offset != end > 0 and _goes_on(run, end, later)):
             log.error(
                 "a record at %s says it has offset %s of queue %r %s: passed over",
                 _place(run), run.queue_offset, run.topic, run.queue_id,
@@ -298,7 +298,7 @@ def _is_possible(run: QueueRun) -> bool:
 
 
 def _goes_on(run: QueueRun, end: int, later: Sequence[QueueRun]) -> bool:
-    """Whether a queue goes on behind one record that claims to be its first."""
+    """Whether a queue goes on behind one record that claims to be in another place of it."""
     return len(run.entries) == UNIT_SIZE and any(
         (each.topic, each.queue_id, each.queue_offset) == (run.topic, run.queue_id, end + 1)
         for each in later

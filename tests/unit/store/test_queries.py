@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bolide.protocol.headers.offsets import Boundary
 from bolide.store.message_store import MessageStore
-from bolide.store.queries import Boundary
 from tests.support.clock import FakeClock
 from tests.support.store import draft, small_config
 
