@@ -23,9 +23,11 @@ from bolide.kernel import COMPILED
 from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import RecordDraft
+from bolide.store.appending import Appended
 from bolide.store.config import FlushMode, StoreConfig
+from bolide.store.disk import Disk
 from bolide.store.flusher import Flushed
-from bolide.store.message_store import Appended, MessageStore
+from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadLimits
 
 HOST = pack_host(Host("127.0.0.1", 10911))
@@ -35,6 +37,7 @@ SETTLE_EVERY = 32
 BYTES_PER_ROUND = 96 * 1024 * 1024
 MOST_PER_ROUND = 100_000
 RAW_SYNCS = 300
+GROUP_SECONDS = 2.0
 
 
 class Rate(NamedTuple):
@@ -188,27 +191,36 @@ def _index_round(options: argparse.Namespace, keys: int) -> Rate:
 
 
 def group_commit(options: argparse.Namespace) -> None:
-    raw = [_raw_sync(options) for _ in range(options.rounds)]
-    free = statistics.median(
-        _group_round(options, 64, FlushMode.ASYNC).per_second for _ in range(options.rounds)
-    )
     _title(f"SYNC_FLUSH, 128 B, {_kernel()}")
     print(
-        f"One write of 300 bytes and fdatasync takes {_spread([each * 1e6 for each in raw])} µs on "
-        f"this disk by itself. Without waiting for it the same driver appends {free:,.0f} messages "
-        "per second. N waiters could reach N ÷ (sync time + N ÷ that rate).\n"
+        "Each waiter sends its next message when the one before is on the disk. Possible for N of "
+        "them is N ÷ (t + N ÷ r): t is what a write of 300 bytes and fdatasync take by themselves, "
+        "r the rate of the same driver with fdatasync left out, all measured in turns.\n"
     )
-    _table("waiters", "messages/s", "possible", "reached, %", "CPU µs per message")
+    _table("waiters", "messages/s", "t, µs", "r, messages/s", "possible", "reached, %", "CPU µs")
     for waiters in (1, 8, 64):
-        rounds, possible, shares = [], [], []
-        for _ in range(options.rounds):
-            sync = _raw_sync(options)  # in turns: the disk's mood changes
-            rounds.append(_group_round(options, waiters, FlushMode.SYNC))
-            possible.append(waiters / (sync + waiters / free))
-            shares.append(100 * rounds[-1].per_second / possible[-1])
-        cost = [1e6 / each.per_cpu_second for each in rounds]
-        _row(str(waiters), [each.per_second for each in rounds], possible, shares, cost)
+        rounds, syncs, unsynced, possible = [], [], [], []
+        for _ in range(options.rounds):  # in turns: the disk's mood changes
+            syncs.append(_raw_sync(options))
+            unsynced.append(_group_round(options, waiters, _NoSync()).per_second)
+            rounds.append(_group_round(options, waiters, Disk()))
+            possible.append(waiters / (syncs[-1] + waiters / unsynced[-1]))
+        reached = [100 * r.per_second / most for r, most in zip(rounds, possible, strict=True)]
+        _row(
+            str(waiters),
+            [each.per_second for each in rounds],
+            [each * 1e6 for each in syncs],
+            unsynced,
+            possible,
+            reached,
+            [1e6 / each.per_cpu_second for each in rounds],
+        )
     print()
+
+
+class _NoSync(Disk):
+    def sync(self, descriptor: int) -> None:
+        pass
 
 
 def _raw_sync(options: argparse.Namespace) -> float:
@@ -224,28 +236,24 @@ def _raw_sync(options: argparse.Namespace) -> float:
         return statistics.median(spent)
 
 
-def _group_round(options: argparse.Namespace, waiters: int, mode: FlushMode) -> Rate:
+def _group_round(options: argparse.Namespace, waiters: int, disk: Disk) -> Rate:
     """As a broker does it: one thread appends, and each waiter sends again when it is told."""
     reached: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def tell(flushed: Flushed) -> None:
         reached.put(flushed.position)
 
-    seconds = 2.0
     drafts = [draft(number) for number in range(1000)]
-    with _store(options, flush_mode=mode) as store:
+    with _store(options, flush_mode=FlushMode.SYNC, disk=disk) as store:
         store.on_flushed(tell)
         waiting: list[Appended] = []
         watch, done = Stopwatch(), 0
-        end = time.perf_counter() + seconds
+        end = time.perf_counter() + GROUP_SECONDS
         while time.perf_counter() < end:
             for _ in range(waiters - len(waiting)):
                 waiting.append(store.append(drafts[done % 1000]))
                 done += 1
             store.settle()
-            if mode is FlushMode.ASYNC:
-                waiting.clear()
-                continue
             position = reached.get()
             waiting = [each for each in waiting if each.end > position]
         return watch.rate(done - len(waiting), 0)
@@ -405,9 +413,11 @@ def _directory(options: argparse.Namespace) -> Iterator[Path]:
 
 @contextmanager
 def _store(
-    options: argparse.Namespace, flush_mode: FlushMode = FlushMode.ASYNC
+    options: argparse.Namespace,
+    flush_mode: FlushMode = FlushMode.ASYNC,
+    disk: Disk | None = None,
 ) -> Iterator[MessageStore]:
-    with _directory(options) as root, MessageStore(_config(root, flush_mode)) as store:
+    with _directory(options) as root, MessageStore(_config(root, flush_mode), disk=disk) as store:
         yield store
 
 
@@ -442,7 +452,7 @@ def _spread(values: Sequence[float]) -> str:
     if len(set(values)) == 1:
         return _number(values[0])
     least, most = min(values), max(values)
-    return f"{_number(statistics.median(values))} [{_number(least)}–{_number(most)}]"
+    return f"{_number(statistics.median(values))} [{_number(least)} to {_number(most)}]"
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from itertools import groupby
 from typing import NamedTuple
 
 from bolide.store.commit_log import CommitLog, LogFile, Pending
@@ -54,6 +53,7 @@ class Flusher:
         self._on_failure = on_failure
         self._flushing = threading.Lock()  # one flush at a time
         self._wanted = Signal()
+        self._waiting = 0
         self._news = threading.Condition()  # guards generation; notified after each flush
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
@@ -95,9 +95,11 @@ class Flusher:
         else:
             self.wake()
         with self._news:
+            self._waiting += 1
             self._news.wait_for(
                 lambda: self._log.flushed >= position or self.generation != generation, timeout
             )
+            self._waiting -= 1
             if self.generation != generation:
                 flushed, failure = self._failures[generation]
                 if position > flushed:
@@ -163,13 +165,18 @@ class Flusher:
         return new_pages >= config.flush_least_pages or waited >= config.flush_thorough_interval
 
     def _write(self, pending: list[Pending]) -> None:
-        for file, items in groupby(pending, key=lambda item: item.file):
-            group = list(items)
+        while pending:
+            file, at, _ = pending[0]
             # Records of one file follow each other without a gap.
-            self._disk.write(file.descriptor, b"".join(item.data for item in group), group[0].at)
+            data = b"".join([item.data for item in pending if item.file is file])
+            self._disk.write(file.descriptor, data, at)
+            pending = [item for item in pending if item.file is not file]
 
     def _unsynced_files(self, end: int) -> list[LogFile]:
         start = self._log.flushed
+        last = self._log.files[-1]
+        if last.start <= start:
+            return [last]
         return [file for file in self._log.files if file.end > start and file.start < end]
 
     def _erase(self, pending: list[Pending]) -> None:
@@ -195,8 +202,9 @@ class Flusher:
         self._tell_listeners(Flushed(self._log.flushed, failure))
 
     def _tell(self, flushed: Flushed) -> None:
-        with self._news:
-            self._news.notify_all()
+        if self._waiting:
+            with self._news:
+                self._news.notify_all()
         self._tell_listeners(flushed)
 
     def _tell_listeners(self, flushed: Flushed) -> None:

@@ -218,6 +218,8 @@ class MessageStore(Queries):
     def append(self, draft: RecordDraft) -> Appended:
         """Take one message. It is readable at once, with SYNC_FLUSH when it is on the disk.
 
+        With SYNC_FLUSH `settle` or `wait_flushed` must follow: they set the flusher going.
+
         Raises:
             RecordTooLarge: body, topic or properties are over their limits.
             StoreUnwritable: the disk is full or fails; says why.
@@ -229,10 +231,7 @@ class MessageStore(Queries):
         facts = describe(draft.topic, draft.properties)
         with self._lock:
             self._refuse_if_closed()
-            appended = self._put(draft, size, facts, int(self._clock() * 1000))
-        if self._hurried:
-            self.flusher.wake()
-        return appended
+            return self._put(draft, size, facts, int(self._clock() * 1000))
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
         """Take messages of one topic and queue: all of them or none, one behind the other.
@@ -249,10 +248,7 @@ class MessageStore(Queries):
             self.queues.require(drafts[0].topic, drafts[0].queue_id)
             self._reserve(sum(sizes))
             now = int(self._clock() * 1000)
-            appended = [self._put(*each, now) for each in zip(drafts, sizes, facts, strict=True)]
-        if self._hurried:
-            self.flusher.wake()
-        return appended
+            return [self._put(*each, now) for each in zip(drafts, sizes, facts, strict=True)]
 
     def _put(
         self, draft: RecordDraft, size: int, facts: tuple[int, tuple[int, ...]], timestamp: int
@@ -334,12 +330,18 @@ class MessageStore(Queries):
         return self.flusher.flush()
 
     def settle(self) -> bool:
-        """Write the index entries of what was appended; once behind a burst of appends is best.
+        """End a burst of appends: write its index entries and, with SYNC_FLUSH, begin its flush.
+
+        Housekeeping does it too, every second; a broker does it once for each buffer it received.
 
         Returns:
-            Whether all are written now; if not, the store takes no messages until they are.
+            Whether all entries are written; if not, the store takes no messages until they are.
         """
-        return self._keys.settle()
+        settled = self._keys.settle()
+        if self._hurried:
+            # Last: the flusher's thread and this one would wait for each other's interpreter.
+            self.flusher.wake()
+        return settled
 
     def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until retention takes them. Blocks.
