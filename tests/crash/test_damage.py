@@ -34,6 +34,7 @@ from tests.support.faults import PowerCutDisk, copy_store
 
 APPENDS = 200
 QUEUE_UNITS = 20
+QUEUE_OFFSET_AT = 20
 MAGIC = b"\xda\xa3\x20\xa7"
 LIFE = 1
 
@@ -141,7 +142,7 @@ KINDS = ["commitlog", "consumequeue", "index", "checkpoint", "config"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_damage_anywhere_hides_no_more_than_what_it_hit(
     sample: Sample, tmp_path: Path, kind: str, seed: int
 ) -> None:
@@ -285,7 +286,6 @@ def test_a_log_file_that_is_missing_is_noticed(sample: Sample, tmp_path: Path) -
     assert first.exists()
 
 
-@pytest.mark.xfail(strict=True, reason="CommitLog.load removes it and names the next one")
 def test_an_empty_log_file_in_the_middle_is_named(sample: Sample, tmp_path: Path) -> None:
     root = sample.copy(tmp_path / "store")
     path = log_files(root)[1]
@@ -334,6 +334,22 @@ def test_keys_of_what_was_cut_off_do_not_find_what_comes_in_its_place(
         (appended, *_) = store.append_batch(batch(LIFE + 1, 0))
         assert appended.physical_offset == entry.place.physical_offset
         assert store.find(entry.topic, entry.name.key) == []
+
+
+@pytest.mark.parametrize("bit", [*range(12), *range(12, 64, 5)])
+def test_a_damaged_queue_offset_hides_one_message_only(
+    crashed: Sample, tmp_path: Path, bit: int
+) -> None:
+    """Nothing guards it but the order of the messages around it."""
+    root = crashed.copy(tmp_path / "store")
+    entry = crashed.ledger.entries[first_queued(crashed, crashed.mark, 2**63)]
+    path = max(path for path in log_files(root) if int(path.name) <= entry.place.physical_offset)
+    data = bytearray(path.read_bytes())
+    at = entry.place.physical_offset - int(path.name) + QUEUE_OFFSET_AT
+    data[at + 7 - bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    with opened(root) as store:
+        look(crashed, store, path, range(at, at + 8))
 
 
 def test_what_was_kept_aside_is_not_overwritten(crashed: Sample, tmp_path: Path) -> None:
@@ -404,13 +420,7 @@ def test_a_queue_file_that_was_cut_is_written_anew(
         sample.ledger.check(store)
 
 
-@pytest.mark.parametrize(
-    "which",
-    [
-        -1,
-        pytest.param(1, marks=pytest.mark.xfail(strict=True, reason="ConsumeQueue.load: no look")),
-    ],
-)
+@pytest.mark.parametrize("which", [1, -1])
 def test_a_queue_file_that_is_missing_is_written_anew(
     sample: Sample, tmp_path: Path, which: int
 ) -> None:

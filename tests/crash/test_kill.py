@@ -11,6 +11,8 @@ from tests.crash.victim import Victim
 @pytest.mark.parametrize("mode", FlushMode)
 def test_what_was_acknowledged_survives_kills(tmp_path: Path, mode: FlushMode) -> None:
     Victim(tmp_path / "store", mode).lead_lives(10, tmp_path / "copy", seed=1)
+    oldest = min((tmp_path / "store" / "commitlog").iterdir())
+    assert int(oldest.name) > 0, "retention has not removed anything"
 
 
 @pytest.mark.parametrize("mode", FlushMode)

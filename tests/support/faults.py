@@ -164,51 +164,58 @@ class _Directory:
 class PowerCutDisk(Disk):
     """Knows what would be left if the power went now, and writes that down as a directory.
 
+    With a journal, as file systems mostly have one, a sync of any file makes all names sure.
+
     A file has what it had when it was synced last; of each sector changed since it has the old or
     the new bytes. A name made or replaced since its directory was synced is there or not. Names
     that were removed come back from the latest removal on: directories are journalled in order.
     What lies below `root` when the disk is made is on it.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, journal: bool = False) -> None:
         self._root = root
+        self._journal = journal
         self._files: dict[int, _File] = {}  # by inode
         self._directories: dict[Path, _Directory] = {}
         self._new = 1.0
         self._replacing = Path()
-        self._making: Path | None = None
+        self._making = False
         self.on_moment: Callable[[str], None] = lambda _moment: None
         """Called around everything that changes what is on the disk."""
         for directory, _, names in os.walk(root):
             for name in names:
                 self._note_content(Path(directory, name))
-            self._note_names(Path(directory))
+        self._note_all_names()
 
     # ---- what the store does
 
     def allocate(self, path: Path, size: int) -> int:
-        self._making = path
+        self._making = True
         return super().allocate(path, size)
 
     def create_sparse(self, path: Path, size: int) -> int:
-        self._making = path
-        return super().create_sparse(path, size)
+        descriptor = super().create_sparse(path, size)
+        self._forget(path)
+        self.on_moment("created")
+        return descriptor
 
     def write(self, descriptor: int, data: Data, at: int) -> None:
         super().write(descriptor, data, at)
         self.on_moment("written")
 
     def sync(self, descriptor: int) -> None:
+        path = path_of(descriptor)
+        if self._making:
+            self._forget(path)
+            self._making = False
         self.on_moment("before sync")
         super().sync(descriptor)
-        path = path_of(descriptor)
         self._file(os.fstat(descriptor).st_ino).durable = path.read_bytes()
+        if self._journal:
+            self._note_all_names()
         self.on_moment("synced")
 
     def sync_directory(self, path: Path) -> None:
-        if self._making and self._making.exists():
-            self._forget(self._making)
-            self._making = None
         self.on_moment("before directory sync")
         super().sync_directory(path)
         self._note_names(path)
@@ -252,10 +259,12 @@ class PowerCutDisk(Disk):
         back = set(known.removed[len(known.removed) - undone :])
         for name in sorted(known.durable.keys() | present.keys()):
             old, new = known.durable.get(name, _NOTHING), present.get(name, _NOTHING)
-            if new is _NOTHING and name in known.removed:
-                left = old if name in back else new
-            else:
+            if name not in known.removed:
                 left = new if new is old or self._flip(chance) else old
+            elif new is _NOTHING:
+                left = old if name in back else new
+            else:  # made again: the removal came first
+                left = new if self._flip(chance) else _NOTHING
             if left is None:
                 self._cut_directory(source / name, target / name, chance)
             elif left is not _NOTHING:
@@ -303,6 +312,10 @@ class PowerCutDisk(Disk):
 
     def _note_content(self, path: Path) -> None:
         self._file(path.stat().st_ino).durable = path.read_bytes()
+
+    def _note_all_names(self) -> None:
+        for directory, _, _ in os.walk(self._root):
+            self._note_names(Path(directory))
 
     def _note_names(self, path: Path) -> None:
         known = self._directory(path)

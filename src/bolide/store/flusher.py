@@ -35,7 +35,11 @@ Listener = Callable[[Flushed], None]
 
 
 class Flusher:
-    """`on_failure` is called when a flush has failed, with the lock held if records were lost."""
+    """Flushes on a thread of its own, or where `flush` is called.
+
+    `on_failure` is called when a flush has failed, with the lock held if records were lost;
+    `afterwards` on the thread, when a group is on the disk and all who wait for it were told.
+    """
 
     def __init__(
         self,
@@ -45,12 +49,14 @@ class Flusher:
         disk: Disk,
         config: Callable[[], StoreConfig],
         on_failure: Callable[[OSError], None],
+        afterwards: Callable[[], object] = lambda: None,
     ) -> None:
         self._log = log
         self._lock = lock
         self._disk = disk
         self._config = config
         self._on_failure = on_failure
+        self._afterwards = afterwards
         self._flushing = threading.Lock()  # one flush at a time
         self._wanted = Signal()
         self._waiting = 0
@@ -155,8 +161,8 @@ class Flusher:
             config = self._config()
             grouped = config.flush_mode is FlushMode.SYNC
             asked = self._wanted.take(None if grouped else config.flush_interval)
-            if asked or self._due(config):
-                self.flush()
+            if (asked or self._due(config)) and self.flush() and grouped:
+                self._afterwards()
         self.flush()
 
     def _due(self, config: StoreConfig) -> bool:

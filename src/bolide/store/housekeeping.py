@@ -78,6 +78,7 @@ class Housekeeping:
         if not store.health.writable:
             self._resume()
         store.settle()
+        store.index_keys()
         self._write_queues()
         mark = self._checkpoint.value.mark
         behind = store.log.end - (mark.position if mark else 0)
@@ -103,7 +104,7 @@ class Housekeeping:
         self._last_checkpoint = time.monotonic()
         if not (store.flush() and self._write_queues() and self._sync_queues()):
             return False
-        if not store.settle():
+        if not store.index_keys():
             return False
         try:
             index = store.index.flush() if store.index else IndexMark()

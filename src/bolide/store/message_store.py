@@ -125,6 +125,7 @@ class MessageStore(Queries):
             disk=disk,
             config=lambda: self.config.value,
             on_failure=self._flush_failed,
+            afterwards=self.index_keys,
         )
         self._lock_file = StoreLock(root / "lock")
         self._abort = root / "abort"
@@ -337,11 +338,17 @@ class MessageStore(Queries):
         Returns:
             Whether all entries are written; if not, the store takes no messages until they are.
         """
-        settled = self._keys.settle()
+        if self._staged and self._background:
+            self.flusher.wake()  # it writes the entries behind the records, when they are there
+            return self.health.writable
+        settled = self.index_keys()
         if self._hurried:
-            # Last: the flusher's thread and this one would wait for each other's interpreter.
             self.flusher.wake()
         return settled
+
+    def index_keys(self) -> bool:
+        """Write the index entries of all that is readable; says whether that worked. May block."""
+        return self._keys.settle()
 
     def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until retention takes them. Blocks.
@@ -361,7 +368,7 @@ class MessageStore(Queries):
     def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         if self.index is None:
             return []
-        self.settle()
+        self.index_keys()
         return self.index.find(topic, key, limit=limit, begin=begin, end=end)
 
 
