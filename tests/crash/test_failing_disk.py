@@ -263,7 +263,6 @@ def test_queue_offsets_go_on_where_the_refused_ones_were(sync_bench: Bench) -> N
     bench.check()
 
 
-@pytest.mark.xfail(strict=True, reason="CommitLog._drop_behind removes files without its lock")
 def test_a_file_made_while_another_of_its_name_is_dropped_is_not_removed(
     sync_bench: Bench, tmp_path: Path
 ) -> None:

@@ -340,10 +340,10 @@ class CommitLog:
             dropped = [file for file in self.files if file.start > position]
             self.files = self.files[: len(self.files) - len(dropped)]
         self._point_at_tail()
-        with self._spare_lock:
+        with self._spare_lock:  # while it is held nobody makes a file of the same name
             spare, self._spare = self._spare, None
-        for file in (*dropped, *([spare] if spare else ())):
-            _discard(file, self._disk)
+            for file in (*dropped, *([spare] if spare else ())):
+                _discard(file, self._disk)
 
     def _put_bytes(self, file: LogFile, at: int, data: bytes) -> None:
         if self._staged:

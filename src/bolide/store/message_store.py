@@ -135,7 +135,9 @@ class MessageStore(Queries):
     def __enter__(self) -> Self:
         """Raises StoreInUse, DamagedFile, ConfigError, OSError."""
         root = self.config.value.root
-        root.mkdir(parents=True, exist_ok=True)
+        if not root.exists():
+            root.mkdir(parents=True)
+            self._disk.sync_directory(root.parent)
         self._lock_file.acquire()
         try:
             self._start()
@@ -161,13 +163,13 @@ class MessageStore(Queries):
     def _start(self) -> None:
         config, root = self.config.value, self.config.value.root
         clean = not self._abort.exists()
-        self._abort.write_text(str(os.getpid()))
-        self._disk.sync_directory(root)
         self._remove_leftovers()
         self.log.load()
         self.queues.load()
         if self.index:
             self.index.load()
+        self._abort.write_text(str(os.getpid()))
+        self._disk.sync_directory(root)
         parts = Parts(
             log=self.log,
             queues=self.queues,

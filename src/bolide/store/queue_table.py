@@ -42,11 +42,10 @@ class QueueTable:
     def load(self) -> None:
         if not self._directory.exists():
             return
-        for topic in os.scandir(self._directory):
-            if topic.is_dir():
-                for queue in os.scandir(topic.path):
-                    if queue.name.isdigit() and queue.is_dir():
-                        self.require(os.fsencode(topic.name), int(queue.name)).load()
+        for topic in _directories(self._directory):
+            for queue in _directories(topic.path):
+                if queue.name.isdigit():
+                    self.require(os.fsencode(topic.name), int(queue.name)).load()
 
     def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic, queue_id))
@@ -161,3 +160,8 @@ def check_queue(topic: bytes, queue_id: int) -> None:
         raise ValueError(f"topic {name!r} cannot be the name of a directory")
     if queue_id < 0:
         raise ValueError(f"queue id {queue_id} is below 0")
+
+
+def _directories(path: Path | str) -> list[os.DirEntry[str]]:
+    with os.scandir(path) as entries:
+        return [entry for entry in entries if entry.is_dir()]
