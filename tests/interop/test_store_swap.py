@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from bolide.model.message import Host
+from bolide.store.layout import Layout
+from bolide.store.verify import Report, verify
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench
 from tests.interop.processes import ChildProcess, free_port
 from tests.interop.store_facts import KEY_LIMIT, SOME_TAGS, Facts, Queue, told_by_java
@@ -45,6 +47,8 @@ class Story:
 
     to_ours: list[tuple[Facts, Facts]]
     to_java: list[tuple[Facts, Facts]]
+    reports: list[Report]
+    """What `bolide store verify` says of the directory each time that Java has left it."""
 
 
 class Directory:
@@ -58,6 +62,7 @@ class Directory:
         self._namesrv = bench.namesrv(version).address
         self._port = free_port(BROKER_NEIGHBOURS)
         self._turns = count(1)
+        self.reports: list[Report] = []
         write_topics(self._root)
 
     def java(self, *, close: bool) -> Facts:
@@ -76,6 +81,7 @@ class Directory:
             server.stop()
         else:
             server.kill()
+        self.reports.append(verify(Layout.read_off(self._root)))
         return told
 
     def ours(self, left: Facts | None = None, *, close: bool) -> tuple[Facts, Facts]:
@@ -101,14 +107,15 @@ def java_first(directory: Directory, *, close: bool) -> Story:
     found, ours = directory.ours(java, close=close)
     java_again = directory.java(close=False)
     found_again, _ = directory.ours(java_again, close=True)
-    return Story([(java, found), (java_again, found_again)], [(ours, java_again)])
+    to_ours = [(java, found), (java_again, found_again)]
+    return Story(to_ours, [(ours, java_again)], directory.reports)
 
 
 def ours_first(directory: Directory) -> Story:
     _, ours = directory.ours(close=True)
     java = directory.java(close=False)
     found, _ = directory.ours(java, close=True)
-    return Story([(java, found)], [(ours, java)])
+    return Story([(java, found)], [(ours, java)], directory.reports)
 
 
 STORIES = {
@@ -143,6 +150,12 @@ def test_ours_finds_every_message_that_java_left(story: Story) -> None:
         assert ours.messages == java.messages
         assert last_place(java) > 2 * SIZES["mappedFileSizeCommitLog"]
         assert 20 * java.bounds[WRITTEN[0]][1] > SIZES["mappedFileSizeConsumeQueue"]
+
+
+def test_verify_finds_nothing_wrong_with_what_java_left(story: Story) -> None:
+    for report in story.reports:
+        assert report.sound, report.findings
+        assert report.records
 
 
 def test_ours_finds_by_key_what_java_finds(story: Story) -> None:
