@@ -187,6 +187,40 @@ def _index_round(options: argparse.Namespace, keys: int) -> Rate:
         return spent
 
 
+# ---- what holds up who appends
+
+
+def stalls(options: argparse.Namespace) -> None:
+    _title(f"How long one append takes, index entry included, {_kernel()}")
+    print(
+        "ASYNC_FLUSH, 1 KiB bodies at 20,000 a second for 10 s, files of 64 MiB so that several "
+        "begin, flushes and checkpoints beside it; µs.\n"
+    )
+    _table("", "p50", "p99", "p99.9", "longest")
+    rounds = [_stall_round(options) for _ in range(options.rounds)]
+    _row("append and settle", *zip(*rounds, strict=True))
+    print()
+
+
+def _stall_round(options: argparse.Namespace) -> tuple[float, ...]:
+    drafts = [draft(number, body=1024, queue=number % 8) for number in range(1000)]
+    spent = []
+    with _directory(options) as root:
+        config = StoreConfig(root=root, commit_log_file_size=64 * 1024 * 1024)
+        with MessageStore(config) as store:
+            begin = time.perf_counter()
+            for number in range(200_000):
+                due = begin + number / 20_000
+                while (now := time.perf_counter()) < due:
+                    time.sleep(0.0005)
+                store.append(drafts[number % 1000])
+                store.settle()
+                spent.append(time.perf_counter() - now)
+    spent.sort()
+    places = (len(spent) // 2, -len(spent) // 100, -len(spent) // 1000, -1)
+    return tuple(spent[place] * 1e6 for place in places)
+
+
 # ---- group commit
 
 
@@ -462,6 +496,7 @@ def _number(value: float) -> str:
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "appends": appends,
     "index": index,
+    "stalls": stalls,
     "group-commit": group_commit,
     "reads": reads,
     "many-queues": many_queues,
