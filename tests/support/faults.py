@@ -204,13 +204,14 @@ class PowerCutDisk(Disk):
         self.on_moment("written")
 
     def sync(self, descriptor: int) -> None:
-        path = path_of(descriptor)
+        inode = os.fstat(descriptor).st_ino
         if self._making:
-            self._forget(path)
+            self._files.pop(inode, None)  # the number may have been another file's
             self._making = False
         self.on_moment("before sync")
         super().sync(descriptor)
-        self._file(os.fstat(descriptor).st_ino).durable = path.read_bytes()
+        size = os.fstat(descriptor).st_size
+        self._file(inode).durable = os.pread(descriptor, size, 0)
         if self._journal:
             self._note_all_names()
         self.on_moment("synced")

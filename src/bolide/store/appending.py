@@ -8,6 +8,7 @@ from bolide.kernel import record_size
 from bolide.model.message import SysFlag
 from bolide.model.properties import PropertyName
 from bolide.protocol import record_seal
+from bolide.protocol.hosts import V4_SIZE, V6_SIZE
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import RecordDraft
 
@@ -18,6 +19,7 @@ NOT_QUEUED = (int(SysFlag.PREPARED), ROLLBACK)
 
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
 _MOST_DIGITS = 9
+_HOST_SIZES = (V4_SIZE, V6_SIZE)
 
 
 class Appended(NamedTuple):
@@ -42,6 +44,8 @@ def measure(draft: RecordDraft, max_body_size: int) -> int:
         RecordTooLarge: body, topic or properties are over their limits.
         ValueError: a number fits no field, or the message is of a kind that has no place here.
     """
+    if len(draft.born_host) not in _HOST_SIZES or len(draft.store_host) not in _HOST_SIZES:
+        raise ValueError("a host is 4 or 16 bytes of address and 4 of port")
     if draft.sys_flag & _INNER_BATCH:
         raise ValueError("batches in one record need a kind of queue that is not kept")
     try:

@@ -4,7 +4,7 @@ A file is named by the offset of its first byte, 20 digits, and has its full len
 behind the last record it is zero. Where the next record does not fit a blank record closes the
 file. After a crash everything up to the last sound record is kept (see `recovery`).
 
-Four positions, never out of this order: `flushed`, on the disk; `written`, in the files and
+Three positions, never out of this order: `flushed`, on the disk; `written`, in the files and
 readable; `end`, given away to appends. In ASYNC_FLUSH mode records are stored into the mapping at
 once and `written` is `end`. In SYNC_FLUSH mode they wait in memory for the flusher's thread, which
 writes and syncs a group of them, so `written` is `flushed`.
@@ -119,11 +119,9 @@ class CommitLog:
                 raise DamagedFile(path, reason)
             self._add(open_log_file(path, self._file_size))
 
-    def open_at(self, end: int, *, erase: bool) -> None:
-        """Let appends go on at `end`; files behind it are removed, bytes behind it zeroed."""
+    def open_at(self, end: int) -> None:
+        """Let appends go on at `end`; files behind it are removed."""
         self._drop_behind(end)
-        if erase:
-            self._zero_behind(end)
         self.end = self.written = self.flushed = self._hot_from = self._populated = end
 
     def find_file(self, physical_offset: int) -> LogFile | None:
@@ -306,7 +304,8 @@ class CommitLog:
             self._spare = None
         self.remove_retired(forcibly=True)
         for file in (*self.files, *self.retired):
-            file.close()
+            if not file.close():
+                file.abandon()
 
     # ---- inside
 

@@ -290,13 +290,13 @@ _POOL = (
     " and appends here need none"
 )
 _WARM = "pages ahead of the end of the log are always brought into memory, a few at a time"
-_LOCK = "appends take no lock"
+_LOCK = "one append at a time gets through, by one plain lock"
 _EXT = "extension files are read where they exist; none is written"
 _QUEUES_AT_ONCE = "a queue entry is written with its message"
 _ROCKSDB = "the store is made of files"
 _DLEDGER = "there is no DLedger"
-_SWAP = "memory of old files is always given back"
-_COLD = "reads from the disk never hold up others"
+_SWAP = "the system takes the memory of old files back when it needs it"
+_COLD = "a read that needs the disk says so, and is done on another thread"
 
 IGNORED = {
     "commitIntervalCommitLog": Ignored("200", _POOL),

@@ -171,16 +171,14 @@ class ConsumeQueue:
 
     def end_below(self, physical_offset: int) -> int:
         """The offset behind the last unit whose record ends at or below a position of the log."""
-        tail = self._tail
-        end = tail.end
-        at = len(tail.data) - UNIT_SIZE
+        base, data = self._tail
+        at = len(data) - UNIT_SIZE  # read once: units are appended meanwhile
         while at >= 0:
-            start, size = _PLACE.unpack_from(tail.data, at)
+            start, size = _PLACE.unpack_from(data, at)
             if start + size <= physical_offset or size == BLANK_SIZE:
                 break
             at -= UNIT_SIZE
-            end -= 1
-        return end
+        return base + at // UNIT_SIZE + 1
 
     # ---- files
 

@@ -1,9 +1,10 @@
 """The calls by which the store changes files: the one seam where tests put faults and crashes."""
 
+import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from bolide import snapshot
@@ -22,17 +23,21 @@ class Disk:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             self.sync_directory(path.parent.parent)
-        # Made aside: RocketMQ refuses a directory with a file of another length in it.
-        aside = path.parent.with_name(f".{path.parent.name}-{path.name}")
-
-        def fill(descriptor: int) -> None:
+        descriptor = _open_nameless(path)
+        try:
             _reserve(descriptor, size)
             self.sync(descriptor)  # its length, before it has a name
-
-        descriptor = _create(aside, fill)
-        self.step("allocated")
-        aside.replace(path)
-        self.sync_directory(path.parent)
+            self.step("allocated")
+            _name(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        try:
+            self.sync_directory(path.parent)
+        except BaseException:
+            os.close(descriptor)
+            path.unlink()
+            raise
         return descriptor
 
     def create_sparse(self, path: Path, size: int) -> int:
@@ -82,18 +87,41 @@ class Disk:
         """A moment at which a crash is of interest; tests stop the process here."""
 
 
-def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file that are no holes; allocated but never written counts as a hole."""
+def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of a file that are no holes.
+
+    Allocated but never written is a hole, unless somebody has looked at it: then it is in the page
+    cache and counts as data. So all of them are found before the caller touches any.
+    """
+    found: list[tuple[int, int]] = []
     while start < end:
         try:
             first = os.lseek(descriptor, start, os.SEEK_DATA)
         except OSError as exc:
             if exc.errno == errno.ENXIO:  # only a hole is left
-                return
+                break
             raise
         start = min(os.lseek(descriptor, first, os.SEEK_HOLE), end)
         if first < start:
-            yield first, start
+            found.append((first, start))
+    return found
+
+
+def _open_nameless(path: Path) -> int:
+    """Open a new file of that directory which `_name` names when it is whole.
+
+    RocketMQ refuses a directory with a file of another length in it, and a crash leaves nothing.
+    """
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):  # a file system that has no such files
+            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+
+
+def _name(descriptor: int, path: Path) -> None:
+    if os.fstat(descriptor).st_nlink == 0:
+        # Only with a directory given does the call follow the link, whatever it is told.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
 def _create(path: Path, fill: Callable[[int], None]) -> int:

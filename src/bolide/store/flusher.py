@@ -22,6 +22,8 @@ from bolide.store.upkeep import Signal
 log = logging.getLogger(__name__)
 
 _PAGE = 4096
+_KEPT_FAILURES = 100
+_LONG_AGO = (-1, StoreUnwritable("the commit log could not be written"))
 
 
 class Flushed(NamedTuple):
@@ -48,7 +50,7 @@ class Flusher:
         lock: AbstractContextManager[bool],
         disk: Disk,
         config: Callable[[], StoreConfig],
-        on_failure: Callable[[OSError], None],
+        on_failure: Callable[[BaseException], None],
         afterwards: Callable[[], object] = lambda: None,
     ) -> None:
         self._log = log
@@ -68,7 +70,8 @@ class Flusher:
         self.generation = 0
         """Counts failures: a position given away before one is void if it was not flushed then."""
         self.failed = False
-        self._failures: list[tuple[int, StoreUnwritable]] = []  # with the position flushed then
+        # What was flushed then, and why the rest was not; by generation.
+        self._failures: dict[int, tuple[int, StoreUnwritable]] = {}
         self.timestamp = 0
         """Store time of the last record on the disk."""
 
@@ -107,7 +110,7 @@ class Flusher:
             )
             self._waiting -= 1
             if self.generation != generation:
-                flushed, failure = self._failures[generation]
+                flushed, failure = self._failures.get(generation, _LONG_AGO)
                 if position > flushed:
                     raise failure
             return self._log.flushed >= position
@@ -127,9 +130,11 @@ class Flusher:
                 self._disk.step("mid-flush")
                 for file in self._unsynced_files(end):
                     self._disk.sync(file.descriptor)
-            except OSError as exc:
+            except BaseException as exc:
                 self._erase(pending)
                 self._fail(exc)
+                if not isinstance(exc, OSError):
+                    raise
                 return False
             self._log.written = max(self._log.written, end)
             self._log.flushed = end
@@ -161,9 +166,16 @@ class Flusher:
             config = self._config()
             grouped = config.flush_mode is FlushMode.SYNC
             asked = self._wanted.take(None if grouped else config.flush_interval)
-            if (asked or self._due(config)) and self.flush() and grouped:
+            if asked or self._due(config):
+                self._flush_and_go_on(grouped=grouped)
+        self._flush_and_go_on(grouped=False)
+
+    def _flush_and_go_on(self, *, grouped: bool) -> None:
+        try:
+            if self.flush() and grouped:
                 self._afterwards()
-        self.flush()
+        except Exception:
+            log.exception("a flush failed")
 
     def _due(self, config: StoreConfig) -> bool:
         new_pages = (self._log.written - self._log.flushed) // _PAGE
@@ -188,10 +200,10 @@ class Flusher:
     def _erase(self, pending: list[Pending]) -> None:
         """Take a refused group out of the files again: after a crash nobody may find it."""
         for item in pending:
-            with contextlib.suppress(OSError):  # `mend` does it when the disk works again
+            with contextlib.suppress(Exception):  # `mend` does it when the disk works again
                 self._disk.write(item.file.descriptor, bytes(len(item.data)), item.at)
 
-    def _fail(self, exc: OSError) -> None:
+    def _fail(self, exc: BaseException) -> None:
         failure = StoreUnwritable(f"the commit log cannot be written: {exc}")
         lost = self._config().flush_mode is FlushMode.SYNC
         self.failed = True
@@ -202,7 +214,8 @@ class Flusher:
             self._on_failure(exc)
         with self._news:
             if lost:
-                self._failures.append((self._log.flushed, failure))
+                self._failures[self.generation] = self._log.flushed, failure
+                self._failures.pop(self.generation - _KEPT_FAILURES, None)
                 self.generation += 1
             self._news.notify_all()
         self._tell_listeners(Flushed(self._log.flushed, failure))

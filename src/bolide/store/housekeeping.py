@@ -79,14 +79,16 @@ class Housekeeping:
             self._resume()
         store.settle()
         store.index_keys()
-        self._write_queues()
+        written = self._write_queues()
         mark = self._checkpoint.value.mark
         behind = store.log.end - (mark.position if mark else 0)
         waited = now - self._last_checkpoint
         if behind >= _CHECKPOINT_BYTES or waited >= config.queue_flush_thorough_interval:
             self.checkpoint()
-        else:
-            self._sync_queues(config.queue_flush_least_pages)
+        elif written:
+            # After a failure only a sync of all says that it is over.
+            least = config.queue_flush_least_pages if store.health.writable else 0
+            self._sync_queues(least)
         if now - self._last_clean >= config.clean_interval or not store.health.writable:
             self._last_clean = now
             store.retention.run()
@@ -149,7 +151,6 @@ class Housekeeping:
         except OSError as exc:
             store.health.refuse(CONSUME_QUEUES, f"the consume queues cannot be written: {exc}")
             return False
-        store.health.allow(CONSUME_QUEUES)
         return True
 
     def _sync_queues(self, least_pages: int = 0) -> bool:
@@ -160,6 +161,8 @@ class Housekeeping:
                 CONSUME_QUEUES, f"the consume queues cannot be written: {exc}"
             )
             return False
+        if least_pages == 0:
+            self._store.health.allow(CONSUME_QUEUES)
         return True
 
     def _resume(self) -> None:

@@ -97,6 +97,7 @@ class MappedFile:
 
     def _advise(self, advice: int, start: int, end: int) -> None:
         start -= start % mmap.PAGESIZE
+        end = min(end, self.size)  # what lies behind is somebody else's memory
         if sys.platform != "linux" or start >= end:
             return
         with self._address() as address:

@@ -5,6 +5,7 @@ are derived from it, `checkpoint` says what is on the disk, `abort` is there whi
 open or after a crash, `lock` keeps a second broker out.
 """
 
+import logging
 import os
 import shutil
 import threading
@@ -16,7 +17,7 @@ from typing import Self
 from bolide.config import ConfigCell
 from bolide.kernel import Check, describe
 from bolide.kernel.reference import SCHEDULE_TOPIC
-from bolide.protocol.record import RecordDraft
+from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
 from bolide.store import config as settings
 from bolide.store.appending import (
     NOT_QUEUED,
@@ -33,7 +34,7 @@ from bolide.store.commit_log import CommitLog
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
 from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk
-from bolide.store.errors import StoreUnwritable
+from bolide.store.errors import NotInMemory, StoreUnwritable
 from bolide.store.flusher import Flusher, Listener
 from bolide.store.health import COMMIT_LOG, LOG_FILES, Health
 from bolide.store.housekeeping import Housekeeping
@@ -46,6 +47,8 @@ from bolide.store.queue_table import QueueTable
 from bolide.store.reading import Wanted
 from bolide.store.recovery import Parts, Progress, log_progress, recover
 from bolide.store.retention import Retention
+
+log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 """Seconds since 1970."""
@@ -78,6 +81,7 @@ class MessageStore(Queries):
         self._disk = disk or Disk()
         self._progress = progress or log_progress()
         self._background = background
+        self._used = False
         self._lock = threading.Lock()  # one append at a time
         self._build()
         self._heed(self.config.value)
@@ -134,9 +138,12 @@ class MessageStore(Queries):
 
     def __enter__(self) -> Self:
         """Raises StoreInUse, DamagedFile, ConfigError, OSError."""
+        if self._used:
+            raise RuntimeError("a store is opened once: make another for the next time")
+        self._used = True
         root = self.config.value.root
         if not root.exists():
-            root.mkdir(parents=True)
+            root.mkdir(parents=True, exist_ok=True)
             self._disk.sync_directory(root.parent)
         self._lock_file.acquire()
         try:
@@ -163,7 +170,8 @@ class MessageStore(Queries):
     def _start(self) -> None:
         config, root = self.config.value, self.config.value.root
         clean = not self._abort.exists()
-        self._remove_leftovers()
+        for removed in root.glob(f"{_REMOVED}*"):  # a crash was faster
+            shutil.rmtree(removed, ignore_errors=True)
         self.log.load()
         self.queues.load()
         if self.index:
@@ -183,15 +191,6 @@ class MessageStore(Queries):
         self.recovery = recover(parts, clean=clean, progress=self._progress)
         self._units = self.queues.units()
         self._start_housekeeping()
-
-    def _remove_leftovers(self) -> None:
-        """What a crash left of files being made and of queues being removed."""
-        config = self.config.value
-        for directory in {path.parent for path in config.log_directories} | {config.root}:
-            for path in (*directory.glob(".commitlog-*"), *directory.glob(".index-*")):
-                path.unlink()
-        for path in config.root.glob(f"{_REMOVED}*"):
-            shutil.rmtree(path, ignore_errors=True)
 
     def _start_housekeeping(self) -> None:
         self.housekeeping = Housekeeping(
@@ -260,6 +259,10 @@ class MessageStore(Queries):
         kind = draft.sys_flag & TRANSACTION
         queued = kind not in NOT_QUEUED
         queue_offset = queue.max_offset if queued else 0
+        if queue_offset == 0 and len(draft.topic) > MAX_V1_TOPIC_SIZE:
+            log.warning(
+                "RocketMQ 4.9 cannot read messages of topic %r: its name is long", draft.topic
+            )
         self._reserve(size)
         position = self.log.put(draft, size, queue_offset, timestamp, seal=self._seal)
         code, hashes = facts
@@ -278,7 +281,7 @@ class MessageStore(Queries):
         try:
             self.log.reserve(size)
         except OSError as exc:
-            reason = f"no room for the next log file: {exc}"
+            reason = f"the next log file cannot be made: {exc}"
             self.health.refuse(LOG_FILES, reason)
             raise StoreUnwritable(reason) from exc
 
@@ -287,7 +290,7 @@ class MessageStore(Queries):
         if self.health.causes:
             self.health.check()
 
-    def _flush_failed(self, exc: OSError) -> None:
+    def _flush_failed(self, exc: BaseException) -> None:
         self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {exc}")
         if self._staged:  # the lock is held: nobody has seen these messages
             self.log.rewind()
@@ -297,9 +300,11 @@ class MessageStore(Queries):
 
     # ---- reading
 
-    def _by_units(self, wanted: Wanted, topic: str, queue_id: int) -> Wanted:
+    def _by_units(self, wanted: Wanted, topic: str, queue_id: int, *, may_block: bool) -> Wanted:
         if wanted.code is None or not self._extensions.exist:
             return wanted
+        if not may_block:
+            raise NotInMemory(self._extensions.directory, 0)
         return replace(wanted, code=self._extensions.through(wanted.code, topic, queue_id))
 
     # ---- durability
@@ -338,7 +343,7 @@ class MessageStore(Queries):
         Housekeeping does it too, every second; a broker does it once for each buffer it received.
 
         Returns:
-            Whether all entries are written; if not, the store takes no messages until they are.
+            Whether all is well; if not, the store takes no messages until it is.
         """
         if self._staged and self._background:
             self.flusher.wake()  # it writes the entries behind the records, when they are there

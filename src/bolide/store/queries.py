@@ -1,11 +1,14 @@
 """What can be asked of a store, whatever it keeps its messages in."""
 
+import os
+import struct
+from functools import cache
 from typing import Protocol
 
 from bolide.config import ConfigCell
 from bolide.kernel import read_record
 from bolide.protocol.headers.offsets import Boundary
-from bolide.protocol.record import Record
+from bolide.protocol.record import Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.config import StoreConfig
 from bolide.store.consume_queue import BLANK_SIZE, UNIT_SIZE
@@ -21,7 +24,7 @@ from bolide.store.reading import (
 )
 
 FOREVER = 2**63 - 1
-_HEAD_SIZE = 4
+_HEAD = struct.Struct(">II20xq")  # size, magic and physical offset
 
 
 class ReadableQueues(Protocol):
@@ -49,30 +52,48 @@ class Queries:
         *,
         may_block: bool = True,
     ) -> Found:
-        """Read a queue from an offset on.
+        """Read a queue from an offset on; without limits given, as much as RocketMQ does.
 
         Raises:
             NotInMemory: the disk is needed and the call may not block: call again on a thread.
         """
         queue = self.find_queue(topic, queue_id)
         if limits is None:
-            limits = ReadLimits(max_scanned=self.config.value.max_filter_bytes // UNIT_SIZE)
-        wanted = self._by_units(wanted, topic, queue_id)
+            unit = queue and next(queue.read(queue_offset, 1, may_block=may_block), None)
+            limits = self._usual_limits(unit.physical_offset if unit else self.log.written)
+        wanted = self._by_units(wanted, topic, queue_id, may_block=may_block)
         return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
 
-    def _by_units(self, wanted: Wanted, topic: str, queue_id: int) -> Wanted:
+    def _usual_limits(self, physical_offset: int) -> ReadLimits:
+        """Of old messages, which may be on the disk only, fewer are read at once."""
+        config = self.config.value
+        scanned = config.max_filter_bytes // UNIT_SIZE
+        if self.log.written - physical_offset <= config.memory_ratio * _memory():
+            count, size = config.max_transfer_count_memory, config.max_transfer_bytes_memory
+        else:
+            count, size = config.max_transfer_count_disk, config.max_transfer_bytes_disk
+        return ReadLimits(count, size, scanned)
+
+    def _by_units(self, wanted: Wanted, topic: str, queue_id: int, *, may_block: bool) -> Wanted:
         """A filter that understands what stands in the units of a queue."""
         return wanted
 
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
         """The whole record that begins at a position of the log, or None if none does."""
         self._require_open()
-        head = self.log.read(physical_offset, _HEAD_SIZE, may_block=may_block)
+        head = self.log.read(physical_offset, _HEAD.size, may_block=may_block)
         if head is None:
             return None
-        size = int.from_bytes(head, "big")
+        size, magic, place = _HEAD.unpack(head)
+        # Offsets come from clients: not every four bytes of the log are the size of a record.
+        if place != physical_offset or not is_record_magic(magic) or size > self._longest_record:
+            return None
         data = self.log.read(physical_offset, size, may_block=may_block)
         return data if data is not None and _is_record(data, physical_offset) else None
+
+    @property
+    def _longest_record(self) -> int:
+        return self.config.value.commit_log_file_size
 
     def find(
         self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
@@ -187,3 +208,9 @@ def _is_record(data: memoryview, physical_offset: int) -> bool:
     except BadRecord:
         return False
     return isinstance(record, Record) and record.physical_offset == physical_offset
+
+
+@cache
+def _memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

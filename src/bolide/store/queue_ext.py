@@ -40,9 +40,9 @@ class QueueExtensions:
     """The units of all queues below a store's root; most stores have none."""
 
     def __init__(self, root: Path, file_size: int) -> None:
-        self._directory = root / "consumequeue_ext"
+        self.directory = root / "consumequeue_ext"
         self._file_size = file_size
-        self.exist = self._directory.exists()
+        self.exist = self.directory.exists()
 
     def find(self, topic: str, queue_id: int, address: int) -> ExtUnit | None:
         """The unit at an address; None if it is missing or broken. Blocks."""
@@ -50,7 +50,7 @@ class QueueExtensions:
             return None
         offset = address - _BASE
         within = offset % self._file_size
-        path = self._directory / topic / str(queue_id) / f"{offset - within:020d}"
+        path = self.directory / topic / str(queue_id) / f"{offset - within:020d}"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

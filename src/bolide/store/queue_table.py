@@ -82,24 +82,24 @@ class QueueTable:
             OSError: the disk is full or fails; queues not written stay noted.
         """
         left = set(queues)
-        with self._upkeep:
-            try:
-                for queue in list(left):
+        try:
+            for queue in list(left):
+                with self._upkeep:
                     queue.write(queue.end_below(physical_offset))
                     self._unsynced.add(queue)
-                    if queue.written == queue.max_offset:
-                        left.remove(queue)
-            finally:
-                for queue in left:
-                    self._changed.add(queue)
+                if queue.written == queue.max_offset:
+                    left.remove(queue)
+        finally:
+            for queue in left:
+                self._changed.add(queue)
 
     def sync(self, least_pages: int = 0) -> None:
         """Bring units written to the disk, of the queues with at least so many pages. Blocks."""
-        with self._upkeep:
-            for queue in list(self._unsynced):
-                if queue.dirty_pages >= least_pages:
+        for queue in list(self._unsynced):
+            if queue.dirty_pages >= least_pages:
+                with self._upkeep:
                     queue.sync()
-                    self._unsynced.remove(queue)
+                    self._unsynced.discard(queue)
 
     def truncate(self, physical_offset: int, *, thoroughly: bool = False) -> None:
         """Drop the units of records at or behind a position of the log."""
@@ -131,7 +131,7 @@ class QueueTable:
     def detach_topic(self, topic: bytes, aside: Path) -> int:
         """Let go of a topic's queues, their files moved to `aside`; returns how many there were.
 
-        Quick: hold the store's lock. Who removes `aside` need not.
+        Hold the store's lock: it waits for one queue's sync at most. Who removes `aside` need not.
         """
         keys = [key for key in self._queues if key[0] == topic]
         with self._upkeep:

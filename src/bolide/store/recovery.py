@@ -322,7 +322,7 @@ def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None, sure: int) 
                 "%s sound records behind the end of the log at %s are kept aside in %s",
                 report.kept_records, report.end, ", ".join(map(str, report.kept_aside)),
             )  # fmt: skip
-    parts.log.open_at(report.end, erase=False)
+    parts.log.open_at(report.end)
     if report.cut or not report.clean:
         # On the disk too: after a power cut what was cut off must not follow what comes next.
         parts.log.erase_behind(report.end)

@@ -25,7 +25,7 @@ def open_log(tmp_path: Path) -> Iterator[Open]:
     def make(*, disk: Disk | None = None, staged: bool = False, end: int = 0) -> CommitLog:
         log = CommitLog([tmp_path / "commitlog"], SIZE, disk=disk or Disk(), staged=staged)
         log.load()
-        log.open_at(end, erase=False)
+        log.open_at(end)
         opened.append(log)
         return log
 
@@ -133,7 +133,7 @@ def test_a_directory_for_old_files_gets_no_new_ones(tmp_path: Path) -> None:
     log.close()
     log = CommitLog([old, new], SIZE, disk=Disk(), new=[new])
     log.load()
-    log.open_at(3000, erase=False)
+    log.open_at(3000)
     put(log, 3000)
     log.close()
     assert [path.name for path in new.iterdir()] == [f"{SIZE:020d}"]
@@ -224,7 +224,8 @@ def test_what_lies_behind_the_end_is_removed_and_erased(open_log: Open, tmp_path
     log.close()
     log = CommitLog([tmp_path / "commitlog"], SIZE, disk=Disk())
     log.load()
-    log.open_at(1000, erase=True)
+    log.open_at(1000)
+    log.erase_behind(1000)
     assert names(tmp_path) == [0]
     assert bytes(log.files[0].view[1000:]) == bytes(SIZE - 1000)
     assert bytes(log.files[0].view[:4]) == (1000).to_bytes(4)

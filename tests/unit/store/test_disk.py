@@ -1,5 +1,7 @@
 import errno
+import mmap
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ def test_an_allocated_file_has_its_length_and_its_place_on_the_disk(tmp_path: Pa
     os.close(descriptor)
 
 
-def test_a_file_is_made_aside_until_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_has_no_name_until_it_is_whole(tmp_path: Path) -> None:
     seen: dict[str, list[str]] = {}
 
     class Watched(Disk):
@@ -26,7 +28,7 @@ def test_a_file_is_made_aside_until_it_is_whole(tmp_path: Path) -> None:
             seen[name] = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
 
     os.close(Watched().allocate(tmp_path / "log" / "0", KIB))
-    assert seen["allocated"] == [".log-0", "log"]
+    assert seen["allocated"] == ["log"]
     assert [path.name for path in (tmp_path / "log").iterdir()] == ["0"]
 
 
@@ -48,6 +50,46 @@ def test_a_file_is_allocated_where_the_system_has_no_call_for_it(
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     descriptor = Disk().allocate(tmp_path / "0", 3 * KIB)
     assert os.fstat(descriptor).st_size == 3 * KIB
+    os.close(descriptor)
+
+
+def test_a_file_is_allocated_where_there_are_none_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    os.close(Disk().allocate(tmp_path / "log" / "0", 3 * KIB))
+    assert (tmp_path / "log" / "0").stat().st_size == 3 * KIB
+
+
+def test_a_file_is_allocated_in_a_directory_on_another_disk(tmp_path: Path) -> None:
+    elsewhere = Path("/dev/shm")
+    if not os.access(elsewhere, os.W_OK) or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system to write to")
+    with tempfile.TemporaryDirectory(dir=elsewhere) as target:
+        (tmp_path / "log").symlink_to(target)
+        os.close(Disk().allocate(tmp_path / "log" / "0", 3 * KIB))
+        assert (Path(target) / "0").stat().st_size == 3 * KIB
+
+
+def test_a_file_whose_name_cannot_be_made_sure_of_is_not_there(tmp_path: Path) -> None:
+    class Broken(Disk):
+        def sync_directory(self, path: Path) -> None:
+            if (path / "0").exists():
+                raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        Broken().allocate(tmp_path / "0", KIB)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_that_are_only_looked_at_do_not_become_data(tmp_path: Path) -> None:
+    size = 32 * 1024 * KIB
+    descriptor = Disk().allocate(tmp_path / "0", size)
+    os.pwrite(descriptor, b"x", 0)
+    with mmap.mmap(descriptor, size) as mapping:
+        for first, last in data_ranges(descriptor, 0, size):
+            mapping.find(b"y", first, last)  # reading ahead brings more into memory
+            assert last <= 64 * KIB
     os.close(descriptor)
 
 

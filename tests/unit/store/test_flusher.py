@@ -1,5 +1,6 @@
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -251,3 +252,38 @@ def test_closing_flushes_what_is_left(open_store: OpenStore) -> None:
     store.close()
     assert store.log.flushed == sent.end
     assert open_store().max_offset("T", 0) == 1
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["here", "on the thread"])
+def test_a_group_that_meets_an_unexpected_error_is_refused_too(
+    tmp_path: Path, *, background: bool
+) -> None:
+    class OutOfMemory(Disk):
+        failing = False
+
+        def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
+            if self.failing:
+                raise MemoryError
+            super().write(descriptor, data, at)
+
+    disk = OutOfMemory()
+    config = small_config(tmp_path, mode=FlushMode.SYNC, queue_flush_interval=0.05)
+    with MessageStore(config, disk=disk, background=background) as store:
+        store.wait_flushed(store.append(draft(body=b"one")))
+        disk.failing = True
+        lost = store.append(draft(body=b"two"))
+        with pytest.raises((StoreUnwritable, MemoryError)):
+            store.wait_flushed(lost)
+        disk.failing = False
+        end = time.monotonic() + 60
+        while not _resumed(store, background=background):
+            assert time.monotonic() < end
+        assert store.wait_flushed(store.append(draft(body=b"three")))
+        records = store.read("T", 0, 0).records
+        assert [body_of(record) for record in records] == [b"one", b"three"]
+
+
+def _resumed(store: MessageStore, *, background: bool) -> bool:
+    if not background:
+        store.housekeeping.run()
+    return store.health.writable

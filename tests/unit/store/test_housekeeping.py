@@ -8,7 +8,9 @@ import pytest
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.consume_queue import ConsumeQueue
 from bolide.store.disk import Disk
+from bolide.store.errors import StoreUnwritable
 from bolide.store.message_store import MessageStore
+from tests.support.faults import path_of
 from tests.support.store import draft, small_config
 
 
@@ -130,3 +132,54 @@ def test_a_failed_checkpoint_leaves_the_store_to_be_recovered(tmp_path: Path) ->
     with open_store(tmp_path / "store") as again:
         assert not again.recovery.clean
         assert again.max_offset("T", 0) == 1
+
+
+def test_a_failing_queue_sync_keeps_messages_out_until_it_works(tmp_path: Path) -> None:
+    class Broken(Disk):
+        failing = False
+
+        def sync(self, descriptor: int) -> None:
+            if self.failing and "consumequeue" in str(path_of(descriptor)):
+                raise OSError(5, "Input/output error")
+            super().sync(descriptor)
+
+    disk = Broken()
+    with open_store(tmp_path / "store", disk) as store:
+        store.append(draft())
+        disk.failing = True
+        assert not store.housekeeping.checkpoint()
+        for _ in range(3):
+            store.housekeeping.run()
+            with pytest.raises(StoreUnwritable, match="consume queues"):
+                store.append(draft())
+        disk.failing = False
+        store.housekeeping.run()
+        store.append(draft())
+
+
+def test_removing_a_topic_does_not_wait_for_the_sync_of_all_queues(tmp_path: Path) -> None:
+    class Slow(Disk):
+        held = threading.Event()
+        go_on = threading.Semaphore(0)
+
+        def sync(self, descriptor: int) -> None:
+            if "consumequeue" in str(path_of(descriptor)):
+                self.held.set()
+                assert self.go_on.acquire(timeout=60)
+            super().sync(descriptor)
+
+    disk = Slow()
+    with open_store(tmp_path / "store", disk) as store:
+        for queue_id in range(5):
+            store.append(draft(queue_id=queue_id))
+        store.append(draft("U"))
+        checkpoint = threading.Thread(target=store.housekeeping.checkpoint)
+        checkpoint.start()
+        assert disk.held.wait(60)
+        detached = threading.Thread(target=store.queues.detach_topic, args=(b"U", tmp_path / "a"))
+        detached.start()
+        disk.go_on.release(2)  # the one that is being synced, and one more that is faster
+        detached.join(60)
+        assert not detached.is_alive()
+        disk.go_on.release(20)
+        checkpoint.join()

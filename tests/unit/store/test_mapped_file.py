@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.store import mapped_file
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 from bolide.store.mapped_file import MappedFile
@@ -23,6 +24,19 @@ def test_stores_into_the_mapping_are_in_the_file(file: MappedFile) -> None:
     assert file.find(b"hello", 0, SIZE) == 100
     assert file.find(b"hello", 101, SIZE) == -1
     assert file.close()
+
+
+def test_advice_ends_with_the_file(file: MappedFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    def note(_address: int, length: int, _advice: int) -> None:
+        lengths.append(length)
+
+    monkeypatch.setattr(mapped_file, "_madvise", note)
+    file.release(0, 10 * SIZE)
+    file.populate(2 * SIZE, 3 * SIZE)
+    assert lengths == [SIZE]
+    file.close()
 
 
 @pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1, 0])

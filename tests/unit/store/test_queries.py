@@ -7,6 +7,7 @@ import pytest
 
 from bolide.protocol.headers.offsets import Boundary
 from bolide.store.message_store import MessageStore
+from bolide.store.reading import ReadLimits
 from tests.support.clock import FakeClock
 from tests.support.store import draft, small_config
 
@@ -42,3 +43,41 @@ def test_a_search_by_time_is_not_led_astray_by_lost_messages(store: MessageStore
     assert store.offset_at("T", 0, 29_001) == 30
     for second in (*range(10), *range(20, 30)):
         assert store.offset_at("T", 0, second * 1000, Boundary.UPPER) == second
+
+
+def test_bytes_that_are_no_record_are_not_taken_for_the_size_of_one(tmp_path: Path) -> None:
+    config = small_config(tmp_path, log_size=64 * 1024)
+    with MessageStore(config, background=False) as store:
+        place = store.append(draft(body=(60_000).to_bytes(4) * 20)).physical_offset
+        wide = store.append(draft(body=bytes(50_000)))
+    sizes: list[int] = []
+
+    class Watched(MessageStore):
+        def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
+            read = self.log.read
+
+            def note(at: int, size: int, *, may_block: bool = True) -> memoryview | None:
+                sizes.append(size)
+                return read(at, size, may_block=may_block)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(self.log, "read", note)
+                return super().record_at(physical_offset, may_block=may_block)
+
+    with Watched(config, background=False) as store:
+        assert all(store.record_at(at) is None for at in range(place + 1, wide.physical_offset))
+        assert max(sizes) < 100
+        assert store.record_at(wide.physical_offset) is not None
+
+
+def test_old_messages_are_read_in_smaller_portions(tmp_path: Path) -> None:
+    config = small_config(
+        tmp_path, log_size=64 * 1024, max_transfer_count_memory=5, max_transfer_count_disk=2
+    )
+    with MessageStore(config, background=False) as store:
+        for _ in range(10):
+            store.append(draft())
+        assert len(store.read("T", 0, 0).records) == 5
+        store.config.apply({"accessMessageInMemoryMaxRatio": "0"})
+        assert len(store.read("T", 0, 0).records) == 2
+        assert len(store.read("T", 0, 0, ReadLimits(max_count=7)).records) == 7
