@@ -44,6 +44,19 @@ async def test_list_topics_of_an_empty_name_server_prints_that_there_are_none(
     assert printed == "Clusters: 0\nTopics: 0\n"
 
 
+@on_loop
+async def test_embedded_store_reads_back_what_it_keeps(tmp_path: Path) -> None:
+    printed = await run_example("embedded_store.py", str(tmp_path / "store"))
+
+    assert printed.splitlines() == [
+        "on the disk: True",
+        "order number 0",
+        "order number 1",
+        "order number 2",
+        "found by key: order number 1",
+    ]
+
+
 async def run_example(name: str, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(EXAMPLES / name), *arguments, stdout=asyncio.subprocess.PIPE
