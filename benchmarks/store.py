@@ -410,13 +410,15 @@ def _write_and_die(root: Path, body: int, size: int) -> None:
     """A store as a killed process leaves it that never made a checkpoint."""
     child = os.fork()
     if child == 0:
-        store = MessageStore(_config(root), background=False).__enter__()
-        number = 0
-        drafts = [draft(each, body=body, queue=each % 8) for each in range(1000)]
-        while store.log.end < size:
-            store.append(drafts[number % 1000])
-            number += 1
-        os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            store = MessageStore(_config(root), background=False).__enter__()
+            number = 0
+            drafts = [draft(each, body=body, queue=each % 8) for each in range(1000)]
+            while store.log.end < size:
+                store.append(drafts[number % 1000])
+                number += 1
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
 
 

@@ -41,7 +41,14 @@ def body(data: memoryview) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: python examples/embedded_store.py DIRECTORY")
-    config = StoreConfig(root=Path(sys.argv[1]), flush_mode=FlushMode.SYNC)
+    # Small files for a small store: by default the log's are 1 GiB, those of the index 400 MiB.
+    config = StoreConfig(
+        root=Path(sys.argv[1]),
+        flush_mode=FlushMode.SYNC,
+        commit_log_file_size=16 * 1024 * 1024,
+        max_hash_slots=10_000,
+        max_index_entries=40_000,
+    )
     try:
         with MessageStore(config) as store:
             for number in range(3):

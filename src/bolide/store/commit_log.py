@@ -12,6 +12,7 @@ writes and syncs a group of them, so `written` is `flushed`.
 Appends come one at a time (the store's lock); any thread reads.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
 from itertools import takewhile
@@ -26,6 +27,8 @@ from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 from bolide.store.mapped_file import MappedFile, open_descriptor
+
+log = logging.getLogger(__name__)
 
 _HOT_WINDOW = 64 * 1024 * 1024
 """Bytes behind the end that are read from the mapping: they were just written."""
@@ -342,7 +345,10 @@ class CommitLog:
         with self._spare_lock:  # while it is held nobody makes a file of the same name
             spare, self._spare = self._spare, None
             for file in (*dropped, *([spare] if spare else ())):
-                _discard(file, self._disk)
+                try:
+                    _discard(file, self._disk)
+                except OSError as exc:  # a file made there later takes its name
+                    log.warning("%s cannot be removed: %s", file.path, exc)
 
     def _put_bytes(self, file: LogFile, at: int, data: bytes) -> None:
         if self._staged:

@@ -10,6 +10,9 @@ from pathlib import Path
 from bolide import snapshot
 
 _ZEROS = bytes(1024 * 1024)
+_DESCRIPTORS = Path("/proc/self/fd")
+_NO_SUCH_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+"""What a file system answers that has no files without a name."""
 
 
 class Disk:
@@ -23,22 +26,23 @@ class Disk:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             self.sync_directory(path.parent.parent)
-        descriptor = _open_nameless(path)
+        descriptor, aside = _open_aside(path)
         try:
             _reserve(descriptor, size)
             self.sync(descriptor)  # its length, before it has a name
             self.step("allocated")
-            _name(descriptor, path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        try:
+            _name(descriptor, aside, path)
             self.sync_directory(path.parent)
+            # By its name: the system would show the first one as that of a deleted file for ever.
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except BaseException:
-            os.close(descriptor)
-            path.unlink()
+            with contextlib.suppress(OSError):
+                (aside or path).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
             raise
-        return descriptor
+        finally:
+            os.close(descriptor)
 
     def create_sparse(self, path: Path, size: int) -> int:
         """Create a file of that length for `write`, which can say that the disk is full.
@@ -107,21 +111,36 @@ def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-def _open_nameless(path: Path) -> int:
-    """Open a new file of that directory which `_name` names when it is whole.
+def aside_of(directory: Path) -> str:
+    """How files are named, beside a directory, that are made for it; then comes their own name."""
+    return f".{directory.name}-"
 
-    RocketMQ refuses a directory with a file of another length in it, and a crash leaves nothing.
+
+def _open_aside(path: Path) -> tuple[int, Path | None]:
+    """Open a new file that `_name` gives its name when it is whole.
+
+    RocketMQ refuses a directory with a file of another length in it. Best is a file without any
+    name, of which a crash leaves nothing; else one beside the directory, if that is on one disk.
     """
-    if hasattr(os, "O_TMPFILE"):
-        with contextlib.suppress(OSError):  # a file system that has no such files
-            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    if hasattr(os, "O_TMPFILE") and _DESCRIPTORS.exists():
+        try:
+            return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644), None
+        except OSError as exc:
+            if exc.errno not in _NO_SUCH_FILES:
+                raise
+    beside = path.parent.parent
+    one_disk = beside.stat().st_dev == path.parent.stat().st_dev
+    aside = beside / (aside_of(path.parent) + path.name) if one_disk else path
+    return os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), aside
 
 
-def _name(descriptor: int, path: Path) -> None:
-    if os.fstat(descriptor).st_nlink == 0:
-        # Only with a directory given does the call follow the link, whatever it is told.
-        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+def _name(descriptor: int, aside: Path | None, path: Path) -> None:
+    if aside:
+        aside.replace(path)
+        return
+    path.unlink(missing_ok=True)  # left of one that could not be removed: nobody knows it
+    # Only with a directory given does the call follow the link, whatever it is told.
+    os.link(_DESCRIPTORS / str(descriptor), path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
 def _create(path: Path, fill: Callable[[int], None]) -> int:

@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 _PAGE = 4096
 _KEPT_FAILURES = 100
-_LONG_AGO = (-1, StoreUnwritable("the commit log could not be written"))
 
 
 class Flushed(NamedTuple):
@@ -100,7 +99,8 @@ class Flusher:
             StoreUnwritable: the group with it could not be written and was taken back.
         """
         if self._thread is None:
-            self.flush()
+            with contextlib.suppress(Exception):  # told of below
+                self.flush()
         else:
             self.wake()
         with self._news:
@@ -110,9 +110,9 @@ class Flusher:
             )
             self._waiting -= 1
             if self.generation != generation:
-                flushed, failure = self._failures.get(generation, _LONG_AGO)
+                flushed, failure = self._failures.get(generation, (-1, None))
                 if position > flushed:
-                    raise failure
+                    raise failure or StoreUnwritable("the commit log could not be written")
             return self._log.flushed >= position
 
     def flush(self) -> bool:
@@ -175,7 +175,7 @@ class Flusher:
             if self.flush() and grouped:
                 self._afterwards()
         except Exception:
-            log.exception("a flush failed")
+            log.exception("the flusher failed and goes on")
 
     def _due(self, config: StoreConfig) -> bool:
         new_pages = (self._log.written - self._log.flushed) // _PAGE
@@ -204,21 +204,23 @@ class Flusher:
                 self._disk.write(item.file.descriptor, bytes(len(item.data)), item.at)
 
     def _fail(self, exc: BaseException) -> None:
-        failure = StoreUnwritable(f"the commit log cannot be written: {exc}")
+        failure = StoreUnwritable(f"the commit log cannot be written: {reason_of(exc)}")
         lost = self._config().flush_mode is FlushMode.SYNC
         self.failed = True
-        if lost:
-            with self._lock:
-                self._on_failure(exc)
-        else:
-            self._on_failure(exc)
-        with self._news:
+        try:
             if lost:
-                self._failures[self.generation] = self._log.flushed, failure
-                self._failures.pop(self.generation - _KEPT_FAILURES, None)
-                self.generation += 1
-            self._news.notify_all()
-        self._tell_listeners(Flushed(self._log.flushed, failure))
+                with self._lock:
+                    self._on_failure(exc)
+            else:
+                self._on_failure(exc)
+        finally:
+            with self._news:
+                if lost:
+                    self._failures[self.generation] = self._log.flushed, failure
+                    self._failures.pop(self.generation - _KEPT_FAILURES, None)
+                    self.generation += 1
+                self._news.notify_all()
+            self._tell_listeners(Flushed(self._log.flushed, failure))
 
     def _tell(self, flushed: Flushed) -> None:
         if self._waiting:
@@ -232,3 +234,8 @@ class Flusher:
                 listener(flushed)
             except Exception:
                 log.exception("a listener of the flusher failed")
+
+
+def reason_of(exc: BaseException) -> str:
+    """Words for an error; few but the system's own have any."""
+    return str(exc) if isinstance(exc, OSError) else repr(exc)

@@ -173,7 +173,7 @@ class Housekeeping:
             if cause in store.health.causes:
                 try:
                     attempt()
-                except OSError as exc:
-                    log.debug("%s: still %s", cause, exc)
+                except Exception as exc:  # noqa: BLE001  the other one gets its turn
+                    log.debug("%s: still %r", cause, exc)
                 else:
                     store.health.allow(cause)

@@ -96,8 +96,8 @@ class MappedFile:
             self.descriptor = -1
 
     def _advise(self, advice: int, start: int, end: int) -> None:
-        start -= start % mmap.PAGESIZE
-        end = min(end, self.size)  # what lies behind is somebody else's memory
+        # What lies around the file is somebody else's memory.
+        start, end = max(start - start % mmap.PAGESIZE, 0), min(end, self.size)
         if sys.platform != "linux" or start >= end:
             return
         with self._address() as address:

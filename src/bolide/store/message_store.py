@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
 
@@ -33,9 +34,9 @@ from bolide.store.checkpoint import CheckpointFile
 from bolide.store.commit_log import CommitLog
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
 from bolide.store.consume_queue import UNIT
-from bolide.store.disk import Disk
+from bolide.store.disk import Disk, aside_of
 from bolide.store.errors import NotInMemory, StoreUnwritable
-from bolide.store.flusher import Flusher, Listener
+from bolide.store.flusher import Flusher, Listener, reason_of
 from bolide.store.health import COMMIT_LOG, LOG_FILES, Health
 from bolide.store.housekeeping import Housekeeping
 from bolide.store.key_index import KeyIndex
@@ -137,15 +138,15 @@ class MessageStore(Queries):
     # ---- life
 
     def __enter__(self) -> Self:
-        """Raises StoreInUse, DamagedFile, ConfigError, OSError."""
+        """Raises StoreInUse, DamagedFile, ConfigError, OSError; RuntimeError the second time."""
         if self._used:
             raise RuntimeError("a store is opened once: make another for the next time")
-        self._used = True
         root = self.config.value.root
         if not root.exists():
             root.mkdir(parents=True, exist_ok=True)
             self._disk.sync_directory(root.parent)
         self._lock_file.acquire()
+        self._used = True
         try:
             self._start()
         except BaseException:
@@ -163,15 +164,16 @@ class MessageStore(Queries):
             return
         with self._lock:
             self._open = False
-        if self.housekeeping.stop():
-            self._abort.unlink(missing_ok=True)
-        self._release()
+        try:
+            if self.housekeeping.stop():
+                self._abort.unlink(missing_ok=True)
+        finally:
+            self._release()
 
     def _start(self) -> None:
         config, root = self.config.value, self.config.value.root
         clean = not self._abort.exists()
-        for removed in root.glob(f"{_REMOVED}*"):  # a crash was faster
-            shutil.rmtree(removed, ignore_errors=True)
+        self._remove_leftovers()
         self.log.load()
         self.queues.load()
         if self.index:
@@ -192,6 +194,15 @@ class MessageStore(Queries):
         self._units = self.queues.units()
         self._start_housekeeping()
 
+    def _remove_leftovers(self) -> None:
+        """What a crash left of files being made and of queues being removed."""
+        config = self.config.value
+        for directory in (*config.log_directories, config.root / "index"):
+            for path in directory.parent.glob(f"{aside_of(directory)}*"):
+                path.unlink()
+        for path in config.root.glob(f"{_REMOVED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
     def _start_housekeeping(self) -> None:
         self.housekeeping = Housekeeping(
             self, lock=self._lock, checkpoint=self._checkpoint, disk=self._disk
@@ -209,11 +220,12 @@ class MessageStore(Queries):
         self.housekeeping.start(background=self._background)
 
     def _release(self) -> None:
-        self.log.close()
-        self.queues.close()
-        if self.index:
-            self.index.close()
-        self._lock_file.release()
+        with ExitStack() as last_first:
+            last_first.callback(self._lock_file.release)
+            if self.index:
+                last_first.callback(self.index.close)
+            last_first.callback(self.queues.close)
+            last_first.callback(self.log.close)
 
     # ---- appending
 
@@ -259,7 +271,7 @@ class MessageStore(Queries):
         kind = draft.sys_flag & TRANSACTION
         queued = kind not in NOT_QUEUED
         queue_offset = queue.max_offset if queued else 0
-        if queue_offset == 0 and len(draft.topic) > MAX_V1_TOPIC_SIZE:
+        if queued and queue_offset == 0 and len(draft.topic) > MAX_V1_TOPIC_SIZE:
             log.warning(
                 "RocketMQ 4.9 cannot read messages of topic %r: its name is long", draft.topic
             )
@@ -291,7 +303,7 @@ class MessageStore(Queries):
             self.health.check()
 
     def _flush_failed(self, exc: BaseException) -> None:
-        self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {exc}")
+        self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {reason_of(exc)}")
         if self._staged:  # the lock is held: nobody has seen these messages
             self.log.rewind()
             self.queues.rewind(self.log.written)

@@ -59,16 +59,21 @@ class Queries:
         """
         queue = self.find_queue(topic, queue_id)
         if limits is None:
-            unit = queue and next(queue.read(queue_offset, 1, may_block=may_block), None)
-            limits = self._usual_limits(unit.physical_offset if unit else self.log.written)
+            limits = self._usual_limits(queue, queue_offset, may_block=may_block)
         wanted = self._by_units(wanted, topic, queue_id, may_block=may_block)
         return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
 
-    def _usual_limits(self, physical_offset: int) -> ReadLimits:
+    def _usual_limits(
+        self, queue: ReadableQueue | None, queue_offset: int, *, may_block: bool
+    ) -> ReadLimits:
         """Of old messages, which may be on the disk only, fewer are read at once."""
         config = self.config.value
         scanned = config.max_filter_bytes // UNIT_SIZE
-        if self.log.written - physical_offset <= config.memory_ratio * _memory():
+        place = self.log.written
+        if queue and queue.min_offset <= queue_offset < queue.end_below(place):
+            unit = next(queue.read(queue_offset, 1, may_block=may_block), None)
+            place = unit.physical_offset if unit else place
+        if self.log.written - place <= config.memory_ratio * _memory():
             count, size = config.max_transfer_count_memory, config.max_transfer_bytes_memory
         else:
             count, size = config.max_transfer_count_disk, config.max_transfer_bytes_disk
@@ -86,14 +91,10 @@ class Queries:
             return None
         size, magic, place = _HEAD.unpack(head)
         # Offsets come from clients: not every four bytes of the log are the size of a record.
-        if place != physical_offset or not is_record_magic(magic) or size > self._longest_record:
+        if place != physical_offset or not is_record_magic(magic):
             return None
         data = self.log.read(physical_offset, size, may_block=may_block)
         return data if data is not None and _is_record(data, physical_offset) else None
-
-    @property
-    def _longest_record(self) -> int:
-        return self.config.value.commit_log_file_size
 
     def find(
         self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER

@@ -131,7 +131,7 @@ class QueueTable:
     def detach_topic(self, topic: bytes, aside: Path) -> int:
         """Let go of a topic's queues, their files moved to `aside`; returns how many there were.
 
-        Hold the store's lock: it waits for one queue's sync at most. Who removes `aside` need not.
+        Hold the store's lock: it waits for a few queues' syncs. Who removes `aside` need not.
         """
         keys = [key for key in self._queues if key[0] == topic]
         with self._upkeep:

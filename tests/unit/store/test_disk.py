@@ -32,9 +32,13 @@ def test_a_file_has_no_name_until_it_is_whole(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "log").iterdir()] == ["0"]
 
 
+@pytest.mark.parametrize("nameless", [True, False])
 def test_a_file_without_room_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nameless: bool
 ) -> None:
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+
     def no_room(descriptor: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -59,6 +63,27 @@ def test_a_file_is_allocated_where_there_are_none_without_a_name(
     monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     os.close(Disk().allocate(tmp_path / "log" / "0", 3 * KIB))
     assert (tmp_path / "log" / "0").stat().st_size == 3 * KIB
+
+
+def test_without_nameless_files_one_is_made_beside_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    seen: list[str] = []
+
+    class Watched(Disk):
+        def step(self, name: str) -> None:
+            seen.extend(sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")))
+
+    os.close(Watched().allocate(tmp_path / "log" / "0", KIB))
+    assert seen == [".log-0", "log"]
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_file_takes_the_place_of_one_that_could_not_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "0").write_bytes(b"left over")
+    os.close(Disk().allocate(tmp_path / "0", KIB))
+    assert (tmp_path / "0").read_bytes() == bytes(KIB)
 
 
 def test_a_file_is_allocated_in_a_directory_on_another_disk(tmp_path: Path) -> None:

@@ -287,3 +287,57 @@ def _resumed(store: MessageStore, *, background: bool) -> bool:
     if not background:
         store.housekeeping.run()
     return store.health.writable
+
+
+def test_a_group_is_taken_back_whole_even_if_no_file_can_be_removed(tmp_path: Path) -> None:
+    class ReadOnly(Disk):
+        failing = False
+
+        def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
+            if self.failing:
+                raise OSError(30, "Read-only file system")
+            super().write(descriptor, data, at)
+
+        def remove(self, path: Path) -> None:
+            if self.failing:
+                raise OSError(30, "Read-only file system")
+            super().remove(path)
+
+    disk = ReadOnly()
+    config = small_config(tmp_path, mode=FlushMode.SYNC)
+    with MessageStore(config, disk=disk, background=False) as store:
+        store.wait_flushed(store.append(draft(body=b"one")))
+        store.log.make_spare()
+        disk.failing = True
+        lost = [store.append(draft(body=bytes(1500))) for _ in range(4)]  # into the next file
+        with pytest.raises(StoreUnwritable, match="Read-only"):
+            store.wait_flushed(lost[-1])
+        assert store.max_offset("T", 0) == 1
+        disk.failing = False
+        store.housekeeping.run()
+        for number in range(4):
+            body = bytes([number]) * 1500
+            assert store.wait_flushed(store.append(draft(body=body)))
+        bodies = [body_of(record) for record in store.read("T", 0, 0).records]
+        assert bodies == [b"one", *(bytes([number]) * 1500 for number in range(4))]
+    with MessageStore(config) as store:
+        assert store.max_offset("T", 0) == 5
+
+
+def test_a_close_that_meets_an_unexpected_error_lets_go_of_the_store(tmp_path: Path) -> None:
+    class OutOfMemory(Disk):
+        failing = False
+
+        def sync(self, descriptor: int) -> None:
+            if self.failing:
+                raise MemoryError
+            super().sync(descriptor)
+
+    disk = OutOfMemory()
+    store = MessageStore(small_config(tmp_path), disk=disk, background=False)
+    with pytest.raises(MemoryError), store:
+        store.append(draft())
+        disk.failing = True
+    with MessageStore(small_config(tmp_path)) as again:
+        assert not again.recovery.clean
+        assert again.max_offset("T", 0) == 1
