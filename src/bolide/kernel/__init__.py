@@ -7,6 +7,7 @@ import `protocol` and `model`, nothing above.
 
 import os
 
+from bolide.kernel.reference import SCHEDULE_TOPIC
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
 
 try:
@@ -40,6 +41,7 @@ except ImportError:
 
 __all__ = [
     "COMPILED",
+    "SCHEDULE_TOPIC",
     "Check",
     "QueueRun",
     "Scan",

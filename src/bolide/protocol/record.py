@@ -68,6 +68,9 @@ _FLAG_BYTE_AT = 39  # the low byte of sysFlag, where the IPv6 bits are
 _OFFSETS_AT = 20
 _BORN_HOST_AT = 48
 
+RECORD_HEAD = struct.Struct(">II20xq")
+"""Size, magic and physical offset: enough to tell whether a record may begin somewhere."""
+
 _SIZE_AND_MAGIC = struct.Struct(">II")
 _OFFSETS = struct.Struct(">qq")
 _TIMESTAMP = struct.Struct(">q")

@@ -13,6 +13,7 @@ Appends come one at a time (the store's lock); any thread reads.
 """
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from itertools import takewhile
@@ -26,7 +27,7 @@ from bolide.protocol.record_seal import seal_record
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
-from bolide.store.mapped_file import MappedFile, open_descriptor
+from bolide.store.mapped_file import MappedFile
 
 log = logging.getLogger(__name__)
 
@@ -376,4 +377,4 @@ def open_log_file(path: Path, size: int) -> LogFile:
             f"is {found} bytes long, mappedFileSizeCommitLog is {size}: change the setting, or if"
             " the file was cut run `bolide store verify --repair`",
         )
-    return LogFile(path, open_descriptor(path, size), size)
+    return LogFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC), size)

@@ -64,12 +64,12 @@ class Housekeeping:
         if self._background:
             self._upkeep.pause(seconds)
 
-    def appended(self, end: int) -> None:
-        """Told after each append where the log ends; must cost nothing."""
-        if end >= self._store.log.prepare_at:
+    def appended(self, physical_offset: int) -> None:
+        """Told of each append where the record lies; must cost nothing."""
+        if physical_offset >= self._store.log.prepare_at:
             self._preparing.wake()
-        if end >= self._wake_at:
-            self._wake_at = end + _CHECKPOINT_BYTES
+        if physical_offset >= self._wake_at:
+            self._wake_at = physical_offset + _CHECKPOINT_BYTES
             self._upkeep.wake()
 
     def run(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bolide.kernel import Check, Scan, Stop, scan
-from bolide.protocol.record import Record, is_record_magic, read_record
+from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic, read_record
 from bolide.protocol.record_errors import BadChecksum, BadRecord
 from bolide.protocol.record_seal import SEAL_SIZE, check_seal
 from bolide.store.descriptors import read_at
@@ -22,7 +22,6 @@ MIN_RECORD_SIZE = 91
 
 _STRIDE = 16 * 1024 * 1024
 _PAGE = 4096
-_HEAD = struct.Struct(">II20xq")  # size, magic, physical offset
 _START = struct.Struct(">II")
 _MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
 _MAGIC_AT = 4
@@ -229,10 +228,10 @@ class LogWalk:
         return None
 
     def _is_record(self, at: int) -> bool:
-        head = self._read(at, _HEAD.size)
-        if len(head) < _HEAD.size:
+        head = self._read(at, RECORD_HEAD.size)
+        if len(head) < RECORD_HEAD.size:
             return False
-        size, _, physical_offset = _HEAD.unpack(head)
+        size, _, physical_offset = RECORD_HEAD.unpack(head)
         if physical_offset != self.start + at or at + size > self._length:
             return False
         buffer = self._read(at, size)
@@ -278,10 +277,10 @@ def read_one(path: Path, physical_offset: int, check: Check = Check.BODY) -> Rec
     try:
         with path.open("rb") as file:
             file.seek(at)
-            head = file.read(_HEAD.size)
-            if len(head) < _HEAD.size:
+            head = file.read(RECORD_HEAD.size)
+            if len(head) < RECORD_HEAD.size:
                 return "the file ends before it"
-            size, magic, place = _HEAD.unpack(head)
+            size, magic, place = RECORD_HEAD.unpack(head)
             if not is_record_magic(magic) or place != physical_offset:
                 return "no record begins there"
             left = os.fstat(file.fileno()).st_size - at

@@ -40,7 +40,11 @@ class MappedFile:
     @classmethod
     def open(cls, path: Path, size: int, *, random: bool = False) -> "MappedFile":
         """Raises DamagedFile if the file has another length."""
-        return cls(path, open_descriptor(path, size), size, random=random)
+        found = path.stat().st_size
+        if found != size:
+            raise DamagedFile(path, f"is {found} bytes long, the settings say {size}")
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return cls(path, descriptor, size, random=random)
 
     def find(self, data: bytes, start: int, end: int) -> int:
         """The position of the first such bytes, -1 if there are none."""
@@ -114,14 +118,6 @@ class MappedFile:
             yield ctypes.addressof(held)
         finally:
             del held
-
-
-def open_descriptor(path: Path, size: int) -> int:
-    """Raises DamagedFile if the file has another length."""
-    found = path.stat().st_size
-    if found != size:
-        raise DamagedFile(path, f"is {found} bytes long, the settings say {size}")
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
 def _madvise(address: int, length: int, advice: int) -> None:

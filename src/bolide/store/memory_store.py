@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import describe, write_record
-from bolide.kernel.reference import SCHEDULE_TOPIC
+from bolide.kernel import SCHEDULE_TOPIC, describe, write_record
 from bolide.protocol.record import BLANK_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record

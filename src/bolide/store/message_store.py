@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import Check, describe
-from bolide.kernel.reference import SCHEDULE_TOPIC
+from bolide.kernel import SCHEDULE_TOPIC, Check, describe
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
 from bolide.store import config as settings
 from bolide.store.appending import (
@@ -260,7 +259,10 @@ class MessageStore(Queries):
         with self._lock:
             self._refuse_if_closed()
             self.queues.require(drafts[0].topic, drafts[0].queue_id)
-            self._reserve(sum(sizes))
+            try:
+                self.log.reserve(sum(sizes))
+            except OSError as exc:
+                raise self._unwritable(exc) from exc
             now = int(self._clock() * 1000)
             return [self._put(*each, now) for each in zip(drafts, sizes, facts, strict=True)]
 
@@ -275,8 +277,10 @@ class MessageStore(Queries):
             log.warning(
                 "RocketMQ 4.9 cannot read messages of topic %r: its name is long", draft.topic
             )
-        self._reserve(size)
-        position = self.log.put(draft, size, queue_offset, timestamp, seal=self._seal)
+        try:
+            position = self.log.put(draft, size, queue_offset, timestamp, seal=self._seal)
+        except OSError as exc:
+            raise self._unwritable(exc) from exc
         code, hashes = facts
         if queued:
             if draft.topic == SCHEDULE_TOPIC:
@@ -289,13 +293,11 @@ class MessageStore(Queries):
         self.housekeeping.appended(position)
         return Appended(position, size, queue_offset, timestamp, self.flusher.generation)
 
-    def _reserve(self, size: int) -> None:
-        try:
-            self.log.reserve(size)
-        except OSError as exc:
-            reason = f"the next log file cannot be made: {exc}"
-            self.health.refuse(LOG_FILES, reason)
-            raise StoreUnwritable(reason) from exc
+    def _unwritable(self, exc: OSError) -> StoreUnwritable:
+        """Keep in mind that there is no room for another log file."""
+        reason = f"the next log file cannot be made: {exc}"
+        self.health.refuse(LOG_FILES, reason)
+        return StoreUnwritable(reason)
 
     def _refuse_if_closed(self) -> None:
         self._require_open()

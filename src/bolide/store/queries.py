@@ -1,14 +1,13 @@
 """What can be asked of a store, whatever it keeps its messages in."""
 
 import os
-import struct
 from functools import cache
 from typing import Protocol
 
 from bolide.config import ConfigCell
 from bolide.kernel import read_record
 from bolide.protocol.headers.offsets import Boundary
-from bolide.protocol.record import Record, is_record_magic
+from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.config import StoreConfig
 from bolide.store.consume_queue import BLANK_SIZE, UNIT_SIZE
@@ -24,7 +23,6 @@ from bolide.store.reading import (
 )
 
 FOREVER = 2**63 - 1
-_HEAD = struct.Struct(">II20xq")  # size, magic and physical offset
 
 
 class ReadableQueues(Protocol):
@@ -86,10 +84,10 @@ class Queries:
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
         """The whole record that begins at a position of the log, or None if none does."""
         self._require_open()
-        head = self.log.read(physical_offset, _HEAD.size, may_block=may_block)
+        head = self.log.read(physical_offset, RECORD_HEAD.size, may_block=may_block)
         if head is None:
             return None
-        size, magic, place = _HEAD.unpack(head)
+        size, magic, place = RECORD_HEAD.unpack(head)
         # Offsets come from clients: not every four bytes of the log are the size of a record.
         if place != physical_offset or not is_record_magic(magic):
             return None

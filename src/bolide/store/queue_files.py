@@ -109,7 +109,7 @@ class QueueFiles:
             return []
         descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            found = list(data_ranges(descriptor, low, high))
+            found = data_ranges(descriptor, low, high)
         finally:
             os.close(descriptor)
         return [

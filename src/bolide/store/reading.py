@@ -1,18 +1,16 @@
 """Reading a queue: from an offset on, what is wanted, up to a limit."""
 
 import logging
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from bolide.protocol.record import is_record_magic
+from bolide.protocol.record import RECORD_HEAD, is_record_magic
 from bolide.store.consume_queue import BLANK_SIZE, Unit
 
 log = logging.getLogger(__name__)
 
-_HEAD = struct.Struct(">II20xq")  # size, magic, physical offset
 _BLOCK = 64 * 1024
 
 
@@ -157,8 +155,8 @@ def _take(unit: Unit, found: Found, limits: ReadLimits, wanted: Wanted, window: 
 
 
 def _is_sound(record: memoryview, unit: Unit) -> bool:
-    if len(record) >= _HEAD.size:
-        size, magic, place = _HEAD.unpack_from(record)
+    if len(record) >= RECORD_HEAD.size:
+        size, magic, place = RECORD_HEAD.unpack_from(record)
         if size == unit.size and place == unit.physical_offset and is_record_magic(magic):
             return True
     log.error("the record at %s is damaged and passed over", unit.physical_offset)

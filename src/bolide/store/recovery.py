@@ -12,8 +12,9 @@ newest file whose first record is older than the checkpoint's times; the beginni
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from bolide.kernel import Check, QueueRun, Scan, Stop, scan
@@ -23,6 +24,7 @@ from bolide.store.checkpoint import Checkpoint, Mark, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.consume_queue import UNIT, UNIT_SIZE
 from bolide.store.key_index import KeyIndex
+from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_table import QueueTable
 from bolide.store.salvage import find_records, save_tail
 
@@ -32,8 +34,6 @@ Progress = Callable[[int, int], None]
 """Told bytes of the log done and to do."""
 
 _STRIDE = 16 * 1024 * 1024
-_LEAST_RECORD = 91
-"""Bytes of the smallest record: no body, topic and properties."""
 
 
 @dataclass(slots=True)
@@ -255,12 +255,12 @@ class _Replay:
             return
         self._report.records += result.count
         for number, run in enumerate(result.runs):
-            self._append(run, result.runs[number + 1 :])
+            self._append(run, islice(result.runs, number + 1, None))
         parts.queues.write(parts.queues.take_changed(), end)
         parts.log.last_timestamp = result.last_timestamp
         parts.log.last_record = _last_record(result, end)
 
-    def _append(self, run: QueueRun, later: Sequence[QueueRun]) -> None:
+    def _append(self, run: QueueRun, later: Iterable[QueueRun]) -> None:
         queues = self._parts.queues
         try:
             queue = queues.require(run.topic, run.queue_id)
@@ -294,10 +294,10 @@ def _place(run: QueueRun) -> int:
 
 def _is_possible(run: QueueRun) -> bool:
     """No checksum covers a record's queue offset, but so many records must lie before it."""
-    return 0 <= run.queue_offset <= _place(run) // _LEAST_RECORD
+    return 0 <= run.queue_offset <= _place(run) // MIN_RECORD_SIZE
 
 
-def _goes_on(run: QueueRun, end: int, later: Sequence[QueueRun]) -> bool:
+def _goes_on(run: QueueRun, end: int, later: Iterable[QueueRun]) -> bool:
     """Whether a queue goes on behind one record that claims to be in another place of it."""
     return len(run.entries) == UNIT_SIZE and any(
         (each.topic, each.queue_id, each.queue_offset) == (run.topic, run.queue_id, end + 1)

@@ -152,10 +152,10 @@ def test_data_lies_between_holes(tmp_path: Path) -> None:
     disk = Disk()
     descriptor = disk.create_sparse(tmp_path / "0", 1024 * KIB)
     disk.write(descriptor, b"x", 256 * KIB)
-    ranges = list(data_ranges(descriptor, 0, 1024 * KIB))
+    ranges = data_ranges(descriptor, 0, 1024 * KIB)
     assert any(first <= 256 * KIB < last for first, last in ranges)
     assert sum(last - first for first, last in ranges) <= 64 * KIB
-    assert list(data_ranges(descriptor, 256 * KIB, 256 * KIB + 1)) == [(256 * KIB, 256 * KIB + 1)]
+    assert data_ranges(descriptor, 256 * KIB, 256 * KIB + 1) == [(256 * KIB, 256 * KIB + 1)]
     os.close(descriptor)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bolide.kernel import QueueRun, describe
+from bolide.kernel import SCHEDULE_TOPIC, QueueRun, describe
 from bolide.protocol.record import Record
 from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 from bolide.store.layout import Layout, queue_directories
@@ -22,7 +22,6 @@ from bolide.store.queue_table import QueueKey, check_queue
 from bolide.store.verify.report import Part, Report
 from bolide.store.verify.spans import Span, Spans, merged, without
 
-_SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 _LIGHT_PREFIX = "%LMQ%"
 _EMPTY = bytes(UNIT_SIZE)
 _PLACE_SIZE = 12  # physical offset and size
@@ -126,7 +125,7 @@ class QueueCheck:
             return True
         if unit[:_PLACE_SIZE] != wanted[:_PLACE_SIZE]:
             return False
-        if queue.topic.encode() == _SCHEDULE_TOPIC and self._layout.config is None:
+        if queue.topic.encode() == SCHEDULE_TOPIC and self._layout.config is None:
             return True  # a delivery time: without settings nobody knows the levels
         code, wanted_code = UNIT.unpack(unit)[2], UNIT.unpack(wanted)[2]
         if not is_address(code):
