@@ -105,8 +105,8 @@ class ConsumeQueue:
         return self._starts[0] // UNIT_SIZE if self._starts else self._tail.base
 
     @property
-    def file_sizes(self) -> int:
-        return len(self._starts) * self._file_size
+    def files(self) -> int:
+        return len(self._starts)
 
     def append(self, unit: bytes) -> None:
         data = self._tail.data

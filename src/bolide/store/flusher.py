@@ -56,6 +56,8 @@ class Flusher:
         self._lock = lock
         self._disk = disk
         self._config = config
+        # Fixed: a change of the setting takes effect when the store is opened the next time.
+        self._grouped = config().flush_mode is FlushMode.SYNC
         self._on_failure = on_failure
         self._afterwards = afterwards
         self._flushing = threading.Lock()  # one flush at a time
@@ -71,8 +73,6 @@ class Flusher:
         self.failed = False
         # What was flushed then, and why the rest was not; by generation.
         self._failures: dict[int, tuple[int, StoreUnwritable]] = {}
-        self.timestamp = 0
-        """Store time of the last record on the disk."""
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
@@ -122,7 +122,6 @@ class Flusher:
                 return False  # the system may call pages clean that never reached the disk
             with self._lock:
                 pending, end = self._log.take_pending()
-                timestamp = self._log.last_timestamp
             if end == self._log.flushed:
                 return True
             try:
@@ -138,7 +137,6 @@ class Flusher:
                 return False
             self._log.written = max(self._log.written, end)
             self._log.flushed = end
-            self.timestamp = timestamp
             self._last_flush = time.monotonic()
         self._tell(Flushed(end))
         return True
@@ -164,15 +162,14 @@ class Flusher:
     def _run(self) -> None:
         while not self._stopping:
             config = self._config()
-            grouped = config.flush_mode is FlushMode.SYNC
-            asked = self._wanted.take(None if grouped else config.flush_interval)
+            asked = self._wanted.take(None if self._grouped else config.flush_interval)
             if asked or self._due(config):
-                self._flush_and_go_on(grouped=grouped)
-        self._flush_and_go_on(grouped=False)
+                self._flush_and_go_on()
+        self._flush_and_go_on()
 
-    def _flush_and_go_on(self, *, grouped: bool) -> None:
+    def _flush_and_go_on(self) -> None:
         try:
-            if self.flush() and grouped:
+            if self.flush() and self._grouped:
                 self._afterwards()
         except Exception:
             log.exception("the flusher failed and goes on")
@@ -205,17 +202,16 @@ class Flusher:
 
     def _fail(self, exc: BaseException) -> None:
         failure = StoreUnwritable(f"the commit log cannot be written: {reason_of(exc)}")
-        lost = self._config().flush_mode is FlushMode.SYNC
         self.failed = True
         try:
-            if lost:
+            if self._grouped:
                 with self._lock:
                     self._on_failure(exc)
             else:
                 self._on_failure(exc)
         finally:
             with self._news:
-                if lost:
+                if self._grouped:
                     self._failures[self.generation] = self._log.flushed, failure
                     self._failures.pop(self.generation - _KEPT_FAILURES, None)
                     self.generation += 1

@@ -41,7 +41,7 @@ from bolide.store.housekeeping import Housekeeping
 from bolide.store.key_index import KeyIndex
 from bolide.store.locking import StoreLock
 from bolide.store.pending_keys import PendingKeys
-from bolide.store.queries import Queries
+from bolide.store.queries import Queries, StoreSizes
 from bolide.store.queue_ext import QueueExtensions
 from bolide.store.queue_table import QueueTable
 from bolide.store.reading import Wanted
@@ -320,6 +320,20 @@ class MessageStore(Queries):
         if not may_block:
             raise NotInMemory(self._extensions.directory, 0)
         return replace(wanted, code=self._extensions.through(wanted.code, topic, queue_id))
+
+    def sizes(self) -> StoreSizes:
+        """Sizes and counts, for statistics; looks at every queue."""
+        queues, written = list(self.queues), self.log.written
+        index = self.index.sizes if self.index else []
+        return StoreSizes(
+            log_files=len(self.log.files),
+            log_bytes=written - self.log.min_offset,
+            queues=len(queues),
+            messages=sum(queue.end_below(written) - queue.min_offset for queue in queues),
+            queue_files=sum(queue.files for queue in queues),
+            index_files=len(index),
+            index_bytes=sum(index),
+        )
 
     # ---- durability
 

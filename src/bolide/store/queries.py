@@ -2,7 +2,7 @@
 
 import os
 from functools import cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bolide.config import ConfigCell
 from bolide.kernel import read_record
@@ -23,6 +23,20 @@ from bolide.store.reading import (
 )
 
 FOREVER = 2**63 - 1
+
+
+class StoreSizes(NamedTuple):
+    """How much a store holds. Queue files are sparse: they take less of the disk than they say."""
+
+    log_files: int
+    log_bytes: int
+    """From the first record that is kept to the last that is readable."""
+    queues: int
+    messages: int
+    """That queues lead to; those of no queue, such as half messages, do not count."""
+    queue_files: int
+    index_files: int
+    index_bytes: int
 
 
 class ReadableQueues(Protocol):

@@ -341,3 +341,17 @@ def test_a_close_that_meets_an_unexpected_error_lets_go_of_the_store(tmp_path: P
     with MessageStore(small_config(tmp_path)) as again:
         assert not again.recovery.clean
         assert again.max_offset("T", 0) == 1
+
+
+def test_another_flush_mode_takes_effect_with_the_next_start(tmp_path: Path) -> None:
+    disk = WatchedDisk(tmp_path / "commitlog")
+    config = small_config(tmp_path, mode=FlushMode.SYNC)
+    with MessageStore(config, disk=disk, background=False) as store:
+        assert store.wait_flushed(store.append(draft()))
+        store.config.apply({"flushDiskType": "ASYNC_FLUSH"})
+        lost = store.append(draft())
+        disk.failing = True
+        with pytest.raises(StoreUnwritable, match="Input/output"):
+            store.wait_flushed(lost)
+        assert store.max_offset("T", 0) == 1
+        disk.failing = False

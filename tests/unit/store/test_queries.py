@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.model.message import SysFlag
 from bolide.protocol.headers.offsets import Boundary
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadLimits
@@ -81,3 +82,34 @@ def test_old_messages_are_read_in_smaller_portions(tmp_path: Path) -> None:
         store.config.apply({"accessMessageInMemoryMaxRatio": "0"})
         assert len(store.read("T", 0, 0).records) == 2
         assert len(store.read("T", 0, 0, ReadLimits(max_count=7)).records) == 7
+
+
+def test_sizes_and_counts_are_those_of_the_files(tmp_path: Path) -> None:
+    config = small_config(tmp_path, log_size=4096, queue_units=8)
+    with MessageStore(config, background=False) as store:
+        for number in range(30):
+            last = store.append(draft(queue_id=number % 3, properties={"KEYS": "k"}))
+        store.append(draft(sys_flag=int(SysFlag.PREPARED)))
+        store.housekeeping.checkpoint()
+        sizes = store.sizes()
+    assert sizes.log_bytes > last.end
+    assert sizes.log_files == len(list((tmp_path / "commitlog").iterdir()))
+    assert (sizes.queues, sizes.messages) == (3, 30)
+    assert sizes.queue_files == len(list((tmp_path / "consumequeue").glob("T/*/*"))) == 6
+    files = list((tmp_path / "index").iterdir())
+    assert (sizes.index_files, sizes.index_bytes) == (
+        len(files),
+        sum(file.stat().st_size for file in files),
+    )
+
+
+def test_messages_that_retention_took_do_not_count(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path), background=False) as store:
+        for _ in range(60):
+            store.append(draft())
+        store.flush()
+        store.log.retire(store.log.files[0])
+        store.queues.raise_minimum(store.log.min_offset)
+        sizes = store.sizes()
+        assert sizes.messages == 60 - store.min_offset("T", 0) < 60
+        assert sizes.log_bytes == store.log.end - store.log.min_offset
