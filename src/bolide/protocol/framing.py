@@ -92,6 +92,13 @@ class FrameDecoder:
         return at
 
 
+def frame_size(data: bytes, position: int = 0) -> int:
+    """Bytes of the frame that begins at `position`, its length prefix included; 0: unknown yet."""
+    if len(data) - position < _LENGTH.size:
+        return 0
+    return _LENGTH.size + int(_LENGTH.unpack_from(data, position)[0])
+
+
 def decode_frame(payload: bytes) -> Frame:
     """Read a frame from all that follows its length prefix."""
     if len(payload) < _LENGTH.size:

@@ -83,5 +83,97 @@ class InvalidParameter(Refusal, code=ResponseCode.INVALID_PARAMETER):
     """A value of the request is out of its bounds."""
 
 
+class TransactionFailed(Refusal, code=ResponseCode.TRANSACTION_FAILED):
+    """The transaction could not be ended."""
+
+
+class MessageIllegal(Refusal, code=ResponseCode.MESSAGE_ILLEGAL):
+    """The message is too large or malformed; the remark says what to change."""
+
+
+class VersionNotSupported(Refusal, code=ResponseCode.VERSION_NOT_SUPPORTED):
+    """The server wants another version of this request."""
+
+
+class TopicExists(Refusal, code=ResponseCode.TOPIC_EXIST_ALREADY):
+    """There is a topic of that name."""
+
+
+class SubscriptionMalformed(Refusal, code=ResponseCode.SUBSCRIPTION_PARSE_FAILED):
+    """The filter expression cannot be read."""
+
+
+class SubscriptionNotFound(Refusal, code=ResponseCode.SUBSCRIPTION_NOT_EXIST, retriable=True):
+    """The group has not subscribed to the topic; its next heartbeat may change that."""
+
+
+class SubscriptionOutdated(Refusal, code=ResponseCode.SUBSCRIPTION_NOT_LATEST, retriable=True):
+    """The broker has not seen this version of the subscription yet; the next heartbeat tells it."""
+
+
+class GroupNotFound(Refusal, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
+    """No such consumer group; create it, or let the broker do so."""
+
+
+class FilterNotFound(Refusal, code=ResponseCode.FILTER_DATA_NOT_EXIST, retriable=True):
+    """The broker holds no filter of this subscription."""
+
+
+class FilterOutdated(Refusal, code=ResponseCode.FILTER_DATA_NOT_LATEST, retriable=True):
+    """The broker holds an older filter of this subscription."""
+
+
+class NoBuyerId(Refusal, code=ResponseCode.NO_BUYER_ID):
+    """The message lacks the id by which units are told apart."""
+
+
+class NotInUnit(Refusal, code=ResponseCode.NOT_IN_CURRENT_UNIT):
+    """The message belongs to another unit."""
+
+
+class ConsumerNotOnline(Refusal, code=ResponseCode.CONSUMER_NOT_ONLINE):
+    """No consumer of the group is connected."""
+
+
+class ConsumerTimedOut(Refusal, code=ResponseCode.CONSUME_MSG_TIMEOUT, retriable=True):
+    """The consumer did not answer the broker in time."""
+
+
+class NoMessage(Refusal, code=ResponseCode.NO_MESSAGE):
+    """There is no such message."""
+
+
+class PollingFull(Refusal, code=ResponseCode.POLLING_FULL, retriable=True):
+    """Too many consumers wait for this queue."""
+
+
+class PollingTimedOut(Refusal, code=ResponseCode.POLLING_TIMEOUT, retriable=True):
+    """Nothing arrived in time."""
+
+
+class BrokerNotFound(Refusal, code=ResponseCode.BROKER_NOT_EXIST, retriable=True):
+    """No such broker."""
+
+
+class DispatchIncomplete(Refusal, code=ResponseCode.BROKER_DISPATCH_NOT_COMPLETE, retriable=True):
+    """The broker has not caught up with its log."""
+
+
+class BroadcastConsumption(Refusal, code=ResponseCode.BROADCAST_CONSUMPTION):
+    """The group broadcasts: the broker knows no offsets of it."""
+
+
+class FlowControl(Refusal, code=ResponseCode.FLOW_CONTROL, retriable=True):
+    """Too fast; wait a little."""
+
+
+class NotLeaderForQueue(Refusal, code=ResponseCode.NOT_LEADER_FOR_QUEUE, retriable=True):
+    """Another broker leads this queue of a static topic."""
+
+
+class IllegalOperation(Refusal, code=ResponseCode.ILLEGAL_OPERATION):
+    """This cannot be done with that message."""
+
+
 class GoAway(Refusal, code=ResponseCode.GO_AWAY, retriable=True):
     """The server is shutting down; connect again or use another one."""

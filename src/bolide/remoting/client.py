@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -20,6 +20,9 @@ from bolide.remoting.outbox import Outbox
 from bolide.remoting.tls import ClientTls
 
 log = logging.getLogger(__name__)
+
+Fields = dict[str, str]
+"""A header in its wire form, for those that have another one than their class's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +80,16 @@ class RemotingClient:
         self,
         address: str,
         code: RequestCode,
-        header: Header | None = None,
+        header: Header | Fields | None = None,
         *,
         body: bytes = b"",
         within: float | None = None,
+        accept: Collection[int] = (),
     ) -> Frame:
         """Ask and wait for a successful response, `within` seconds once there is a connection.
+
+        Args:
+            accept: further response codes that are answers and not refusals.
 
         Raises:
             Refusal: the server refused; the subclass tells the response code.
@@ -96,12 +103,17 @@ class RemotingClient:
         response = await connection.call(frame, seconds)
         for hook in self._hooks:
             hook.after(address, frame, response)
-        if response.code != ResponseCode.SUCCESS:
+        if response.code != ResponseCode.SUCCESS and response.code not in accept:
             raise refusal_for(response.code, response.remark)
         return response
 
     async def notify(
-        self, address: str, code: RequestCode, header: Header | None = None, *, body: bytes = b""
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | Fields | None = None,
+        *,
+        body: bytes = b"",
     ) -> None:
         """Send a one-way request: nobody says whether it arrived."""
         frame = self._frame(code, header, body)
@@ -109,8 +121,8 @@ class RemotingClient:
             hook.before(address, frame)
         await (await self._connection(address)).notify(frame)
 
-    def _frame(self, code: RequestCode, header: Header | None, body: bytes) -> Frame:
-        fields = header.to_fields() if header is not None else None
+    def _frame(self, code: RequestCode, header: Header | Fields | None, body: bytes) -> Frame:
+        fields = header.to_fields() if isinstance(header, Header) else header
         return Frame(code=code, fields=fields, body=body, encoding=self.config.encoding)
 
     async def _connection(self, address: str) -> Connection:

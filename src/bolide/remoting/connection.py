@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame
+from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame, frame_size
 from bolide.remoting.address import format_address
-from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.dispatch import Dispatcher, Later
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
@@ -52,10 +52,23 @@ class ConnectionLimits:
     calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
 
 
+class FastPath(Protocol):
+    """Serves plain requests straight from the bytes received, ahead of frames and handlers."""
+
+    def serve(self, data: bytes, position: int, connection: "Connection") -> tuple[int, bytes]:
+        """Serve the requests that lie in `data` from `position` on, as far as it knows them.
+
+        Returns:
+            Where it stopped: at the end, at a request that it does not know or at a part of one;
+            and the responses, joined.
+        """
+        ...
+
+
 class Connection(asyncio.Protocol):
     """A connection of a server or a client."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what its server or client shares with it
         self,
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
@@ -64,6 +77,7 @@ class Connection(asyncio.Protocol):
         held_by_all: HeldBytes | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
+        fast: FastPath | None = None,
     ) -> None:
         self.peer = "?"
         self.last_active = 0.0
@@ -87,6 +101,8 @@ class Connection(asyncio.Protocol):
         self._is_finishing = False
         self._end: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._owed: set[Later] = set()
+        self._fast = fast
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = asyncio.Event()
@@ -136,7 +152,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """No request and no call of this connection is under way."""
-        return not (self._tasks or self._backlog or self._pending)
+        return not (self._tasks or self._owed or self._backlog or self._pending)
 
     @property
     def held(self) -> int:
@@ -196,6 +212,13 @@ class Connection(asyncio.Protocol):
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._fast is not None and not (self._decoder.buffered or self._decoder.error):
+            data = self._serve_fast(self._fast, data)
+            if not data:
+                return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         frames = self._decoder.feed(data)
         if self._decoder.buffered != self._held:
             self._hold(self._decoder.buffered)
@@ -205,6 +228,25 @@ class Connection(asyncio.Protocol):
             self._work_off()
         if self._decoder.error is not None:
             self._close_if_answered(self._decoder.error)
+
+    def _serve_fast(self, fast: FastPath, data: bytes) -> bytes:
+        """Have plain requests served ahead; the others in between take the ordinary way, in order.
+
+        Returns:
+            What is left for the ordinary way: part of a frame, or all once that way is blocked.
+        """
+        at = 0
+        self.last_active = self._loop.time()
+        while not (self._backlog or self._is_full or self._is_finishing or self._decoder.error):
+            at, replies = fast.serve(data, at, self)
+            if replies:
+                self._write(replies)
+            end = at + frame_size(data, at)
+            if not at < end <= len(data):
+                break
+            self._take(data[at:end])
+            at = end
+        return data[at:] if at else data
 
     def eof_received(self) -> None:
         self._flush()  # the transport closes itself now, before the outbox gets to it
@@ -217,6 +259,9 @@ class Connection(asyncio.Protocol):
         self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
+        for later in list(self._owed):
+            later.lose()
+        self._owed.clear()
         if self._on_close is not None:
             self._on_close(self)
 
@@ -298,7 +343,7 @@ class Connection(asyncio.Protocol):
             return None
         if self._is_finishing:
             return None
-        if len(self._tasks) >= self._limits.max_requests:
+        if len(self._tasks) + len(self._owed) >= self._limits.max_requests:
             return self._overloaded(frame)
         outcome = self._dispatcher.dispatch(frame, self)
         if outcome is None or isinstance(outcome, bytes):
@@ -327,7 +372,19 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
-        reply = await outcome
+        self.send_later(await outcome)
+
+    def owe(self, later: Later) -> None:
+        """Keep in mind that a request will be answered."""
+        self._owed.add(later)
+
+    def settle(self, later: Later, reply: bytes | None) -> None:
+        """Send what was owed; nothing for a one-way request."""
+        self._owed.discard(later)
+        self.send_later(reply)
+
+    def send_later(self, reply: bytes | None) -> None:
+        """Send the bytes of a response that was not ready at once."""
         if reply is not None and not self.is_closed:
             self._write(reply)
 
@@ -340,7 +397,8 @@ class Connection(asyncio.Protocol):
                 flag=FrameFlag.RESPONSE,
                 opaque=frame.opaque,
                 encoding=frame.encoding,
-                remark=f"[OVERLOAD]{len(self._tasks)} requests of this connection are under way",
+                remark=f"[OVERLOAD]{len(self._tasks) + len(self._owed)} requests of this connection"
+                " are under way",
             )
         )
 

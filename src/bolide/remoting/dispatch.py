@@ -35,11 +35,62 @@ class Request(msgspec.Struct, Generic[H], frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler answers; a refusal is raised instead."""
+    """What a handler answers; a refusal is raised instead.
+
+    `code` is for the answers that are neither: stored but not flushed, nothing to pull yet.
+    """
 
     header: Header | None = None
     body: bytes = b""
     remark: str | None = None
+    code: int = ResponseCode.SUCCESS
+
+
+class Later:
+    """Returned by a plain handler whose answer is not known yet: a promise, lighter than a task.
+
+    Whoever keeps it calls `answer` or `fail`, once. When the connection is lost first, `on_lost`
+    is called if somebody set it, and what is answered afterwards goes nowhere.
+    """
+
+    __slots__ = ("_connection", "_dispatcher", "_frame", "_outcome", "is_lost", "on_lost")
+
+    def __init__(self) -> None:
+        self.on_lost: Callable[[], None] | None = None
+        self.is_lost = False
+        self._dispatcher: Dispatcher | None = None
+        self._frame: Frame | None = None
+        self._connection: Connection | None = None
+        self._outcome: Reply | Exception | None = None
+
+    def answer(self, reply: Reply) -> None:
+        self._settle(reply)
+
+    def fail(self, exc: Exception) -> None:
+        """Answer with a refusal, or with the error that an exception becomes."""
+        self._settle(exc)
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        self.is_lost = True
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def bind(self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection") -> None:
+        """Say where the answer goes; one that was given already goes there now."""
+        self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
+        connection.owe(self)
+        if self._outcome is not None:
+            self._settle(self._outcome)
+
+    def _settle(self, outcome: Reply | Exception) -> None:
+        if self.is_lost:
+            return
+        if self._dispatcher is None or self._frame is None or self._connection is None:
+            self._outcome = outcome
+            return
+        reply = self._dispatcher.finish(self._frame, outcome, self._connection)
+        self._connection.settle(self, reply)
 
 
 class RequestHook(Protocol):
@@ -55,8 +106,8 @@ def handles(
 ) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
     """Mark a method as the handler of `codes`; it gets a `Request` with that header.
 
-    A plain method is called at once and must not block; an `async` one runs as a task. A body
-    over `max_body` bytes is refused before the method sees it.
+    A plain method is called at once and must not block; it may return a `Later`. An `async` one
+    runs as a task. A body over `max_body` bytes is refused before the method sees it.
     """
 
     def mark(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:
@@ -94,10 +145,22 @@ class Dispatcher:
         try:
             if route is None:
                 return _response(frame, _unsupported(frame))
-            response = _success(route.call(self._open(route, frame, connection)))
+            outcome = route.call(self._open(route, frame, connection))
+            if isinstance(outcome, Later):
+                outcome.bind(self, frame if self._hooks else _stub(frame), connection)
+                return None
+            response = _success(outcome)
         except Exception as exc:  # noqa: BLE001  the boundary: every failure becomes a response
             # The exception is not kept: it holds the frames it passed, and with them the body.
             response = _failure(frame, exc)
+        return self._close(frame, response, connection)
+
+    def finish(
+        self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
+    ) -> bytes | None:
+        """The bytes of a response that came later; None if the request was one-way."""
+        failed = isinstance(outcome, Exception)
+        response = _failure(frame, outcome) if failed else _success(outcome)
         return self._close(frame, response, connection)
 
     async def _finish_async(
@@ -139,9 +202,14 @@ class Dispatcher:
                 self.routes[code] = Route(header, method, iscoroutinefunction(method), max_body)
 
 
+def _stub(frame: Frame) -> Frame:
+    """As much of a request as its response needs: many may wait, and fields and body are heavy."""
+    return Frame(code=frame.code, flag=frame.flag, opaque=frame.opaque, encoding=frame.encoding)
+
+
 def _success(reply: Reply) -> Frame:
     return Frame(
-        code=ResponseCode.SUCCESS,
+        code=reply.code,
         fields=reply.header.to_fields() if reply.header is not None else None,
         body=reply.body,
         remark=reply.remark,

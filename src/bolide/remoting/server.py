@@ -13,7 +13,7 @@ from typing import Self
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.address import format_address
-from bolide.remoting.connection import LINGER, Connection, ConnectionLimits, finish_all
+from bolide.remoting.connection import LINGER, Connection, ConnectionLimits, FastPath, finish_all
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
@@ -57,6 +57,7 @@ class RemotingServer:
         dispatcher: Dispatcher,
         *,
         on_close: Callable[[Connection], None] | None = None,
+        fast: FastPath | None = None,
     ) -> None:
         self.config = config
         self.connections: set[Connection] = set()
@@ -64,6 +65,7 @@ class RemotingServer:
         self._outbox = Outbox()
         self._held = HeldBytes(config.max_held, self._relieve)
         self._on_close = on_close
+        self._fast = fast
         self._greetings: set[asyncio.Task[None]] = set()
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
         self._limits = ConnectionLimits(
@@ -203,6 +205,7 @@ class RemotingServer:
             held_by_all=self._held,
             on_open=opened,
             on_close=self._forget,
+            fast=self._fast,
         )
 
     def _forget(self, connection: Connection) -> None:

@@ -1,0 +1,1 @@
+"""Administration of a cluster: `client.AdminClient`, a typed asyncio API over admin requests."""
