@@ -159,9 +159,9 @@ class Dispatcher:
         self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
     ) -> bytes | None:
         """The bytes of a response that came later; None if the request was one-way."""
-        failed = isinstance(outcome, Exception)
-        response = _failure(frame, outcome) if failed else _success(outcome)
-        return self._close(frame, response, connection)
+        if isinstance(outcome, Exception):
+            return self._close(frame, _failure(frame, outcome), connection)
+        return self._close(frame, _success(outcome), connection)
 
     async def _finish_async(
         self, route: Route, frame: Frame, connection: "Connection"
