@@ -13,7 +13,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -181,9 +181,13 @@ def load(
     values: Mapping[str, str],
     *,
     ignored: Mapping[str, Ignored] | None = None,
+    others: Collection[str] = (),
     strict: bool = False,
 ) -> C:
     """Make a config of keys and texts; warn of keys without effect and of unknown ones.
+
+    Args:
+        others: keys in the same file that somebody else takes.
 
     Raises:
         ConfigError: a value is wrong, or strict and a key is unknown.
@@ -195,8 +199,8 @@ def load(
             chosen[options[key].field] = options[key].parse(text)
         elif ignored and key in ignored:
             log.warning("%s has no effect: %s", key, ignored[key].reason)
-        else:
-            _report_unknown(key, [*options, *(ignored or ())], strict=strict)
+        elif key not in others:
+            _report_unknown(key, [*options, *(ignored or ()), *others], strict=strict)
     return kind(**chosen)
 
 

@@ -4,3 +4,6 @@ __version__ = "0.1.0"
 
 ROCKETMQ_VERSION = 479
 """Ordinal of V5_3_3 in RocketMQ's `MQVersion`: the behaviour peers may expect of us."""
+
+ROCKETMQ_VERSION_NAME = "V5_3_3"
+"""The same for people."""

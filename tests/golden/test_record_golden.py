@@ -142,7 +142,7 @@ def test_we_read_the_batch_java_wrote(case: Case) -> None:
 
 def batch_messages(case: Case) -> list[Message]:
     return [
-        Message("T", bytes.fromhex(item["body"]), item["properties"], item["flag"])
+        Message.unchecked("T", bytes.fromhex(item["body"]), item["properties"], item["flag"])
         for item in case["messages"]
     ]
 

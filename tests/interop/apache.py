@@ -37,14 +37,14 @@ class Release:
     name: str
     version: str
     modules: tuple[str, ...]
-    own_sources: Path
+    programs: tuple[Path, ...]
     broker_class: str | None
     client: str
     dependency_plugin: str
 
     @property
     def sources(self) -> list[Path]:
-        return sorted([*SOURCES.glob("*.java"), *self.own_sources.glob("*.java")])
+        return sorted(source for place in self.programs for source in place.glob("*.java"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def releases() -> dict[str, Release]:
             name=name,
             version=pin["version"],
             modules=tuple(pin["modules"]),
-            own_sources=SOURCES / pin["java"],
+            programs=tuple(SOURCES / place for place in pin["java"]),
             broker_class=pin.get("broker"),
             client=pin.get("client", name),
             dependency_plugin=plugin,

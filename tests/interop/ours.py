@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.interop.bench import Server
-from tests.interop.processes import ChildProcess
+from tests.interop.bench import BROKER_NEIGHBOURS, Server
+from tests.interop.processes import ChildProcess, free_port
 
 
 @contextmanager
@@ -30,6 +30,28 @@ def bolide_namesrv(
         line = process.wait_for_line("boot success", 20)
         port = int(re.findall(r":(\d+)$", line)[0])
         yield Server(process, port, directory)
+
+
+@contextmanager
+def bolide_broker(
+    directory: Path, namesrv_address: str, *arguments: str, **properties: object
+) -> Iterator[Server]:
+    """A `bolide broker` on a free port, with a RocketMQ properties file and files of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "listenPort": free_port(BROKER_NEIGHBOURS),
+        "namesrvAddr": namesrv_address,
+        "storePathRootDir": directory / "store",
+        "brokerName": "broker-a",
+        "brokerIP1": "127.0.0.1",
+        **properties,
+    }
+    file = directory / "broker.conf"
+    file.write_text("".join(f"{key}={_text(value)}\n" for key, value in settings.items()))
+    command = [sys.executable, "-m", "bolide", "broker", "-c", str(file), *arguments]
+    with _process("bolide broker", command, directory) as process:
+        process.wait_for_line("boot success", 20)
+        yield Server(process, int(str(settings["listenPort"])), directory)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
 from typing import IO, Self
@@ -102,6 +103,11 @@ class ChildProcess:
         if code:
             raise self.failure(f"ended with exit code {code}")
         return self.stdout
+
+    def wait_for_end(self, timeout: float = 60) -> None:
+        """Return when it has ended, well or badly, or when the time is over."""
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout)
 
     def failure(self, what: str) -> ProcessFailed:
         tail = "\n".join(self.output[-SHOWN_LINES:]) or "(nothing)"

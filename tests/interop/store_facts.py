@@ -98,14 +98,14 @@ def read_by_ours(
 
 
 def _message(fact: dict[str, Any]) -> StoredMessage:
-    given = {name: value for name, value in fact.items() if name != "kind"}
+    given = {name: value for name, value in fact.items() if name not in ("kind", "properties")}
     given |= {
         "body": base64.b64decode(fact["body"]),
         "born_host": Host(*fact["born_host"]),
         "store_host": Host(*fact["store_host"]),
         "version": 1,
     }
-    return StoredMessage(**given)
+    return StoredMessage(**given, _properties=fact["properties"])
 
 
 def _messages(

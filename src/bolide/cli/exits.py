@@ -9,6 +9,9 @@ import typer
 from bolide import logs
 from bolide.errors import BolideError
 
+FAILED = 1
+"""What was asked for was refused, or did not work."""
+
 DAMAGE_FOUND = 1
 START_FAILED = 3
 
@@ -29,7 +32,7 @@ class Refusing:
             fail(str(exc))
 
 
-def fail(reason: str) -> NoReturn:
+def fail(reason: str, code: int = START_FAILED) -> NoReturn:
     logs.shutdown()
     print(f"{Path(sys.argv[0]).name}: {reason}", file=sys.stderr)
-    raise typer.Exit(START_FAILED)
+    raise typer.Exit(code)

@@ -11,16 +11,14 @@ from bolide.config import from_environment, load, options_of, read_file, to_text
 from bolide.logs import LogLevel
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import (
-    DEFAULT_TLS_FILE,
     IGNORED,
     IGNORED_CLIENT,
     IGNORED_TLS,
     NameServerConfig,
-    find_file,
-    tls_texts,
 )
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
+from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
 from bolide.remoting.tls import TlsMode
 
 WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS
@@ -75,12 +73,17 @@ async def _run(config: NameServerConfig, texts: dict[str, str], log_file: Path |
     on_hangup(lambda: reload_logs(log_file))
     ignored = {key: text for key, text in texts.items() if key in IGNORED}
     async with NameServer(config, ignored) as server:
-        # RocketMQ's line: scripts wait for it.
-        address = format_address((config.bind_address, server.port))
-        print(f"The Name Server boot success. serializeType=JSON, address {address}")
-        print(_encryption(config), flush=True)
+        announce(server)
         await until_stopped()
     print("The Name Server stopped.", flush=True)
+
+
+def announce(server: NameServer) -> None:
+    """Say that it serves: RocketMQ's line, for which scripts wait, and whether it encrypts."""
+    config = server.config.value
+    address = format_address((config.bind_address, server.port))
+    print(f"The Name Server boot success. serializeType=JSON, address {address}")
+    print(_encryption(config), flush=True)
 
 
 def _encryption(config: NameServerConfig) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bolide.cli.admin.group import AdminGroup
 from bolide.cli.broker import broker
 from bolide.cli.namesrv import namesrv
 from bolide.cli.standalone import standalone
@@ -27,6 +28,9 @@ _store.command()(verify)
 _store.command()(dump)
 app.add_typer(_store, name="store", help="Look into a store directory, and mend it.")
 
+_admin = typer.Typer(cls=AdminGroup, no_args_is_help=True, **_LOOK)
+app.add_typer(_admin, name="admin")
+
 # A command alone in its application needs no name: `mqnamesrv -c FILE`.
 _mqnamesrv = typer.Typer(**_LOOK)
 _mqnamesrv.command()(namesrv)
@@ -46,6 +50,11 @@ def bolide(
         raise typer.Exit
 
 
+@_admin.callback()
+def admin() -> None:
+    """Look after a cluster, with the commands of RocketMQ's mqadmin."""
+
+
 def main() -> None:
     """Entry point of `bolide`."""
     app(prog_name="bolide")
@@ -59,3 +68,8 @@ def mqnamesrv() -> None:
 def mqbroker() -> None:
     """Entry point of `mqbroker`: `bolide broker` under RocketMQ's name."""
     _mqbroker(prog_name="mqbroker")
+
+
+def mqadmin() -> None:
+    """Entry point of `mqadmin`: `bolide admin` under RocketMQ's name."""
+    _admin(prog_name="mqadmin")

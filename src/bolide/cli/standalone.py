@@ -8,10 +8,7 @@ import typer
 
 from bolide.cli.exits import Refusing
 from bolide.cli.log_setup import find_log_config, start_logging
-from bolide.cli.name_server import WITHOUT_EFFECT, all_texts, serve
 from bolide.cli.options import LogFile, Words, settings_of
-from bolide.config import load, read_file
-from bolide.namesrv.config import NameServerConfig
 
 
 def standalone(
@@ -19,19 +16,18 @@ def standalone(
     data: Annotated[Path, typer.Option(help="Directory for all files.")] = Path("data"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
     namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
+    broker_port: Annotated[int, typer.Option(help="Port of the broker.")] = 10911,
     log_config: LogFile = None,
 ) -> None:
-    """Run all there is in one process, files under --data."""
-    with Refusing():
+    """Run a NameServer and a broker in one process, files under --data.
+
+    Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
+    """
+    from bolide.cli.cluster import Cluster, serve  # noqa: PLC0415
+
+    with Refusing(OSError):
         log_file = find_log_config(log_config)
         level = start_logging(log_file, console=sys.stdout)
-        chosen = {
-            "bindAddress": host,
-            "listenPort": str(namesrv_port),
-            "kvConfigPath": str(data / "namesrv" / "kvConfig.json"),
-            "configStorePath": str(data / "namesrv" / "namesrv.properties"),
-        }
-        chosen |= settings_of(settings)
-        store = Path(chosen["configStorePath"])
-        texts = all_texts(read_file(store) if store.exists() else {}, level, chosen)
-        serve(load(NameServerConfig, texts, ignored=WITHOUT_EFFECT), texts, log_file)
+        ports = {"namesrv": namesrv_port, "broker": broker_port}
+        cluster = Cluster.of(settings_of(settings), data=data, host=host, ports=ports, level=level)
+        serve(cluster, log_file)

@@ -12,12 +12,16 @@ from bolide.model.message import (
     SysFlag,
     TransactionType,
 )
+from bolide.model.message_checks import InvalidMessage
+from bolide.model.message_queue import MessageQueue
 from bolide.model.properties import PropertyName
 
 __all__ = [
     "CompressionType",
     "Host",
+    "InvalidMessage",
     "Message",
+    "MessageQueue",
     "PropertyName",
     "StoredMessage",
     "SysFlag",

@@ -1,30 +1,36 @@
 """Messages: what a producer gives, and what the log has made of it."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, IntFlag
-from typing import NamedTuple, Self
+from functools import lru_cache
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import NamedTuple, NoReturn
 
+import msgspec
+
+from bolide.model.message_checks import (
+    check_topic,
+    checked_flag,
+    checked_sharding_key,
+    checked_tags,
+    joined_keys,
+    level_text,
+    plain_body,
+    user_properties,
+)
+from bolide.model.message_queue import MessageQueue
 from bolide.model.properties import KEY_SEPARATOR, PropertyName
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A body for a topic. `flag` is the user's own number; nobody here reads it."""
+class _Read:
+    """What the properties of a message say."""
 
-    topic: str
-    body: bytes
-    properties: Mapping[str, str] = field(default_factory=dict)
-    flag: int = 0
+    __slots__ = ()
 
-    @staticmethod
-    def of(
-        topic: str, body: bytes, *, tags: str = "", keys: Iterable[str] = (), **properties: str
-    ) -> "Message":
-        """Write the common case: `Message.of("Orders", b"…", tags="paid", keys=["order-1"])`."""
-        named = {PropertyName.TAGS: tags, PropertyName.KEYS: KEY_SEPARATOR.join(keys)}
-        given = {name: text for name, text in named.items() if text}
-        return Message(topic, body, given | properties)
+    @property
+    def properties(self) -> Mapping[str, str]:
+        raise NotImplementedError
 
     @property
     def tags(self) -> str | None:
@@ -36,38 +42,229 @@ class Message:
         return tuple(word for word in words if word)
 
     @property
+    def delay_level(self) -> int:
+        level = self.properties.get(PropertyName.DELAY_LEVEL, "")
+        return int(level) if level.isdecimal() else 0
+
+    @property
+    def sharding_key(self) -> str | None:
+        return self.properties.get(PropertyName.SHARDING_KEY)
+
+    @property
+    def wait_stored(self) -> bool:
+        """Whether the broker answers only when the message is as safe as its settings say."""
+        return self.properties.get(PropertyName.WAIT_STORED, "true").lower() == "true"
+
+    @property
     def unique_id(self) -> str | None:
         """The id the sending client gave; it stays the same through retries."""
         return self.properties.get(PropertyName.UNIQUE_ID)
 
-    def with_properties(self, properties: Mapping[str, str]) -> Self:
-        """Return a copy in which these properties are added or replaced."""
-        return replace(self, properties={**self.properties, **properties})
 
+class Message(_Read):
+    """A body for a topic. It cannot be changed, so it may be sent again and from anywhere.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage(Message):
-    """A message with the place the log gave it. Timestamps are milliseconds since 1970.
-
-    `body` is as stored: still compressed if `sys_flag` says so.
+    `flag` is the user's own number; nobody here reads it.
     """
 
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: "Host"
-    store_timestamp: int
-    store_host: "Host"
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body_crc: int
-    size: int
+    __slots__ = ("_properties", "body", "flag", "topic")
+
+    topic: str
+    body: bytes
+    flag: int
+    _properties: dict[str, str]
+
+    def __init__(  # noqa: PLR0913  what a message may say
+        self,
+        topic: str,
+        body: bytes | bytearray | memoryview,
+        *,
+        tags: str = "",
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        sharding_key: str = "",
+        flag: int = 0,
+        wait_stored: bool = True,
+    ) -> None:
+        """Check what is given.
+
+        Args:
+            topic: where it goes.
+            body: what it says, at least one byte when it is sent.
+            tags: the one word by which consumers may choose.
+            keys: words it can be found by.
+            properties: names and texts of the user's own.
+            delay_level: which of the broker's delays to wait before delivery; 0 is none.
+            sharding_key: messages with equal ones belong together; selectors may use it.
+            flag: a number of the user's own.
+            wait_stored: False lets the broker answer before the message is flushed and copied.
+
+        Raises:
+            InvalidMessage: something is not as it must be; names the field.
+        """
+        check_topic(topic)
+        held = user_properties(properties) if properties else {}
+        if tags:
+            held[PropertyName.TAGS] = checked_tags(tags)
+        if keys:
+            held[PropertyName.KEYS] = joined_keys(keys)
+        if delay_level:
+            held[PropertyName.DELAY_LEVEL] = level_text(delay_level)
+        if sharding_key:
+            held[PropertyName.SHARDING_KEY] = checked_sharding_key(sharding_key)
+        if not wait_stored:
+            held[PropertyName.WAIT_STORED] = "false"
+        _fill(self, topic, plain_body(body), held, checked_flag(flag))
+
+    @staticmethod
+    def unchecked(topic: str, body: bytes, properties: dict[str, str], flag: int = 0) -> "Message":
+        """Make one of parts that are known to be good, reserved properties among them.
+
+        The dictionary becomes the message's own.
+        """
+        message = _blank(Message)
+        _fill(message, topic, body, properties, flag)
+        return message
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return MappingProxyType(self._properties)
+
+    def with_properties(self, properties: Mapping[str, str]) -> "Message":
+        """Return a copy in which these properties are added or replaced, without a check."""
+        changed = {**self._properties, **properties}
+        return Message.unchecked(self.topic, self.body, changed, self.flag)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a message cannot be changed: make another one to set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a message cannot be changed: {name!r} cannot be deleted")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.body, self.flag))
+
+    def __repr__(self) -> str:
+        size, said = len(self.body), dict(self._properties)
+        return f"<Message for {self.topic!r}, {size} bytes, properties {said}, flag {self.flag}>"
+
+    def __reduce__(self) -> tuple[object, tuple[str, bytes, dict[str, str], int]]:
+        return Message.unchecked, self._parts()
+
+    def _parts(self) -> tuple[str, bytes, dict[str, str], int]:
+        return self.topic, self.body, self._properties, self.flag
+
+
+_blank = object.__new__
+_set = object.__setattr__
+
+
+def _fill(message: Message, topic: str, body: bytes, properties: dict[str, str], flag: int) -> None:
+    _set(message, "topic", topic)
+    _set(message, "body", body)
+    _set(message, "_properties", properties)
+    _set(message, "flag", flag)
+
+
+class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False):
+    """A message with the place the log gave it. Timestamps are milliseconds since 1970.
+
+    As it comes from a record, `body` is as stored: still compressed if `sys_flag` says so, and
+    the topic may be that of retries. A client gives its users plain bodies and the real topic.
+    """
+
+    topic: str
+    body: bytes
+    _properties: dict[str, str] | Callable[[], dict[str, str]]
+    """Or what makes them when they are first asked for: few consumers look."""
+
+    flag: int = 0
+    queue_id: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: "Host" = msgspec.field(default_factory=lambda: Host("0.0.0.0", 0))  # noqa: S104
+    store_timestamp: int = 0
+    store_host: "Host" = msgspec.field(default_factory=lambda: Host("0.0.0.0", 0))  # noqa: S104
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0
+    size: int = 0
     """Bytes of the whole record."""
 
-    version: int
+    version: int = 1
     """1, or 2 for a topic name over 127 bytes."""
+
+    broker_name: str = ""
+    """Set by the client, as are the two below: what the broker said of the queue at the pull."""
+
+    min_offset: int | None = None
+    max_offset: int | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        held = self._properties
+        if not isinstance(held, dict):
+            held = held()
+            msgspec.structs.force_setattr(self, "_properties", held)
+        return held
+
+    @property
+    def message_id(self) -> str:
+        """The id that its sender was told: the client's own, else where it is stored."""
+        return self.unique_id or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        return offset_message_id(self.store_host, self.physical_offset)
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    @property
+    def lag(self) -> int | None:
+        """How many messages the queue held beyond this one when it was pulled; None if unknown."""
+        return None if self.max_offset is None else self.max_offset - self.queue_offset
+
+    @property
+    def transaction_id(self) -> str | None:
+        return self.properties.get(PropertyName.TRANSACTION_ID)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoredMessage):
+            return NotImplemented
+        mine, theirs = self.properties, other.properties
+        return mine == theirs and all(
+            getattr(self, name) == getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "_properties"
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.queue_id, self.queue_offset, self.store_host))
+
+    def __repr__(self) -> str:
+        place = f"{self.topic}/{self.broker_name}/{self.queue_id} at {self.queue_offset}"
+        return f"<StoredMessage {self.message_id} of {place}, {len(self.body)} bytes>"
+
+
+def offset_message_id(host: "Host", physical_offset: int) -> str:
+    """The id by which a broker finds a message: its address and the place in its log."""
+    return f"{_host_digits(host)}{physical_offset & 0xFFFF_FFFF_FFFF_FFFF:016X}"
+
+
+@lru_cache(maxsize=8192)
+def _host_digits(host: "Host") -> str:
+    ip = ip_address(host.ip)
+    return f"{int(ip):0{8 if ip.version == 4 else 32}X}{host.port:08X}"
 
 
 class Host(NamedTuple):

@@ -19,7 +19,6 @@ from bolide.namesrv.routes import (
     RouteTable,
     route_of_zone,
 )
-from bolide.namesrv.uninterrupted import uninterrupted
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.registration import RegisterBrokerBody, decompress
@@ -55,6 +54,7 @@ from bolide.protocol.refusals import (
     TopicNotFound,
 )
 from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.remoting.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 

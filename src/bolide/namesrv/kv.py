@@ -8,9 +8,9 @@ import msgspec
 
 from bolide import snapshot
 from bolide.errors import ConfigError
-from bolide.namesrv.uninterrupted import uninterrupted
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
+from bolide.remoting.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 

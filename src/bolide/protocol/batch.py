@@ -48,7 +48,7 @@ class BatchItem(NamedTuple):
 
     def message(self, topic: str) -> Message:
         properties = decode_properties(str(self.properties, "utf-8", "replace"))
-        return Message(topic, bytes(self.body), properties, self.flag)
+        return Message.unchecked(topic, bytes(self.body), properties, self.flag)
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:

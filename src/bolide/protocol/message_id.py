@@ -24,9 +24,9 @@ from datetime import datetime, timedelta, tzinfo
 from itertools import count
 from typing import NamedTuple
 
-from bolide.model.message import Host
+from bolide.model.message import Host, offset_message_id
 from bolide.protocol.errors import ProtocolError
-from bolide.protocol.hosts import V4_SIZE, V6_SIZE, pack_host, unpack_host
+from bolide.protocol.hosts import V4_SIZE, V6_SIZE, unpack_host
 
 _OFFSET = struct.Struct(">q")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
@@ -53,7 +53,7 @@ class OffsetId(NamedTuple):
         return cls(unpack_host(host), _OFFSET.unpack_from(data, len(host))[0])
 
     def encode(self) -> str:
-        return (pack_host(self.host) + _OFFSET.pack(self.physical_offset)).hex().upper()
+        return offset_message_id(self.host, self.physical_offset)
 
 
 class UniqueId(NamedTuple):

@@ -31,7 +31,8 @@ bytes left in the file, these included, and the magic 0xCBD43194.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 from zlib import crc32
 
@@ -132,30 +133,27 @@ class Record(NamedTuple):
     properties: memoryview
 
     def decode_properties(self) -> dict[str, str]:
-        # Java replaces what is not UTF-8 too: one bad byte must not hold up a whole queue.
-        return decode_properties(str(self.properties, "utf-8", "replace"))
+        return _decode_properties(self.properties)
+
+    def properties_later(self) -> Callable[[], dict[str, str]]:
+        """What decodes them when they are wanted; it keeps no view."""
+        return partial(_decode_properties, bytes(self.properties))
+
+    @property
+    def version(self) -> int:
+        return 1 if self.magic == _MAGIC_V1 else 2
 
     def message(self) -> StoredMessage:
-        """Copy everything into a value of its own."""
+        """Copy everything into a value of its own; the properties are read when asked for."""
+        # fmt: off
         return StoredMessage(
-            self.topic,
-            bytes(self.body),
-            self.decode_properties(),
-            self.flag,
-            queue_id=self.queue_id,
-            queue_offset=self.queue_offset,
-            physical_offset=self.physical_offset,
-            sys_flag=self.sys_flag,
-            born_timestamp=self.born_timestamp,
-            born_host=unpack_host(self.born_host),
-            store_timestamp=self.store_timestamp,
-            store_host=unpack_host(self.store_host),
-            reconsume_times=self.reconsume_times,
-            prepared_transaction_offset=self.prepared_transaction_offset,
-            body_crc=self.body_crc,
-            size=self.size,
-            version=1 if self.magic == _MAGIC_V1 else 2,
+            self.topic, bytes(self.body), self.properties_later(), self.flag, self.queue_id,
+            self.queue_offset, self.physical_offset, self.sys_flag, self.born_timestamp,
+            unpack_host(self.born_host), self.store_timestamp, unpack_host(self.store_host),
+            self.reconsume_times, self.prepared_transaction_offset,
+            self.body_crc, self.size, self.version,
         )
+        # fmt: on
 
 
 class Blank(NamedTuple):
@@ -272,6 +270,11 @@ def is_record_magic(magic: int) -> bool:
 
 def body_crc(body: Buffer) -> int:
     return crc32(body) & _CRC_MASK
+
+
+def _decode_properties(text: Buffer) -> dict[str, str]:
+    # Java replaces what is not UTF-8 too: one bad byte must not hold up a whole queue.
+    return decode_properties(str(text, "utf-8", "replace"))
 
 
 def _refuse_oversize(topic: int, body: int, properties: int, max_body_size: int) -> None:

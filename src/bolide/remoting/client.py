@@ -121,6 +121,14 @@ class RemotingClient:
             hook.before(address, frame)
         await (await self._connection(address)).notify(frame)
 
+    def is_connected(self, address: str) -> bool:
+        connection = self._connections.get(address)
+        return connection is not None and not connection.is_closed
+
+    async def connect(self, address: str) -> None:
+        """Make the connection that the next call would make. Raises ConnectFailed."""
+        await self._connection(address)
+
     def _frame(self, code: RequestCode, header: Header | Fields | None, body: bytes) -> Frame:
         fields = header.to_fields() if isinstance(header, Header) else header
         return Frame(code=code, fields=fields, body=body, encoding=self.config.encoding)

@@ -224,6 +224,10 @@ class MemoryQueues:
     def __iter__(self) -> Iterator[MemoryQueue]:
         return iter(list(self._queues.values()))
 
+    @property
+    def keys(self) -> list[tuple[bytes, int]]:
+        return list(self._queues)
+
     def find(self, topic: bytes, queue_id: int) -> MemoryQueue | None:
         return self._queues.get((topic, queue_id))
 

@@ -400,6 +400,9 @@ class MessageStore(Queries):
             shutil.rmtree(aside, ignore_errors=True)
         return count
 
+    def index_end(self) -> tuple[int, int]:
+        return (self.index.end_timestamp, self.index.end_offset) if self.index else (0, 0)
+
     def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         if self.index is None:
             return []

@@ -40,6 +40,9 @@ class StoreSizes(NamedTuple):
 
 
 class ReadableQueues(Protocol):
+    @property
+    def keys(self) -> list[tuple[bytes, int]]: ...
+
     def find(self, topic: bytes, queue_id: int) -> ReadableQueue | None: ...
 
 
@@ -81,15 +84,26 @@ class Queries:
         """Of old messages, which may be on the disk only, fewer are read at once."""
         config = self.config.value
         scanned = config.max_filter_bytes // UNIT_SIZE
-        place = self.log.written
-        if queue and queue.min_offset <= queue_offset < queue.end_below(place):
-            unit = next(queue.read(queue_offset, 1, may_block=may_block), None)
-            place = unit.physical_offset if unit else place
-        if self.log.written - place <= config.memory_ratio * _memory():
+        place = self._place_of(queue, queue_offset, may_block=may_block)
+        if place is None or self._is_recent(place):
             count, size = config.max_transfer_count_memory, config.max_transfer_bytes_memory
         else:
             count, size = config.max_transfer_count_disk, config.max_transfer_bytes_disk
         return ReadLimits(count, size, scanned)
+
+    def _place_of(
+        self, queue: ReadableQueue | None, queue_offset: int, *, may_block: bool
+    ) -> int | None:
+        """Where in the log a message of a queue lies, None if it has no such message."""
+        if not queue or not queue.min_offset <= queue_offset < queue.end_below(self.log.written):
+            return None
+        unit = next(queue.read(queue_offset, 1, may_block=may_block), None)
+        return unit.physical_offset if unit else None
+
+    def _is_recent(self, physical_offset: int) -> bool:
+        """Whether a place is among the newest part of the log, which fits into memory."""
+        distance = self.log.written - physical_offset
+        return distance <= self.config.value.memory_ratio * _memory()
 
     def _by_units(self, wanted: Wanted, topic: str, queue_id: int, *, may_block: bool) -> Wanted:
         """A filter that understands what stands in the units of a queue."""
@@ -130,6 +144,23 @@ class Queries:
         """The next queue offset of what is readable."""
         queue = self.find_queue(topic, queue_id)
         return queue.end_below(self.log.written) if queue else 0
+
+    def is_recent(
+        self, topic: str, queue_id: int, queue_offset: int, *, may_block: bool = True
+    ) -> bool:
+        """Whether a message is there and so new that it should still be in memory.
+
+        Raises:
+            NotInMemory: the disk is needed and the call may not block.
+        """
+        queue = self.find_queue(topic, queue_id)
+        place = self._place_of(queue, queue_offset, may_block=may_block)
+        return place is not None and self._is_recent(place)
+
+    def topics(self) -> set[str]:
+        """The topics that have queues here, whether a broker knows them or not."""
+        self._require_open()
+        return {topic.decode(errors="replace") for topic, _ in self.queues.keys}
 
     def offset_at(
         self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
@@ -174,6 +205,10 @@ class Queries:
     def earliest_log_time(self) -> int:
         """Store time (ms) of the oldest message, -1 without one. Blocks."""
         return self._timestamp_at(self.log.min_offset)
+
+    def index_end(self) -> tuple[int, int]:
+        """Store time (ms) and physical offset of the newest record in the key index, or zeros."""
+        return 0, 0
 
     # ---- for those that are a store
 

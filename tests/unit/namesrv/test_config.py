@@ -11,10 +11,9 @@ from bolide.namesrv.config import (
     IGNORED,
     IGNORED_CLIENT,
     NameServerConfig,
-    find_file,
-    tls_texts,
 )
 from bolide.namesrv.handlers import shown_texts
+from bolide.remoting.settings import find_file, tls_texts
 from bolide.remoting.tls import ClientAuth, TlsMode
 
 # `NamesrvConfig` and `NettyServerConfig` with their defaults; the port is what mqnamesrv sets,

@@ -6,7 +6,7 @@ from bolide.model.message import Message
 from bolide.protocol.batch import BadBatch, encode_batch, iter_batch
 from bolide.protocol.record_errors import RecordTooLarge
 
-TWO = [Message("T", b"b1", {"TAGS": "TagA"}), Message("T", b"b2")]
+TWO = [Message("T", b"b1", tags="TagA"), Message("T", b"b2")]
 TWO_ENCODED = bytes.fromhex(
     "00000022 00000000 00000000 00000000 00000002 6231 000a 54414753015461674102"
     "00000018 00000000 00000000 00000000 00000002 6232 0000"
@@ -14,7 +14,7 @@ TWO_ENCODED = bytes.fromhex(
 ENDS = (0, 0x22, 0x3A)
 
 MESSAGES = st.builds(
-    Message,
+    Message.unchecked,
     st.just("T"),
     st.binary(max_size=50),
     st.dictionaries(st.text("abcé", min_size=1), st.text("xyz中", min_size=1), max_size=3),
@@ -62,7 +62,7 @@ def test_a_size_that_does_not_add_up_is_refused(size: int) -> None:
 
 
 def test_properties_over_the_limit_are_refused() -> None:
-    fitting = Message("T", b"", {"a": "x" * (32767 - 3)})
+    fitting = Message("T", b"", properties={"a": "x" * (32767 - 3)})
     assert len(encode_batch([fitting])) == 22 + 32767
     with pytest.raises(RecordTooLarge) as caught:
         encode_batch([fitting.with_properties({"b": "1"})])

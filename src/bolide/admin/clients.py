@@ -1,0 +1,101 @@
+"""Clients that are connected: producers, consumers and what a consumer tells of itself."""
+
+from bolide.admin.errors import GroupOffline
+from bolide.admin.groups import RETRY_PREFIX
+from bolide.admin.servers import Servers
+from bolide.protocol.bodies.consumers import (
+    Connection,
+    ConsumerConnections,
+    DirectConsumption,
+    ProducerConnections,
+    RunningConsumer,
+)
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.clients import (
+    ConsumeDirectlyHeader,
+    ConsumerGroupHeader,
+    ProducerGroupHeader,
+    RunningInfoHeader,
+)
+from bolide.protocol.refusals import ConsumerNotOnline, ServerError
+
+_PATIENCE = 15.0
+"""Seconds for what a broker passes on to a client, to which it gives ten."""
+
+
+class Clients:
+    """The clients of a cluster."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def consumers(self, group: str, address: str | None = None) -> ConsumerConnections:
+        """Who consumes for a group, on all its brokers or on one; raises GroupOffline."""
+        if address is None:
+            addresses = [*(await self._servers.addresses_of(RETRY_PREFIX + group)).values()]
+        else:
+            addresses = [address]
+        found = [part for at in addresses if (part := await self._find_consumers(at, group))]
+        if not found:
+            raise GroupOffline(group, addresses)
+        first = found[0]
+        first.connection_set = _distinct([each for part in found for each in part.connection_set])
+        return first
+
+    async def _find_consumers(self, address: str, group: str) -> ConsumerConnections | None:
+        code, header = RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(group)
+        try:
+            found = await self._servers.fetch(address, code, ConsumerConnections, header)
+        except ConsumerNotOnline:
+            return None
+        return found if found.connection_set else None
+
+    async def producers(self, group: str, topic: str) -> ProducerConnections:
+        """Who produces for a group, on the brokers of a topic; raises GroupOffline."""
+        addresses = [*(await self._servers.addresses_of(topic)).values()]
+        found = [each for at in addresses for each in await self._producers_at(at, group)]
+        if not found:
+            raise GroupOffline(group, addresses)
+        return ProducerConnections(connection_set=_distinct(found))
+
+    async def _producers_at(self, address: str, group: str) -> list[Connection]:
+        code, header = RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupHeader(group)
+        try:
+            found = await self._servers.fetch(address, code, ProducerConnections, header)
+        except ServerError as exc:
+            if "not exist" not in exc.remark:  # what brokers say of a group without producers
+                raise
+            return []
+        return found.connection_set
+
+    async def running(self, group: str, client_id: str, *, stacks: bool = False) -> RunningConsumer:
+        """What a consumer tells of itself: queues, subscriptions, rates; its threads if asked.
+
+        Raises:
+            ServerError: no such client is connected.
+            ConsumerTimedOut: it does not answer.
+        """
+        addresses = await self._servers.addresses_of(RETRY_PREFIX + group)
+        header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        address = next(iter(addresses.values()))
+        return await self._servers.fetch(address, code, RunningConsumer, header, within=_PATIENCE)
+
+    async def consume_directly(
+        self, group: str, client_id: str, offset_message_id: str, address: str
+    ) -> DirectConsumption:
+        """Have one consumer handle a stored message now; its offsets stay as they are.
+
+        `address` is that of the broker which has the message.
+        """
+        header = ConsumeDirectlyHeader(
+            consumer_group=group, client_id=client_id, msg_id=offset_message_id
+        )
+        code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+        return await self._servers.fetch(address, code, DirectConsumption, header, within=_PATIENCE)
+
+
+def _distinct(connections: list[Connection]) -> list[Connection]:
+    """Each client once, in the order of their ids: it is connected to every broker it uses."""
+    found = {each.client_id or "": each for each in reversed(connections)}
+    return [found[client_id] for client_id in sorted(found)]

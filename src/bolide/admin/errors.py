@@ -1,0 +1,58 @@
+"""What can go wrong before, or between, the requests of an administrator."""
+
+from collections.abc import Iterable
+
+from bolide.errors import BolideError
+
+
+class AdminError(BolideError):
+    """An administrator's wish that the cluster cannot fulfil; the text says what to do."""
+
+
+class NoNameServer(AdminError):
+    """No name server was named."""
+
+    def __init__(self) -> None:
+        super().__init__("no name server is given: name one, or set NAMESRV_ADDR=host:port")
+
+
+class BadAddress(AdminError):
+    """An address that is none."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(str(reason))
+
+
+class ClusterNotFound(AdminError):
+    """No broker of that cluster is registered."""
+
+    def __init__(self, cluster: str, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"the name server knows no cluster {cluster!r}; it knows {names}")
+        self.cluster = cluster
+
+
+class BrokerUnknown(AdminError):
+    """No broker of that name or address is registered, or it has no master."""
+
+    def __init__(self, broker: str, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"the name server knows no broker {broker!r}; it knows {names}")
+        self.broker = broker
+
+
+class GroupOffline(AdminError):
+    """No client of the group is connected to the brokers that were asked."""
+
+    def __init__(self, group: str, where: Iterable[str]) -> None:
+        brokers = ", ".join(where) or "no broker"
+        super().__init__(f"no client of group {group!r} is connected to {brokers}")
+        self.group = group
+
+
+class MessageNotFound(AdminError):
+    """No broker that was asked has such a message."""
+
+    def __init__(self, topic: str, what: str) -> None:
+        super().__init__(f"no message of topic {topic!r} is found by {what}")
+        self.topic = topic

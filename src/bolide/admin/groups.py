@@ -1,0 +1,104 @@
+"""Consumer groups as brokers are set up for them."""
+
+from collections.abc import Iterable
+
+from bolide.admin.servers import Servers, each
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.groups import (
+    GroupConfig,
+    GroupConfigList,
+    GroupConfigTable,
+    GroupForbidden,
+    GroupSubscription,
+)
+from bolide.protocol.bodies.heartbeat import Subscription
+from bolide.protocol.bodies.routes import TopicList
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.groups import (
+    DeleteGroupHeader,
+    GroupForbiddenHeader,
+    GroupHeader,
+    TopicGroupHeader,
+)
+from bolide.protocol.refusals import GroupNotFound, RequestCodeNotSupported
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+class Groups:
+    """The consumer groups of a cluster."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def names(self, cluster: str) -> list[str]:
+        """Names of all groups that a master of the cluster knows."""
+        masters = await self._servers.masters_of(cluster)
+        tables = await each(masters, self.configs)
+        return sorted({name for t in tables.values() for name in t.subscription_group_table})
+
+    async def config(self, address: str, group: str) -> GroupConfig:
+        """The group as one broker has it; raises GroupNotFound."""
+        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+        try:
+            return await self._servers.fetch(address, code, GroupConfig, GroupHeader(group))
+        except RequestCodeNotSupported:  # 4.9 tells all groups or none
+            found = (await self.configs(address)).subscription_group_table.get(group)
+        if found is None:
+            raise GroupNotFound(f"broker {address} has no group {group!r}")
+        return found
+
+    async def configs(self, address: str) -> GroupConfigTable:
+        """All groups of one broker."""
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        return await self._servers.fetch(address, code, GroupConfigTable)
+
+    async def update(self, address: str, config: GroupConfig) -> None:
+        """Create the group on one broker, or change it."""
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await self._servers.ask(address, code, body=fastjson.encode(config))
+
+    async def update_all(self, address: str, configs: Iterable[GroupConfig]) -> None:
+        """Create or change many groups by one request; 4.9 does not know it."""
+        body = fastjson.encode(GroupConfigList([*configs]))
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+        await self._servers.ask(address, code, body=body)
+
+    async def delete(self, address: str, group: str, *, offsets: bool = False) -> None:
+        """Delete the group from one broker, and if told so what it has consumed."""
+        header = DeleteGroupHeader(group_name=group, clean_offset=offsets)
+        await self._servers.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def topics(self, group: str) -> list[str]:
+        """The topics of which the group has consumed something, on any broker."""
+        addresses = await self._servers.addresses_of(RETRY_PREFIX + group)
+        code = RequestCode.QUERY_TOPICS_BY_CONSUMER
+        found = await each(
+            addresses.values(),
+            lambda address: self._servers.fetch(address, code, TopicList, GroupHeader(group)),
+        )
+        return sorted({topic for part in found.values() for topic in part.topic_list})
+
+    async def find_subscription(self, group: str, topic: str) -> Subscription | None:
+        """What the group's clients want of the topic, as the first broker of it knows."""
+        header = TopicGroupHeader(topic, group)
+        code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+        for address in (await self._servers.addresses_of(topic)).values():
+            answer = await self._servers.fetch(address, code, GroupSubscription, header)
+            if answer.subscription_data is not None:
+                return answer.subscription_data
+        return None
+
+    async def forbid(
+        self, address: str, group: str, topic: str, *, readable: bool | None = None
+    ) -> GroupForbidden:
+        """Whether the group may read the topic; with `readable` that is changed first."""
+        header = GroupForbiddenHeader(group=group, topic=topic, readable=readable)
+        code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+        return await self._servers.fetch(address, code, GroupForbidden, header)
+
+
+def group_of(retry_topic: str) -> str:
+    """The group whose failed messages a retry topic holds; pops have one for each topic too."""
+    return retry_topic.removeprefix(RETRY_PREFIX).partition("+")[0]

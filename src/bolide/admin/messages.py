@@ -1,0 +1,234 @@
+"""Stored messages: found by id, by key or by place."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from bolide.admin.errors import MessageNotFound
+from bolide.admin.servers import Servers, each
+from bolide.model.message import StoredMessage, without_compression
+from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.bodies.queues import ConsumeQueueSlice
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.compression import decompress
+from bolide.protocol.headers.pull import PullHeader, PullReply
+from bolide.protocol.headers.query import (
+    ConsumeQueueHeader,
+    QueryMessageHeader,
+    ViewMessageHeader,
+)
+from bolide.protocol.message_id import BadMessageId, OffsetId
+from bolide.protocol.record import iter_records
+from bolide.protocol.refusals import QueryNotFound, Refusal
+from bolide.remoting.errors import RemotingError
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The group of administrators, which every broker has."""
+
+DEFAULT_LIMIT = 64
+_END_OF_TIME = 2**63 - 1
+_PATIENCE = 15.0
+_WITH_SUBSCRIPTION = 4
+_NOTHING_FOUND = (
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What lay in a queue from some offset on, and where to look next."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class Messages:
+    """Messages as they are stored: in the topic where they lie, with plain bodies."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def view(self, offset_message_id: str, topic: str | None = None) -> StoredMessage:
+        """The message that a broker gave this id, asked of the broker the id names.
+
+        Raises:
+            BadMessageId: it is no such id.
+            MessageNotFound: the broker has no message there.
+        """
+        where = OffsetId.decode(offset_message_id)
+        header = ViewMessageHeader(topic=topic, offset=where.physical_offset)
+        address = str(where.host)
+        try:
+            reply = await self._servers.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        except Refusal as exc:
+            raise MessageNotFound(topic or "?", f"id {offset_message_id}") from exc
+        for message in _read(reply.body):
+            return message
+        raise MessageNotFound(topic or "?", f"id {offset_message_id}")
+
+    async def find(self, topic: str, message_id: str, cluster: str | None = None) -> StoredMessage:
+        """The message of either kind of id: the sender's, or where it is stored.
+
+        Both look alike, so an id that names a broker of the cluster is looked up there first.
+
+        Raises:
+            MessageNotFound: there is none.
+        """
+        host = _host_of(message_id)
+        known = host is not None and await self._is_broker(host)
+        if known:
+            try:
+                return await self.view(message_id, topic)
+            except MessageNotFound:
+                pass
+        try:
+            return (await self.by_unique_id(topic, message_id, cluster))[0]
+        except MessageNotFound:
+            if host is None or known:
+                raise
+        try:  # brokers may be registered by names
+            return await self.view(message_id, topic)
+        except RemotingError as exc:
+            raise MessageNotFound(topic, f"id {message_id}") from exc
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        begin: int = 0,
+        end: int | None = None,
+        cluster: str | None = None,
+    ) -> list[StoredMessage]:
+        """Messages with this key, stored between two times in milliseconds; the limit is for each
+        broker.
+
+        Raises:
+            MessageNotFound: there is none.
+        """
+        header = QueryMessageHeader(
+            topic=topic,
+            key=key,
+            max_num=limit,
+            begin_timestamp=begin,
+            end_timestamp=_END_OF_TIME if end is None else end,
+        )
+        found = await self._query(header, cluster)
+        # The index knows hashes: another key, or another topic, may have the same.
+        wanted = [each for each in found if key in each.keys and each.topic == topic]
+        if not wanted:
+            raise MessageNotFound(topic, f"key {key!r}")
+        return wanted
+
+    async def by_unique_id(
+        self, topic: str, unique_id: str, cluster: str | None = None
+    ) -> list[StoredMessage]:
+        """Messages with the sender's id, the oldest first: a retried send may be stored twice.
+
+        Raises:
+            MessageNotFound: there is none.
+        """
+        header = QueryMessageHeader(
+            topic=topic,
+            key=unique_id,
+            max_num=32,
+            begin_timestamp=0,
+            end_timestamp=_END_OF_TIME,
+            by_unique_key=True,
+        )
+        found = await self._query(header, cluster)
+        wanted = [each for each in found if each.message_id == unique_id]
+        if not wanted:
+            raise MessageNotFound(topic, f"id {unique_id}")
+        return sorted(wanted, key=lambda message: message.store_timestamp)
+
+    async def at(self, queue: MessageQueue, offset: int) -> StoredMessage:
+        """The message at one place of a queue; raises MessageNotFound."""
+        for message in (await self.pull(queue, offset, 1)).messages:
+            if message.queue_offset == offset:
+                return message
+        place = f"offset {offset} of queue {queue.queue_id} on {queue.broker_name}"
+        raise MessageNotFound(queue.topic, place)
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, count: int = 32, *, group: str = TOOLS_GROUP
+    ) -> Pulled:
+        """Messages of a queue from an offset on, as many as the broker gives; nothing is waited
+        for and no position of the group changes."""
+        header = PullHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=_WITH_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            sub_version=0,
+            expression_type="TAG",
+        )
+        address = await self._servers.address_of(queue.broker_name)
+        reply = await self._servers.ask(
+            address, RequestCode.PULL_MESSAGE, header, accept=_NOTHING_FOUND
+        )
+        told = PullReply.from_fields(reply.fields)
+        messages = [*_read(reply.body, queue.broker_name)]
+        return Pulled(messages, told.next_begin_offset, told.min_offset, told.max_offset)
+
+    async def queue_entries(
+        self, queue: MessageQueue, index: int, count: int, group: str | None = None
+    ) -> ConsumeQueueSlice:
+        """Entries of a consume queue, and whether the group's filter lets them pass."""
+        header = ConsumeQueueHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            index=index,
+            count=count,
+            consumer_group=group,
+        )
+        address = await self._servers.address_of(queue.broker_name)
+        code = RequestCode.QUERY_CONSUME_QUEUE
+        return await self._servers.fetch(address, code, ConsumeQueueSlice, header)
+
+    async def _query(self, header: QueryMessageHeader, cluster: str | None) -> list[StoredMessage]:
+        addresses = await self._servers.addresses_of(header.topic, cluster)
+        found = await each(addresses, lambda name: self._query_at(name, addresses[name], header))
+        return [message for part in found.values() for message in part]
+
+    async def _query_at(
+        self, broker_name: str, address: str, header: QueryMessageHeader
+    ) -> list[StoredMessage]:
+        try:
+            reply = await self._servers.ask(
+                address, RequestCode.QUERY_MESSAGE, header, within=_PATIENCE
+            )
+        except QueryNotFound:
+            return []
+        return [*_read(reply.body, broker_name)]
+
+    async def _is_broker(self, address: str) -> bool:
+        brokers = (await self._servers.info()).broker_addr_table.values()
+        return any(address in broker.broker_addrs.values() for broker in brokers)
+
+
+def _host_of(message_id: str) -> str | None:
+    try:
+        return str(OffsetId.decode(message_id).host)
+    except BadMessageId:
+        return None
+
+
+def _read(body: bytes, broker_name: str = "") -> Iterator[StoredMessage]:
+    for record in iter_records(body):
+        plain = record._replace(
+            body=memoryview(decompress(record.body, record.sys_flag)),
+            sys_flag=without_compression(record.sys_flag),
+        )
+        yield msgspec.structs.replace(plain.message(), broker_name=broker_name)

@@ -1,0 +1,282 @@
+"""Positions: the ends of queues, how far groups are, and how to move them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bolide.admin.groups import RETRY_PREFIX
+from bolide.admin.servers import Servers, each
+from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.bodies.offsets import (
+    ConsumerStatus,
+    ConsumeTimeSpans,
+    QueueTimeSpan,
+    ResetOffsets,
+)
+from bolide.protocol.bodies.stats import ConsumeStats, QueueProgress
+from bolide.protocol.bodies.topics import TopicStats
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.groups import ConsumeStatsHeader, TopicGroupHeader
+from bolide.protocol.headers.offsets import (
+    Boundary,
+    CloneOffsetsHeader,
+    CommitOffsetHeader,
+    ConsumerStatusHeader,
+    MaxOffsetHeader,
+    OffsetReply,
+    QueryOffsetHeader,
+    QueueHeader,
+    ResetOffsetHeader,
+    SearchOffsetHeader,
+    StoreTimeReply,
+)
+from bolide.protocol.headers.topics import TopicHeader
+from bolide.protocol.refusals import QueryNotFound, TopicNotFound
+
+AT_END = -1
+"""As a timestamp: behind the last message."""
+
+_PATIENCE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """What became of a group's position in one queue."""
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    timestamp_offset: int
+    """Where the time asked for is."""
+    reset_offset: int
+    """Where the group is now."""
+
+
+class Offsets:
+    """Positions in the queues of a cluster; times are milliseconds since 1970."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def max(self, queue: MessageQueue) -> int:
+        """The offset that the next message will have."""
+        header = MaxOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
+        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    async def min(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message."""
+        header = QueueHeader(queue.topic, queue.queue_id)
+        return await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+
+    async def search(
+        self, queue: MessageQueue, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """The first message stored at that time or later; the last one up to it if UPPER."""
+        address = await self._servers.address_of(queue.broker_name)
+        return await self.search_at(address, queue, timestamp, boundary)
+
+    async def search_at(
+        self,
+        address: str,
+        queue: MessageQueue,
+        timestamp: int,
+        boundary: Boundary = Boundary.LOWER,
+    ) -> int:
+        header = SearchOffsetHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp=timestamp,
+            boundary_type=boundary,
+        )
+        reply = await self._servers.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return OffsetReply.from_fields(reply.fields).offset
+
+    async def earliest_time(self, queue: MessageQueue) -> int:
+        """When the oldest message was stored."""
+        address = await self._servers.address_of(queue.broker_name)
+        header = QueueHeader(queue.topic, queue.queue_id)
+        reply = await self._servers.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        return StoreTimeReply.from_fields(reply.fields).timestamp
+
+    async def find_committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Up to where the group has consumed the queue, if it ever has."""
+        header = QueryOffsetHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False,
+        )
+        try:
+            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except QueryNotFound:
+            return None
+
+    async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        """Set a group's position; a connected consumer overwrites it with its own."""
+        header = CommitOffsetHeader(group, queue.topic, queue.queue_id, offset)
+        await self._servers.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def progress(
+        self, group: str, topic: str | None = None, cluster: str | None = None
+    ) -> ConsumeStats:
+        """How far a group is in all queues it consumes, or in those of one topic."""
+        addresses = (await self._group_addresses(group, topic, cluster)).values()
+        found = await each(addresses, lambda at: self.progress_at(at, group, topic))
+        merged = ConsumeStats()
+        for part in found.values():
+            merged.offset_table |= part.offset_table
+            merged.consume_tps += part.consume_tps
+        return merged
+
+    async def progress_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
+        header = ConsumeStatsHeader(consumer_group=group, topic=topic)
+        code = RequestCode.GET_CONSUME_STATS
+        return await self._servers.fetch(address, code, ConsumeStats, header, within=_PATIENCE)
+
+    async def reset_by_time(
+        self,
+        group: str,
+        topic: str,
+        timestamp: int,
+        *,
+        force: bool = True,
+        cluster: str | None = None,
+    ) -> dict[MessageQueue, int]:
+        """Move a group to a time, its running consumers too; unless forced only backwards.
+
+        Raises:
+            ConsumerNotOnline: a broker can do it only through consumers, and none is connected;
+                `reset_stopped` does it then.
+        """
+        header = ResetOffsetHeader(
+            topic=topic, group=group, timestamp=timestamp, is_force=force, offset=-1
+        )
+        moved: dict[MessageQueue, int] = {}
+        for address in (await self._servers.addresses_of(topic, cluster)).values():
+            moved |= await self._reset(address, header)
+        return moved
+
+    async def reset_stopped(
+        self,
+        group: str,
+        topic: str,
+        timestamp: int,
+        *,
+        force: bool = True,
+        cluster: str | None = None,
+    ) -> list[Rollback]:
+        """Move a group whose consumers are not running by committing other offsets."""
+        moved = []
+        for address in (await self._servers.addresses_of(topic, cluster)).values():
+            for queue, progress in (await self._progress_in(address, group, topic)).items():
+                moved.append(
+                    await self._roll_back(address, group, (queue, progress), timestamp, force)
+                )
+        return moved
+
+    async def reset_queue(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        """Move a group to an offset in one queue, its running consumer too."""
+        await self.commit(address, group, queue, offset)
+        header = ResetOffsetHeader(
+            topic=queue.topic,
+            group=group,
+            queue_id=queue.queue_id,
+            offset=offset,
+            timestamp=0,
+            is_force=True,
+        )
+        await self._reset(address, header)
+
+    async def clone(
+        self, source: str, target: str, topic: str | None = None, *, offline: bool = False
+    ) -> None:
+        """Give one group the positions of another, in one topic or in all."""
+        header = CloneOffsetsHeader(
+            src_group=source, dest_group=target, topic=topic, offline=offline
+        )
+        for address in (await self._servers.addresses_of(RETRY_PREFIX + source)).values():
+            await self._servers.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
+
+    async def status(
+        self, group: str, topic: str, client_id: str | None = None
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """The positions that running consumers have in a topic, by client id."""
+        header = ConsumerStatusHeader(topic=topic, group=group, client_addr=client_id or "")
+        code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+        address = next(iter((await self._servers.addresses_of(topic)).values()))
+        found = await self._servers.fetch(address, code, ConsumerStatus, header, within=_PATIENCE)
+        return found.consumer_table
+
+    async def time_spans(self, group: str, topic: str) -> list[QueueTimeSpan]:
+        """When the messages of each queue were stored, and those the group has come to."""
+        header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
+        found = await each(
+            (await self._servers.addresses_of(topic)).values(),
+            lambda at: self._servers.fetch(at, code, ConsumeTimeSpans, header),
+        )
+        return [span for part in found.values() for span in part.consume_time_span_set]
+
+    async def _ask(
+        self,
+        queue: MessageQueue,
+        code: RequestCode,
+        header: MaxOffsetHeader | QueueHeader | QueryOffsetHeader,
+    ) -> int:
+        address = await self._servers.address_of(queue.broker_name)
+        reply = await self._servers.ask(address, code, header)
+        return OffsetReply.from_fields(reply.fields).offset
+
+    async def _group_addresses(
+        self, group: str, topic: str | None, cluster: str | None
+    ) -> dict[str, str]:
+        """The brokers that a group uses: those of its retry topic, else those of the topic."""
+        try:
+            return await self._servers.addresses_of(RETRY_PREFIX + group, cluster)
+        except TopicNotFound:
+            if topic is None:
+                raise
+        return await self._servers.addresses_of(topic, cluster)
+
+    async def _reset(self, address: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        found = await self._servers.fetch(address, code, ResetOffsets, header, within=_PATIENCE)
+        return found.offset_table
+
+    async def _progress_in(
+        self, address: str, group: str, topic: str
+    ) -> dict[MessageQueue, QueueProgress]:
+        """Of one topic on one broker; a group that never consumed it is at the beginning."""
+        stats = await self.progress_at(address, group)
+        known = {queue: each for queue, each in stats.offset_table.items() if queue.topic == topic}
+        if known:
+            return dict(sorted(known.items()))
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        ends = await self._servers.fetch(address, code, TopicStats, TopicHeader(topic))
+        return dict(_beginnings(ends))
+
+    async def _roll_back(
+        self,
+        address: str,
+        group: str,
+        place: tuple[MessageQueue, QueueProgress],
+        timestamp: int,
+        force: bool,
+    ) -> Rollback:
+        queue, progress = place
+        target = (
+            progress.broker_offset
+            if timestamp == AT_END
+            else await self.search_at(address, queue, timestamp)
+        )
+        moves = force or target <= progress.consumer_offset
+        if moves:
+            await self.commit(address, group, queue, target)
+        now = target if moves else progress.consumer_offset
+        return Rollback(queue, progress.broker_offset, progress.consumer_offset, target, now)
+
+
+def _beginnings(stats: TopicStats) -> Iterable[tuple[MessageQueue, QueueProgress]]:
+    for queue, ends in sorted(stats.offset_table.items()):
+        yield (
+            queue,
+            QueueProgress(broker_offset=ends.max_offset, consumer_offset=ends.min_offset),
+        )

@@ -1,0 +1,155 @@
+"""Topics: where they are, how they are set up, how far they have come."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from bolide.admin.servers import Servers, each
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.groups import GroupList
+from bolide.protocol.bodies.routes import TopicList, TopicRoute
+from bolide.protocol.bodies.topics import (
+    MappedTopicConfigTable,
+    TopicConfig,
+    TopicConfigList,
+    TopicStats,
+)
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.namesrv import ClusterHeader, DeleteTopicHeader
+from bolide.protocol.headers.topics import CreateTopicHeader, TopicConfigHeader, TopicHeader
+from bolide.protocol.refusals import RequestCodeNotSupported, TopicNotFound
+
+DEFAULT_TOPIC = "TBW102"
+DEFAULT_QUEUES = 8
+"""Read and write queues of a topic made by an administrator."""
+
+
+class Topics:
+    """The topics of a cluster."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def names(self, cluster: str | None = None) -> list[str]:
+        """Names of all topics that the name server knows, or of those in one cluster."""
+        if cluster is None:
+            code, header = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None
+        else:
+            code, header = RequestCode.GET_TOPICS_BY_CLUSTER, ClusterHeader(cluster)
+        reply = await self._servers.ask_name_server(code, header)
+        return fastjson.decode(reply.body, TopicList).topic_list
+
+    async def system(self) -> list[str]:
+        """Topics that are the cluster's own."""
+        reply = await self._servers.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        return fastjson.decode(reply.body, TopicList).topic_list
+
+    async def route(self, topic: str) -> TopicRoute:
+        return await self._servers.route(topic)
+
+    async def clusters(self, topic: str) -> list[str]:
+        """The clusters that serve the topic."""
+        route = await self._servers.route(topic)
+        return sorted({broker.cluster or "" for broker in route.broker_datas})
+
+    async def config(self, address: str, topic: str) -> TopicConfig:
+        """The topic as one broker has it; raises TopicNotFound."""
+        header = TopicConfigHeader(topic=topic)
+        try:
+            return await self._servers.fetch(
+                address, RequestCode.GET_TOPIC_CONFIG, TopicConfig, header
+            )
+        except RequestCodeNotSupported:  # 4.9 tells all topics or none
+            found = (await self.configs(address)).topic_config_table.get(topic)
+        if found is None:
+            raise TopicNotFound(f"broker {address} has no topic {topic!r}")
+        return found
+
+    async def configs(self, address: str) -> MappedTopicConfigTable:
+        """All topics of one broker."""
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        return await self._servers.fetch(address, code, MappedTopicConfigTable)
+
+    async def update(self, address: str, config: TopicConfig) -> None:
+        """Create the topic on one broker, or change it. Attributes are changes: `+name`, `-name`.
+
+        Raises:
+            InvalidParameter: the name or a number is not allowed.
+        """
+        await self._servers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, _header(config))
+
+    async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
+        """Create or change many topics by one request; 4.9 does not know it."""
+        body = fastjson.encode(TopicConfigList([*configs]))
+        await self._servers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+
+    async def create(self, topic: str, cluster: str, *, queues: int = DEFAULT_QUEUES) -> list[str]:
+        """Create a plain topic on every master of a cluster; returns their addresses."""
+        config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+        masters = await self._servers.masters_of(cluster)
+        for address in masters:
+            await self.update(address, config)
+        return masters
+
+    async def set_perm(self, address: str, topic: str, perm: int) -> int:
+        """Change the permission bits on one broker and nothing else; returns the old ones."""
+        config = await self.config(address, topic)
+        changed = msgspec.structs.replace(config, perm=perm, attributes={})
+        if config.perm != perm:
+            await self.update(address, changed)
+        return config.perm
+
+    async def delete(self, topic: str, cluster: str) -> None:
+        """Delete the topic from the brokers of a cluster, its messages too, and from the name
+        servers."""
+        header = TopicHeader(topic)
+        for address in await self._servers.members_of(cluster):
+            await self._servers.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        code = RequestCode.DELETE_TOPIC_IN_NAMESRV
+        await self._servers.ask_every_name_server(code, DeleteTopicHeader(topic, cluster))
+
+    async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
+        """The ends of all its queues, on all brokers that serve it; the rate is their sum."""
+        addresses = await self._servers.addresses_of(topic, cluster)
+        found = await each(addresses.values(), lambda address: self.stats_at(address, topic))
+        merged = TopicStats()
+        for part in found.values():
+            merged.offset_table |= part.offset_table
+            merged.topic_put_tps += part.topic_put_tps
+        return merged
+
+    async def stats_at(self, address: str, topic: str) -> TopicStats:
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        return await self._servers.fetch(address, code, TopicStats, TopicHeader(topic))
+
+    async def groups(self, topic: str) -> list[str]:
+        """The groups that consume it, or have done so, on any broker."""
+        addresses = (await self._servers.addresses_of(topic)).values()
+        found = await each(addresses, lambda address: self._groups_at(address, topic))
+        return sorted({group for part in found.values() for group in part.group_list})
+
+    async def _groups_at(self, address: str, topic: str) -> GroupList:
+        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+        return await self._servers.fetch(address, code, GroupList, TopicHeader(topic))
+
+
+def _header(config: TopicConfig) -> CreateTopicHeader:
+    return CreateTopicHeader(
+        topic=config.topic_name,
+        default_topic=DEFAULT_TOPIC,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+        attributes=attribute_changes(config.attributes) or None,
+    )
+
+
+def attribute_changes(attributes: Mapping[str, str]) -> str:
+    """`+a=b,-c` of `{"+a": "b", "-c": ""}`; a name without a sign is one to add."""
+    return ",".join(
+        name if name.startswith("-") else f"+{name.removeprefix('+')}={value}"
+        for name, value in attributes.items()
+    )

@@ -1,0 +1,249 @@
+"""The broker: builds its parts, starts and stops them."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+from bolide.broker import config as settings
+from bolide.broker.arrivals import Arrivals
+from bolide.broker.background import Background
+from bolide.broker.clients import ClientTable
+from bolide.broker.config import VIP_PORT_DELTA, BrokerConfig
+from bolide.broker.delay import DelayScheduler
+from bolide.broker.durability import Durability
+from bolide.broker.groups import GroupTable
+from bolide.broker.handlers import all_handlers
+from bolide.broker.hooks import Hooks
+from bolide.broker.intake import Intake
+from bolide.broker.offsets import OffsetTable
+from bolide.broker.parts import Parts
+from bolide.broker.queue_locks import QueueLocks
+from bolide.broker.registration import Registration
+from bolide.broker.statistics import Statistics
+from bolide.broker.topics import TopicTable
+from bolide.config import ConfigCell
+from bolide.errors import ConfigError
+from bolide.model.message import Host
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.headers.clients import ConsumerGroupHeader
+from bolide.protocol.hosts import pack_host
+from bolide.protocol.message_id import UniqueIdMaker
+from bolide.remoting.address import format_address
+from bolide.remoting.client import RemotingClient
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.errors import RemotingError
+from bolide.remoting.server import RemotingServer
+from bolide.store import config as store_settings
+from bolide.store.config import StoreConfig, delay_levels
+from bolide.store.message_store import MessageStore
+from bolide.store.recovery import Progress
+from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, Table, TableKind
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Broker:
+    """Serves while its `async with` block runs.
+
+    Args:
+        config: its settings; those of the store are beside them.
+        ignored: keys of RocketMQ that have no effect, as they were given; shown on request.
+        hooks: what operators want to see or to refuse.
+        progress: told how far the recovery of the store is.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        *,
+        ignored: Mapping[str, str] | None = None,
+        hooks: Hooks | None = None,
+        now: Callable[[], float] = time.time,
+        progress: Progress | None = None,
+    ) -> None:
+        if config.listen_port == 0:
+            port = _free_port(config.bind_address)
+            config = replace(config, listen_port=port, ha_listen_port=port + 1)
+        self.config = ConfigCell(config, check=settings.check)
+        self.store_config = ConfigCell(store_config, check=store_settings.check)
+        self.store = MessageStore(self.store_config, clock=now, progress=progress)
+        self._ignored = ignored or {}
+        self._hooks = hooks or Hooks()
+        self._now = now
+
+    @property
+    def address(self) -> str:
+        """`host:port` that clients are told."""
+        config = self.config.value
+        return format_address((config.broker_ip1, config.listen_port))
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as starting:  # if one fails, those before it end again
+            await asyncio.to_thread(self.store.__enter__)
+            starting.push_async_callback(asyncio.to_thread, self.store.close)
+            self.parts = await self._build()
+            starting.push_async_callback(asyncio.to_thread, self.parts.keeping.save)
+            await self._start(self.parts, starting)
+            self._running = starting.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._running.aclose()
+
+    async def _start(self, parts: Parts, starting: AsyncExitStack) -> None:
+        """Start what runs; at the end it stops in the opposite order."""
+        config = self.config.value
+        client = await starting.enter_async_context(RemotingClient(config.client_config()))
+        starting.push_async_callback(parts.background.stop)
+        for part in (parts.durability, parts.intake):
+            part.start()
+            starting.callback(part.stop)
+        parts.arrivals.start()
+        dispatcher = Dispatcher(*all_handlers(parts))
+        for delta in (0, VIP_PORT_DELTA):
+            server = RemotingServer(
+                config.server_config(delta),
+                dispatcher,
+                on_close=parts.clients.lost,
+                fast=parts.fast_path,
+            )
+            await starting.enter_async_context(server)
+        starting.callback(parts.arrivals.stop)
+        registration = self._registration(parts, client)
+        await registration.register()
+        starting.push_async_callback(registration.unregister)
+        chores = {
+            "broker-registration": registration.run(),
+            "broker-delay": parts.delay.run(),
+            "broker-keeping": parts.keeping.run(),
+        }
+        tasks = [asyncio.create_task(chore, name=name) for name, chore in chores.items()]
+        starting.push_async_callback(_end, tasks)
+
+    def _registration(self, parts: Parts, client: RemotingClient) -> Registration:
+        return Registration(
+            self.config,
+            parts.topics,
+            client,
+            address=lambda: self.address,
+            ha_address=lambda: format_address(
+                (self.config.value.broker_ip2, self.config.value.ha_listen_port)
+            ),
+        )
+
+    async def _build(self) -> Parts:
+        config, now = self.config.value, self._now
+        host = Host(await _resolve(config.broker_ip1), config.listen_port)
+        levels = delay_levels(self.store_config.value.message_delay_level)
+        topics = TopicTable(await self._load(TOPICS), self.config, now)
+        groups = GroupTable(await self._load(GROUPS), self.config, now)
+        offsets_table = await self._load(CONSUMER_OFFSETS)
+        await asyncio.to_thread(topics.create_system_topics, len(levels) - 1)
+        await asyncio.to_thread(groups.create_system_groups)
+        durability = Durability(self.store, self.store_config)
+        arrivals = Arrivals()
+        intake = Intake(self.store, durability, arrivals)
+        background = Background()
+        offsets = OffsetTable(offsets_table, now)
+        offsets.on_reset = arrivals.arrived_in
+        statistics = Statistics(
+            config.broker_cluster_name, now, idle_minutes=config.max_stats_idle_time
+        )
+        clients = ClientTable(self.config, groups, now, _Notices(background).tell)
+        locks = QueueLocks(now)
+        delay = DelayScheduler(
+            self.store,
+            intake,
+            durability,
+            await self._load(DELAY_OFFSETS),
+            delays=levels,
+            store_host=pack_host(host),
+            now=now,
+        )
+        return Parts(
+            cell=self.config,
+            store_cell=self.store_config,
+            store=self.store,
+            ignored=self._ignored,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            clients=clients,
+            locks=locks,
+            statistics=statistics,
+            durability=durability,
+            arrivals=arrivals,
+            intake=intake,
+            background=background,
+            delay=delay,
+            hooks=self._hooks,
+            unique_ids=UniqueIdMaker(pack_host(host)[:-4], os.getpid(), secrets.randbits(32)),
+            host=host,
+            now=now,
+        )
+
+    async def _load(self, kind: TableKind[T]) -> Table[T]:
+        table = Table(self.store_config.value.root / "config", kind)
+        await asyncio.to_thread(table.load)
+        return table
+
+
+class _Notices:
+    """Tells consumers that the members of their group changed."""
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+
+    def tell(self, connection: Connection, group: str) -> None:
+        self._background.start(self._tell(connection, group), "broker-notice")
+
+    async def _tell(self, connection: Connection, group: str) -> None:
+        fields = ConsumerGroupHeader(group).to_fields()
+        with suppress(RemotingError):  # whoever is gone need not be told
+            await connection.notify(
+                Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
+            )
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _resolve(name: str) -> str:
+    """The address of a host: records hold numbers."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise ConfigError(f"brokerIP1={name}: no such host ({exc})") from exc
+    return str(found[0][4][0])
+
+
+def _free_port(host: str) -> int:
+    """A port that is free, and so is the one two below."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind((host, 0))
+            port: int = first.getsockname()[1]
+            with suppress(OSError):
+                second.bind((host, port + VIP_PORT_DELTA))
+                return port

@@ -1,0 +1,110 @@
+"""Pulls that wait for messages, by queue; woken by what arrives, or by their deadline.
+
+A waiter is a small record and not a task: many thousand may wait at once. Deadlines are kept in
+buckets of a tenth of a second, which one timer walks through.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+log = logging.getLogger(__name__)
+
+_TICK = 0.1
+
+K = TypeVar("K")
+
+QueueKey = tuple[str, int]
+"""Topic and queue id."""
+
+
+class Waiter:
+    """One pull that waits. `look` is asked again and says whether the pull was answered."""
+
+    __slots__ = ("key", "look", "tick")
+
+    def __init__(self, key: QueueKey, look: Callable[[bool], bool]) -> None:
+        self.key = key
+        self.look = look
+        """Called with True when there is no more time: it must answer then."""
+        self.tick = 0
+
+
+class Arrivals:
+    """Who waits for which queue; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[QueueKey, set[Waiter]] = {}
+        self._by_tick: dict[int, set[Waiter]] = {}
+        self._done_ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_queue.values()))
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._done_ticks = self._tick_of(self._loop.time())
+
+    def stop(self) -> None:
+        """Answer all who wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake([waiter for held in self._by_queue.values() for waiter in held], last=True)
+
+    def hold(self, waiter: Waiter, seconds: float) -> None:
+        """Keep a waiter until something arrives or the time is up."""
+        # One tick more: the bucket of a moment is walked through when the moment has passed.
+        waiter.tick = max(self._tick_of(self._loop.time() + seconds) + 1, self._done_ticks + 1)
+        self._by_queue.setdefault(waiter.key, set()).add(waiter)
+        self._by_tick.setdefault(waiter.tick, set()).add(waiter)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_TICK, self._sweep)
+
+    def drop(self, waiter: Waiter) -> None:
+        """Forget a waiter, if it is still there."""
+        _discard(self._by_queue, waiter.key, waiter)
+        _discard(self._by_tick, waiter.tick, waiter)
+
+    def arrived(self, keys: Iterable[QueueKey]) -> None:
+        """Have the waiters of these queues look again."""
+        for key in keys:
+            held = self._by_queue.get(key)
+            if held:
+                self._wake(list(held), last=False)
+
+    def arrived_in(self, topic: str, queue_ids: Iterable[int]) -> None:
+        """As `arrived`, for some queues of a topic."""
+        self.arrived([(topic, queue_id) for queue_id in queue_ids])
+
+    def _wake(self, waiters: Iterable[Waiter], *, last: bool) -> None:
+        for waiter in waiters:
+            try:
+                answered = waiter.look(last)
+            except Exception:  # one broken pull must not keep the others asleep
+                log.exception("a waiting pull of %s failed", waiter.key)
+                answered = True
+            if answered or last:
+                self.drop(waiter)
+
+    def _sweep(self) -> None:
+        now = self._tick_of(self._loop.time())
+        for tick in [tick for tick in self._by_tick if tick <= now]:
+            self._wake(list(self._by_tick[tick]), last=True)
+        self._done_ticks = now
+        self._timer = self._loop.call_later(_TICK, self._sweep) if self._by_tick else None
+
+    @staticmethod
+    def _tick_of(seconds: float) -> int:
+        return int(seconds / _TICK)
+
+
+def _discard(table: dict[K, set[Waiter]], key: K, waiter: Waiter) -> None:
+    held = table.get(key)
+    if held is None:
+        return
+    held.discard(waiter)
+    if not held:
+        del table[key]

@@ -1,0 +1,308 @@
+"""Producers and consumers that are connected (`ConsumerManager`, `ProducerManager`)."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bolide.broker.config import BrokerConfig
+from bolide.broker.groups import GroupTable
+from bolide.config import ConfigCell
+from bolide.protocol.bodies import heartbeat as bodies
+from bolide.protocol.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumeType,
+    Heartbeat,
+    MessageModel,
+    Subscription,
+)
+from bolide.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[[Connection, str], None]
+"""Tells a consumer that the members of a group changed."""
+
+
+@dataclass(slots=True)
+class Member:
+    """A client of a group on one connection; `last_seen` is the time of its last heartbeat."""
+
+    client_id: str
+    connection: Connection
+    language: str
+    version: int
+    last_seen: float
+
+
+Members = dict[Connection, Member]
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A group that has consumers, with what the last heartbeat said of it."""
+
+    name: str
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    by_connection: Members = field(default_factory=dict)
+    fingerprint: int | None = None
+    """That of the last heartbeat, by which a change of subscriptions is seen."""
+
+    @property
+    def members(self) -> list[Member]:
+        return list(self.by_connection.values())
+
+    @property
+    def client_ids(self) -> list[str]:
+        """Each once: after a reconnect a client is here twice until the old connection ends."""
+        return list(dict.fromkeys(member.client_id for member in self.by_connection.values()))
+
+    def subscribe(self, wanted: Iterable[Subscription]) -> bool:
+        """Take over what a heartbeat subscribes to; says whether there are other topics now."""
+        given = {each.topic: each for each in wanted}
+        has_changed = given.keys() != self.subscriptions.keys()
+        for topic, known in self.subscriptions.items():
+            if topic in given and given[topic].sub_version <= known.sub_version:
+                given[topic] = known
+        self.subscriptions = given
+        return has_changed
+
+
+class ClientTable:
+    """Who is connected, by group and connection; belongs to one event loop.
+
+    Clients tell of themselves by heartbeats and are forgotten when they take leave, when their
+    connection is lost or when no heartbeat comes for a while. When the members of a consumer
+    group change, or the topics it subscribes to, all members are told, so that they share the
+    queues anew.
+    """
+
+    def __init__(
+        self,
+        cell: ConfigCell[BrokerConfig],
+        groups: GroupTable,
+        now: Callable[[], float] = time.time,
+        notify: Notify = lambda connection, group: None,
+    ) -> None:
+        self._cell = cell
+        self._groups = groups
+        self._now = now
+        self._notify = notify
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, Members] = {}
+        self._places: dict[Connection, _Place] = {}
+        self._connections: dict[str, Connection] = {}
+
+    # ---- asking
+
+    def consumer_group(self, group: str) -> ConsumerGroup | None:
+        return self._consumers.get(group)
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        return list(self._consumers.values())
+
+    def consumer_ids(self, group: str) -> list[str]:
+        found = self._consumers.get(group)
+        return found.client_ids if found else []
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        found = self._consumers.get(group)
+        return found.subscriptions.get(topic) if found else None
+
+    def subscribers(self, topic: str) -> set[str]:
+        """The groups whose consumers subscribe to a topic."""
+        groups = self._consumers.values()
+        return {group.name for group in groups if topic in group.subscriptions}
+
+    def find_consumer(self, group: str, client_id: str) -> Connection | None:
+        """The connection of a client in a group, the newest if it has several."""
+        found = self._consumers.get(group)
+        members = reversed(found.by_connection.values()) if found else ()
+        return next((each.connection for each in members if each.client_id == client_id), None)
+
+    def find_client(self, client_id: str) -> Connection | None:
+        """The connection on which a client, producer or consumer, was heard of last."""
+        return self._connections.get(client_id)
+
+    def producers(self, group: str) -> list[Member]:
+        return list(self._producers.get(group, {}).values())
+
+    def producer_groups(self) -> list[str]:
+        return list(self._producers)
+
+    # ---- heartbeats
+
+    def needs_subscriptions(self, beat: Heartbeat) -> bool:
+        """Whether the client must send its subscriptions with the next heartbeat; ask before
+        `heartbeat`. Plain ones always do, those of the second version only after a change."""
+        if not beat.heartbeat_fingerprint:
+            return True
+        groups = [self._consumers.get(each.group_name) for each in beat.consumer_data_set]
+        return any(
+            beat.without_sub if group is None else _has_changed(group, beat.heartbeat_fingerprint)
+            for group in groups
+        )
+
+    def heartbeat(
+        self, beat: Heartbeat, connection: Connection, language: str, version: int
+    ) -> bool:
+        """Note that a client is there and what it wants; says whether a consumer group changed.
+
+        Groups that do not exist and may not be created are passed over.
+        """
+        member = Member(beat.client_id, connection, language, version, self._now())
+        changed = [self._consume(data, member, beat) for data in beat.consumer_data_set]
+        for data in beat.producer_data_set:
+            if connection not in self._producers.setdefault(data.group_name, {}):
+                log.info("producer %s of %s joins", beat.client_id, data.group_name)
+            self._producers[data.group_name][connection] = member
+            self._place(member).producers.add(data.group_name)
+        return any(changed)
+
+    def _consume(self, data: bodies.ConsumerGroup, member: Member, beat: Heartbeat) -> bool:
+        if not self._may_consume(data):
+            return False
+        name = data.group_name
+        group = self._consumers.setdefault(name, ConsumerGroup(name))
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        group.fingerprint = beat.heartbeat_fingerprint
+        changed = self._join(group, member)
+        if not beat.without_sub:
+            changed |= group.subscribe(data.subscription_data_set)
+        if changed:
+            self._tell(group)
+        return changed
+
+    def _may_consume(self, data: bodies.ConsumerGroup) -> bool:
+        active = data.consume_type is ConsumeType.CONSUME_ACTIVELY
+        if active and self._cell.value.reject_pull_consumer_enable:
+            return False
+        return data.group_name in self._groups
+
+    def _join(self, group: ConsumerGroup, member: Member) -> bool:
+        known = group.by_connection.get(member.connection)
+        if known is None:
+            log.info("consumer %s of %s joins", member.client_id, group.name)
+        elif known.client_id != member.client_id:
+            log.error(
+                "%s and %s of group %s share the connection of %s: use one client name on it",
+                known.client_id, member.client_id, group.name, member.connection.peer,
+            )  # fmt: skip
+        group.by_connection[member.connection] = member
+        self._place(member).consumers.add(group.name)
+        return known is None
+
+    # ---- leaving
+
+    def unregister(
+        self,
+        client_id: str,
+        producer_group: str | None,
+        consumer_group: str | None,
+        connection: Connection,
+    ) -> None:
+        """A client takes leave of its groups."""
+        log.info("%s leaves producers %s, consumers %s", client_id, producer_group, consumer_group)
+        if producer_group is not None:
+            self._leave_producers(producer_group, connection)
+        if consumer_group is not None:
+            self._leave_consumers(consumer_group, connection)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone, and with it all that was on it."""
+        place = self._places.get(connection)
+        if place is None:
+            return
+        for group in list(place.producers):
+            self._leave_producers(group, connection)
+        for group in list(place.consumers):
+            self._leave_consumers(group, connection)
+
+    def expire(self) -> None:
+        """Forget clients without heartbeats, and close their connections."""
+        oldest = self._now() - self._cell.value.channel_expired_timeout
+        for name, members in list(self._producers.items()):
+            for member in _silent(members, oldest):
+                self._leave_producers(name, member.connection)
+                self._close_if_idle(member)
+        for name, group in list(self._consumers.items()):
+            for member in _silent(group.by_connection, oldest):
+                self._leave_consumers(name, member.connection)
+                self._close_if_idle(member)
+
+    def _close_if_idle(self, member: Member) -> None:
+        """A client that gave up one group without a word may still be alive in another."""
+        log.warning("no heartbeat of %s for long", member.client_id)
+        if member.connection not in self._places:
+            member.connection.close()
+
+    def _leave_producers(self, name: str, connection: Connection) -> None:
+        members = self._producers.get(name, {})
+        member = members.pop(connection, None)
+        if not members:
+            self._producers.pop(name, None)
+        if member is not None:
+            self._places[connection].producers.discard(name)
+            self._tidy(connection)
+
+    def _leave_consumers(self, name: str, connection: Connection) -> None:
+        group = self._consumers.get(name)
+        member = group.by_connection.pop(connection, None) if group else None
+        if group is None or member is None:
+            return
+        if not group.by_connection:
+            del self._consumers[name]
+        self._places[connection].consumers.discard(name)
+        self._tidy(connection)
+        self._tell(group)
+
+    # ---- inside
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        config = self._groups.find(group.name)
+        if group.message_model is MessageModel.BROADCASTING:
+            return
+        if not self._cell.value.notify_consumer_ids_changed_enable:
+            return
+        if config is None or config.notify_consumer_ids_changed_enable:
+            for connection in list(group.by_connection):
+                self._notify(connection, group.name)
+
+    def _place(self, member: Member) -> "_Place":
+        """The place of a client that is in a group or about to be."""
+        place = self._places.setdefault(member.connection, _Place())
+        place.client_ids.add(member.client_id)
+        self._connections[member.client_id] = member.connection
+        return place
+
+    def _tidy(self, connection: Connection) -> None:
+        """Forget a connection that nobody is on any more."""
+        place = self._places[connection]
+        if place.producers or place.consumers:
+            return
+        del self._places[connection]
+        for client_id in place.client_ids:
+            if self._connections.get(client_id) is connection:
+                del self._connections[client_id]
+
+
+@dataclass(slots=True)
+class _Place:
+    """The clients on a connection and the groups they are in."""
+
+    client_ids: set[str] = field(default_factory=set)
+    producers: set[str] = field(default_factory=set)
+    consumers: set[str] = field(default_factory=set)
+
+
+def _has_changed(group: ConsumerGroup, fingerprint: int) -> bool:
+    return group.fingerprint is not None and group.fingerprint != fingerprint
+
+
+def _silent(members: Members, oldest: float) -> list[Member]:
+    return [member for member in members.values() if member.last_seen < oldest]

@@ -1,0 +1,98 @@
+"""Running sums and what they were a while ago (`StatsItem`).
+
+A counter is sampled every 10 s for the last minute, every 10 min for the last hour and every hour
+for the last day. Who counts adds to `sums` and does nothing else, so counting costs little.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
+
+COUNT: Final = 0
+SIZE: Final = 1
+TIME: Final = 2
+"""Milliseconds."""
+CALLS: Final = 3
+
+SAMPLE_SECONDS: Final = 10.0
+
+
+class Sample(NamedTuple):
+    time: float
+    sums: tuple[float, ...]
+
+
+class Window:
+    """Samples that span a stretch of time."""
+
+    __slots__ = ("_interval", "_samples")
+
+    def __init__(self, interval: float, length: int) -> None:
+        self._interval = interval
+        self._samples: deque[Sample] = deque(maxlen=length)
+
+    def add(self, now: float, sums: tuple[float, ...]) -> None:
+        """Take a sample; one that says nothing new is left out, so idle counters cost nothing."""
+        samples = self._samples
+        if samples and samples[0].sums == sums:
+            return
+        if not samples or now - samples[-1].time > 1.5 * self._interval:
+            # It was idle, or is new: what changed did so since the sample that was left out.
+            before = samples[-1].sums if samples else (0.0,) * len(sums)
+            samples.append(Sample(now - self._interval, before))
+        samples.append(Sample(now, sums))
+
+    def stats(self, slot: int) -> StatsWindow:
+        if not self._samples:
+            return StatsWindow()
+        first, last = self._samples[0], self._samples[-1]
+        total = last.sums[slot] - first.sums[slot]
+        calls = last.sums[CALLS] - first.sums[CALLS]
+        seconds = last.time - first.time
+        return StatsWindow(
+            sum=round(total),
+            tps=total / seconds if seconds > 0 else 0.0,
+            avgpt=total / calls if calls > 0 else 0.0,
+        )
+
+
+class Counter:
+    """Counts of one thing: its own, or those of its parts if it has some."""
+
+    __slots__ = ("_calls", "_day", "_hour", "_minute", "changed", "parts", "sums")
+
+    def __init__(self, now: float) -> None:
+        self.sums = [0.0, 0.0, 0.0, 0.0]
+        self.parts: list[Counter] = []
+        self.changed = now
+        self._calls = 0.0
+        self._minute = Window(SAMPLE_SECONDS, 7)
+        self._hour = Window(600.0, 7)
+        self._day = Window(3600.0, 25)
+
+    def sample(self, now: float, *, for_hour: bool, for_day: bool) -> None:
+        sums = self._total()
+        if sums[CALLS] != self._calls:
+            self._calls, self.changed = sums[CALLS], now
+        self._minute.add(now, sums)
+        if for_hour:
+            self._hour.add(now, sums)
+        if for_day:
+            self._day.add(now, sums)
+
+    def tps(self, slot: int = COUNT) -> float:
+        """A second, over the last minute."""
+        return self._minute.stats(slot).tps
+
+    def stats(self, slot: int) -> BrokerStats:
+        return BrokerStats(
+            stats_minute=self._minute.stats(slot),
+            stats_hour=self._hour.stats(slot),
+            stats_day=self._day.stats(slot),
+        )
+
+    def _total(self) -> tuple[float, ...]:
+        if not self.parts:
+            return tuple(self.sums)
+        return tuple(map(sum, zip(*(part.sums for part in self.parts), strict=True)))

@@ -1,0 +1,197 @@
+"""Delivers messages whose delay is over to the topics they belong to.
+
+The queue of a level in SCHEDULE_TOPIC_XXXX is in order of delivery, and its units hold the
+delivery time in place of a tags code. So one task looks at the head of each, delivers what is due
+and sleeps until the next one is, or until a message arrives that may be due earlier.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from bolide.broker.durability import Durability, Told
+from bolide.broker.intake import Intake
+from bolide.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
+from bolide.kernel import read_record
+from bolide.model.properties import PropertyName
+from bolide.protocol.record import Record, RecordDraft
+from bolide.store.contract import Store
+from bolide.store.errors import NotInMemory, StoreClosed, StoreUnwritable
+from bolide.store.reading import Found, ReadLimits, ReadStatus, Wanted
+from bolide.store.tables import Table
+from bolide.store.tables.kinds import DelayOffsets
+
+log = logging.getLogger(__name__)
+
+_BATCH = ReadLimits(max_count=64, max_size=1024 * 1024, max_scanned=64)
+_AFTER_FAILURE = 0.1
+_SHORTEST_SLEEP = 0.001
+_LONGEST_SLEEP = 60.0
+
+
+class DelayScheduler:
+    """The deliverer of one broker; `run` is its task.
+
+    Args:
+        delays: milliseconds of each level, the first one unused.
+    """
+
+    def __init__(  # noqa: PLR0913  where from, where to, how far, and how late
+        self,
+        store: Store,
+        intake: Intake,
+        durability: Durability,
+        table: Table[DelayOffsets],
+        *,
+        delays: tuple[int, ...],
+        store_host: bytes,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._durability = durability
+        self._table = table
+        self._offsets = dict(table.value.offset_table)
+        self._delays = delays
+        self._store_host = store_host
+        self._now = now
+        self._arrived = asyncio.Event()
+        intake.watch(SCHEDULE_TOPIC, self._arrived.set)
+
+    @property
+    def max_level(self) -> int:
+        return len(self._delays) - 1
+
+    def progress(self) -> dict[int, tuple[int, int]]:
+        """By level: how many messages were delivered, and how many there have been."""
+        return {
+            level: (self._offset(level), self._store.max_offset(SCHEDULE_TOPIC, level - 1))
+            for level in range(1, self.max_level + 1)
+        }
+
+    def table(self) -> DelayOffsets:
+        """How far deliveries are, as replicas get it."""
+        version = self._table.value.data_version
+        return DelayOffsets(offset_table=dict(self._offsets), data_version=version)
+
+    async def run(self) -> None:
+        while True:
+            self._arrived.clear()
+            waits = [await self._deliver_due(level) for level in range(1, self.max_level + 1)]
+            try:
+                async with asyncio.timeout(min(waits)):
+                    await self._arrived.wait()
+            except TimeoutError:
+                pass
+
+    async def _deliver_due(self, level: int) -> float:
+        """Deliver what is due of a level; returns the seconds until something may be again."""
+        while True:
+            try:
+                found, due = await self._look(level)
+                for record in found.records:
+                    self._deliver(level, record)
+            except (StoreUnwritable, StoreClosed) as exc:
+                log.warning("delayed messages of level %s wait: %s", level, exc)
+                return _AFTER_FAILURE
+            if not found.records and not self._passed_over(level, found):
+                return self._seconds_until(due)
+            await asyncio.sleep(0)  # others want to be served too
+
+    def _seconds_until(self, due: int) -> float:
+        if not due:
+            return _LONGEST_SLEEP
+        return min(max(due / 1000 - self._now(), _SHORTEST_SLEEP), _LONGEST_SLEEP)
+
+    async def _look(self, level: int) -> tuple[Found, int]:
+        """The messages at the head that are due, and when the first that is not will be."""
+        head = _Head(int(self._now() * 1000), self._delays[level])
+        queue = (SCHEDULE_TOPIC, level - 1, self._offset(level), _BATCH, Wanted(code=head.is_due))
+        try:
+            found = self._store.read(*queue, may_block=False)
+        except NotInMemory:
+            head.forget()
+            found = await asyncio.to_thread(self._store.read, *queue)
+        return found, head.next_due
+
+    def _deliver(self, level: int, data: memoryview) -> None:
+        record = read_record(bytes(data))
+        assert isinstance(record, Record)
+        draft = self._restored(record)
+        if draft is not None:
+            appended = self._intake.append(draft)
+            if self._durability.waits:
+                self._durability.when_safe(appended, self._go_back(level, record.queue_offset))
+        self._offsets[level] = record.queue_offset + 1
+
+    def _go_back(self, level: int, queue_offset: int) -> Told:
+        """Deliver again from here if the store takes back what was delivered."""
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            if isinstance(outcome, StoreUnwritable):
+                self._offsets[level] = min(self._offset(level), queue_offset)
+                self._arrived.set()
+
+        return tell
+
+    def _restored(self, record: Record) -> RecordDraft | None:
+        """The message as it goes to its real topic; the properties stay as they are, as in Java."""
+        properties = record.decode_properties()
+        topic, queue_id = properties.get(PropertyName.REAL_TOPIC), _real_queue(properties)
+        if topic is None or queue_id is None or topic == HALF_TOPIC:
+            log.error("a delayed message at %s belongs nowhere", record.physical_offset)
+            return None
+        return RecordDraft(
+            topic.encode(), record.body, record.properties, queue_id, record.born_timestamp,
+            record.born_host, self._store_host, record.flag, record.sys_flag,
+            record.reconsume_times,
+        )  # fmt: skip
+
+    def _passed_over(self, level: int, found: Found) -> bool:
+        """Go on behind what is gone: files were deleted, or the table is of another store."""
+        if found.status in {ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY}:
+            log.warning("delay level %s goes on at %s", level, found.next_offset)
+            self._offsets[level] = found.next_offset
+        elif found.status in {ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_FOUND_NULL}:
+            self._offsets[level] = self._offset(level) + 1
+        else:
+            return False
+        return True
+
+    def _offset(self, level: int) -> int:
+        return self._offsets.get(level, 0)
+
+    def save(self) -> None:
+        """Write down how far deliveries are, when what was delivered is on the disk. Blocks."""
+        offsets = dict(self._offsets)
+        if offsets != self._table.value.offset_table and self._store.flush():
+            self._table.value.offset_table = offsets
+            self._table.changed()
+            self._table.save()
+
+
+class _Head:
+    """The filter that takes the due messages at the head of a queue, and nothing behind them."""
+
+    def __init__(self, now: int, delay: int) -> None:
+        self._now = now
+        self._latest = now + delay
+        self.next_due = 0
+
+    def is_due(self, due: int) -> bool:
+        if self.next_due:
+            return False
+        # Further ahead than its delay: the levels were changed, or the clock. Then it is due now.
+        if due <= self._now or due > self._latest:
+            return True
+        self.next_due = due
+        return False
+
+    def forget(self) -> None:
+        self.next_due = 0
+
+
+def _real_queue(properties: dict[str, str]) -> int | None:
+    text = properties.get(PropertyName.REAL_QUEUE_ID, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

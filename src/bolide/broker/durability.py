@@ -1,0 +1,126 @@
+"""When a message may be acknowledged: at once, or when the disk has it.
+
+With ASYNC_FLUSH an appended message lies in the log's mapping and survives the process, so there
+is nothing to wait for. With SYNC_FLUSH whoever waits is kept by position and told when the
+flusher's group is on the disk: no task and no thread for each send.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bolide.config import ConfigCell
+from bolide.protocol.codes import ResponseCode
+from bolide.protocol.refusals import ServiceNotAvailable
+from bolide.store.appending import Appended
+from bolide.store.config import FlushMode, StoreConfig
+from bolide.store.contract import Store
+from bolide.store.errors import StoreUnwritable
+from bolide.store.flusher import Flushed
+
+_SWEEP = 0.1
+
+Told = Callable[[int | StoreUnwritable], None]
+"""Called with the response code of a message that is kept, or with why it is not."""
+
+
+class _Waiting(NamedTuple):
+    end: int
+    generation: int
+    deadline: float
+    tell: Told
+
+
+class Durability:
+    """Tells senders when their messages are safe; belongs to one event loop."""
+
+    def __init__(self, store: Store, config: ConfigCell[StoreConfig]) -> None:
+        self.waits = config.value.flush_mode is FlushMode.SYNC
+        """Whether an append is not safe at once."""
+        self.on_progress: Callable[[int], None] = lambda _: None
+        """Called with the position up to which the log has become readable."""
+        self._store = store
+        self._config = config
+        self._waiting: deque[_Waiting] = deque()
+        self._failures = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to listen to the flusher; call it on the event loop."""
+        self._loop = asyncio.get_running_loop()
+        if self.waits:
+            self._store.on_flushed(self._flushed_on_thread)
+
+    def stop(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+    def when_safe(self, appended: Appended, tell: Told) -> None:
+        """Have `tell` called once: now, when the disk has it, or when that takes too long."""
+        if not self.waits:
+            tell(ResponseCode.SUCCESS)
+            return
+        deadline = self._loop.time() + self._config.value.sync_flush_timeout
+        self._waiting.append(_Waiting(appended.end, appended.generation, deadline, tell))
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+
+    async def reached(self, appended: Appended) -> int:
+        """Wait until a message is safe; returns the response code that says how it is.
+
+        Raises:
+            StoreUnwritable: it was taken back.
+        """
+        if not self.waits:
+            return ResponseCode.SUCCESS
+        done: asyncio.Future[int] = self._loop.create_future()
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            if done.done():
+                return
+            if isinstance(outcome, StoreUnwritable):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+
+        self.when_safe(appended, tell)
+        return await done
+
+    def _flushed_on_thread(self, flushed: Flushed) -> None:
+        # The loop may be closed already when the store flushes for the last time.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._flushed, flushed)
+
+    def _flushed(self, flushed: Flushed) -> None:
+        if flushed.failure is not None:
+            self._failures += 1
+            self._refuse(flushed.position, flushed.failure)
+        waiting = self._waiting
+        while waiting and waiting[0].end <= flushed.position:
+            waiting.popleft().tell(ResponseCode.SUCCESS)
+        self.on_progress(flushed.position)
+
+    def _refuse(self, position: int, failure: StoreUnwritable) -> None:
+        """Those behind the position were taken back; what was appended since then was not."""
+        kept: deque[_Waiting] = deque()
+        for each in self._waiting:
+            if each.end > position and each.generation < self._failures:
+                each.tell(failure)
+            else:
+                kept.append(each)
+        self._waiting = kept
+
+    def _sweep(self) -> None:
+        """Answer those who have waited too long: their messages are kept, but not yet safe."""
+        now = self._loop.time()
+        while self._waiting and self._waiting[0].deadline <= now:
+            self._waiting.popleft().tell(ResponseCode.FLUSH_DISK_TIMEOUT)
+        again = self._loop.call_later(_SWEEP, self._sweep) if self._waiting else None
+        self._sweeper = again
+
+
+def unavailable(reason: Exception) -> ServiceNotAvailable:
+    """The refusal of a message that the store did not take or took back."""
+    return ServiceNotAvailable(f"service not available now: {reason}")

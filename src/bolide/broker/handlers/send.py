@@ -1,0 +1,321 @@
+"""Sends: single messages and batches, new topics, retries that clients send themselves."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import msgspec
+
+from bolide.broker.addressing import address, refuse_transaction
+from bolide.broker.background import Background
+from bolide.broker.config import BrokerConfig
+from bolide.broker.durability import Durability, unavailable
+from bolide.broker.groups import GroupTable
+from bolide.broker.hooks import Hooks
+from bolide.broker.intake import Intake
+from bolide.broker.marks import Marks
+from bolide.broker.names import (
+    WRITE,
+    dead_letter_topic,
+    group_of_retry_topic,
+    is_retry_topic,
+    is_sendable,
+    validate_topic,
+)
+from bolide.broker.peers import packed_peer
+from bolide.broker.queue_locks import QueueLocks
+from bolide.broker.statistics import Statistics
+from bolide.broker.topics import TopicTable
+from bolide.config import ConfigCell
+from bolide.kernel.sends import asks_for_nothing
+from bolide.model.message import Host, SysFlag
+from bolide.model.properties import PropertyName
+from bolide.protocol.batch import BadBatch, BatchItem, iter_batch
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.send import SendHeader, SendReply
+from bolide.protocol.hosts import pack_host
+from bolide.protocol.message_id import OffsetId, UniqueIdMaker
+from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
+from bolide.protocol.record import RecordDraft
+from bolide.protocol.record_errors import RecordTooLarge
+from bolide.protocol.refusals import (
+    InvalidParameter,
+    MessageIllegal,
+    NoPermission,
+    Refusal,
+    ServerError,
+)
+from bolide.remoting.dispatch import Later, Reply, Request, handles
+from bolide.store.appending import Appended
+from bolide.store.errors import StoreClosed, StoreUnwritable
+
+_MULTI_TAGS = int(SysFlag.MULTI_TAGS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendParts:
+    """What sends need of the broker."""
+
+    cell: ConfigCell[BrokerConfig]
+    topics: TopicTable
+    groups: GroupTable
+    locks: QueueLocks
+    intake: Intake
+    durability: Durability
+    statistics: Statistics
+    background: Background
+    unique_ids: UniqueIdMaker
+    store_host: Host
+    max_level: int
+    max_message_size: Callable[[], int]
+    hooks: Hooks
+    now: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One send on its way into the store."""
+
+    header: SendHeader
+    body: bytes
+    born_host: bytes
+    peer: str
+    started: float
+
+
+class Taken(NamedTuple):
+    """What the store made of a send."""
+
+    queue_id: int
+    unique_id: str | None
+    appended: list[Appended]
+
+
+class SendHandlers:
+    """Accept messages from producers."""
+
+    def __init__(self, parts: SendParts) -> None:
+        self._parts = parts
+        self._store_host = pack_host(parts.store_host)
+        self.marks = Marks.of(parts.cell.value)
+        parts.cell.on_change(self._settings_changed)
+
+    def _settings_changed(self, config: BrokerConfig) -> None:
+        self.marks = Marks.of(config)
+
+    @handles(SendHeader, RequestCode.SEND_MESSAGE)
+    def send(self, request: Request[SendHeader]) -> Reply | Later:
+        return self._receive(request, request.header)
+
+    @handles(NoHeader, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    def send_short(self, request: Request[NoHeader]) -> Reply | Later:
+        return self._receive(request, SendHeader.from_short(request.frame.fields))
+
+    def _receive(
+        self, request: Request[SendHeader] | Request[NoHeader], header: SendHeader
+    ) -> Reply | Later:
+        peer = request.connection.peer
+        incoming = Incoming(header, request.body, packed_peer(peer), peer, self._parts.now())
+        try:
+            self._check(incoming)
+            topic = self._parts.topics.find(header.topic)
+            if topic is None or is_retry_topic(header.topic):
+                return self._parts.background.answer(self._take_slowly(incoming))
+            return self._take(incoming, topic)
+        except Refusal as exc:
+            return self._refused(incoming, exc)
+
+    # ---- checks
+
+    def _check(self, incoming: Incoming) -> None:
+        header, config = incoming.header, self._parts.cell.value
+        begin = config.start_accept_send_request_time_stamp
+        if incoming.started < begin:
+            raise ServerError(
+                f"broker unable to service, until {int(begin * 1000)} (milliseconds since 1970)"
+            )
+        validate_topic(header.topic)
+        if not is_sendable(header.topic):
+            raise NoPermission(f"Sending message to topic[{header.topic}] is forbidden.")
+        if not incoming.body:
+            raise MessageIllegal(f"a message for topic {header.topic!r} has no body")
+        for hook in self._parts.hooks.send:
+            hook.before_send(incoming.peer, header, incoming.body)
+
+    def _check_topic(self, header: SendHeader, topic: TopicConfig) -> None:
+        config = self._parts.cell.value
+        if not config.broker_permission & WRITE and topic.order:
+            raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
+        if not topic.perm & WRITE:
+            raise NoPermission(f"the topic[{topic.topic_name}] sending message is forbidden")
+        most = max(topic.write_queue_nums, topic.read_queue_nums)
+        if header.queue_id >= most:
+            raise InvalidParameter(
+                f"request queueId[{header.queue_id}] is illegal: topic {topic.topic_name!r}"
+                f" has {most} queues"
+            )
+
+    # ---- taking
+
+    def _take(self, incoming: Incoming, topic: TopicConfig) -> Reply | Later:
+        """Append at once, before anything else can; the answer may have to wait for the disk."""
+        taken = self._append(incoming, topic)
+        if not self._parts.durability.waits:
+            return self._stored(incoming, taken, ResponseCode.SUCCESS)
+        later = Later()
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            if isinstance(outcome, StoreUnwritable):
+                later.answer(self._refused(incoming, unavailable(outcome)))
+            else:
+                later.answer(self._stored(incoming, taken, outcome))
+
+        self._parts.durability.when_safe(taken.appended[-1], tell)
+        return later
+
+    async def _take_slowly(self, incoming: Incoming) -> Reply:
+        """As `_take`, where topics may have to be made first."""
+        try:
+            topic = await self._find_or_create(incoming.header)
+            if is_retry_topic(topic.topic_name):
+                incoming, topic = await self._redirect_dead(incoming, topic)
+            taken = self._append(incoming, topic)
+            code = await self._parts.durability.reached(taken.appended[-1])
+            return self._stored(incoming, taken, code)
+        except StoreUnwritable as exc:
+            return self._refused(incoming, unavailable(exc))
+        except Refusal as exc:
+            return self._refused(incoming, exc)
+
+    async def _find_or_create(self, header: SendHeader) -> TopicConfig:
+        topics = self._parts.topics
+        found = topics.find(header.topic)
+        if found is not None:
+            return found
+        if is_retry_topic(header.topic):
+            return await topics.create_retry(header.topic, 1, unit=header.unit_mode)
+        queues = header.default_topic_queue_nums
+        return await topics.create_on_send(
+            header.topic, header.default_topic, queues, unit=header.unit_mode
+        )
+
+    async def _redirect_dead(
+        self, incoming: Incoming, topic: TopicConfig
+    ) -> tuple[Incoming, TopicConfig]:
+        """A message that a client sends to its retry topic too often goes to the dead letters."""
+        header = incoming.header
+        if header.batch:
+            raise MessageIllegal(f"batch request does not support retry group {header.topic}")
+        group = group_of_retry_topic(header.topic)
+        config = self._parts.groups.require(group)
+        times = config.retry_max_times
+        if header.max_reconsume_times is not None:
+            times = header.max_reconsume_times
+        # An ordered group has tried in place as often as it wanted to.
+        if header.reconsume_times <= times and not self._parts.locks.holds_any(group):
+            return incoming, topic
+        dead = await self._parts.topics.create_retry(dead_letter_topic(group), 1)
+        properties = decode_properties(header.properties)
+        properties.pop(PropertyName.DELAY_LEVEL, None)
+        self._parts.statistics.dead_lettered(group, header.topic, 1)
+        moved = msgspec.structs.replace(
+            header, topic=dead.topic_name, queue_id=0, properties=encode_properties(properties)
+        )
+        return replace(incoming, header=moved), dead
+
+    def _append(self, incoming: Incoming, topic: TopicConfig) -> Taken:
+        header = incoming.header
+        self._check_topic(header, topic)
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(max(topic.write_queue_nums, 1))  # noqa: S311
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == "MULTI_TAG":
+            sys_flag |= _MULTI_TAGS
+        draft = RecordDraft(
+            topic.topic_name.encode(), incoming.body, b"", queue_id, header.born_timestamp,
+            incoming.born_host, self._store_host, header.flag, sys_flag, header.reconsume_times,
+        )  # fmt: skip
+        try:
+            if header.batch:
+                batch = self._batch(header, draft)
+                return Taken(queue_id, None, self._parts.intake.append_batch(batch))
+            draft, unique_id = self._single(header, draft)
+            return Taken(queue_id, unique_id, [self._parts.intake.append(draft)])
+        except RecordTooLarge as exc:
+            raise MessageIllegal(f"{exc}: send less, or raise maxMessageSize") from exc
+        except (StoreUnwritable, StoreClosed) as exc:
+            raise unavailable(exc) from exc
+        except (BadBatch, ValueError) as exc:
+            raise MessageIllegal(str(exc)) from exc
+
+    def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
+        """The draft with its properties, addressed; and the id that the sender knows it by."""
+        properties = decode_properties(header.properties)
+        if asks_for_nothing(header.properties) and PropertyName.UNIQUE_ID in properties:
+            # Most are such: the string stays as it is, which the fast path counts on.
+            plain = draft._replace(properties=self.marks.add_to(header.properties).encode())
+            return plain, properties[PropertyName.UNIQUE_ID]
+        properties.pop(PropertyName.POP_CHECKPOINT, None)
+        properties |= self.marks.properties
+        if PropertyName.UNIQUE_ID not in properties:
+            now = int(self._parts.now() * 1000)
+            properties[PropertyName.UNIQUE_ID] = self._parts.unique_ids.make(now)
+        refuse_transaction(properties, header.reconsume_times)
+        unique_id = properties[PropertyName.UNIQUE_ID]
+        return address(draft, properties, self._parts.max_level), unique_id
+
+    def _batch(self, header: SendHeader, draft: RecordDraft) -> list[RecordDraft]:
+        limit = self._parts.max_message_size()
+        if len(draft.body) > limit:
+            raise MessageIllegal(
+                f"a batch of {len(draft.body)} bytes is over the limit of {limit}: send less,"
+                " or raise maxMessageSize"
+            )
+        properties = decode_properties(header.properties) | self.marks.properties
+        # Clients of 5.x give the batch an id too; the messages have their own.
+        properties.pop(PropertyName.UNIQUE_ID, None)
+        common = encode_properties(properties).encode()
+        drafts = [_item_draft(item, draft, common) for item in iter_batch(draft.body)]
+        if not drafts:
+            raise MessageIllegal("a batch without messages")
+        return drafts
+
+    # ---- answers
+
+    def _stored(self, incoming: Incoming, taken: Taken, code: int) -> Reply:
+        parts, appended = self._parts, taken.appended
+        size = sum(each.size for each in appended)
+        took = parts.now() - incoming.started
+        topic = incoming.header.topic
+        parts.statistics.sent(topic, taken.queue_id, len(appended), size, took)
+        ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
+        marks = self.marks.answer
+        answer = SendReply(
+            msg_id=",".join(ids),
+            queue_id=taken.queue_id,
+            queue_offset=appended[0].queue_offset,
+            transaction_id=taken.unique_id,
+            region=marks.region,
+            trace_on=marks.trace_on,
+        )
+        return self._closed(incoming, Reply(code=code, header=answer))
+
+    def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
+        reply = Reply(code=exc.code, remark=exc.remark, header=self.marks.answer)
+        return self._closed(incoming, reply)
+
+    def _closed(self, incoming: Incoming, reply: Reply) -> Reply:
+        for hook in self._parts.hooks.send:
+            hook.after_send(incoming.peer, incoming.header, reply)
+        return reply
+
+
+def _item_draft(item: BatchItem, draft: RecordDraft, common: bytes) -> RecordDraft:
+    own = bytes(item.properties)
+    end = b"" if not own or own.endswith(PAIR_END.encode()) else PAIR_END.encode()
+    return draft._replace(body=item.body, properties=own + end + common, flag=item.flag)

@@ -1,0 +1,160 @@
+"""What is in topics, how far groups are behind, and what was counted (`AdminBrokerProcessor`)."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from bolide.broker.clients import ClientTable
+from bolide.broker.config import BrokerConfig
+from bolide.broker.groups import GroupTable
+from bolide.broker.offsets import OffsetTable
+from bolide.broker.progress import Position, queue_progress, time_span, topic_offset
+from bolide.broker.statistics import Statistics
+from bolide.broker.topics import TopicTable
+from bolide.config import ConfigCell
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.bodies.offsets import ConsumeTimeSpans
+from bolide.protocol.bodies.stats import BrokerConsumeStats, ConsumeStats
+from bolide.protocol.bodies.topics import TopicConfig, TopicStats
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.groups import ConsumeStatsHeader, TopicGroupHeader
+from bolide.protocol.headers.runtime import BrokerConsumeStatsHeader, StatsHeader
+from bolide.protocol.headers.topics import TopicHeader
+from bolide.protocol.refusals import ServerError
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.store.contract import Store
+
+
+class StatsHandlers:
+    """Tell of topics, groups and counters."""
+
+    def __init__(  # noqa: PLR0913  it looks at every table
+        self,
+        *,
+        store: Store,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        clients: ClientTable,
+        statistics: Statistics,
+        cell: ConfigCell[BrokerConfig],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._statistics = statistics
+        self._cell = cell
+        self._now = now
+
+    @handles(TopicHeader, RequestCode.GET_TOPIC_STATS_INFO)
+    async def topic_stats(self, request: Request[TopicHeader]) -> Reply:
+        topic = self._topics.require(request.header.topic)
+        count = max(topic.read_queue_nums, topic.write_queue_nums)
+        queues = [self._queue(topic, queue_id) for queue_id in range(count)]
+        table = await asyncio.to_thread(
+            lambda: {queue: topic_offset(self._store, queue) for queue in queues}
+        )
+        tps = self._statistics.put_tps(topic.topic_name)
+        return Reply(body=fastjson.encode(TopicStats(offset_table=table, topic_put_tps=tps)))
+
+    @handles(ConsumeStatsHeader, RequestCode.GET_CONSUME_STATS)
+    async def consume_stats(self, request: Request[ConsumeStatsHeader]) -> Reply:
+        header = request.header
+        group, names = header.consumer_group, self._topics_asked_for(header)
+        topics = [topic for name in names if (topic := self._topics.find(name))]
+        positions = [
+            position
+            for topic in topics
+            for position in self._positions(group, topic, topic.read_queue_nums)
+        ]
+        tps = sum(self._statistics.get_tps(group, topic.topic_name) for topic in topics)
+        stats = await asyncio.to_thread(self._progress, positions, tps)
+        return Reply(body=fastjson.encode(stats))
+
+    def _topics_asked_for(self, header: ConsumeStatsHeader) -> Iterable[str]:
+        """A list is taken as it is; else what the online consumers did not subscribe to is out."""
+        if listed := [name for name in (header.topic_list or "").split(";") if name]:
+            return listed
+        group = header.consumer_group
+        named = [header.topic] if header.topic else sorted(self._offsets.topics_of(group))
+        return [name for name in named if self._is_subscribed(group, name)]
+
+    @handles(BrokerConsumeStatsHeader, RequestCode.GET_BROKER_CONSUME_STATS)
+    async def broker_consume_stats(self, request: Request[BrokerConsumeStatsHeader]) -> Reply:
+        wanted = [
+            (group, self._positions(group, topic, topic.write_queue_nums), tps)
+            for group, topic, tps in self._consumed_topics(only_order=request.header.is_order)
+        ]
+        config = self._cell.value
+        body = BrokerConsumeStats(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
+        by_group = {group.group_name: list[ConsumeStats]() for group in self._groups}
+        for group, positions, tps in wanted:
+            stats = await asyncio.to_thread(self._progress, positions, tps)
+            by_group[group].append(stats)
+            for progress in stats.offset_table.values():
+                body.total_diff += progress.broker_offset - progress.consumer_offset
+                body.total_inflight_diff += progress.pull_offset - progress.consumer_offset
+        body.consume_stats_list = [{group: stats} for group, stats in by_group.items()]
+        return Reply(body=fastjson.encode(body))
+
+    def _consumed_topics(self, *, only_order: bool) -> list[tuple[str, TopicConfig, float]]:
+        """All groups with the topics they consume and at what rate."""
+        topics_of: defaultdict[str, list[str]] = defaultdict(list)
+        for key in self._offsets.table.offset_table:
+            name, _, owner = key.partition("@")
+            topics_of[owner].append(name)
+        return [
+            (group.group_name, topic, self._statistics.get_tps(group.group_name, name))
+            for group in self._groups
+            for name in topics_of[group.group_name]
+            if (topic := self._topics.find(name)) and (topic.order or not only_order)
+            if self._is_subscribed(group.group_name, name)
+        ]
+
+    @handles(TopicGroupHeader, RequestCode.QUERY_CONSUME_TIME_SPAN)
+    async def time_spans(self, request: Request[TopicGroupHeader]) -> Reply:
+        topic = self._topics.require(request.header.topic)
+        positions = self._positions(request.header.group, topic, topic.write_queue_nums)
+        now = self._now()
+        spans = await asyncio.to_thread(
+            lambda: [time_span(self._store, position, now) for position in positions]
+        )
+        return Reply(body=fastjson.encode(ConsumeTimeSpans(consume_time_span_set=spans)))
+
+    @handles(StatsHeader, RequestCode.VIEW_BROKER_STATS_DATA)
+    def view(self, request: Request[StatsHeader]) -> Reply:
+        name, key = request.header.stats_name, request.header.stats_key
+        found = self._statistics.view(name, key)
+        if found is None:
+            raise ServerError(f"The stats <{name}> <{key}> not exist")
+        return Reply(body=fastjson.encode(found))
+
+    # ---- inside
+
+    def _is_subscribed(self, group: str, topic: str) -> bool:
+        """Whether its consumers subscribe to a topic; nobody knows while none is online."""
+        found = self._clients.consumer_group(group)
+        return found is None or not found.subscriptions or topic in found.subscriptions
+
+    def _queue(self, topic: TopicConfig, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic.topic_name, self._cell.value.broker_name, queue_id)
+
+    def _positions(self, group: str, topic: TopicConfig, count: int) -> list[Position]:
+        name, offsets = topic.topic_name, self._offsets
+        return [
+            Position(
+                self._queue(topic, queue_id),
+                offsets.find(group, name, queue_id) or 0,
+                offsets.find_pulled(group, name, queue_id) or 0,
+            )
+            for queue_id in range(count)
+        ]
+
+    def _progress(self, positions: list[Position], tps: float) -> ConsumeStats:
+        table = {each.queue: queue_progress(self._store, each) for each in positions}
+        return ConsumeStats(offset_table=table, consume_tps=tps)

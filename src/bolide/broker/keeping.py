@@ -1,0 +1,67 @@
+"""What a broker does now and then: save its tables, sample its counters, forget who fell silent."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bolide.broker.clients import ClientTable
+from bolide.broker.delay import DelayScheduler
+from bolide.broker.groups import GroupTable
+from bolide.broker.offsets import OffsetTable
+from bolide.broker.queue_locks import QueueLocks
+from bolide.broker.statistics import Statistics
+from bolide.config import ConfigCell
+from bolide.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+_PERIOD = 1.0
+_SAMPLE = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Keeping:
+    """The chores of one broker; `run` is their task."""
+
+    offsets: OffsetTable
+    groups: GroupTable
+    delay: DelayScheduler
+    statistics: Statistics
+    clients: ClientTable
+    locks: QueueLocks
+    store_config: ConfigCell[StoreConfig]
+    _next_sample: float = 0.0
+    _next_delay_save: float = 0.0
+
+    async def run(self) -> None:
+        self._next_sample = time.monotonic() + _SAMPLE
+        while True:
+            await asyncio.sleep(_PERIOD)
+            await asyncio.to_thread(self._save_due)
+            if time.monotonic() >= self._next_sample:
+                self._next_sample += _SAMPLE
+                self.statistics.sample()
+                self.clients.expire()
+                self.locks.expire()
+
+    def save(self) -> None:
+        """Write all tables that changed. Blocks."""
+        for save in (self.offsets.save, self.groups.save, self.delay.save):
+            _attempt(save)
+
+    def _save_due(self) -> None:
+        now = time.monotonic()
+        _attempt(lambda: self.offsets.save_due(now))
+        _attempt(lambda: self.groups.save_due(now))
+        if now >= self._next_delay_save:
+            self._next_delay_save = now + self.store_config.value.delay_offsets_interval
+            _attempt(self.delay.save)
+
+
+def _attempt(save: Callable[[], object]) -> None:
+    try:
+        save()
+    except OSError as exc:  # the next time tries again
+        log.warning("a table cannot be saved: %s", exc)

@@ -1,0 +1,73 @@
+"""The parts of a broker, as those who put handlers together get them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from bolide.broker.arrivals import Arrivals
+from bolide.broker.background import Background
+from bolide.broker.clients import ClientTable
+from bolide.broker.config import BrokerConfig
+from bolide.broker.delay import DelayScheduler
+from bolide.broker.durability import Durability
+from bolide.broker.fast_path import FastPath
+from bolide.broker.groups import GroupTable
+from bolide.broker.hooks import Hooks
+from bolide.broker.intake import Intake
+from bolide.broker.keeping import Keeping
+from bolide.broker.offsets import OffsetTable
+from bolide.broker.queue_locks import QueueLocks
+from bolide.broker.statistics import Statistics
+from bolide.broker.topics import TopicTable
+from bolide.config import ConfigCell
+from bolide.model.message import Host
+from bolide.protocol.message_id import UniqueIdMaker
+from bolide.store.config import StoreConfig
+from bolide.store.message_store import MessageStore
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """Only `app` and `handlers.all_handlers` see them all; each handler gets the few it needs."""
+
+    cell: ConfigCell[BrokerConfig]
+    store_cell: ConfigCell[StoreConfig]
+    store: MessageStore
+    ignored: Mapping[str, str]
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    clients: ClientTable
+    locks: QueueLocks
+    statistics: Statistics
+    durability: Durability
+    arrivals: Arrivals
+    intake: Intake
+    background: Background
+    delay: DelayScheduler
+    hooks: Hooks
+    unique_ids: UniqueIdMaker
+    host: Host
+    now: Callable[[], float]
+    fast_path: FastPath = field(init=False)
+    keeping: Keeping = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fast_path = FastPath(
+            cell=self.cell,
+            topics=self.topics,
+            intake=self.intake,
+            durability=self.durability,
+            statistics=self.statistics,
+            store_host=self.host,
+            hooks=self.hooks,
+            now=self.now,
+        )
+        self.keeping = Keeping(
+            offsets=self.offsets,
+            groups=self.groups,
+            delay=self.delay,
+            statistics=self.statistics,
+            clients=self.clients,
+            locks=self.locks,
+            store_config=self.store_cell,
+        )

@@ -1,0 +1,302 @@
+"""The topics of a broker (`TopicConfigManager`)."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+import msgspec
+
+from bolide.broker.config import BrokerConfig
+from bolide.broker.names import (
+    BENCHMARK_TOPIC,
+    HALF_TOPIC,
+    INHERIT,
+    OFFSET_MOVED_EVENT,
+    OP_HALF_TOPIC,
+    READ,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    TBW102,
+    WRITE,
+    is_retry_topic,
+    reply_topic,
+)
+from bolide.config import ConfigCell
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig, TopicConfigTable
+from bolide.protocol.refusals import ServerError, TopicNotFound
+from bolide.remoting.uninterrupted import uninterrupted
+from bolide.store.tables import Table
+
+log = logging.getLogger(__name__)
+
+Topics = dict[str, TopicConfig]
+
+UNIT, UNIT_SUBSCRIPTION = 1, 2
+"""Bits of a topic's system flag."""
+
+_RETRY_QUEUES = 1
+
+
+class TopicTable:
+    """All topics by name, out of a table that is loaded; belongs to one event loop.
+
+    A topic that is new, changed or gone is so for `find` only when the file says it too: no
+    message is acknowledged in a topic that a crash would forget. The configurations are never
+    changed in place.
+    """
+
+    def __init__(
+        self,
+        table: Table[TopicConfigTable],
+        cell: ConfigCell[BrokerConfig],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = table
+        self._cell = cell
+        self._now = now
+        self._topics: Topics = table.value.topic_config_table
+        self._writing = asyncio.Lock()  # one file, one writer
+        self._listeners: list[Callable[[], None]] = []
+
+    def find(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def require(self, topic: str) -> TopicConfig:
+        """Raises TopicNotFound, which says what to do."""
+        found = self._topics.get(topic)
+        if found is None:
+            raise _not_found(topic, "create it, for example with mqadmin updateTopic")
+        return found
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(list(self._topics.values()))
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    @property
+    def data_version(self) -> DataVersion:
+        return self._table.value.data_version
+
+    @property
+    def table(self) -> MappedTopicConfigTable:
+        """All topics as peers get them; whoever changes the map changes a copy."""
+        return MappedTopicConfigTable(
+            topic_config_table=dict(self._topics), data_version=self.data_version
+        )
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after each change that can be seen."""
+        self._listeners.append(listener)
+
+    # ---- changing
+
+    async def create_on_send(
+        self, topic: str, default_topic: str, default_queue_nums: int, *, unit: bool = False
+    ) -> TopicConfig:
+        """The topic that somebody sends to, made after its model if it is not there.
+
+        Raises:
+            TopicNotFound: it may not be made; says why and what to do.
+        """
+        if found := self._topics.get(topic):
+            return found
+        if is_retry_topic(topic):
+            return await self.create_retry(topic, _RETRY_QUEUES, unit=unit)
+        made = self._inherited(topic, default_topic, default_queue_nums)
+        made.topic_sys_flag = UNIT if unit else 0
+        return await self._create(made)
+
+    async def create_retry(
+        self,
+        topic: str,
+        queue_nums: int,
+        perm: int = READ | WRITE,
+        *,
+        order: bool = False,
+        unit: bool = False,
+    ) -> TopicConfig:
+        """The retry or dead-letter topic of a group, made if it is not there.
+
+        One that is there becomes an `order` topic if asked, and never stops being one by this:
+        not everybody who asks for the topic knows.
+        """
+        found = self._topics.get(topic)
+        if found is not None and found.order >= order:
+            return found
+        if found is not None:
+            ordered = msgspec.structs.replace(found, order=True)
+            await self.update(ordered)
+            return ordered
+        flag = UNIT_SUBSCRIPTION if unit else 0
+        return await self._create(
+            _topic(topic, queue_nums, perm=perm, order=order, topic_sys_flag=flag)
+        )
+
+    async def update(self, config: TopicConfig) -> None:
+        """Create a topic or give it another configuration."""
+        await self.update_all([config])
+
+    async def update_all(self, configs: Iterable[TopicConfig]) -> None:
+        """As `update`, in one go; what is as it was changes nothing."""
+        given = {config.topic_name: config for config in configs}
+
+        def merge(topics: Topics) -> None:
+            for name, config in given.items():
+                if topics.get(name) != config:
+                    log.info("topic %s: %s, was %s", name, config, topics.get(name))
+                    topics[name] = config
+
+        await self._change(merge)
+
+    async def delete(self, topic: str, clean: Callable[[], Awaitable[None]] | None = None) -> bool:
+        """Forget a topic; False if there was none.
+
+        Args:
+            clean: removes what else is left of it, before anybody can create it again.
+        """
+        found = topic in self._topics
+        await self._change(lambda topics: topics.pop(topic, None), clean)
+        log.info("topic %s is deleted" if found else "there is no topic %s to delete", topic)
+        return found
+
+    async def if_unknown(self, topic: str, clean: Callable[[], Awaitable[None]]) -> None:
+        """Run `clean` if there is no such topic, before anybody can create it."""
+
+        async def look() -> None:
+            async with self._writing:
+                if topic not in self._topics:
+                    await clean()
+
+        await uninterrupted(look())
+
+    def create_system_topics(self, delay_levels: int = 18) -> None:
+        """Make those of the broker's own topics that are missing. Blocks: call it at start."""
+        topics = {made.topic_name: made for made in _system_topics(self._cell.value, delay_levels)}
+        topics |= self._topics
+        self._adapt_to_settings(topics, delay_levels)
+        if topics != self._topics:
+            self._take(topics)
+            self._table.save()
+            self._topics = topics
+
+    # ---- inside
+
+    def _inherited(self, topic: str, model: str, queue_nums: int) -> TopicConfig:
+        config, found = self._cell.value, self._topics.get(model)
+        if model == TBW102 and not config.auto_create_topic_enable:
+            raise _not_found(topic, "create it, or set autoCreateTopicEnable=true on this broker")
+        if found is None:
+            raise _not_found(topic, f"create it; {model}, its model, does not exist here either")
+        if not found.perm & INHERIT:
+            raise _not_found(topic, f"create it; {model} lacks the permission to be its model")
+        queues = max(0, min(queue_nums, found.write_queue_nums))
+        filter_type = found.topic_filter_type
+        return _topic(topic, queues, perm=found.perm & ~INHERIT, topic_filter_type=filter_type)
+
+    async def _create(self, made: TopicConfig) -> TopicConfig:
+        await self._change(lambda topics: topics.setdefault(made.topic_name, made))
+        found = self._topics[made.topic_name]
+        if found is made:
+            log.info("topic %s is created: %s", made.topic_name, made)
+        return found
+
+    def _adapt_to_settings(self, topics: Topics, delay_levels: int) -> None:
+        """Whether topics are created by sending, and how many delay levels there are, may differ
+        from what the file says."""
+        if model := topics.get(TBW102):
+            may = self._cell.value.auto_create_topic_enable
+            perm = model.perm | INHERIT if may else model.perm & ~INHERIT
+            topics[TBW102] = msgspec.structs.replace(model, perm=perm)
+        delayed = topics[SCHEDULE_TOPIC]
+        if min(delayed.read_queue_nums, delayed.write_queue_nums) < delay_levels:
+            topics[SCHEDULE_TOPIC] = _topic(SCHEDULE_TOPIC, delay_levels)
+
+    async def _change(
+        self,
+        edit: Callable[[Topics], object],
+        afterwards: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Edit a copy of the topics, save it, then let everybody see it."""
+
+        async def change() -> None:
+            async with self._writing:
+                topics = dict(self._topics)
+                edit(topics)
+                if topics != self._topics:
+                    await self._replace(topics)
+                if afterwards is not None:
+                    await afterwards()
+
+        await uninterrupted(change())
+
+    async def _replace(self, topics: Topics) -> None:
+        before = self._table.value
+        self._take(topics)
+        try:
+            await asyncio.to_thread(self._table.save)
+        except OSError as exc:
+            self._table.value = before
+            raise ServerError(
+                f"nothing is changed, {self._table.path} cannot be written: {exc}"
+            ) from exc
+        self._topics = topics
+        for listener in self._listeners:
+            listener()
+
+    def _take(self, topics: Topics) -> None:
+        """Make these the next ones to be saved."""
+        version = self.data_version.bumped(int(self._now() * 1000))
+        self._table.value = TopicConfigTable(topic_config_table=topics, data_version=version)
+        self._table.changed()
+
+
+def _system_topics(config: BrokerConfig, delay_levels: int) -> Iterator[TopicConfig]:
+    cluster = config.broker_cluster_name
+    yield _topic(SELF_TEST_TOPIC, 1)
+    if config.auto_create_topic_enable:
+        yield _topic(TBW102, config.default_topic_queue_nums, perm=READ | WRITE | INHERIT)
+    yield _topic(BENCHMARK_TOPIC, 1024)
+    yield _topic(cluster, 16, perm=_own_perm(usable=config.cluster_topic_enable))
+    yield _topic(config.broker_name, 1, perm=_own_perm(usable=config.broker_topic_enable))
+    yield _topic(OFFSET_MOVED_EVENT, 1)
+    yield _topic(SCHEDULE_TOPIC, delay_levels)
+    if config.trace_topic_enable:
+        yield _topic(config.msg_trace_topic_name, 1)
+    yield _topic(reply_topic(cluster), 1)
+    yield _topic(HALF_TOPIC, 1)
+    yield _topic(OP_HALF_TOPIC, 1)
+
+
+def _own_perm(*, usable: bool) -> int:
+    return INHERIT | READ | WRITE if usable else INHERIT
+
+
+def _topic(
+    name: str,
+    queues: int,
+    *,
+    perm: int = READ | WRITE,
+    order: bool = False,
+    topic_sys_flag: int = 0,
+    topic_filter_type: str = "SINGLE_TAG",
+) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=perm,
+        order=order,
+        topic_sys_flag=topic_sys_flag,
+        topic_filter_type=topic_filter_type,
+    )
+
+
+def _not_found(topic: str, advice: str) -> TopicNotFound:
+    # The first words are RocketMQ's, which people search for.
+    return TopicNotFound(f"topic[{topic}] not exist, apply first please: {advice}")

@@ -1,0 +1,145 @@
+"""Brokers: brokerStatus, getBrokerConfig, updateBrokerConfig."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated
+
+import typer
+
+from bolide.admin import AdminClient
+from bolide.cli.admin.options import (
+    BrokerAddress,
+    ClusterName,
+    Json,
+    NameServer,
+    Switch,
+    is_true,
+    require_one,
+)
+from bolide.cli.admin.session import run, targets, warn
+from bolide.cli.admin.tables import print_json
+from bolide.cli.exits import FAILED
+from bolide.errors import BolideError
+from bolide.protocol.bodies.routes import BrokerRoute
+
+_MASTER = 0
+
+Texts = dict[str, str]
+
+
+def broker_status(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show the figures of a running broker."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> dict[str, Texts | None]:
+        addresses = await targets(admin, broker, cluster, slaves=True)
+        return await _from_each(addresses, admin.brokers.runtime)
+
+    found = run(name_server, act)
+    if as_json:
+        print_json(found)
+    else:
+        for address, figures in found.items():
+            place = f"{address:<24} " if cluster else ""
+            for key, value in sorted((figures or {}).items()):
+                print(f"{place}{key:<32}: {value}")
+    _end(found)
+
+
+def get_broker_config(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show the settings of a broker."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> tuple[dict[str, str], dict[str, Texts | None]]:
+        if broker is not None:
+            titles = {broker: broker}
+        else:
+            assert cluster is not None
+            titles = _titles(await admin.clusters.brokers(cluster))
+        return titles, await _from_each(titles, admin.brokers.config)
+
+    titles, found = run(name_server, act)
+    if as_json:
+        print_json(found)
+    else:
+        for address, settings in found.items():
+            print(f"============{titles[address]}============")
+            for key, value in sorted((settings or {}).items()):
+                print(f"{key:<50}=  {value}")
+            print()
+    _end(found)
+
+
+def update_broker_config(
+    key: Annotated[str, typer.Option("-k", "--key", help="Name of the setting.")],
+    value: Annotated[str, typer.Option("-v", "--value", help="Its new value.")],
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    slaves: Annotated[
+        Switch, typer.Option("-a", "--updateAllBroker", help="With -c: whether slaves too.")
+    ] = "false",
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Change a setting of a running broker, and in its file."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> dict[str, Texts | None]:
+        addresses = await targets(admin, broker, cluster, slaves=is_true(slaves))
+
+        async def update(address: str) -> Texts:
+            await admin.brokers.update_config(address, {key: value})
+            return {key: value}
+
+        return await _from_each(addresses, update)
+
+    found = run(name_server, act)
+    if as_json:
+        print_json(found)
+    else:
+        for address, changed in found.items():
+            if changed is not None:
+                print(f"update broker config success, {address}")
+    _end(found)
+
+
+async def _from_each(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[Texts]]
+) -> dict[str, Texts | None]:
+    """What each broker says; None, and a line on standard error, of one that does not."""
+    found: dict[str, Texts | None] = {}
+    for address in addresses:
+        try:
+            found[address] = await ask(address)
+        except BolideError as exc:
+            warn(exc)
+            found[address] = None
+    return found
+
+
+def _end(found: dict[str, Texts | None]) -> None:
+    if None in found.values():
+        raise typer.Exit(FAILED)
+
+
+def _titles(brokers: list[BrokerRoute]) -> dict[str, str]:
+    """Masters and slaves by address."""
+    found = {}
+    for broker in brokers:
+        master = broker.broker_addrs.get(_MASTER, "NO_MASTER")
+        for broker_id, address in sorted(broker.broker_addrs.items()):
+            is_master = broker_id == _MASTER
+            title = (
+                f"Master: {master}" if is_master else f"My Master: {master}=====Slave: {address}"
+            )
+            found[address] = title
+    return found

@@ -1,0 +1,172 @@
+"""Clusters: clusterList."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import typer
+
+from bolide.admin import AdminClient, ClusterNotFound
+from bolide.cli.admin.options import Json, NameServer
+from bolide.cli.admin.session import run, warn
+from bolide.cli.admin.tables import Table, java_text, print_json
+from bolide.cli.exits import FAILED
+from bolide.errors import BolideError
+from bolide.protocol.bodies.routes import ClusterInfo
+
+Place = tuple[str, str, int, str]
+"""Cluster, broker name, broker id and address."""
+
+Figures = Mapping[str, str]
+
+
+def cluster_list(
+    more: Annotated[
+        bool, typer.Option("-m", "--moreStats", help="Show messages of yesterday and today.")
+    ] = False,
+    interval: Annotated[
+        int | None, typer.Option("-i", "--interval", min=1, help="Print again every so many s.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List all brokers with their load."""
+
+    async def act(admin: AdminClient) -> bool:
+        while True:
+            complete = await _show(admin, cluster, more, as_json)
+            if interval is None:
+                return complete
+            await asyncio.sleep(interval)
+
+    if not run(name_server, act):
+        raise typer.Exit(FAILED)
+
+
+async def _show(admin: AdminClient, cluster: str | None, more: bool, as_json: bool) -> bool:
+    """Print all brokers; False if one of them did not answer."""
+    found: dict[Place, Figures | None] = {}
+    for place in _places(await admin.clusters.info(), cluster):
+        try:
+            found[place] = await admin.brokers.runtime(place[3])
+        except BolideError as exc:
+            warn(exc)
+            found[place] = None
+    if as_json:
+        print_json([_document(place, figures) for place, figures in found.items()])
+    elif more:
+        _print_totals(found)
+    else:
+        _print_load(found)
+    return None not in found.values()
+
+
+def _places(info: ClusterInfo, wanted: str | None) -> Iterator[Place]:
+    if wanted is not None and wanted not in info.cluster_addr_table:
+        raise ClusterNotFound(wanted, info.cluster_addr_table)
+    for cluster in sorted(info.cluster_addr_table):
+        if wanted in {None, cluster}:
+            for name in sorted(info.cluster_addr_table[cluster]):
+                broker = info.broker_addr_table.get(name)
+                for broker_id, address in sorted(broker.broker_addrs.items() if broker else ()):
+                    yield cluster, name, broker_id, address
+
+
+def _document(place: Place, figures: Figures | None) -> dict[str, object]:
+    cluster, name, broker_id, address = place
+    return {
+        "cluster": cluster,
+        "brokerName": name,
+        "brokerId": broker_id,
+        "address": address,
+        "runtime": figures,
+    }
+
+
+def _print_load(found: Mapping[Place, Figures | None]) -> None:
+    table = Table(
+        "#Cluster Name",
+        "#Broker Name",
+        "#BID",
+        "#Addr",
+        "#Version",
+        "#InTPS(LOAD)",
+        "#OutTPS(LOAD)",
+        "#Timer(Progress)",
+        "#PCWait(ms)",
+        "#Hour",
+        "#SPACE",
+        "#ACTIVATED",
+    )
+    for place, figures in found.items():
+        table.add(*place, *_load(figures or {}))
+    table.print()
+
+
+def _load(figures: Figures) -> list[str]:
+    sends = f"{_rate(figures, 'putTps'):.2f}({_queue(figures, 'send')})"
+    waiting = f"{_queue(figures, 'pull')}|{_queue(figures, 'ack')}"
+    pulls = f"{_rate(figures, 'getTransferredTps'):.2f}({waiting})"
+    oldest = _number(figures, "earliestMessageTimeStamp")
+    hours = (time.time() - oldest / 1000) / 3600 if figures.get("earliestMessageTimeStamp") else 0
+    return [
+        figures.get("brokerVersionDesc", ""),
+        sends,
+        pulls,
+        _timer(figures),
+        figures.get("pageCacheLockTimeMills", ""),
+        f"{hours:.2f}",
+        f"{_number(figures, 'commitLogDiskRatio'):.4f}",
+        java_text(figures.get("brokerActive", "").lower() == "true"),
+    ]
+
+
+def _queue(figures: Figures, kind: str) -> str:
+    size = figures.get(f"{kind}ThreadPoolQueueSize", "N")
+    return f"{size},{figures.get(f'{kind}ThreadPoolQueueHeadWaitTimeMills', 'N')}ms"
+
+
+def _timer(figures: Figures) -> str:
+    behind = (
+        f"{_number(figures, 'timerReadBehind'):.0f}-{_number(figures, 'timerOffsetBehind'):.0f}"
+    )
+    rates = f"{_number(figures, 'timerEnqueueTps'):.1f}, {_number(figures, 'timerDequeueTps'):.1f}"
+    return f"{behind}({_number(figures, 'timerCongestNum') / 10_000:.1f}w, {rates})"
+
+
+def _rate(figures: Figures, name: str) -> float:
+    """The first of "10s 60s 600s"."""
+    return _float((figures.get(name, "").split() or [""])[0])
+
+
+def _number(figures: Figures, name: str) -> float:
+    return _float(figures.get(name, ""))
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _print_totals(found: Mapping[Place, Figures | None]) -> None:
+    titles = ("#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
+    table = Table("#Cluster Name", "#Broker Name", *titles)
+    for (cluster, name, _, _), figures in found.items():
+        table.add(cluster, name, *_totals(figures or {}))
+    table.print()
+
+
+def _totals(figures: Figures) -> list[int]:
+    def between(kind: str, begin: str, end: str) -> int:
+        return int(
+            _number(figures, f"msg{kind}Total{end}") - _number(figures, f"msg{kind}Total{begin}")
+        )
+
+    yesterday, today = ("YesterdayMorning", "TodayMorning"), ("TodayMorning", "TodayNow")
+    return [between(kind, *day) for day in (yesterday, today) for kind in ("Put", "Get")]

@@ -1,0 +1,80 @@
+"""The admin commands by RocketMQ's names, each with an example."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from bolide.cli.admin import (
+    brokers,
+    clusters,
+    consumers,
+    groups,
+    messages,
+    offsets,
+    sending,
+    topics,
+)
+
+Verb = Callable[..., None]
+
+_COMMANDS: dict[str, tuple[Verb, str]] = {
+    "updateTopic": (topics.update_topic, "-c DefaultCluster -t Orders -r 8 -w 8"),
+    "updateTopicPerm": (topics.update_topic_perm, "-c DefaultCluster -t Orders -p 4"),
+    "deleteTopic": (topics.delete_topic, "-c DefaultCluster -t Orders"),
+    "topicList": (topics.topic_list, "-c"),
+    "topicRoute": (topics.topic_route, "-t Orders -l"),
+    "topicStatus": (topics.topic_status, "-t Orders"),
+    "clusterList": (clusters.cluster_list, "-m"),
+    "brokerStatus": (brokers.broker_status, "-b 127.0.0.1:10911"),
+    "getBrokerConfig": (brokers.get_broker_config, "-b 127.0.0.1:10911"),
+    "updateBrokerConfig": (
+        brokers.update_broker_config,
+        "-b 127.0.0.1:10911 -k fileReservedTime -v 48",
+    ),
+    "updateSubGroup": (groups.update_sub_group, "-c DefaultCluster -g billing -r 3"),
+    "deleteSubGroup": (groups.delete_sub_group, "-c DefaultCluster -g billing -r true"),
+    "consumerProgress": (consumers.consumer_progress, "-g billing"),
+    "consumerConnection": (consumers.consumer_connection, "-g billing"),
+    "producerConnection": (consumers.producer_connection, "-g shop -t Orders"),
+    "queryMsgById": (
+        messages.query_msg_by_id,
+        "-t Orders -i 7F00000100002A9F0000000000000000 -f UTF-8",
+    ),
+    "queryMsgByKey": (messages.query_msg_by_key, "-t Orders -k order-1"),
+    "queryMsgByUniqueKey": (
+        messages.query_msg_by_unique_key,
+        "-t Orders -i 7F0000010C7D18B4AAC2194D5E8C0000",
+    ),
+    "resetOffsetByTime": (offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
+    "sendMessage": (sending.send_message, '-t Orders -p "one book" -k order-1 -c paid'),
+    "consumeMessage": (messages.consume_message, "-t Orders -c 10"),
+}
+
+
+def load() -> dict[str, Any]:
+    """All commands, as a group has them."""
+    app = typer.Typer(rich_markup_mode=None)
+    for name, (verb, example) in _COMMANDS.items():
+        # The first sign keeps the line from being wrapped.
+        epilog = f"\b\nExample: mqadmin {name} -n 127.0.0.1:9876 {example}"
+        app.command(name, epilog=epilog)(verb)
+    app.command("help")(show_help)
+    return dict(typer.main.get_group(app).commands)
+
+
+def show_help(
+    ctx: typer.Context,
+    command: Annotated[str | None, typer.Argument(help="Name of a command.")] = None,
+) -> None:
+    """Show what a command does, and its options."""
+    parent = ctx.parent
+    assert parent is not None
+    if command is None:
+        print(parent.get_help())
+        return
+    group: Any = parent.command
+    found = group.get_command(parent, command)
+    if found is None:
+        raise typer.BadParameter(f"there is no command {command!r}; see `{parent.command_path}`")
+    print(found.get_help(type(parent)(found, info_name=found.name, parent=parent)))

@@ -1,0 +1,157 @@
+"""Consumer groups: updateSubGroup, deleteSubGroup."""
+
+from typing import Annotated
+
+import typer
+
+from bolide.admin import AdminClient
+from bolide.admin.groups import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from bolide.cli.admin.options import (
+    BrokerAddress,
+    ClusterName,
+    Group,
+    Json,
+    NameServer,
+    Switch,
+    is_true,
+    require_one,
+)
+from bolide.cli.admin.session import run, targets
+from bolide.cli.admin.tables import java_map, java_text, print_json
+from bolide.cli.admin.topics import parse_attributes
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
+from bolide.protocol.fastjson import BadJson
+
+
+def update_sub_group(
+    group: Group,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    consume: Annotated[
+        Switch, typer.Option("-s", "--consumeEnable", help="Whether it may consume.")
+    ] = "true",
+    from_min: Annotated[
+        Switch, typer.Option("-m", "--consumeFromMinEnable", help="Whether it may begin first.")
+    ] = "false",
+    broadcast: Annotated[
+        Switch, typer.Option("-d", "--consumeBroadcastEnable", help="Whether it may broadcast.")
+    ] = "false",
+    orderly: Annotated[
+        Switch, typer.Option("-o", "--consumeMessageOrderly", help="Whether pops keep the order.")
+    ] = "false",
+    retry_queues: Annotated[
+        int, typer.Option("-q", "--retryQueueNums", min=0, help="Queues of its retry topic.")
+    ] = 1,
+    retry_times: Annotated[
+        int, typer.Option("-r", "--retryMaxTimes", help="Tries before the dead letters.")
+    ] = 16,
+    retry_policy: Annotated[
+        str | None, typer.Option("-p", "--groupRetryPolicy", help="JSON of a retry policy.")
+    ] = None,
+    broker_id: Annotated[
+        int, typer.Option("-i", "--brokerId", min=0, help="Id of the broker to consume from.")
+    ] = 0,
+    when_slow: Annotated[
+        int,
+        typer.Option("-w", "--whichBrokerWhenConsumeSlowly", min=0, help="Id of it when behind."),
+    ] = 1,
+    notify: Annotated[
+        Switch, typer.Option("-a", "--notifyConsumerIdsChanged", help="Tell members of changes.")
+    ] = "true",
+    attributes: Annotated[
+        str | None, typer.Option("--attributes", help="Changes: +a=b,+c=d,-e")
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Create a consumer group, or change it."""
+    require_one(broker, cluster)
+    config = GroupConfig(
+        group_name=group,
+        consume_enable=is_true(consume),
+        consume_from_min_enable=is_true(from_min),
+        consume_broadcast_enable=is_true(broadcast),
+        consume_message_orderly=is_true(orderly),
+        retry_queue_nums=retry_queues,
+        retry_max_times=retry_times,
+        group_retry_policy=_policy(retry_policy),
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=when_slow,
+        notify_consumer_ids_changed_enable=is_true(notify),
+        attributes=parse_attributes(attributes or ""),
+    )
+
+    async def act(admin: AdminClient) -> None:
+        addresses = await targets(admin, broker, cluster)
+        for address in addresses:
+            await admin.groups.update(address, config)
+            if not as_json:
+                print(f"create subscription group to {address} success.")
+        if as_json:
+            print_json({"brokers": addresses, "groupConfig": config})
+        else:
+            print(config_text(config))
+
+    run(name_server, act)
+
+
+def delete_sub_group(
+    group: Group,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    offsets: Annotated[
+        Switch, typer.Option("-r", "--removeOffset", help="Whether its positions go too.")
+    ] = "false",
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Delete a consumer group; with -c its retry and dead letter topics too."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> None:
+        where = f" in cluster [{cluster}]" if cluster else ""
+        addresses = await targets(admin, broker, cluster)
+        for address in addresses:
+            await admin.groups.delete(address, group, offsets=is_true(offsets))
+            if not as_json:
+                print(
+                    f"delete subscription group [{group}] from broker [{address}]{where} success."
+                )
+        if cluster is not None:
+            for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+                await admin.topics.delete(prefix + group, cluster)
+        if as_json:
+            print_json({"group": group, "brokers": addresses})
+
+    run(name_server, act)
+
+
+def config_text(config: GroupConfig) -> str:
+    """As Java's tools print it."""
+    values = {
+        "groupName": config.group_name,
+        "consumeEnable": config.consume_enable,
+        "consumeFromMinEnable": config.consume_from_min_enable,
+        "consumeBroadcastEnable": config.consume_broadcast_enable,
+        "consumeMessageOrderly": config.consume_message_orderly,
+        "retryQueueNums": config.retry_queue_nums,
+        "retryMaxTimes": config.retry_max_times,
+        "groupRetryPolicy": fastjson.encode(config.group_retry_policy).decode(),
+        "brokerId": config.broker_id,
+        "whichBrokerWhenConsumeSlowly": config.which_broker_when_consume_slowly,
+        "notifyConsumerIdsChangedEnable": config.notify_consumer_ids_changed_enable,
+        "groupSysFlag": config.group_sys_flag,
+        "consumeTimeoutMinute": config.consume_timeout_minute,
+        "subscriptionDataSet": config.subscription_data_set,
+        "attributes": java_map(config.attributes),
+    }
+    texts = {key: java_text(value) for key, value in values.items()}
+    return f"SubscriptionGroupConfig{java_map(texts)}"
+
+
+def _policy(text: str | None) -> RetryPolicy:
+    try:
+        return fastjson.decode(text, RetryPolicy) if text else RetryPolicy()
+    except BadJson as exc:
+        raise typer.BadParameter(f"-p {text!r} is no retry policy: {exc}") from exc

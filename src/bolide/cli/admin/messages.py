@@ -1,0 +1,250 @@
+"""Stored messages: queryMsgById, queryMsgByKey, queryMsgByUniqueKey, consumeMessage."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import typer
+
+from bolide.admin import AdminClient, AdminError
+from bolide.admin.messages import DEFAULT_LIMIT, TOOLS_GROUP
+from bolide.cli.admin.message_text import document_of, line_of, print_message
+from bolide.cli.admin.offsets import parse_time
+from bolide.cli.admin.options import Json, NameServer, OfCluster, Switch, Topic, is_true
+from bolide.cli.admin.sending import resend
+from bolide.cli.admin.session import run
+from bolide.cli.admin.tables import Table, java_text, print_json
+from bolide.model.message import StoredMessage
+from bolide.protocol.bodies.consumers import DirectConsumption
+from bolide.protocol.bodies.message_queue import MessageQueue
+
+_PULLED_AT_ONCE = 32
+
+MessageId = Annotated[str, typer.Option("-i", "--msgId", help="Id of the message.")]
+ConsumerGroup = Annotated[
+    str | None, typer.Option("-g", "--consumerGroup", help="With -d: have this group consume it.")
+]
+ClientId = Annotated[
+    str | None, typer.Option("-d", "--clientId", help="With -g: the client that consumes it.")
+]
+
+
+def query_msg_by_id(
+    topic: Topic,
+    message_ids: Annotated[
+        str, typer.Option("-i", "--msgId", help="Ids of messages, with commas between.")
+    ],
+    group: ConsumerGroup = None,
+    client_id: ClientId = None,
+    send_again: Annotated[
+        Switch, typer.Option("-s", "--sendMessage", help="Send the message once more.")
+    ] = "false",
+    unit_name: Annotated[
+        str, typer.Option("-u", "--unitName", help="With -s: the producer's unit.")
+    ] = "",
+    charset: Annotated[
+        str | None, typer.Option("-f", "--bodyFormat", help="Print the body too, in this charset.")
+    ] = None,
+    cluster: OfCluster = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show messages by either kind of id, and who has consumed them."""
+    _check_charset(charset)
+
+    async def act(admin: AdminClient) -> None:
+        for message_id in filter(None, map(str.strip, message_ids.split(","))):
+            message = await admin.messages.find(topic, message_id, cluster)
+            if group is not None and client_id is not None:
+                _print_verdict(await _push(admin, message, group, client_id), as_json)
+            elif is_true(send_again):
+                await resend(admin, message, unit_name, as_json=as_json)
+            else:
+                await _show(admin, message, charset, as_json)
+
+    run(name_server, act)
+
+
+def query_msg_by_key(
+    topic: Topic,
+    key: Annotated[str, typer.Option("-k", "--msgKey", help="One key of the message.")],
+    begin: Annotated[
+        int, typer.Option("-b", "--beginTimestamp", help="Stored then or later, in ms.")
+    ] = 0,
+    end: Annotated[
+        int | None, typer.Option("-e", "--endTimestamp", help="Stored then or before, in ms.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("-m", "--maxNum", min=1, help="At most so many from each broker.")
+    ] = DEFAULT_LIMIT,
+    cluster: OfCluster = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List messages by key."""
+    found = run(
+        name_server,
+        lambda admin: admin.messages.by_key(
+            topic, key, limit=limit, begin=begin, end=end, cluster=cluster
+        ),
+    )
+    if as_json:
+        print_json([document_of(message) for message in found])
+        return
+    table = Table("#Message ID", "#QID", "#Offset")
+    for message in found:
+        table.add(message.message_id, message.queue_id, message.queue_offset)
+    table.print()
+
+
+def query_msg_by_unique_key(
+    topic: Topic,
+    message_id: MessageId,
+    group: ConsumerGroup = None,
+    client_id: ClientId = None,
+    show_all: Annotated[
+        bool, typer.Option("-a", "--showAll", help="All messages of that id; else the oldest.")
+    ] = False,
+    cluster: OfCluster = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show messages by the id that the sending client gave them."""
+
+    async def act(admin: AdminClient) -> None:
+        found = await admin.messages.by_unique_id(topic, message_id, cluster)
+        if group is not None and client_id is not None:
+            _print_verdict(await _push(admin, found[0], group, client_id), as_json)
+            return
+        for message in found if show_all else found[:1]:
+            await _show(admin, message, None, as_json)
+
+    run(name_server, act)
+
+
+def consume_message(
+    topic: Topic,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--brokerName", help="Name of one broker.")
+    ] = None,
+    queue_id: Annotated[
+        int | None, typer.Option("-i", "--queueId", min=0, help="With -b: one queue.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("-o", "--offset", min=0, help="With -b and -i: from here on.")
+    ] = None,
+    group: Annotated[
+        str, typer.Option("-g", "--consumerGroup", help="Consume as this group.")
+    ] = TOOLS_GROUP,
+    begin: Annotated[
+        str | None, typer.Option("-s", "--beginTimestamp", help="Stored then or later.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", help="Stored before.")] = None,
+    count: Annotated[
+        int, typer.Option("-c", "--MessageNumber", min=1, help="At most so many messages.")
+    ] = 128,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Print messages of a topic; no position of the group changes."""
+    if queue_id is not None and broker is None:
+        raise typer.BadParameter("-i needs -b: queues are numbered on each broker")
+    if offset is not None and queue_id is None:
+        raise typer.BadParameter("-o needs -i: offsets are those of one queue")
+    times = (parse_time(begin) if begin else None, parse_time(end) if end else None)
+
+    async def act(admin: AdminClient) -> None:
+        left = count
+        for queue in await _queues(admin, topic, broker, queue_id):
+            span = await _span(admin, queue, offset, times)
+            async for message in _messages(admin, queue, span, group):
+                if left == 0:
+                    return
+                left -= 1
+                print_json(document_of(message)) if as_json else print(line_of(message))
+
+    run(name_server, act)
+
+
+async def _show(
+    admin: AdminClient, message: StoredMessage, charset: str | None, as_json: bool
+) -> None:
+    tracks = await admin.tracks.of(message)
+    if as_json:
+        print_json(document_of(message) | {"tracks": tracks})
+    else:
+        print_message(message, tracks, charset)
+
+
+async def _push(
+    admin: AdminClient, message: StoredMessage, group: str, client_id: str
+) -> DirectConsumption:
+    return await admin.clients.consume_directly(
+        group, client_id, message.offset_message_id, str(message.store_host)
+    )
+
+
+def _print_verdict(verdict: DirectConsumption, as_json: bool) -> None:
+    if as_json:
+        print_json(verdict)
+        return
+    print(
+        f"ConsumeMessageDirectlyResult [order={java_text(verdict.order)}, "
+        f"autoCommit={java_text(verdict.auto_commit)}, "
+        f"consumeResult={java_text(verdict.consume_result)}, "
+        f"remark={java_text(verdict.remark)}, spentTimeMills={verdict.spent_time_mills}]"
+    )
+
+
+def _check_charset(charset: str | None) -> None:
+    try:
+        b"".decode(charset or "utf-8")
+    except LookupError as exc:
+        raise typer.BadParameter(f"-f {charset!r} is no charset") from exc
+
+
+async def _queues(
+    admin: AdminClient, topic: str, broker: str | None, queue_id: int | None
+) -> list[MessageQueue]:
+    """The queues that the options mean, in order."""
+    route = await admin.topics.route(topic)
+    counts = {data.broker_name: data.read_queue_nums for data in route.queue_datas}
+    found = [
+        MessageQueue(topic, name, number)
+        for name, count in sorted(counts.items())
+        for number in range(count)
+        if broker in {None, name} and queue_id in {None, number}
+    ]
+    if not found:
+        wanted = "" if queue_id is None else f"queue {queue_id} on "
+        known = ", ".join(f"{name} ({count} queues)" for name, count in sorted(counts.items()))
+        raise AdminError(f"topic {topic!r} has no {wanted}broker {broker!r}; it is on {known}")
+    return found
+
+
+async def _span(
+    admin: AdminClient,
+    queue: MessageQueue,
+    offset: int | None,
+    times: tuple[int | None, int | None],
+) -> tuple[int, int]:
+    """The first offset that is wanted, and the one behind the last."""
+    begin, end = times
+    first = await (
+        admin.offsets.min(queue) if begin is None else admin.offsets.search(queue, begin)
+    )
+    last = await (admin.offsets.max(queue) if end is None else admin.offsets.search(queue, end))
+    return max(first, offset or 0), last
+
+
+async def _messages(
+    admin: AdminClient, queue: MessageQueue, span: tuple[int, int], group: str
+) -> AsyncIterator[StoredMessage]:
+    at, end = span
+    while at < end:
+        pulled = await admin.messages.pull(queue, at, min(end - at, _PULLED_AT_ONCE), group=group)
+        for message in pulled.messages:
+            if message.queue_offset < end:
+                yield message
+        if pulled.next_offset <= at:
+            return
+        at = pulled.next_offset

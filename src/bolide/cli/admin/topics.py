@@ -1,0 +1,274 @@
+"""Topics: updateTopic, updateTopicPerm, deleteTopic, topicList, topicRoute, topicStatus."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bolide.admin import AdminClient
+from bolide.admin.groups import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from bolide.cli.admin.options import (
+    BrokerAddress,
+    ClusterName,
+    Json,
+    NameServer,
+    OfCluster,
+    Switch,
+    Topic,
+    is_true,
+    require_one,
+)
+from bolide.cli.admin.session import run, targets
+from bolide.cli.admin.tables import Table, by_queue, java_map, java_text, print_json, time_text
+from bolide.errors import BolideError
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.routes import TopicRoute
+from bolide.protocol.bodies.topics import TopicConfig
+
+_READ, _WRITE, _INHERIT = 4, 2, 1
+_UNIT, _UNIT_SUBSCRIBED = 1, 2
+
+Perm = Annotated[
+    int,
+    typer.Option("-p", "--perm", min=0, max=7, help="Permission: 2 write, 4 read, 6 both."),
+]
+
+
+def update_topic(
+    topic: Topic,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    read_queues: Annotated[
+        int, typer.Option("-r", "--readQueueNums", min=1, help="Read queues on each broker.")
+    ] = 8,
+    write_queues: Annotated[
+        int, typer.Option("-w", "--writeQueueNums", min=1, help="Write queues on each broker.")
+    ] = 8,
+    perm: Perm = 6,
+    order: Annotated[
+        Switch, typer.Option("-o", "--order", help="Whether the queues of each broker are fixed.")
+    ] = "false",
+    unit: Annotated[Switch, typer.Option("-u", "--unit", help="A topic of one unit.")] = "false",
+    unit_subscribed: Annotated[
+        Switch, typer.Option("-s", "--hasUnitSub", help="Whether units subscribe to it.")
+    ] = "false",
+    attributes: Annotated[
+        str | None, typer.Option("-a", "--attributes", help="Changes: +a=b,+c=d,-e")
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Create a topic, or change it."""
+    require_one(broker, cluster)
+    config = TopicConfig(
+        topic_name=topic,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
+        order=is_true(order),
+        topic_sys_flag=_UNIT * is_true(unit) | _UNIT_SUBSCRIBED * is_true(unit_subscribed),
+        attributes=parse_attributes(attributes or ""),
+    )
+
+    async def act(admin: AdminClient) -> None:
+        addresses = await targets(admin, broker, cluster)
+        for address in addresses:
+            await admin.topics.update(address, config)
+            if not as_json:
+                print(f"create topic to {address} success.")
+        order_conf = await _set_order_conf(admin, config, broker, cluster)
+        if as_json:
+            print_json({"brokers": addresses, "topicConfig": config, "orderConf": order_conf})
+            return
+        if order_conf is not None:
+            kind = "cluster" if cluster else "broker"
+            print(f"set {kind} orderConf. isOrder=true, orderConf=[{order_conf}]")
+        print(config_text(config))
+
+    run(name_server, act)
+
+
+def update_topic_perm(
+    topic: Topic,
+    perm: Perm,
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Change who may write to a topic or read from it, and nothing else of it."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> None:
+        changed = []
+        for address in await targets(admin, broker, cluster):
+            old = await admin.topics.set_perm(address, topic, perm)
+            changed.append({"broker": address, "oldPerm": old, "perm": perm})
+            if as_json:
+                continue
+            if old == perm:
+                print(f"new perm equals to the old one in {address}!")
+            else:
+                print(f"update topic perm from {old} to {perm} in {address} success.")
+        if as_json:
+            print_json(changed)
+
+    run(name_server, act)
+
+
+def delete_topic(
+    topic: Topic,
+    cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster to delete it from.")],
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Delete a topic, its messages too, from brokers and name servers."""
+    run(name_server, lambda admin: admin.topics.delete(topic, cluster))
+    if as_json:
+        print_json({"topic": topic, "cluster": cluster})
+        return
+    print(f"delete topic [{topic}] from cluster [{cluster}] success.")
+    print(f"delete topic [{topic}] from NameServer success.")
+
+
+def topic_list(
+    with_clusters: Annotated[
+        bool, typer.Option("-c", "--clusterModel", help="Show clusters and consumer groups too.")
+    ] = False,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List all topics that the name server knows."""
+    if with_clusters:
+        _list_with_groups(name_server, as_json)
+        return
+    names = run(name_server, lambda admin: admin.topics.names())
+    if as_json:
+        print_json(names)
+    else:
+        print("\n".join(names))
+
+
+def topic_route(
+    topic: Topic,
+    as_list: Annotated[bool, typer.Option("-l", "--list", help="Print a table.")] = False,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show which brokers serve a topic."""
+    route = run(name_server, lambda admin: admin.topics.route(topic))
+    text = fastjson.encode(route, standard=True)
+    if as_json:
+        print(text.decode())
+    elif as_list:
+        _print_route(route)
+    else:
+        print(msgspec.json.format(text, indent=8).decode())
+
+
+def topic_status(
+    topic: Topic,
+    cluster: OfCluster = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show the ends of a topic's queues, and when they were last written to."""
+    stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster))
+    if as_json:
+        print_json({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})
+        return
+    table = Table("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+    for queue, ends in sorted(stats.offset_table.items()):
+        updated = time_text(ends.last_update_timestamp) if ends.last_update_timestamp > 0 else ""
+        table.add(queue.broker_name, queue.queue_id, ends.min_offset, ends.max_offset, updated)
+    table.print()
+    print(f"\nTopic Put TPS: {stats.topic_put_tps}")
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """`{"+a": "b", "-c": ""}` of `+a=b,-c`; raises a usage error."""
+    found = {}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = word.partition("=")
+        adds = name[:1] == "+" and bool(equals)
+        removes = name[:1] == "-" and not equals
+        if len(name) < 2 or not (adds or removes):
+            raise typer.BadParameter(f"attribute {word!r} is neither +name=value nor -name")
+        found[name] = value
+    return found
+
+
+def config_text(config: TopicConfig) -> str:
+    """As Java's tools print it."""
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={_perm_text(config.perm)}, "
+        f"topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag}, "
+        f"order={java_text(config.order)}, attributes={java_map(config.attributes)}]"
+    )
+
+
+def _perm_text(perm: int) -> str:
+    bits = ((_READ, "R"), (_WRITE, "W"), (_INHERIT, "X"))
+    return "".join(letter if perm & bit else "-" for bit, letter in bits)
+
+
+async def _set_order_conf(
+    admin: AdminClient, config: TopicConfig, broker: str | None, cluster: str | None
+) -> str | None:
+    """Fix how many queues each broker has, which an ordered topic needs to stay in order."""
+    if not config.order:
+        return None
+    topic, queues = config.topic_name, config.write_queue_nums
+    if broker is not None:
+        name = (await admin.clusters.broker_at(broker)).broker_name
+        await admin.name_servers.add_order_conf(topic, name, queues)
+        return f"{name}:{queues}"
+    assert cluster is not None
+    names = [found.broker_name for found in await admin.clusters.brokers(cluster)]
+    return await admin.name_servers.put_order_conf(topic, dict.fromkeys(names, queues))
+
+
+def _list_with_groups(name_server: str | None, as_json: bool) -> None:
+    async def act(admin: AdminClient) -> list[dict[str, object]]:
+        return [
+            await _topic_entry(admin, topic)
+            for topic in await admin.topics.names()
+            if not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+        ]
+
+    found = run(name_server, act)
+    if as_json:
+        print_json(found)
+        return
+    table = Table("#Cluster Name", "#Topic", "#Consumer Group")
+    for entry in found:
+        groups = entry["consumerGroups"]
+        assert isinstance(groups, list)
+        for group in groups or [""]:
+            table.add(entry["cluster"], entry["topic"], group)
+    table.print()
+
+
+async def _topic_entry(admin: AdminClient, topic: str) -> dict[str, object]:
+    try:
+        clusters = await admin.topics.clusters(topic)
+        groups = await admin.topics.groups(topic)
+    except BolideError:  # a topic whose brokers are away is listed all the same
+        clusters, groups = [], []
+    return {"cluster": ",".join(clusters), "topic": topic, "consumerGroups": groups}
+
+
+def _print_route(route: TopicRoute) -> None:
+    queues = {data.broker_name: data for data in route.queue_datas}
+    titles = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
+    table = Table(*titles)
+    for broker in sorted(route.broker_datas, key=lambda broker: broker.broker_name):
+        data = queues[broker.broker_name]
+        addresses = java_map({str(key): at for key, at in sorted(broker.broker_addrs.items())})
+        counts = (data.read_queue_nums, data.write_queue_nums, data.perm)
+        table.add(broker.cluster or "", broker.broker_name, addresses, *counts)
+    reads = sum(data.read_queue_nums for data in queues.values())
+    writes = sum(data.write_queue_nums for data in queues.values())
+    table.add("Total:", len(queues), "", reads, writes, "")
+    table.print()

@@ -1,0 +1,376 @@
+"""The part of a client that its producers and consumers share: connections, routes, heartbeats."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Collection, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from bolide.client.errors import GroupTaken, NameServersUnreachable, NoNameServer
+from bolide.client.lookups import Lookups
+from bolide.client.members import ConsumerMember, ProducerMember
+from bolide.client.name_servers import REFRESH_INTERVAL, NameServers, fetch_addresses
+from bolide.client.routes import MASTER_ID, Routes
+from bolide.client.server_requests import ServerRequests
+from bolide.client.settings import ClientSettings
+from bolide.client.signing import Signer
+from bolide.errors import BolideError, ConfigError
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.heartbeat import Heartbeat, ProducerGroup
+from bolide.protocol.bodies.routes import TopicRoute
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.header import Header
+from bolide.protocol.headers.clients import UnregisterClientHeader
+from bolide.protocol.headers.namesrv import RouteHeader
+from bolide.protocol.refusals import TopicNotFound
+from bolide.remoting.client import ClientConfig, Fields, RemotingClient
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.errors import CallTimedOut, RemotingError
+
+log = logging.getLogger(__name__)
+
+_Shared = dict[ClientSettings, "ClientInstance"]
+
+
+class ClientInstance:
+    """One client of a cluster, by the eyes of its brokers. Made by `acquire`, ended by `release`.
+
+    It starts whether or not a NameServer can be reached; what needs a route fails until one can.
+    """
+
+    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared]] = WeakKeyDictionary()
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.client_id = settings.client_id
+        self.name_servers = NameServers(settings.name_servers)
+        self.routes = Routes(
+            self._ask_route, on_change=self._route_changed, on_new_broker=self.heartbeat_soon
+        )
+        self.lookups = Lookups(self)
+        self._producers: dict[str, ProducerMember] = {}
+        self._consumers: dict[str, ConsumerMember] = {}
+        requests = ServerRequests(self._consumers, settings.namespace)
+        self.remoting = RemotingClient(
+            ClientConfig(
+                connect_timeout=settings.connect_timeout,
+                call_timeout=settings.call_timeout,
+                tls=settings.tls,
+            ),
+            dispatcher=Dispatcher(requests),
+            hooks=_hooks(settings),
+        )
+        self._users = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._versions: dict[str, int] = {}
+        self._silent: set[str] = set()  # brokers whose silence was told of
+        self._lost_servers = False  # told of too
+        self._beat_wanted = asyncio.Event()
+        self._addresses_known = asyncio.Event()
+        if settings.name_servers or not settings.address_server:
+            self._addresses_known.set()
+
+    # Sharing
+
+    @classmethod
+    async def acquire(cls, settings: ClientSettings) -> "ClientInstance":
+        """The instance with these settings on this event loop, started if it is new."""
+        shared = cls._by_loop.setdefault(asyncio.get_running_loop(), {})
+        instance = shared.get(settings)
+        if instance is None:
+            instance = shared[settings] = cls(settings)
+            await instance._start()
+        instance._users += 1
+        return instance
+
+    async def release(self) -> None:
+        """Say that one user is done; the last one ends it."""
+        self._users -= 1
+        if self._users:
+            return
+        shared = self._by_loop.get(asyncio.get_running_loop(), {})
+        shared.pop(self.settings, None)
+        await self._close()
+
+    async def _start(self) -> None:
+        await self.remoting.__aenter__()
+        self._run(self._poll_routes(), "routes")
+        self._run(self._send_heartbeats(), "heartbeats")
+        if self.settings.address_server:
+            self._run(self._watch_address_server(self.settings.address_server), "addresses")
+        servers = ", ".join(self.name_servers.addresses) or self.settings.address_server or "none"
+        log.info("client %s started; NameServers: %s", self.client_id, servers)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.remoting.__aexit__(None, None, None)
+        log.info("client %s ended", self.client_id)
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.add(asyncio.create_task(work, name=f"bolide-client-{name}"))
+
+    # Calls
+
+    async def call(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | Fields | None = None,
+        *,
+        body: bytes = b"",
+        within: float | None = None,
+        accept: Collection[int] = (),
+    ) -> Frame:
+        """Ask a broker; `within` seconds, connecting included. Raises as `RemotingClient.call`."""
+        if not self.remoting.is_connected(address):
+            seconds = self.settings.call_timeout if within is None else within
+            within = seconds - await self._connect(address, code, seconds)
+        return await self.remoting.call(
+            address, code, header, body=body, within=within, accept=accept
+        )
+
+    async def notify(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | Fields | None = None,
+        *,
+        body: bytes = b"",
+        within: float | None = None,
+    ) -> None:
+        """Tell a broker something that it does not answer; `within` is the time to connect."""
+        if not self.remoting.is_connected(address):
+            await self._connect(address, code, within or self.settings.call_timeout)
+        await self.remoting.notify(address, code, header, body=body)
+
+    async def call_name_server(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        *,
+        body: bytes = b"",
+        within: float | None = None,
+    ) -> Frame:
+        """Ask the chosen NameServer, and the others in turn if it does not answer.
+
+        Raises:
+            NoNameServer: none is known or none answers.
+            Refusal: the one that was asked refused.
+        """
+        seconds = self.settings.call_timeout if within is None else within
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._addresses_known.wait()
+        addresses = self.name_servers.in_order()
+        if not addresses:
+            raise NoNameServer
+        failure: RemotingError | None = None
+        for address in addresses:
+            try:
+                # One that does not even refuse must leave time for the others.
+                answer = await self.call(
+                    address, code, header, body=body, within=seconds / len(addresses)
+                )
+            except RemotingError as exc:
+                failure = exc
+            else:
+                self.name_servers.choose(address)
+                return answer
+        raise NameServersUnreachable(addresses) from failure
+
+    def vip(self, address: str) -> str:
+        """Where sends go: the broker's second port if the VIP channel is on."""
+        if not self.settings.vip_channel:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
+
+    def broker_version(self, address: str) -> int:
+        """RocketMQ's number of the broker's version; 0 until it answered a heartbeat."""
+        return self._versions.get(address, 0)
+
+    async def _connect(self, address: str, code: RequestCode, seconds: float) -> float:
+        """Connect within the time for a call; returns how long it took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.remoting.connect(address)
+        except TimeoutError as exc:
+            raise CallTimedOut(address, code, seconds) from exc
+        if code != RequestCode.HEART_BEAT and self.routes.name_of(address):
+            self.heartbeat_soon()  # the broker forgot this client when the last connection ended
+        return loop.time() - began
+
+    # Producers and consumers
+
+    def add_producer(self, group: str, producer: ProducerMember) -> None:
+        """Raises GroupTaken if there is one of that group."""
+        if group in self._producers:
+            raise GroupTaken("producer", group, self.client_id)
+        self._producers[group] = producer
+        self.heartbeat_soon()
+
+    def add_consumer(self, group: str, consumer: ConsumerMember) -> None:
+        """Raises GroupTaken if there is one of that group."""
+        if group in self._consumers:
+            raise GroupTaken("consumer", group, self.client_id)
+        self._consumers[group] = consumer
+        self.heartbeat_soon()
+
+    async def remove_producer(self, group: str) -> None:
+        """Forget it and tell the brokers."""
+        if self._producers.pop(group, None) is not None:
+            await self._unregister(producer_group=group)
+
+    async def remove_consumer(self, group: str) -> None:
+        """Forget it and tell the brokers."""
+        if self._consumers.pop(group, None) is not None:
+            await self._unregister(consumer_group=group)
+
+    async def _unregister(self, **group: str) -> None:
+        header = UnregisterClientHeader(client_id=self.client_id, **group)
+
+        async def tell(address: str) -> None:
+            with suppress(BolideError):  # it will notice by itself
+                await self.call(address, RequestCode.UNREGISTER_CLIENT, header)
+
+        connected = filter(self.remoting.is_connected, self._all_addresses())
+        await asyncio.gather(*map(tell, connected))
+
+    # Heartbeats
+
+    def heartbeat_soon(self) -> None:
+        """Have the brokers told of this client now rather than at the next interval."""
+        self._beat_wanted.set()
+
+    async def heartbeat(self) -> None:
+        """Tell every broker of the known routes which groups are here; failures are logged."""
+        if not self._producers and not self._consumers:
+            return
+        self._beat_wanted.clear()
+        addresses = self._all_addresses() if self._consumers else self._masters()
+        body = fastjson.encode(self._heartbeat_body())
+        await asyncio.gather(*(self._beat(address, body) for address in addresses))
+
+    def _heartbeat_body(self) -> Heartbeat:
+        return Heartbeat(
+            client_id=self.client_id,
+            producer_data_set=[ProducerGroup(group) for group in self._producers],
+            consumer_data_set=[each.heartbeat_entry() for each in self._consumers.values()],
+        )
+
+    async def _beat(self, address: str, body: bytes) -> None:
+        try:
+            answer = await self.call(address, RequestCode.HEART_BEAT, body=body)
+        except BolideError as exc:
+            if address not in self._silent:
+                self._silent.add(address)
+                log.warning("broker %s does not take heartbeats: %s", address, exc)
+            return
+        self._versions[address] = answer.version
+        if address in self._silent:
+            self._silent.discard(address)
+            log.info("broker %s takes heartbeats again", address)
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.heartbeat_interval):
+                    await self._beat_wanted.wait()
+            self._beat_wanted.clear()
+            await self._shielded(self.heartbeat(), "heartbeats")
+
+    def _masters(self) -> set[str]:
+        groups = self.routes.brokers.values()
+        return {members[MASTER_ID] for members in groups if MASTER_ID in members}
+
+    def _all_addresses(self) -> set[str]:
+        return {at for members in self.routes.brokers.values() for at in members.values()}
+
+    # Routes
+
+    async def _ask_route(self, topic: str) -> TopicRoute | None:
+        try:
+            answer = await self.call_name_server(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
+            )
+        except TopicNotFound:
+            return None
+        return fastjson.decode(answer.body, TopicRoute)
+
+    async def _poll_routes(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.route_interval)
+            await self._shielded(self.poll_routes(), "routes")
+
+    async def poll_routes(self) -> None:
+        """Ask anew for the routes in use and forget the others; failures are logged once."""
+        wanted = set(self._topics_in_use())
+        self.routes.forget_all_but(wanted)
+        try:
+            for topic in sorted(wanted):
+                await self.routes.refresh(topic)
+        except BolideError as exc:
+            if not self._lost_servers:
+                self._lost_servers = True
+                log.warning("the routes cannot be refreshed: %s", exc)
+        else:
+            if self._lost_servers:
+                log.info("the routes can be refreshed again")
+            self._lost_servers = False
+        self._forget_brokers()
+
+    def _topics_in_use(self) -> Iterator[str]:
+        for member in (*self._producers.values(), *self._consumers.values()):
+            yield from member.topics()
+
+    def _forget_brokers(self) -> None:
+        """What was noted of brokers that no route names any more."""
+        known = self._all_addresses()
+        self._silent &= known
+        for address in self._versions.keys() - known:
+            del self._versions[address]
+
+    def _route_changed(self, topic: str) -> None:
+        for consumer in self._consumers.values():
+            if topic in consumer.topics():
+                consumer.route_changed(topic)
+
+    # Address server
+
+    async def _watch_address_server(self, url: str) -> None:
+        while True:
+            await self._ask_address_server(url)
+            pause = REFRESH_INTERVAL if self.name_servers.addresses else 1.0
+            await asyncio.sleep(pause)
+
+    async def _ask_address_server(self, url: str) -> None:
+        try:
+            found = await asyncio.to_thread(fetch_addresses, url, self.settings.call_timeout)
+        except (OSError, ConfigError) as exc:
+            if url not in self._silent:
+                self._silent.add(url)
+                log.warning("address server %s gives no list of NameServers: %s", url, exc)
+            return
+        self._silent.discard(url)
+        if found:
+            self.name_servers.set(found)
+            self._addresses_known.set()
+
+    async def _shielded(self, work: Awaitable[None], what: str) -> None:
+        """The supervisor of what repeats: one failure must not be the last time."""
+        try:
+            await work
+        except Exception:
+            log.exception("%s of client %s", what, self.client_id)
+
+
+def _hooks(settings: ClientSettings) -> tuple[Signer, ...]:
+    if not settings.access_key or not settings.secret_key:
+        return ()
+    return (Signer(settings.access_key, settings.secret_key, settings.security_token),)

@@ -1,0 +1,68 @@
+"""Keep the locks of the queues that are consumed in order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from bolide.client.held_queue import HeldQueue
+from bolide.client.holdings import Holdings
+from bolide.client.offsets import OffsetStore
+from bolide.client.queue_locks import QueueLocks
+from bolide.errors import BolideError
+
+log = logging.getLogger(__name__)
+
+EVERY = 20.0
+
+
+class LockKeeper:
+    """Asks for all locks again every 20 seconds; a lost one stops its queue, until regained."""
+
+    def __init__(
+        self,
+        locks: QueueLocks,
+        offsets: OffsetStore,
+        holdings: Holdings,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._locks = locks
+        self._offsets = offsets
+        self._holdings = holdings
+        self._now = now
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Ask once for the locks of all queues that had one."""
+        ordered = {held.queue: held for held in self._holdings if held.locked_at is not None}
+        for queue, granted in (await self._locks.lock(ordered)).items():
+            held = ordered[queue]
+            if granted and held.is_locked:
+                held.locked_at = self._now()
+            elif not granted:
+                log.warning("the lock of %s is another's now", queue)
+                held.locked_at = 0.0
+            held.wake()
+
+    async def regain(self, held: HeldQueue) -> bool:
+        """Get back a lock that ran out; whoever had it meanwhile may have gone further.
+
+        False if there is no lock, or the queue has to be begun anew where that other one stopped.
+        """
+        if not (await self._locks.lock([held.queue])).get(held.queue):
+            return False
+        try:
+            stored = await self._offsets.read(held.queue)
+        except BolideError as exc:
+            log.warning("the offset of %s cannot be read: %s", held.queue, exc)
+            return False
+        if stored is not None and stored > held.process.unfinished:
+            self._holdings.restart(held, stored)
+            return False
+        held.locked_at = self._now()
+        held.wake()
+        return True

@@ -1,0 +1,120 @@
+"""Where the progress of a group is kept: at the brokers, in a file, or where the user likes."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import field
+
+from bolide import snapshot
+from bolide.client.instance import ClientInstance
+from bolide.errors import BolideError
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol import fastjson
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.header import Long
+from bolide.protocol.headers.offsets import CommitOffsetHeader, OffsetReply, QueryOffsetHeader
+
+log = logging.getLogger(__name__)
+
+LOCAL_DIRECTORY = ".rocketmq_offsets"
+"""Below the home directory, where Java clients keep theirs too."""
+
+
+class OffsetStore(Protocol):
+    """Keeps one offset for each queue: everything before it was consumed."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """None if there is none; raises if that cannot be said now."""
+
+    async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
+        """Keep these; with `wait` return only when they are kept, as far as that can be known."""
+
+
+class RemoteOffsets:
+    """At the broker of each queue, where every member of the group finds them."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        found = await self._instance.call(
+            address,
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            QueryOffsetHeader(
+                consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+            ),
+            accept={ResponseCode.QUERY_NOT_FOUND},
+        )
+        if found.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return OffsetReply.from_fields(found.fields).offset
+
+    async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
+        written = [self._write(queue, offset, wait) for queue, offset in offsets.items()]
+        for failed in await asyncio.gather(*written, return_exceptions=True):
+            if isinstance(failed, BolideError):
+                log.warning("group %s: an offset could not be committed: %s", self._group, failed)
+            elif failed is not None:
+                raise failed
+
+    async def _write(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, offset)
+        send = self._instance.call if wait else self._instance.notify
+        await send(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+class OffsetTable(fastjson.Struct, kw_only=True):
+    """The file of a broadcasting consumer (`OffsetSerializeWrapper`)."""
+
+    offset_table: dict[MessageQueue, Long] = field(default_factory=dict)
+
+
+class LocalOffsets:
+    """In `<directory>/<client id>/<group>/offsets.json`, in the form of Java's clients.
+
+    The file is replaced whole, so a crash leaves the old one or the new one; `.bak` is the one
+    before. A file that cannot be read falls back to it, and with neither the group begins anew.
+    """
+
+    def __init__(self, directory: Path | None, client_id: str, group: str) -> None:
+        root = directory or Path.home() / LOCAL_DIRECTORY
+        self.path = root / client_id / group / "offsets.json"
+        self._table: dict[MessageQueue, int] | None = None
+        self._writing = threading.Lock()  # a write whose waiter was cancelled may still be at it
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        return (await self._load()).get(queue)
+
+    async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
+        table = await self._load()
+        if all(table.get(queue) == offset for queue, offset in offsets.items()):
+            return
+        table.update(offsets)
+        data = fastjson.encode(OffsetTable(offset_table=dict(table)))
+        await asyncio.to_thread(self._replace, data)
+
+    async def _load(self) -> dict[MessageQueue, int]:
+        if self._table is None:
+            found = await asyncio.to_thread(self._read_file)
+            # Another reader may have been first, and its table may have been written to.
+            self._table = found if self._table is None else self._table
+        return self._table
+
+    def _replace(self, data: bytes) -> None:
+        with self._writing:
+            snapshot.replace(self.path, data)
+
+    def _read_file(self) -> dict[MessageQueue, int]:
+        for data in snapshot.read(self.path):
+            try:
+                return fastjson.decode(data, OffsetTable).offset_table
+            except fastjson.BadJson as exc:
+                log.warning("%s or its backup cannot be read: %s", self.path, exc)
+        return {}

@@ -1,0 +1,64 @@
+"""Back-pressure: how many sends and how many bytes of them may be under way at once."""
+
+import asyncio
+from collections import deque
+
+
+class Pressure:
+    """Sends over the limits wait, first come, first served; one alone may be of any size."""
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._count = 0
+        self._bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def under_way(self) -> tuple[int, int]:
+        """Sends and bytes."""
+        return self._count, self._bytes
+
+    def try_enter(self, size: int) -> bool:
+        """Enter if there is room and nobody waits."""
+        if self._waiting or not self._has_room(size):
+            return False
+        self._count += 1
+        self._bytes += size
+        return True
+
+    async def enter(self, size: int) -> None:
+        """Wait for room; the caller sets the deadline."""
+        if self.try_enter(size):
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(size)  # its turn came in the same moment
+            else:
+                self._waiting.remove((size, turn))
+                self._let_in()
+            raise
+
+    def leave(self, size: int) -> None:
+        self._count -= 1
+        self._bytes -= size
+        if self._waiting:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            if turn.cancelled():
+                continue
+            self._count += 1
+            self._bytes += size
+            turn.set_result(None)
+
+    def _has_room(self, size: int) -> bool:
+        if not self._count:
+            return True
+        return self._count < self._max_count and self._bytes + size <= self._max_bytes

@@ -1,0 +1,82 @@
+"""What brokers ask of a client: to rebalance, to tell of itself, to reset offsets, to consume."""
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+
+from bolide.client.members import ConsumerMember
+from bolide.client.received import read_messages
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.clients import (
+    ConsumeDirectlyHeader,
+    ConsumerGroupHeader,
+    RunningInfoHeader,
+)
+from bolide.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
+from bolide.protocol.refusals import ServerError
+from bolide.remoting.dispatch import Reply, Request, handles
+
+
+class ServerRequests:
+    """Passes each request on to the consumer of its group."""
+
+    def __init__(self, consumers: Mapping[str, ConsumerMember], namespace: str = "") -> None:
+        self._consumers = consumers
+        self._namespace = namespace
+
+    @handles(ConsumerGroupHeader, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    def members_changed(self, request: Request[ConsumerGroupHeader]) -> Reply:
+        consumer = self._consumers.get(request.header.consumer_group)
+        if consumer is not None:  # it may have left just now
+            consumer.rebalance_soon()
+        return Reply()
+
+    @handles(ResetOffsetHeader, RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
+    async def reset_offsets(self, request: Request[ResetOffsetHeader]) -> Reply:
+        wanted = fastjson.decode(request.body or b"{}", ResetOffsets)
+        consumer = self._require(request.header.group)
+        await consumer.reset_offsets(request.header.topic, wanted.offset_table)
+        return Reply()
+
+    @handles(ConsumerStatusHeader, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT)
+    def consumed_offsets(self, request: Request[ConsumerStatusHeader]) -> Reply:
+        consumer = self._require(request.header.group)
+        offsets = consumer.consumed_offsets(request.header.topic)
+        return Reply(body=fastjson.encode(ConsumerStatus(message_queue_table=offsets)))
+
+    @handles(RunningInfoHeader, RequestCode.GET_CONSUMER_RUNNING_INFO)
+    def running(self, request: Request[RunningInfoHeader]) -> Reply:
+        running = self._require(request.header.consumer_group).running()
+        if request.header.jstack_enable:
+            running.jstack = "\n".join(_stacks())
+        return Reply(body=fastjson.encode(running))
+
+    @handles(ConsumeDirectlyHeader, RequestCode.CONSUME_MESSAGE_DIRECTLY)
+    async def consume_directly(self, request: Request[ConsumeDirectlyHeader]) -> Reply:
+        consumer = self._require(request.header.consumer_group)
+        (message,) = read_messages(
+            request.body, request.header.broker_name or "", namespace=self._namespace
+        )
+        return Reply(body=fastjson.encode(await consumer.consume_directly(message)))
+
+    def _require(self, group: str) -> ConsumerMember:
+        consumer = self._consumers.get(group)
+        if consumer is None:
+            raise ServerError(f"The Consumer Group <{group}> not exist in this consumer")
+        return consumer
+
+
+def _stacks() -> Iterator[str]:
+    """Where every thread and every task of this process is now."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001  the way to get them
+        yield f"thread {names.get(ident, ident)}"
+        yield "".join(traceback.format_stack(frame))
+    for task in asyncio.all_tasks():
+        yield f"task {task.get_name()}"
+        for frame in task.get_stack(limit=8):
+            yield "".join(traceback.format_stack(frame, limit=1))

@@ -1,0 +1,40 @@
+"""What a client checks of groups and messages before anything is sent."""
+
+from bolide.errors import ConfigError
+from bolide.model.message import Message
+from bolide.model.message_checks import InvalidMessage, check_topic
+
+MAX_GROUP_LENGTH = 120
+
+_NOT_SENDABLE = frozenset({
+    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+})  # fmt: skip
+_RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
+
+
+def check_group(group: str) -> None:
+    """Raises ConfigError for a name that RocketMQ does not take."""
+    try:
+        check_topic(group)
+    except InvalidMessage as exc:
+        raise ConfigError(f"group: {exc.reason}") from exc
+    if len(group) > MAX_GROUP_LENGTH:
+        raise ConfigError(f"group: {group!r} is over {MAX_GROUP_LENGTH} characters long")
+    if group in _RESERVED_GROUPS:
+        raise ConfigError(f"group: {group!r} is reserved, choose a name of your own")
+
+
+def check_sendable(message: Message, max_size: int) -> None:
+    """Raises InvalidMessage for what no broker would take."""
+    if not isinstance(message, Message):
+        raise TypeError(f"a Message is wanted, not {type(message).__name__}")
+    size = len(message.body)
+    if not 0 < size <= max_size:
+        raise InvalidMessage(
+            "body", "is empty" if not size else f"{size} bytes are over max_message_size={max_size}"
+        )
+    if message.topic in _NOT_SENDABLE:
+        raise InvalidMessage(
+            "topic", f"{message.topic!r} belongs to the broker: nobody sends to it"
+        )

@@ -1,0 +1,115 @@
+"""What a message must be like before anybody takes it; each refusal names the field."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from bolide.errors import BolideError
+from bolide.model.properties import KEY_SEPARATOR, RESERVED_NAMES, PropertyName
+
+MAX_TOPIC_LENGTH: Final = 127
+MAX_SYSTEM_TOPIC_LENGTH: Final = 255
+"""Of %RETRY% and %DLQ% topics, which hold the name of a group."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_SEPARATORS = re.compile("[\x01\x02]")
+_LONG_TOPICS = ("%RETRY%", "%DLQ%")
+_NAMED = {  # how a reserved property is given instead
+    PropertyName.TAGS: "tags=",
+    PropertyName.KEYS: "keys=",
+    PropertyName.DELAY_LEVEL: "delay_level=",
+    PropertyName.WAIT_STORED: "wait_stored=",
+}
+_MAX_INT = 2**31 - 1
+
+
+class InvalidMessage(BolideError, ValueError):
+    """A message that no producer would send; `field` is what is wrong with it."""
+
+    code: Final = 13  # what RocketMQ's clients say for it (MESSAGE_ILLEGAL)
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["InvalidMessage"], tuple[str, str]]:
+        return type(self), (self.field, self.reason)
+
+
+@lru_cache(maxsize=4096)
+def check_topic(topic: str) -> None:
+    if not isinstance(topic, str) or not topic:
+        raise InvalidMessage("topic", f"{topic!r} is not the name of a topic")
+    if not _NAME.fullmatch(topic):
+        raise InvalidMessage(
+            "topic", f"{topic!r} holds other characters than letters, digits and % | _ -"
+        )
+    most = MAX_SYSTEM_TOPIC_LENGTH if topic.startswith(_LONG_TOPICS) else MAX_TOPIC_LENGTH
+    if len(topic) > most:
+        raise InvalidMessage("topic", f"{topic!r} is over {most} characters long")
+
+
+def plain_body(body: object) -> bytes:
+    """The body as bytes of its own."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    hint = ": encode it first, as in body.encode()" if isinstance(body, str) else ""
+    raise InvalidMessage("body", f"must be bytes, not {type(body).__name__}{hint}")
+
+
+def checked_flag(flag: object) -> int:
+    if not isinstance(flag, int) or not -_MAX_INT - 1 <= flag <= _MAX_INT:
+        raise InvalidMessage("flag", f"{flag!r} is not a 32-bit number")
+    return flag
+
+
+def checked_tags(tags: object) -> str:
+    text = _text("tags", tags)
+    if "||" in text:
+        raise InvalidMessage("tags", f"{text!r}: a message has one tag; || is for subscriptions")
+    return text
+
+
+def joined_keys(keys: str | Iterable[str]) -> str:
+    words = [keys] if isinstance(keys, str) else list(keys)
+    for word in words:
+        if not _text("keys", word) or KEY_SEPARATOR in word:
+            raise InvalidMessage("keys", f"{word!r}: a key is not empty and holds no blank")
+    return KEY_SEPARATOR.join(words)
+
+
+def level_text(delay_level: object) -> str:
+    if not isinstance(delay_level, int) or isinstance(delay_level, bool) or delay_level < 0:
+        raise InvalidMessage(
+            "delay_level", f"{delay_level!r} is not a level: 1 and up, 0 for no delay"
+        )
+    return str(delay_level) if delay_level else ""
+
+
+def user_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """A copy of what a user may set himself."""
+    for name, value in properties.items():
+        if not _text("properties", name).strip():
+            raise InvalidMessage("properties", "a name is empty")
+        if name in RESERVED_NAMES:
+            instead = f": use {_NAMED[name]}" if name in _NAMED else ", RocketMQ sets it itself"
+            raise InvalidMessage("properties", f"the name {name!r} is reserved{instead}")
+        if not _text(f"properties[{name!r}]", value):
+            raise InvalidMessage(f"properties[{name!r}]", "is empty, and would be lost on the way")
+    return dict(properties)
+
+
+def checked_sharding_key(key: object) -> str:
+    return _text("sharding_key", key)
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidMessage(field, f"must be text, not {type(value).__name__}")
+    if _SEPARATORS.search(value):
+        raise InvalidMessage(field, f"{value!r} holds a separator of properties (0x01 or 0x02)")
+    return value

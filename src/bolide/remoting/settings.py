@@ -1,0 +1,157 @@
+"""Settings of every server, under RocketMQ's keys (`NettyServerConfig`, `TlsSystemConfig`)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolide.config import Ignored, option, read_file
+from bolide.protocol.framing import MAX_FRAME_SIZE
+from bolide.remoting.server import ServerConfig
+from bolide.remoting.tls import ClientAuth, ServerTls, TlsMode
+
+_DEFAULT_HIGH_WATER = 1024 * 1024
+DEFAULT_TLS_FILE = Path("/etc/rocketmq/tls.properties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Where a server listens, how much it takes, and its TLS."""
+
+    bind_address: str = option(
+        "0.0.0.0",  # noqa: S104  RocketMQ's default
+        "Address to listen on: a host name, IPv4 or IPv6.",
+    )
+    listen_port: int = option(0, "Port to listen on; 0 lets the system choose.", bounds=(0, 65535))
+    server_socket_backlog: int = option(
+        1024, "Connections that may wait to be accepted.", bounds=(1, 65535)
+    )
+    server_socket_snd_buf_size: int = option(
+        0, "Send buffer of a socket in bytes; 0 is the system's choice.", bounds=(0, 2**30)
+    )
+    server_socket_rcv_buf_size: int = option(
+        0, "Receive buffer of a socket in bytes; 0 is the system's choice.", bounds=(0, 2**30)
+    )
+    write_buffer_high_water_mark: int = option(
+        0,
+        "Unsent bytes of a connection at which its requests are no longer read; 0 is 1 MiB.",
+        bounds=(0, 2**30),
+    )
+    server_channel_max_idle_time_seconds: int = option(
+        120, "Seconds without a whole frame after which a connection is closed.", bounds=(1, 86400)
+    )
+    server_oneway_semaphore_value: int = option(
+        256, "One-way requests to clients that may be under way.", bounds=(1, 2**20)
+    )
+    server_async_semaphore_value: int = option(
+        64, "Requests to clients that may wait for their answer.", bounds=(1, 2**20)
+    )
+    shutdown_wait_time_seconds: int = option(
+        30, "Seconds that requests under way get to finish at shutdown.", bounds=(0, 3600)
+    )
+    max_connections: int = option(
+        10_000,
+        "Connections that may be open; more are closed at once.",
+        bounds=(1, 2**20),
+        ours=True,
+    )
+    max_held_bytes: int = option(
+        512 * 1024 * 1024,
+        "Bytes of frames and requests that may be held; past it who holds the most is closed.",
+        bounds=(1024 * 1024, 2**40),
+        ours=True,
+    )
+    max_frame_size: int = option(
+        MAX_FRAME_SIZE,
+        "Largest frame in bytes; a longer one closes its connection.",
+        key="com.rocketmq.remoting.frameMaxLength",
+        bounds=(1024, 2**28),
+        ours=True,
+    )
+
+    # TLS
+    tls_mode: TlsMode = option(
+        TlsMode.PERMISSIVE,
+        "disabled: plain text only; permissive: TLS and plain text on one port; enforcing: TLS.",
+        key="tls.server.mode",
+        ours=True,
+    )
+    tls_certificate: Path | None = option(
+        None, "Certificate chain, PEM; without it only plain text is served.",
+        key="tls.server.certPath", ours=True,
+    )  # fmt: skip
+    tls_key: Path | None = option(
+        None, "Private key, PEM; default is the certificate's file.",
+        key="tls.server.keyPath", ours=True,
+    )  # fmt: skip
+    tls_key_password: str | None = option(
+        None, "Password of the private key.", key="tls.server.keyPassword", ours=True, secret=True
+    )
+    tls_trust: Path | None = option(
+        None, "Certificates that sign those of clients, PEM.",
+        key="tls.server.trustCertPath", ours=True,
+    )  # fmt: skip
+    tls_client_auth: ClientAuth = option(
+        ClientAuth.NONE, "Whether clients must show a certificate: none, optional or require.",
+        key="tls.server.need.client.auth", ours=True,
+    )  # fmt: skip
+
+    def server_config(self, port_delta: int = 0) -> ServerConfig:
+        """What a server wants that listens so far from the port; port 0 stays the system's choice.
+
+        Raises:
+            ConfigError: the TLS settings do not go together.
+        """
+        return ServerConfig(
+            host=self.bind_address,
+            port=self.listen_port and self.listen_port + port_delta,
+            backlog=self.server_socket_backlog,
+            send_buffer=self.server_socket_snd_buf_size,
+            receive_buffer=self.server_socket_rcv_buf_size,
+            write_high_water=self.write_buffer_high_water_mark or _DEFAULT_HIGH_WATER,
+            max_frame_size=self.max_frame_size,
+            max_connections=self.max_connections,
+            max_held=self.max_held_bytes,
+            max_one_way_calls=self.server_oneway_semaphore_value,
+            max_calls=self.server_async_semaphore_value,
+            idle_timeout=self.server_channel_max_idle_time_seconds,
+            drain_timeout=self.shutdown_wait_time_seconds,
+            tls=self._server_tls(),
+        )
+
+    def _server_tls(self) -> ServerTls:
+        return ServerTls(
+            mode=self.tls_mode,
+            certificate=self.tls_certificate,
+            key=self.tls_key,
+            key_password=self.tls_key_password,
+            trust=self.tls_trust,
+            client_auth=self.tls_client_auth,
+        )
+
+
+THREADS = "one event loop does the work of RocketMQ's thread pools"
+_MEMORY = "memory is allocated by Python"
+
+IGNORED_SERVER = {
+    "serverWorkerThreads": Ignored("8", THREADS),
+    "serverCallbackExecutorThreads": Ignored("0", THREADS),
+    "serverSelectorThreads": Ignored("3", THREADS),
+    "serverNettyWorkerGroupEnable": Ignored("true", THREADS),
+    "serverPooledByteBufAllocatorEnable": Ignored("true", _MEMORY),
+    "useEpollNativeSelector": Ignored("false", "the event loop chooses the system's best way"),
+    "writeBufferLowWaterMark": Ignored("0", "a quarter of the high-water mark is used"),
+    "enableShutdownGracefully": Ignored("false", "shutdown is always graceful"),
+}
+"""Keys of `NettyServerConfig` without effect here."""
+
+
+def find_file(name: Path, home: str | None) -> Path:
+    """A configuration file by its path, else in the conf directory of ROCKETMQ_HOME."""
+    if not name.exists() and home and not name.is_absolute():
+        in_home = Path(home) / "conf" / name
+        return in_home if in_home.exists() else name
+    return name
+
+
+def tls_texts(path: Path) -> dict[str, str]:
+    """The server's keys of a tls.properties file (`tls.config.file`)."""
+    return {key: text for key, text in read_file(path).items() if key.startswith("tls.server.")}

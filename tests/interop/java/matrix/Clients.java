@@ -1,0 +1,43 @@
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+
+/** The producer and the reader that all cells share, and the settings of every client. */
+final class Clients implements AutoCloseable {
+    final String namesrv;
+    final String broker;
+    final String prefix;
+    final DefaultMQProducer producer;
+    final DefaultMQPullConsumer reader;
+
+    Clients(String namesrv, String broker, String prefix) throws MQClientException {
+        this.namesrv = namesrv;
+        this.broker = broker;
+        this.prefix = prefix;
+        producer = new DefaultMQProducer(prefix + "_producers");
+        set(producer, "producer");
+        producer.setSendMsgTimeout(10_000);
+        producer.start();
+        reader = new DefaultMQPullConsumer(prefix + "_readers");
+        set(reader, "reader");
+        reader.start();
+    }
+
+    void set(ClientConfig client, String instance) {
+        set(client, namesrv, prefix + "_" + instance);
+    }
+
+    /** Routes are looked up often, so that retry topics are found soon after they are made. */
+    static void set(ClientConfig client, String namesrv, String instance) {
+        client.setNamesrvAddr(namesrv);
+        client.setInstanceName(instance);
+        client.setPollNameServerInterval(1_000);
+    }
+
+    @Override
+    public void close() {
+        producer.shutdown();
+        reader.shutdown();
+    }
+}

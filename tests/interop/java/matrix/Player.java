@@ -1,0 +1,87 @@
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Plays cells of the compatibility matrix, several at a time, and prints what it saw in each.
+ *
+ * Arguments: namesrvAddr brokerAddr prefix cell... For each cell it prints one line of JSON with
+ * "facts" or "failure". The topics exist already; a topic is named prefix_cell.
+ */
+public class Player {
+    static final int AT_ONCE = 8;
+
+    private static final Map<String, Cell> CELLS = cells();
+
+    private static Map<String, Cell> cells() {
+        Map<String, Cell> cells = new LinkedHashMap<>();
+        cells.put("offset-reset", PositionCells::offsetReset);
+        cells.put("sharing", Sharing::play);
+        cells.put("dead-letter", RetryCells::deadLetter);
+        cells.put("retry-success", RetryCells::retrySuccess);
+        cells.put("delay-level", RetryCells::delayLevel);
+        cells.put("from-timestamp", PositionCells::fromTimestamp);
+        cells.put("from-first", PositionCells::fromFirst);
+        cells.put("from-last", PositionCells::fromLast);
+        cells.put("push-ordered", PushCells::ordered);
+        cells.put("push-concurrent", PushCells::concurrent);
+        cells.put("broadcast", PushCells::broadcast);
+        cells.put("tags", PushCells::tags);
+        cells.put("lite-pull", Player::litePull);
+        cells.put("pull", PullCells::pull);
+        cells.put("query", PullCells::query);
+        cells.put("sync", SendCells::sync);
+        cells.put("async", SendCells::async);
+        cells.put("one-way", SendCells::oneWay);
+        cells.put("batch", SendCells::batch);
+        cells.put("selector", SendCells::selector);
+        return cells;
+    }
+
+    public static void main(String[] args) throws Exception {
+        List<String> wanted = Arrays.asList(args).subList(3, args.length);
+        ExecutorService pool = Executors.newFixedThreadPool(AT_ONCE);
+        try (Clients clients = new Clients(args[0], args[1], args[2])) {
+            CELLS.forEach((name, cell) -> {
+                if (wanted.contains(name)) {
+                    pool.execute(() -> play(name, cell, clients));
+                }
+            });
+            pool.shutdown();
+            pool.awaitTermination(150, TimeUnit.SECONDS);
+        }
+        System.exit(0);
+    }
+
+    private static void play(String name, Cell cell, Clients clients) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("cell", name);
+        long begin = System.nanoTime();
+        try (Stage stage = new Stage(clients, name)) {
+            line.put("facts", cell.play(stage));
+        } catch (Throwable failure) {
+            StringWriter text = new StringWriter();
+            failure.printStackTrace(new PrintWriter(text));
+            line.put("failure", text.toString());
+        }
+        line.put("seconds", (System.nanoTime() - begin) / 1_000_000 / 1000.0);
+        System.out.println(Json.text(line));
+    }
+
+    /** Compiled only where the client has it. */
+    private static Map<String, Object> litePull(Stage stage) throws Exception {
+        Cell cell;
+        try {
+            cell = (Cell) Class.forName("LitePullCell").getDeclaredConstructor().newInstance();
+        } catch (ClassNotFoundException missing) {
+            return Facts.of("missing", "this client has no lite pull consumer");
+        }
+        return cell.play(stage);
+    }
+}

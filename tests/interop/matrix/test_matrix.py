@@ -1,0 +1,64 @@
+"""Every client with every broker, cell by cell."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from tests.interop.bench import Bench
+from tests.interop.matrix import brokers, players
+from tests.interop.matrix.cells import CELLS
+from tests.interop.matrix.players import CLIENTS, Absent, Players
+
+QUICK = {(brokers.OURS, client) for client in (players.OURS, "java5", "java49")}
+SMOKE = {("java42", cell) for cell in ("sync", "push-concurrent", "pull")}
+
+
+def _parameters() -> Iterator[object]:
+    for broker, client, cell in product(brokers.BROKERS, CLIENTS, CELLS):
+        quick = (broker, client) in QUICK or broker == brokers.OURS and (client, cell) in SMOKE
+        marks = () if quick else (pytest.mark.long,)
+        yield pytest.param(broker, client, cell, id=f"{client}-{broker}-{cell}", marks=marks)
+
+
+@pytest.fixture(scope="module")
+def stage(
+    request: pytest.FixtureRequest,
+    java_module_bench: Bench,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Players]:
+    """The broker of the parameter, and all clients that are wanted with it at work."""
+    broker: str = request.param
+    aged = [cell.topic(client) for client in CLIENTS for cell in CELLS.values() if cell.aged]
+    directory = tmp_path_factory.mktemp(f"matrix-{broker}")
+    with (
+        brokers.cluster(broker, aged, directory, java_module_bench) as cluster,
+        Players(cluster, java_module_bench) as playing,
+    ):
+        for client, cells in _wanted(request.session, broker).items():
+            playing.begin(client, [CELLS[cell] for cell in cells])
+        yield playing
+
+
+def _wanted(session: pytest.Session, broker: str) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for item in session.items:
+        if isinstance(item, pytest.Function) and item.originalname == TEST:
+            given = item.callspec.params
+            if given["stage"] == broker:
+                wanted.setdefault(given["client"], []).append(given["cell"])
+    return wanted
+
+
+@pytest.mark.parametrize(
+    ("stage", "client", "cell"), list(_parameters()), indirect=["stage"], scope="module"
+)
+def test_the_client_gets_on_with_the_broker(stage: Players, client: str, cell: str) -> None:
+    try:
+        seen = stage.seen(client, CELLS[cell])
+    except Absent as absent:
+        pytest.skip(str(absent))
+    CELLS[cell].check(seen)
+
+
+TEST = test_the_client_gets_on_with_the_broker.__name__

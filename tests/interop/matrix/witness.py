@@ -1,0 +1,52 @@
+"""A look at a broker past all clients, by single requests."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.offsets import OffsetReply, QueryOffsetHeader
+from bolide.protocol.headers.topics import CreateTopicHeader
+from bolide.remoting.client import ClientConfig, RemotingClient
+
+READ_AND_WRITE = 6
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Asks one broker."""
+
+    address: str
+
+    def create_topics(self, queues_of_topics: Mapping[str, int]) -> None:
+        asyncio.run(self._create_topics(queues_of_topics))
+
+    def committed(self, group: str, topic: str, queues: int) -> dict[int, int]:
+        """The offsets of the group by queue."""
+        return asyncio.run(self._committed(group, topic, queues))
+
+    async def _create_topics(self, queues_of_topics: Mapping[str, int]) -> None:
+        async with RemotingClient(ClientConfig(call_timeout=30)) as client:
+            for topic, queues in queues_of_topics.items():
+                header = CreateTopicHeader(
+                    topic=topic,
+                    default_topic="TBW102",
+                    read_queue_nums=queues,
+                    write_queue_nums=queues,
+                    perm=READ_AND_WRITE,
+                    topic_filter_type="SINGLE_TAG",
+                    topic_sys_flag=0,
+                    order=False,
+                )
+                await client.call(self.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def _committed(self, group: str, topic: str, queues: int) -> dict[int, int]:
+        found = {}
+        async with RemotingClient(ClientConfig(call_timeout=30)) as client:
+            for queue in range(queues):
+                header = QueryOffsetHeader(consumer_group=group, topic=topic, queue_id=queue)
+                reply = await client.call(
+                    self.address, RequestCode.QUERY_CONSUMER_OFFSET, header
+                )
+                found[queue] = OffsetReply.from_fields(reply.fields).offset
+        return found
