@@ -9,9 +9,6 @@ import argparse
 import asyncio
 import json
 import os
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks import tables
+from benchmarks.generators import compile_generator, run_generator
 from benchmarks.processes import cpu_seconds, machine, resident_mib, stolen_seconds
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.registration import RegisterBrokerBody
@@ -30,8 +29,6 @@ from bolide.remoting.client import RemotingClient
 from tests.interop import apache
 from tests.interop.bench import NAMESRV
 from tests.interop.processes import ChildProcess, free_port
-
-SOURCE = Path(__file__).with_name("loadgen.c")
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Contender:
 
 def main() -> None:
     options = _options()
-    generator = _compile_generator()
+    generator = compile_generator("loadgen")
     contenders = [Contender("Bolide"), Contender(f"RocketMQ {apache.releases()['5.x'].version}")]
     starts = [_start(each) for _ in range(options.starts) for each in contenders]
     rounds = asyncio.run(_compare(contenders, generator, options))
@@ -111,16 +108,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
-
-
-def _compile_generator() -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        sys.exit("the load generator needs a C compiler: install gcc")
-    target = apache.cache_directory().with_name("bench") / "loadgen"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([compiler, "-O2", "-o", str(target), str(SOURCE)], check=True)
-    return target
 
 
 def _start(contender: Contender) -> Start:
@@ -179,10 +166,10 @@ def _load(
     seconds: float,
 ) -> Round:
     before, stolen = cpu_seconds(process.pid), stolen_seconds()
-    command = [generator, "127.0.0.1", port, options.connections, 1, seconds, options.topics]
-    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    found = run_generator(
+        generator, "127.0.0.1", port, options.connections, 1, seconds, options.topics
+    )
     used = cpu_seconds(process.pid) - before
-    found = json.loads(done.stdout)
     return Round(
         server=contender.name,
         look_ups_per_second=found["answers"] / found["seconds"],
@@ -207,8 +194,7 @@ def _report(rounds: list[Round], starts: list[Start], options: argparse.Namespac
         "",
         load,
         "",
-        "| | " + " | ".join(names) + " | ratio of medians |",
-        "| --- |" + " --- |" * (len(names) + 1),
+        *tables.head(names),
         _row("look-ups per second", rounds, names, "look_ups_per_second"),
         _row("look-ups per CPU-second of the server", rounds, names, "look_ups_per_cpu_second"),
         _row("p50, µs", rounds, names, "p50_us"),
@@ -229,14 +215,14 @@ def _row(
     field: str,
     digits: int = 0,
 ) -> str:
-    cells, medians = [], []
-    for name in names:
-        values = [float(getattr(each, field)) for each in samples if each.server == name]
-        medians.append(statistics.median(values))
-        spread = f"{min(values):,.{digits}f}–{max(values):,.{digits}f}"  # noqa: RUF001  a range
-        cells.append(f"{medians[-1]:,.{digits}f} [{spread}]")
-    ratio = f"{medians[0] / medians[1]:.2f}" if medians[1] else "–"  # noqa: RUF001  no value
-    return f"| {title} | " + " | ".join(cells) + f" | {ratio} |"
+    return tables.row(
+        title,
+        {
+            name: [float(getattr(each, field)) for each in samples if each.server == name]
+            for name in names
+        },
+        digits,
+    )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,12 @@ def stolen_seconds() -> float:
     return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / _TICKS
 
 
+def busy_seconds() -> float:
+    """CPU time that all processes of this machine, and its kernel, used so far."""
+    user, nice, system, _, _, irq, soft_irq = Path("/proc/stat").read_text().split()[1:8]
+    return sum(map(int, (user, nice, system, irq, soft_irq))) / _TICKS
+
+
 def machine() -> str:
     """One line that says where and when numbers were measured."""
     model = "unknown CPU"

@@ -12,12 +12,17 @@ from pathlib import Path
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from bolide.broker import config as broker_settings
+from bolide.broker import handlers as broker
+from bolide.broker.config import BrokerConfig
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
+from bolide.client.server_requests import ServerRequests
 from bolide.config import Option, options_of
-from bolide.namesrv.app import NameServer
+from bolide.namesrv import handlers as name_server
 from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.requests import REQUESTS, Role
+from bolide.remoting.dispatch import handled_codes
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
@@ -91,6 +96,33 @@ RocketMQ knows these keys. They are accepted, and a warning says why they have n
 """
 
 
+def broker_config() -> str:
+    """Every setting of the broker."""
+    rows = [(*_option_row(found), _in_effect(found)) for found in options_of(BrokerConfig).values()]
+    ignored = [(f"`{key}`", item.reason) for key, item in broker_settings.IGNORED.items()]
+    return f"""{_NOTE}
+
+# Broker settings
+
+These are the settings of `bolide broker`, as they stand in a `broker.conf`. The same file holds
+the [settings of its store](store-config.md).
+[Run a broker](../how-to/run-a-broker.md) tells where they can be set.
+
+Durations are in the unit that the meaning names, as in RocketMQ's files.
+The last column tells when a change by `mqadmin updateBrokerConfig` takes effect.
+A star marks a key that RocketMQ's `broker.conf` does not have.
+Each can be set in the environment too: `listenPort` as `BOLIDE_BROKER_LISTEN_PORT`.
+
+{_table(("Key", "Default", "Values", "Meaning", "In effect"), rows)}
+
+## Keys without effect
+
+RocketMQ knows these keys. They are accepted, and a warning says why they have no effect.
+
+{_table(("Key", "Why"), ignored)}
+"""
+
+
 def cli() -> str:
     """Every command and its options."""
     group = typer.main.get_command(app)
@@ -121,30 +153,27 @@ def cli() -> str:
 
 def compatibility() -> str:
     """Every request code: who answers it, and whether that works here."""
-    answered = _answered_codes()
+    answered = {role: _answered_by(role) for role in _ROLES}
     rows = [
         (str(int(code)), f"`{code.name}`", _who(kind.answered_by), _support(code, answered))
         for code, kind in sorted(REQUESTS.items())
     ]
     wanted = Counter(role for kind in REQUESTS.values() for role in kind.answered_by)
-    counts = [
-        (name, str(wanted[role]), str(len(answered)) if role is Role.NAMESRV else "0")
-        for role, name in _ROLES.items()
-    ]
+    counts = [(name, str(wanted[role]), str(len(answered[role]))) for role, name in _ROLES.items()]
     return f"""{_NOTE}
 
 # Compatibility
 
-Bolide {__version__} has a NameServer. It has no broker, no controller and no messaging client yet.
-It answers what a NameServer is asked, and nothing else.
-A request that it does not know gets response code 3, `REQUEST_CODE_NOT_SUPPORTED`.
+Bolide {__version__} has a NameServer, a broker and clients. It has no controller yet.
+A request that a server does not know gets response code 3, `REQUEST_CODE_NOT_SUPPORTED`.
 
 {_table(("Asked of a", "Request codes", "Answered by Bolide"), counts)}
 
 Some codes are asked of more than one role.
 The headers and bodies of all codes that somebody answers are typed in `bolide.protocol` already.
 
-The tests run the NameServer with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x.
+The tests run our servers with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x, and our
+clients with RocketMQ's servers.
 See `tests/interop/versions.toml` for the exact releases.
 
 ## Request codes
@@ -155,6 +184,7 @@ See `tests/interop/versions.toml` for the exact releases.
 
 PAGES: dict[Path, Callable[[], str]] = {
     HERE / "reference" / "namesrv-config.md": namesrv_config,
+    HERE / "reference" / "broker-config.md": broker_config,
     HERE / "reference" / "store-config.md": store_config,
     HERE / "reference" / "cli.md": cli,
     HERE / "compatibility.md": compatibility,
@@ -248,22 +278,31 @@ def _parameters(command: TyperCommand | TyperGroup) -> str:
     return _table(("Option", "Meaning"), rows) if rows else "It has no options."
 
 
-def _answered_codes() -> set[int]:
-    """The codes that a NameServer, as it is put together, has a handler for."""
-    nowhere = HERE / "no-such-directory"
-    config = NameServerConfig(kv_config_path=nowhere, config_store_path=nowhere)
-    return set(NameServer(config).dispatcher.routes)
+def _answered_by(role: Role) -> set[RequestCode]:
+    """The codes that one of our programs has a handler for."""
+    groups: tuple[type, ...] = ()
+    if role is Role.NAMESRV:
+        groups = name_server.HANDLERS
+    elif role is Role.BROKER:
+        groups = broker.HANDLERS
+    elif role is Role.CLIENT:
+        groups = (ServerRequests,)
+    return {code for group in groups for code in handled_codes(group)}
 
 
 def _who(role: Role) -> str:
     return ", ".join(name for known, name in _ROLES.items() if known in role) or "nobody"
 
 
-def _support(code: RequestCode, answered: set[int]) -> str:
-    if code in answered:
-        return "**answered**"
-    if not REQUESTS[code].answered_by:
+def _support(code: RequestCode, answered: dict[Role, set[RequestCode]]) -> str:
+    roles = [role for role in _ROLES if role in REQUESTS[code].answered_by]
+    if not roles:
         return "RocketMQ keeps the number and answers nothing"
+    missing = [role for role in roles if code not in answered[role]]
+    if not missing:
+        return "**answered**"
+    if len(missing) < len(roles):
+        return f"**answered**, not yet by a {' and a '.join(_ROLES[role] for role in missing)}"
     return "sent by the NameServer" if code in _SENT_BY_NAMESRV else "not yet"
 
 

@@ -489,6 +489,24 @@ def test_times_of_messages_are_their_store_times(store: Store, clock: FakeClock)
     assert store.stored_at("T", 0, -1) == store.stored_at("T", 0, 2) == -1
 
 
+def test_only_messages_near_the_end_of_the_log_are_recent(make_store: MakeStore) -> None:
+    ratio = 2500 / (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    store = make_store(memory_ratio=ratio)
+    put(store, draft(body=b"old" * 500), *(draft(body=b"new" * 500) for _ in range(2)))
+    assert [store.is_recent("T", 0, offset) for offset in (-1, 0, 1, 2, 3)] == [
+        False, False, False, True, False,
+    ]  # fmt: skip
+    assert not store.is_recent("U", 0, 0)
+
+
+def test_topics_are_those_that_have_queues(store: Store) -> None:
+    assert store.topics() == set()
+    put(store, draft("T"), draft("T", queue_id=1), draft("U"))
+    assert store.topics() == {"T", "U"}
+    store.remove_topic("T")
+    assert store.topics() == {"U"}
+
+
 # ---- topics that go
 
 

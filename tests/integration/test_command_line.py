@@ -1,44 +1,15 @@
 """The commands as they are installed: what they print, how they end and what they listen to."""
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bolide.version import __version__
-
-COMMANDS = Path(sys.executable).parent
-PATIENCE = 20.0
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, current directory and environment, all under `tmp_path`."""
-    for name in list(os.environ):
-        if name.startswith(("BOLIDE_", "ROCKETMQ_", "_BOLIDE")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(command: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(COMMANDS / command), *words],
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+from tests.support.commands import PATIENCE, Running, run
 
 
 def printed(*words: str, **environment: str) -> dict[str, str]:
@@ -47,53 +18,6 @@ def printed(*words: str, **environment: str) -> dict[str, str]:
     assert (done.returncode, done.stderr) == (0, "")
     pairs = (line.split("=", 1) for line in done.stdout.splitlines() if re.match(r"[\w.]+=", line))
     return dict(pairs)
-
-
-class Running:
-    """A command that serves; its output is read as it comes."""
-
-    def __init__(self, *words: str) -> None:
-        self.output = ""
-        self.process = subprocess.Popen(
-            [str(COMMANDS / words[0]), *words[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)
-
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """Look until the output holds it."""
-        deadline = time.monotonic() + PATIENCE
-        while (found := re.search(pattern, self.output)) is None:
-            ended = self.process.poll() is not None
-            self._read()
-            assert time.monotonic() < deadline, self.output
-            assert not ended or re.search(pattern, self.output), self.output
-            time.sleep(0.005)
-        return found
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        code = self.process.wait(PATIENCE)
-        self._read()
-        return code
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.output += (self.process.stdout.read() or b"").decode()
-
-
-@pytest.fixture
-def started(home: Path) -> Iterator[list[Running]]:
-    """Commands put in this list are ended with the test."""
-    running: list[Running] = []
-    yield running
-    for each in running:
-        if each.process.poll() is None:
-            each.process.kill()
-        each.process.communicate()
 
 
 def serving(started: list[Running], *words: str) -> Running:
@@ -133,13 +57,6 @@ def test_an_unknown_command_or_option_is_a_usage_error(home: Path) -> None:
     done = run("mqnamesrv", "--colour")
     assert done.returncode == 2
     assert "--colour" in done.stderr
-
-
-@pytest.mark.parametrize("words", [[], ["-n", "localhost:9876"], ["-c", "conf/broker.conf"]])
-def test_mqbroker_says_that_there_is_no_broker_yet(home: Path, words: list[str]) -> None:
-    done = run("mqbroker", *words)
-    assert done.returncode == 3
-    assert "no broker yet" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -299,22 +216,6 @@ def test_a_server_says_where_it_is_and_stops_when_told_to(
     socket.create_connection(("127.0.0.1", port)).close()
     assert server.stop(number) == 0
     assert server.output.endswith("The Name Server stopped.\n")
-
-
-def test_standalone_keeps_its_files_together(started: list[Running], home: Path) -> None:
-    words = ("--data", "data", "--host", "127.0.0.1", "--namesrv-port", "0")
-    server = serving(started, "bolide", "standalone", *words)
-    assert server.stop() == 0
-
-
-def test_standalone_reads_the_settings_that_were_changed_at_run_time(
-    started: list[Running], home: Path
-) -> None:
-    (home / "data" / "namesrv").mkdir(parents=True)
-    (home / "data" / "namesrv" / "namesrv.properties").write_text("listnPort=1\n")
-    words = ("--data", "data", "--host", "127.0.0.1", "--namesrv-port", "0")
-    server = serving(started, "bolide", "standalone", *words)
-    server.wait_for("unknown key listnPort")
 
 
 def test_hangup_reads_the_log_config_again(started: list[Running], home: Path) -> None:

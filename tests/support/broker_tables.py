@@ -1,4 +1,4 @@
-"""The tables of a broker on files of a test, and a server that answers with the handlers on them."""
+"""The tables of a broker on files of a test, and a server with the handlers that use them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

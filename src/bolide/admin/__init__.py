@@ -11,6 +11,7 @@ from bolide.admin.errors import (
     BrokerUnknown,
     ClusterNotFound,
     GroupOffline,
+    GroupUnknown,
     MessageNotFound,
     NoNameServer,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "BrokerUnknown",
     "ClusterNotFound",
     "GroupOffline",
+    "GroupUnknown",
     "MessageNotFound",
     "NoNameServer",
 ]

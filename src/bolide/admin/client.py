@@ -16,6 +16,8 @@ from bolide.admin.progress import Progress
 from bolide.admin.servers import Servers
 from bolide.admin.topics import Topics
 from bolide.admin.tracks import Tracks
+from bolide.client.signing import Signer
+from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import RequestHook
 from bolide.remoting.tls import ClientTls
@@ -36,6 +38,8 @@ class AdminClient:
         name_server: str | Iterable[str] | None = None,
         *,
         timeout: float = 5.0,
+        access_key: str | None = None,
+        secret_key: str | None = None,
         tls: ClientTls | None = None,
         hooks: Sequence[RequestHook] = (),
     ) -> None:
@@ -44,15 +48,21 @@ class AdminClient:
         Args:
             name_server: whom to ask for clusters and routes; the next one if one is not there.
             timeout: seconds for one request.
+            access_key: whose requests these are; with `secret_key` they are signed.
+            secret_key: what to sign them with.
             tls: how to encrypt, if at all.
-            hooks: see every request, as those that sign do.
+            hooks: see every request and its answer.
 
         Raises:
             NoNameServer: none is given.
+            ConfigError: one key is given without the other.
             BadAddress: one is no address.
         """
+        if bool(access_key) != bool(secret_key):
+            raise ConfigError("access_key and secret_key must be given together")
         config = ClientConfig(call_timeout=timeout, tls=tls)
-        self._remoting = RemotingClient(config, hooks=hooks)
+        signers = [Signer(access_key, secret_key)] if access_key and secret_key else []
+        self._remoting = RemotingClient(config, hooks=[*hooks, *signers])
         servers = Servers(_addresses(name_server), self._remoting)
         self.clusters = Clusters(servers)
         self.name_servers = NameServers(servers)

@@ -1,7 +1,6 @@
 """Clients that are connected: producers, consumers and what a consumer tells of itself."""
 
 from bolide.admin.errors import GroupOffline
-from bolide.admin.groups import RETRY_PREFIX
 from bolide.admin.servers import Servers
 from bolide.protocol.bodies.consumers import (
     Connection,
@@ -32,7 +31,7 @@ class Clients:
     async def consumers(self, group: str, address: str | None = None) -> ConsumerConnections:
         """Who consumes for a group, on all its brokers or on one; raises GroupOffline."""
         if address is None:
-            addresses = [*(await self._servers.addresses_of(RETRY_PREFIX + group)).values()]
+            addresses = [*(await self._servers.addresses_of_group(group)).values()]
         else:
             addresses = [address]
         found = [part for at in addresses if (part := await self._find_consumers(at, group))]
@@ -75,7 +74,7 @@ class Clients:
             ServerError: no such client is connected.
             ConsumerTimedOut: it does not answer.
         """
-        addresses = await self._servers.addresses_of(RETRY_PREFIX + group)
+        addresses = await self._servers.addresses_of_group(group)
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         address = next(iter(addresses.values()))

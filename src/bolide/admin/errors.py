@@ -50,6 +50,14 @@ class GroupOffline(AdminError):
         self.group = group
 
 
+class GroupUnknown(AdminError):
+    """No broker has a retry topic of the group, which the first consumer of it makes."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"no consumer of group {group!r} has ever connected")
+        self.group = group
+
+
 class MessageNotFound(AdminError):
     """No broker that was asked has such a message."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import RETRY_PREFIX, Servers, each
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import (
     GroupConfig,
@@ -22,7 +22,6 @@ from bolide.protocol.headers.groups import (
 )
 from bolide.protocol.refusals import GroupNotFound, RequestCodeNotSupported
 
-RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 
 
@@ -72,7 +71,7 @@ class Groups:
 
     async def topics(self, group: str) -> list[str]:
         """The topics of which the group has consumed something, on any broker."""
-        addresses = await self._servers.addresses_of(RETRY_PREFIX + group)
+        addresses = await self._servers.addresses_of_group(group)
         code = RequestCode.QUERY_TOPICS_BY_CONSUMER
         found = await each(
             addresses.values(),

@@ -27,6 +27,7 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 """The group of administrators, which every broker has."""
 
 DEFAULT_LIMIT = 64
+_MAX_PORT = 65_535
 _END_OF_TIME = 2**63 - 1
 _PATIENCE = 15.0
 _WITH_SUBSCRIPTION = 4
@@ -219,10 +220,12 @@ class Messages:
 
 
 def _host_of(message_id: str) -> str | None:
+    """The address that an offset id names; a sender's id hardly ever has a port in that place."""
     try:
-        return str(OffsetId.decode(message_id).host)
+        host = OffsetId.decode(message_id).host
     except BadMessageId:
         return None
+    return str(host) if 0 < host.port <= _MAX_PORT else None
 
 
 def _read(body: bytes, broker_name: str = "") -> Iterator[StoredMessage]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bolide.admin.groups import RETRY_PREFIX
+from bolide.admin.errors import GroupUnknown
 from bolide.admin.servers import Servers, each
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import (
@@ -30,7 +30,7 @@ from bolide.protocol.headers.offsets import (
     StoreTimeReply,
 )
 from bolide.protocol.headers.topics import TopicHeader
-from bolide.protocol.refusals import QueryNotFound, TopicNotFound
+from bolide.protocol.refusals import QueryNotFound
 
 AT_END = -1
 """As a timestamp: behind the last message."""
@@ -193,7 +193,7 @@ class Offsets:
         header = CloneOffsetsHeader(
             src_group=source, dest_group=target, topic=topic, offline=offline
         )
-        for address in (await self._servers.addresses_of(RETRY_PREFIX + source)).values():
+        for address in (await self._servers.addresses_of_group(source)).values():
             await self._servers.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
 
     async def status(
@@ -230,8 +230,8 @@ class Offsets:
     ) -> dict[str, str]:
         """The brokers that a group uses: those of its retry topic, else those of the topic."""
         try:
-            return await self._servers.addresses_of(RETRY_PREFIX + group, cluster)
-        except TopicNotFound:
+            return await self._servers.addresses_of_group(group, cluster)
+        except GroupUnknown:
             if topic is None:
                 raise
         return await self._servers.addresses_of(topic, cluster)

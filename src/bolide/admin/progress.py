@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from bolide.admin.clients import Clients
-from bolide.admin.groups import RETRY_PREFIX, group_of
+from bolide.admin.groups import group_of
 from bolide.admin.offsets import Offsets
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import RETRY_PREFIX, Servers, each
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.protocol.bodies.consumers import ConsumerConnections

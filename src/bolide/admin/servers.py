@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from bolide.admin.errors import BadAddress, BrokerUnknown, ClusterNotFound, NoNameServer
+from bolide.admin.errors import (
+    BadAddress,
+    BrokerUnknown,
+    ClusterNotFound,
+    GroupUnknown,
+    NoNameServer,
+)
 from bolide.errors import BolideError
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, TopicRoute
@@ -12,6 +18,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
 from bolide.protocol.headers.namesrv import RouteHeader
+from bolide.protocol.refusals import TopicNotFound
 from bolide.remoting.address import split_address
 from bolide.remoting.client import Fields, RemotingClient
 from bolide.remoting.errors import RemotingError
@@ -20,6 +27,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 MASTER = 0
+RETRY_PREFIX = "%RETRY%"
 _AT_ONCE = 16
 
 
@@ -122,6 +130,13 @@ class Servers:
             for broker in sorted(route.broker_datas, key=lambda broker: broker.broker_name)
             if broker.broker_addrs and cluster in {None, broker.cluster}
         }
+
+    async def addresses_of_group(self, group: str, cluster: str | None = None) -> dict[str, str]:
+        """The same of each broker that a consumer of the group has used; raises GroupUnknown."""
+        try:
+            return await self.addresses_of(RETRY_PREFIX + group, cluster)
+        except TopicNotFound as exc:
+            raise GroupUnknown(group) from exc
 
     async def brokers_of(self, cluster: str) -> list[BrokerRoute]:
         """The brokers of a cluster, by name; raises ClusterNotFound."""

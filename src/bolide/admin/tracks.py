@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bolide.admin.clients import Clients
-from bolide.admin.errors import GroupOffline
+from bolide.admin.errors import GroupOffline, GroupUnknown
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import Servers, address_of
 from bolide.admin.topics import Topics
@@ -12,7 +12,6 @@ from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
-from bolide.protocol.refusals import TopicNotFound
 
 ALL_TAGS = "*"
 
@@ -57,7 +56,7 @@ class Tracks:
         try:
             clients = await self._clients.consumers(group)
             return Track(group, await self._kind(message, group, clients))
-        except (GroupOffline, TopicNotFound) as exc:
+        except (GroupOffline, GroupUnknown) as exc:
             return Track(group, TrackType.NOT_ONLINE, str(exc))
         except BolideError as exc:
             return Track(group, TrackType.UNKNOWN, str(exc))

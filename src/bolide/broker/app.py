@@ -32,6 +32,7 @@ from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
 from bolide.model.message import Host
+from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.clients import ConsumerGroupHeader
@@ -45,6 +46,7 @@ from bolide.remoting.errors import RemotingError
 from bolide.remoting.server import RemotingServer
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig, delay_levels
+from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.recovery import Progress
 from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, Table, TableKind
@@ -62,9 +64,10 @@ class Broker:
         ignored: keys of RocketMQ that have no effect, as they were given; shown on request.
         hooks: what operators want to see or to refuse.
         progress: told how far the recovery of the store is.
+        disk: what the store and the tables write through; tests have it fail.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  two configs, and what a test or an operator puts in its place
         self,
         config: BrokerConfig,
         store_config: StoreConfig,
@@ -73,13 +76,15 @@ class Broker:
         hooks: Hooks | None = None,
         now: Callable[[], float] = time.time,
         progress: Progress | None = None,
+        disk: Disk | None = None,
     ) -> None:
         if config.listen_port == 0:
             port = _free_port(config.bind_address)
             config = replace(config, listen_port=port, ha_listen_port=port + 1)
         self.config = ConfigCell(config, check=settings.check)
         self.store_config = ConfigCell(store_config, check=store_settings.check)
-        self.store = MessageStore(self.store_config, clock=now, progress=progress)
+        self.store = MessageStore(self.store_config, clock=now, disk=disk, progress=progress)
+        self._disk = disk
         self._ignored = ignored or {}
         self._hooks = hooks or Hooks()
         self._now = now
@@ -156,6 +161,8 @@ class Broker:
         topics = TopicTable(await self._load(TOPICS), self.config, now)
         groups = GroupTable(await self._load(GROUPS), self.config, now)
         offsets_table = await self._load(CONSUMER_OFFSETS)
+        self._save_offsets_by(offsets_table, config)
+        self.config.on_change(lambda changed: self._save_offsets_by(offsets_table, changed))
         await asyncio.to_thread(topics.create_system_topics, len(levels) - 1)
         await asyncio.to_thread(groups.create_system_groups)
         durability = Durability(self.store, self.store_config)
@@ -201,9 +208,13 @@ class Broker:
         )
 
     async def _load(self, kind: TableKind[T]) -> Table[T]:
-        table = Table(self.store_config.value.root / "config", kind)
+        table = Table(self.store_config.value.root / "config", kind, disk=self._disk)
         await asyncio.to_thread(table.load)
         return table
+
+    @staticmethod
+    def _save_offsets_by(table: Table[ConsumerOffsets], config: BrokerConfig) -> None:
+        table.interval = config.consumer_offsets_interval
 
 
 class _Notices:

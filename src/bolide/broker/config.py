@@ -3,6 +3,7 @@
 One file holds the settings of the broker and of its store; `load_settings` gives each its own.
 """
 
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from bolide.remoting.settings import ServerSettings
 from bolide.remoting.tls import ClientTls
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
 
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
@@ -198,7 +201,7 @@ class BrokerConfig(ServerSettings):
     )
     max_stats_idle_time: int = option(
         -1, "Minutes without a count after which a statistic is dropped; -1 is never.",
-        key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX), live=True,
+        key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX),
     )  # fmt: skip
     log_level: LogLevel = option(LogLevel.INFO, "Least level that is logged.", ours=True, live=True)
 
@@ -255,6 +258,11 @@ def load_settings(
     store = load(StoreConfig, given, others=others)
     check(broker)
     store_settings.check(store)
+    if broker.broker_role is BrokerRole.SYNC_MASTER:
+        log.warning(
+            "brokerRole=SYNC_MASTER: replication is yet to come, so an acknowledgement means"
+            " this machine alone"
+        )
     return broker, store
 
 

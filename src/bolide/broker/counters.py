@@ -37,11 +37,18 @@ class Window:
         samples = self._samples
         if samples and samples[0].sums == sums:
             return
-        if not samples or now - samples[-1].time > 1.5 * self._interval:
-            # It was idle, or is new: what changed did so since the sample that was left out.
-            before = samples[-1].sums if samples else (0.0,) * len(sums)
-            samples.append(Sample(now - self._interval, before))
+        if not samples:
+            samples.append(Sample(now - self._interval, (0.0,) * len(sums)))
+        elif samples[0].sums == samples[-1].sums:
+            self._fill(now)
         samples.append(Sample(now, sums))
+
+    def _fill(self, now: float) -> None:
+        """Put in the samples that were left out while nothing was counted."""
+        idle, length = self._samples[-1].sums, self._samples.maxlen or 0
+        self._samples.extend(
+            Sample(now - back * self._interval, idle) for back in range(length - 1, 0, -1)
+        )
 
     def stats(self, slot: int) -> StatsWindow:
         if not self._samples:

@@ -80,10 +80,11 @@ class OffsetTable:
 
     def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Send a group to other offsets of a topic; its next pulls are told."""
-        key = f"{topic}@{group}"
-        self._resets.setdefault(key, {}).update(offsets)
-        self._offsets.setdefault(key, {}).update(offsets)
-        self._moved()
+        if offsets:
+            key = f"{topic}@{group}"
+            self._resets.setdefault(key, {}).update(offsets)
+            self._offsets.setdefault(key, {}).update(offsets)
+            self._moved()
         self.on_reset(topic, offsets)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:

@@ -1,7 +1,7 @@
 """All that `bolide standalone` runs in one process: its settings, its start and its end."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -51,7 +51,7 @@ class Cluster:
         for_names = {k: v for k, v in given.items() if k in keys_of(NameServerConfig)}
         for_broker = {k: v for k, v in given.items() if k in of_broker or k not in for_names}
         names = _name_server_texts(for_names, data, host, ports["namesrv"], level)
-        texts = _broker_texts(for_broker, data, host, ports, level)
+        texts = _broker_texts(for_broker, data, host, ports["broker"], level)
         broker, store = load_settings(texts)
         loaded = load(NameServerConfig, names, ignored=name_server.WITHOUT_EFFECT)
         return cls(loaded, broker, store, texts)
@@ -68,13 +68,20 @@ def serve(cluster: Cluster, log_file: Path | None) -> None:
 async def _run(cluster: Cluster, log_file: Path | None) -> None:
     logs.set_level(cluster.broker.log_level)
     on_hangup(lambda: reload_logs(log_file))
-    broker: Broker = broker_server.make_broker((cluster.broker, cluster.store), cluster.texts)
     async with NameServer(cluster.name_server) as server:
         name_server.announce(server)
-        async with broker:
+        async with _broker(cluster, server.port) as broker:
             broker_server.announce(broker)
             await until_stopped()
     print("All stopped.", flush=True)
+
+
+def _broker(cluster: Cluster, name_server_port: int) -> Broker:
+    """The broker that registers with the NameServer beside it."""
+    host = cluster.broker.bind_address
+    near = "127.0.0.1" if host in _ANY_ADDRESS else host
+    config = replace(cluster.broker, name_servers=(format_address((near, name_server_port)),))
+    return broker_server.make_broker((config, cluster.store), cluster.texts)
 
 
 def _refuse_ports(given: Mapping[str, str]) -> None:
@@ -99,14 +106,12 @@ def _name_server_texts(
 
 
 def _broker_texts(
-    given: dict[str, str], data: Path, host: str, ports: Mapping[str, int], level: LogLevel
+    given: dict[str, str], data: Path, host: str, port: int, level: LogLevel
 ) -> dict[str, str]:
-    near = "127.0.0.1" if host in _ANY_ADDRESS else host
     chosen = {
         "brokerName": "broker-a",
         "bindAddress": host,
-        "listenPort": str(ports["broker"]),
-        "namesrvAddr": format_address((near, ports["namesrv"])),
+        "listenPort": str(port),
         "storePathRootDir": str(data / "store"),
     } | given
     file = broker_server.file_texts(None, chosen, quiet=True)

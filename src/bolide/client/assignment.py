@@ -121,10 +121,6 @@ def consistent_hash_ring(
     return allocate
 
 
-consistent_hash = consistent_hash_ring()
-"""The ring with ten virtual nodes for each member, as RocketMQ's default."""
-
-
 def _room_of(broker_name: str) -> str | None:
     room, *rest = broker_name.split("@")
     return room if len(rest) == 1 and rest[0] else None
@@ -150,3 +146,7 @@ def _java_text(queue: MessageQueue) -> str:
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"
     )
+
+
+consistent_hash = consistent_hash_ring()
+"""The ring with ten virtual nodes for each member, as RocketMQ's default."""

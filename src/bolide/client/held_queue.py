@@ -42,9 +42,7 @@ class HeldQueue:
         """Whether the broker's lock is ours for certain."""
         return self.locked_at is not None and self._now() - self.locked_at < LOCK_LIFE
 
-    def take(
-        self, messages: Sequence[StoredMessage], next_offset: int
-    ) -> Sequence[StoredMessage]:
+    def take(self, messages: Sequence[StoredMessage], next_offset: int) -> Sequence[StoredMessage]:
         """Take in what a pull found; those that are new."""
         fresh = self.process.put(messages, next_offset)
         self._changed.set()

@@ -41,28 +41,29 @@ class LockKeeper:
         ordered = {held.queue: held for held in self._holdings if held.locked_at is not None}
         for queue, granted in (await self._locks.lock(ordered)).items():
             held = ordered[queue]
-            if granted and held.is_locked:
-                held.locked_at = self._now()
-            elif not granted:
+            if not granted:
                 log.warning("the lock of %s is another's now", queue)
                 held.locked_at = 0.0
-            held.wake()
+            elif held.is_locked:
+                held.locked_at = self._now()
+            else:
+                await self._resume(held)
 
     async def regain(self, held: HeldQueue) -> bool:
-        """Get back a lock that ran out; whoever had it meanwhile may have gone further.
+        """Get back a lock that ran out; False if there is none, or the queue begins anew."""
+        granted = (await self._locks.lock([held.queue])).get(held.queue)
+        return bool(granted) and await self._resume(held)
 
-        False if there is no lock, or the queue has to be begun anew where that other one stopped.
-        """
-        if not (await self._locks.lock([held.queue])).get(held.queue):
-            return False
+    async def _resume(self, held: HeldQueue) -> bool:
+        """Go on with a lock that was lost for a while, where somebody else stopped if he did."""
         try:
             stored = await self._offsets.read(held.queue)
         except BolideError as exc:
             log.warning("the offset of %s cannot be read: %s", held.queue, exc)
             return False
+        held.locked_at = self._now()
         if stored is not None and stored > held.process.unfinished:
             self._holdings.restart(held, stored)
             return False
-        held.locked_at = self._now()
         held.wake()
         return True

@@ -55,9 +55,7 @@ class ProcessQueue:
         if message.queue_offset in self._messages:
             self._messages[message.queue_offset] = message
 
-    def put(
-        self, messages: Sequence[StoredMessage], next_offset: int
-    ) -> Sequence[StoredMessage]:
+    def put(self, messages: Sequence[StoredMessage], next_offset: int) -> Sequence[StoredMessage]:
         """Take in what a pull found, in order; return what lies at or beyond where it began."""
         if messages and messages[0].queue_offset < self.next_offset:
             messages = [each for each in messages if each.queue_offset >= self.next_offset]
@@ -90,20 +88,23 @@ class FlowLimits:
     """For all queues of a topic together; takes the place of `count`."""
     topic_size: int | None = None
 
-    def reached(self, held: ProcessQueue) -> str | None:
+    def reached(self, held: ProcessQueue, *, in_order: bool = False) -> str | None:
         """Say what is over its limit, or None while pulling may go on."""
         if self.count is not None and len(held) > self.count:
             return f"{len(held)} messages, the limit is {self.count}"
         if self.size is not None and held.size > self.size:
             return f"{held.size} bytes, the limit is {self.size}"
-        if self.span is not None and held.span > self.span:
+        if self.span is not None and not in_order and held.span > self.span:
             return f"offsets {held.span} apart, the limit is {self.span}"
         return None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are limits for a topic as a whole."""
+        return self.topic_count is not None or self.topic_size is not None
+
     def shared(self, queues: int) -> "FlowLimits":
-        """The limits of one of so many queues of a topic, where the topic has its own."""
-        if self.topic_count is None and self.topic_size is None:
-            return self
+        """The limits of one of so many queues of a topic."""
         return replace(
             self,
             count=_share(self.topic_count, queues, self.count),

@@ -1,7 +1,7 @@
 """How a producer sends, beside how its client reaches the cluster."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from bolide.client.faults import FaultTable
 from bolide.client.settings import ClientArguments
@@ -71,7 +71,7 @@ class ProducerSettings:
     latency_faults: bool = False
     """Pass over brokers that were slow or failed, for as long as `fault_table` says."""
 
-    fault_table: FaultTable = FaultTable()
+    fault_table: FaultTable = field(default_factory=FaultTable)
 
     def __post_init__(self) -> None:
         at_least = {
@@ -85,4 +85,4 @@ class ProducerSettings:
             raise ConfigError(f"send_timeout={self.send_timeout}: must be over 0 seconds")
 
 
-SETTING_NAMES = frozenset(field.name for field in fields(ProducerSettings))
+SETTING_NAMES = frozenset(each.name for each in fields(ProducerSettings))

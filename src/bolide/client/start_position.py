@@ -4,6 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from bolide.client.instance import ClientInstance
+from bolide.client.namespace import RETRY_PREFIX
+from bolide.client.offsets import OffsetStore
+from bolide.errors import ConfigError
+from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.heartbeat import ConsumeFromWhere
 
 _FORMAT = "%Y%m%d%H%M%S"
@@ -41,26 +46,52 @@ class StartPosition:
 
     @classmethod
     def of(cls, consume_from: str, timestamp: Timestamp | None, now: float) -> "StartPosition":
-        """Raises ValueError that names the argument; without a timestamp it is half an hour ago."""
+        """Raises ConfigError; without a timestamp it is half an hour ago."""
         try:
             begin = From(consume_from)
         except ValueError:
             words = ", ".join(From)
-            raise ValueError(f"consume_from {consume_from!r} is none of {words}") from None
+            raise ConfigError(f"consume_from={consume_from!r}: must be one of {words}") from None
         if timestamp is None:
             return cls(begin, int((now - _HALF_AN_HOUR.total_seconds()) * 1000))
         return cls(begin, timestamp_ms(timestamp))
 
 
+class Locator:
+    """Says where a consumer begins in a queue: at the group's offset, or where its policy says."""
+
+    def __init__(
+        self, instance: ClientInstance, offsets: OffsetStore, start: StartPosition
+    ) -> None:
+        self._instance = instance
+        self._offsets = offsets
+        self._start = start
+
+    async def locate(self, queue: MessageQueue) -> int:
+        """Raises BolideError if it cannot be found out now."""
+        stored = await self._offsets.read(queue)
+        if stored is not None:
+            return stored
+        start = await self._first_offset(queue)
+        # From here on the group has a place in the queue, also if this client dies at once.
+        await self._offsets.write({queue: start}, wait=False)
+        return start
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        begin, lookups = self._start.begin, self._instance.lookups
+        if begin is From.FIRST:
+            return 0  # the broker tells the first one there is
+        if queue.topic.startswith(RETRY_PREFIX):
+            return 0 if begin is From.LAST else await lookups.max_offset(queue)
+        if begin is From.TIMESTAMP:
+            return await lookups.search_offset(queue, self._start.timestamp_ms)
+        return await lookups.max_offset(queue)
+
+
 def timestamp_ms(given: Timestamp) -> int:
-    """Milliseconds since 1970. Raises ValueError for a text of another form."""
+    """Milliseconds since 1970. Raises ConfigError for a text of another form."""
     moment = _parsed(given) if isinstance(given, str) else given
     return int((moment.timestamp() if isinstance(moment, datetime) else moment) * 1000)
-
-
-def timestamp_text(ms: int) -> str:
-    """The form that RocketMQ's tools show."""
-    return datetime.fromtimestamp(ms / 1000).astimezone().strftime(_FORMAT)
 
 
 def _parsed(text: str) -> datetime:
@@ -69,4 +100,4 @@ def _parsed(text: str) -> datetime:
             return datetime.strptime(text, _FORMAT).astimezone()
     except ValueError:
         pass
-    raise ValueError(f"consume_timestamp {text!r} is not of the form 20131223171201")
+    raise ConfigError(f"consume_timestamp={text!r}: must be of the form 20131223171201")

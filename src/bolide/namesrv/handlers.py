@@ -376,3 +376,13 @@ def _no_route(topic: str) -> TopicNotFound:
         f"No topic route info in name server for the topic: {topic}\n"
         f"See {_FAQ} for further details."
     )
+
+
+HANDLERS: tuple[type, ...] = (
+    RouteHandlers,
+    BrokerHandlers,
+    TopicHandlers,
+    KvHandlers,
+    ConfigHandlers,
+)
+"""Each says by its marks which requests it answers."""

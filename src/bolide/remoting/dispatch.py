@@ -1,7 +1,7 @@
 """From a request frame to a handler, and from its reply or refusal to the bytes of the response."""
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
+
+Mark = tuple[type[Header], tuple[RequestCode, ...], int | None]
+"""What a handler was marked with: its header, its codes and its longest body."""
 
 
 class Request(msgspec.Struct, Generic[H], frozen=True):
@@ -190,16 +193,25 @@ class Dispatcher:
             return _response(frame, _failure(frame, exc))
 
     def _add(self, group: object) -> None:
-        for name in dir(type(group)):
-            marked = getattr(getattr(type(group), name), "__handles__", None)
-            if marked is None:
-                continue
-            header, codes, max_body = marked
+        for name, (header, codes, max_body) in _marked(type(group)):
             method = getattr(group, name)
             for code in codes:
                 if code in self.routes:
                     raise ValueError(f"{code!r} has two handlers: {name} is the second")
                 self.routes[code] = Route(header, method, iscoroutinefunction(method), max_body)
+
+
+def handled_codes(group: type) -> set[RequestCode]:
+    """The codes that a class of handlers answers."""
+    return {code for _, (_, codes, _) in _marked(group) for code in codes}
+
+
+def _marked(group: type) -> Iterator[tuple[str, Mark]]:
+    """The handlers of a class, by name, with what `handles` was told."""
+    for name in dir(group):
+        mark = getattr(getattr(group, name), "__handles__", None)
+        if mark is not None:
+            yield name, mark
 
 
 def _stub(frame: Frame) -> Frame:

@@ -37,7 +37,7 @@ def test_a_group_must_leave_room_for_its_retry_topic() -> None:
     longest = "g" * 248
     names.validate_group(longest)
     names.validate_topic(names.retry_topic(longest))
-    with pytest.raises(InvalidParameter, match="group .* has 249 characters"):
+    with pytest.raises(InvalidParameter, match=r"group .* has 249 characters"):
         names.validate_group(longest + "g")
 
 

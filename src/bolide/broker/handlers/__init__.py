@@ -1,4 +1,4 @@
-"""What a broker can be asked: one module a subject. `all_handlers` is the list."""
+"""What a broker can be asked: one module a subject."""
 
 from bolide.broker.handlers.clients import ClientHandlers
 from bolide.broker.handlers.consumers import ConsumerHandlers
@@ -14,7 +14,23 @@ from bolide.broker.handlers.stats import StatsHandlers
 from bolide.broker.handlers.topics import TopicHandlers
 from bolide.broker.parts import Parts
 
-__all__ = ["all_handlers"]
+__all__ = ["HANDLERS", "all_handlers"]
+
+HANDLERS: tuple[type, ...] = (
+    SendHandlers,
+    SendBackHandlers,
+    PullHandlers,
+    ClientHandlers,
+    OffsetHandlers,
+    TopicHandlers,
+    GroupHandlers,
+    QueryHandlers,
+    StatsHandlers,
+    ConsumerHandlers,
+    RuntimeHandlers,
+    ReplicaHandlers,
+)
+"""Each says by its marks which requests it answers."""
 
 
 def all_handlers(parts: Parts) -> list[object]:

@@ -90,7 +90,10 @@ def update_broker_config(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Change a setting of a running broker, and in its file."""
+    """Change a setting of a running broker.
+
+    The broker keeps it in its file too.
+    """
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> dict[str, Texts | None]:

@@ -112,7 +112,7 @@ def _load(figures: Figures) -> list[str]:
     waiting = f"{_queue(figures, 'pull')}|{_queue(figures, 'ack')}"
     pulls = f"{_rate(figures, 'getTransferredTps'):.2f}({waiting})"
     oldest = _number(figures, "earliestMessageTimeStamp")
-    hours = (time.time() - oldest / 1000) / 3600 if figures.get("earliestMessageTimeStamp") else 0
+    hours = (time.time() - oldest / 1000) / 3600 if oldest > 0 else 0
     return [
         figures.get("brokerVersionDesc", ""),
         sends,

@@ -59,7 +59,10 @@ def consumer_connection(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show who consumes for a group, and what they have subscribed to."""
+    """Show who consumes for a group.
+
+    What they have subscribed to stands below.
+    """
     found = run(name_server, lambda admin: admin.clients.consumers(group, broker))
     if as_json:
         print_json(found)
@@ -73,7 +76,10 @@ def producer_connection(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show who produces for a group, on the brokers of a topic."""
+    """Show who produces for a group.
+
+    The brokers of the topic are asked.
+    """
     found = run(name_server, lambda admin: admin.clients.producers(group, topic))
     if as_json:
         print_json(found)

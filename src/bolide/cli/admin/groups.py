@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.groups import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from bolide.admin.groups import DEAD_LETTER_PREFIX
+from bolide.admin.servers import RETRY_PREFIX
 from bolide.cli.admin.options import (
     BrokerAddress,
     ClusterName,
@@ -106,7 +107,10 @@ def delete_sub_group(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Delete a consumer group; with -c its retry and dead letter topics too."""
+    """Delete a consumer group.
+
+    With -c its retry and dead letter topics go too.
+    """
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:

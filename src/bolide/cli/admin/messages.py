@@ -48,7 +48,10 @@ def query_msg_by_id(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show messages by either kind of id, and who has consumed them."""
+    """Show messages by either kind of id.
+
+    Which groups have consumed them stands below.
+    """
     _check_charset(charset)
 
     async def act(admin: AdminClient) -> None:
@@ -108,7 +111,7 @@ def query_msg_by_unique_key(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show messages by the id that the sending client gave them."""
+    """Show a message by its sender's id."""
 
     async def act(admin: AdminClient) -> None:
         found = await admin.messages.by_unique_id(topic, message_id, cluster)
@@ -145,7 +148,10 @@ def consume_message(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Print messages of a topic; no position of the group changes."""
+    """Print messages of a topic.
+
+    No position of the group changes.
+    """
     if queue_id is not None and broker is None:
         raise typer.BadParameter("-i needs -b: queues are numbered on each broker")
     if offset is not None and queue_id is None:

@@ -41,7 +41,10 @@ def reset_offset_by_time(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Move a consumer group to a time, while its consumers run."""
+    """Move a consumer group to a time.
+
+    Its consumers may be running.
+    """
     timestamp = parse_time(when)
     names = f"group[{group}], topic[{topic}]"
     times = f"timestamp(string)[{when}], timestamp(long)[{timestamp}]"

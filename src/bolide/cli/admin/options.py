@@ -12,7 +12,7 @@ NameServer = Annotated[
         "-n", "--namesrvAddr", help="Name servers, host:port;host:port; else from NAMESRV_ADDR."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Name of the topic.")]
 Group = Annotated[str, typer.Option("-g", "--groupName", help="Name of the consumer group.")]
 BrokerAddress = Annotated[

@@ -13,7 +13,8 @@ from bolide.model.message import Message, StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from bolide.client.producer import Producer, SendResult
+    from bolide.client.producer import Producer
+    from bolide.client.results import SendResult
 
 
 def send_message(

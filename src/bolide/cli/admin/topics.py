@@ -6,7 +6,8 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.groups import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from bolide.admin.groups import DEAD_LETTER_PREFIX
+from bolide.admin.servers import RETRY_PREFIX
 from bolide.cli.admin.options import (
     BrokerAddress,
     ClusterName,
@@ -96,7 +97,10 @@ def update_topic_perm(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Change who may write to a topic or read from it, and nothing else of it."""
+    """Change who may use a topic, nothing else.
+
+    The bits say whether it may be written to and read from.
+    """
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
@@ -122,7 +126,10 @@ def delete_topic(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Delete a topic, its messages too, from brokers and name servers."""
+    """Delete a topic and its messages.
+
+    It goes from the brokers of the cluster and from the name servers.
+    """
     run(name_server, lambda admin: admin.topics.delete(topic, cluster))
     if as_json:
         print_json({"topic": topic, "cluster": cluster})
@@ -172,7 +179,10 @@ def topic_status(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show the ends of a topic's queues, and when they were last written to."""
+    """Show the ends of a topic's queues.
+
+    The last column tells when something was written there.
+    """
     stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster))
     if as_json:
         print_json({"queues": by_queue(stats.offset_table), "topicPutTps": stats.topic_put_tps})

@@ -1,0 +1,30 @@
+"""Rows of Markdown tables that compare servers."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+
+def head(names: Sequence[str]) -> list[str]:
+    return [
+        "| | " + " | ".join(names) + " | ratio of medians |",
+        "| --- |" + " --- |" * (len(names) + 1),
+    ]
+
+
+def row(title: str, values: Mapping[str, Sequence[float]], digits: int = 0) -> str:
+    """Medians of the servers, least and most in brackets, and the first median by the second."""
+    cells = [cell(found, digits) for found in values.values()]
+    return f"| {title} | " + " | ".join(cells) + f" | {_ratio(list(values.values()))} |"
+
+
+def cell(values: Sequence[float], digits: int = 0) -> str:
+    if not values:
+        return "–"  # noqa: RUF001  no value
+    spread = f"{min(values):,.{digits}f}–{max(values):,.{digits}f}"  # noqa: RUF001  a range
+    return f"{statistics.median(values):,.{digits}f} [{spread}]"
+
+
+def _ratio(columns: Sequence[Sequence[float]]) -> str:
+    if not all(columns) or not statistics.median(columns[1]):
+        return "–"  # noqa: RUF001  no value
+    return f"{statistics.median(columns[0]) / statistics.median(columns[1]):.2f}"

@@ -1,0 +1,226 @@
+"""What a broker counts: sums, rates of the last minute, hour and day, totals since midnight."""
+
+import time
+
+import pytest
+
+from bolide.broker.statistics import Statistics, Totals
+from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
+from tests.support.clock import FakeClock
+
+NOON = time.mktime((2024, 5, 7, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(NOON)
+
+
+@pytest.fixture
+def statistics(clock: FakeClock) -> Statistics:
+    return Statistics("DefaultCluster", clock)
+
+
+def pass_time(statistics: Statistics, clock: FakeClock, seconds: int) -> None:
+    for _ in range(seconds // 10):
+        clock.advance(10)
+        statistics.sample()
+
+
+def minute_of(stats: BrokerStats | None) -> StatsWindow:
+    assert stats is not None
+    assert stats.stats_minute is not None
+    return stats.stats_minute
+
+
+def test_sends_are_seen_by_queue_and_topic_and_broker(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.sent("T", 0, 3, 300, 0.002)
+    statistics.sent("T", 1, 1, 50, 0.001)
+    statistics.sent("T", 0, 1, 100, 0.004)
+    pass_time(statistics, clock, 10)
+    sums = {
+        name: minute_of(statistics.view(name, key)).sum
+        for name, key in {
+            "TOPIC_PUT_NUMS": "T",
+            "TOPIC_PUT_SIZE": "T",
+            "QUEUE_PUT_NUMS": "T@0",
+            "QUEUE_PUT_SIZE": "T@1",
+            "TOPIC_PUT_LATENCY": "0@T",
+            "BROKER_PUT_NUMS": "DefaultCluster",
+        }.items()
+    }
+    assert sums == {
+        "TOPIC_PUT_NUMS": 5,
+        "TOPIC_PUT_SIZE": 450,
+        "QUEUE_PUT_NUMS": 4,
+        "QUEUE_PUT_SIZE": 50,
+        "TOPIC_PUT_LATENCY": 6,
+        "BROKER_PUT_NUMS": 5,
+    }
+
+
+def test_gets_are_seen_by_queue_and_group_and_broker(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.got("g", "T", 2, 32, 3200, 0.003)
+    statistics.got("g", "T", 3, 8, 800)
+    pass_time(statistics, clock, 10)
+    for name, key, total in (
+        ("GROUP_GET_NUMS", "T@g", 40),
+        ("GROUP_GET_SIZE", "T@g", 4000),
+        ("QUEUE_GET_NUMS", "T@2@g", 32),
+        ("QUEUE_GET_SIZE", "T@3@g", 800),
+        ("GROUP_GET_LATENCY", "2@T@g", 3),
+        ("BROKER_GET_NUMS", "DefaultCluster", 40),
+    ):
+        assert minute_of(statistics.view(name, key)).sum == total, name
+
+
+def test_a_rate_is_that_between_the_first_and_the_last_sample(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.sent("T", 0, 100, 100, 0.0)
+    pass_time(statistics, clock, 10)
+    assert statistics.put_tps("T") == 10.0
+    pass_time(statistics, clock, 10)
+    assert statistics.put_tps("T") == 5.0
+
+
+def test_the_average_is_that_of_a_call(statistics: Statistics, clock: FakeClock) -> None:
+    statistics.sent("T", 0, 30, 1, 0.0)
+    statistics.sent("T", 0, 10, 1, 0.0)
+    pass_time(statistics, clock, 10)
+    assert minute_of(statistics.view("TOPIC_PUT_NUMS", "T")).avgpt == 20.0
+
+
+def test_the_minute_forgets_what_the_hour_and_the_day_still_know(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.got("g", "T", 0, 600, 1)
+    pass_time(statistics, clock, 600)
+    found = statistics.view("GROUP_GET_NUMS", "T@g")
+    assert minute_of(found) == StatsWindow()
+    assert found is not None
+    assert found.stats_hour == StatsWindow(sum=600, tps=1.0, avgpt=600.0)
+    assert found.stats_day == StatsWindow()  # it is sampled every hour
+    pass_time(statistics, clock, 3600)
+    found = statistics.view("GROUP_GET_NUMS", "T@g")
+    assert found is not None
+    assert found.stats_hour == StatsWindow()
+    assert found.stats_day is not None
+    assert found.stats_day.sum == 600
+
+
+def test_a_topic_that_was_idle_has_the_rate_of_the_last_minute_when_it_wakes(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.sent("T", 0, 100, 1, 0.0)
+    pass_time(statistics, clock, 1200)
+    assert statistics.put_tps("T") == 0.0
+    statistics.sent("T", 0, 100, 1, 0.0)
+    pass_time(statistics, clock, 10)
+    assert minute_of(statistics.view("TOPIC_PUT_NUMS", "T")).sum == 100
+    assert statistics.put_tps("T") == 100 / 60
+
+
+def test_what_was_never_counted_is_not_there(statistics: Statistics) -> None:
+    assert statistics.view("TOPIC_PUT_NUMS", "Nowhere") is None
+    assert statistics.view("NO_SUCH_NAME", "T") is None
+    assert statistics.view("GROUP_GET_FALL_SIZE", "no@such@key") is None
+    assert statistics.put_tps("Nowhere") == statistics.get_tps("g", "Nowhere") == 0.0
+
+
+def test_retries_and_dead_letters_are_counted(statistics: Statistics, clock: FakeClock) -> None:
+    statistics.sent_back("g", "T")
+    statistics.sent_back("g", "T")
+    statistics.dead_lettered("g", "T", 1)
+    pass_time(statistics, clock, 10)
+    assert minute_of(statistics.view("SNDBCK_PUT_NUMS", "T@g")).sum == 2
+    assert minute_of(statistics.view("DLQ_PUT_NUMS", "T@g")).sum == 1
+    assert minute_of(statistics.view("SNDBCK2DLQ_TIMES", "T@g")).sum == 1
+
+
+def test_how_far_a_group_is_behind_is_that_of_now(statistics: Statistics) -> None:
+    statistics.fell_behind("g", "T", 4, 10, 1.0)
+    statistics.fell_behind("g", "T", 4, 2048, 1.5)
+    assert minute_of(statistics.view("GROUP_GET_FALL_SIZE", "4@T@g")).sum == 2048
+    assert minute_of(statistics.view("GROUP_GET_FALL_TIME", "4@T@g")).sum == 1500
+
+
+def test_totals_count_messages_bytes_finds_misses_and_failures(statistics: Statistics) -> None:
+    statistics.sent("T", 0, 2, 200, 0.0)
+    statistics.failed()
+    statistics.got("g", "T", 0, 2, 200)
+    statistics.got_nothing()
+    assert statistics.totals == Totals(sent=2, sent_bytes=200, failed=1, got=2, found=1, missed=1)
+
+
+def test_rates_of_a_total_are_those_of_ten_seconds_a_minute_and_ten_minutes(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.sent("T", 0, 600, 1, 0.0)
+    pass_time(statistics, clock, 600)
+    statistics.sent("T", 0, 60, 1, 0.0)
+    pass_time(statistics, clock, 10)
+    assert statistics.rates(lambda totals: totals.sent) == [6.0, 1.0, 0.1]
+
+
+def test_a_young_broker_tells_its_rates_since_it_started(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    assert statistics.rates(lambda totals: totals.sent) == [0.0, 0.0, 0.0]
+    statistics.sent("T", 0, 10, 1, 0.0)
+    clock.advance(5)
+    assert statistics.rates(lambda totals: totals.sent) == [2.0, 2.0, 2.0]
+
+
+def test_totals_are_noted_at_midnight(statistics: Statistics, clock: FakeClock) -> None:
+    statistics.sent("T", 0, 5, 1, 0.0)
+    pass_time(statistics, clock, 3600 * 11)
+    assert statistics.this_morning == Totals()
+    pass_time(statistics, clock, 3600 * 2)
+    assert statistics.this_morning.sent == 5
+    statistics.sent("T", 0, 2, 1, 0.0)
+    pass_time(statistics, clock, 3600 * 24)
+    assert (statistics.yesterday_morning.sent, statistics.this_morning.sent) == (5, 7)
+
+
+def test_a_deleted_topic_is_forgotten_and_the_totals_stay(
+    statistics: Statistics, clock: FakeClock
+) -> None:
+    statistics.sent("T", 0, 5, 1, 0.0)
+    statistics.got("g", "T", 0, 5, 1)
+    statistics.fell_behind("g", "T", 0, 1, 1.0)
+    statistics.sent("Other", 0, 1, 1, 0.0)
+    statistics.forget_topic("T")
+    assert statistics.view("TOPIC_PUT_NUMS", "T") is None
+    assert statistics.view("GROUP_GET_NUMS", "T@g") is None
+    assert statistics.view("GROUP_GET_FALL_SIZE", "0@T@g") is None
+    assert statistics.view("TOPIC_PUT_NUMS", "Other") is not None
+    assert statistics.totals.sent == 6
+    statistics.sent("T", 0, 1, 1, 0.0)
+    pass_time(statistics, clock, 10)
+    assert minute_of(statistics.view("TOPIC_PUT_NUMS", "T")).sum == 1
+
+
+def test_a_deleted_group_is_forgotten(statistics: Statistics) -> None:
+    statistics.got("g", "T", 0, 5, 1)
+    statistics.sent_back("g", "T")
+    statistics.got("other", "T", 0, 5, 1)
+    statistics.forget_group("g")
+    assert statistics.view("GROUP_GET_NUMS", "T@g") is None
+    assert statistics.view("SNDBCK_PUT_NUMS", "T@g") is None
+    assert statistics.view("GROUP_GET_NUMS", "T@other") is not None
+
+
+def test_what_is_idle_for_too_long_is_forgotten_if_so_told(clock: FakeClock) -> None:
+    statistics = Statistics("DefaultCluster", clock, idle_minutes=5)
+    statistics.sent("Idle", 0, 1, 1, 0.0)
+    for _ in range(7):
+        statistics.sent("Busy", 0, 1, 1, 0.0)
+        pass_time(statistics, clock, 60)
+    assert statistics.view("TOPIC_PUT_NUMS", "Idle") is None
+    assert statistics.view("TOPIC_PUT_NUMS", "Busy") is not None
+    assert statistics.view("BROKER_PUT_NUMS", "DefaultCluster") is not None
