@@ -3,6 +3,7 @@
 `put` waits until the messages are flushed, as with SYNC_FLUSH they are readable only then.
 """
 
+import os
 import random
 from collections.abc import Sequence
 from itertools import pairwise

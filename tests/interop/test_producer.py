@@ -2,40 +2,70 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bolide.client.errors import RouteNotFound
+from bolide.client.errors import RouteNotFound, SendFailed
 from bolide.client.lookups import MessageNotFound
 from bolide.client.producer import Producer
 from bolide.client.received import read_messages
 from bolide.client.results import SendStatus
 from bolide.model.message import CompressionType, Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.consumers import ProducerConnections
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.clients import ProducerGroupHeader
 from bolide.protocol.headers.pull import PullHeader
-from bolide.protocol.refusals import NoPermission, Refusal
-from bolide.remoting.client import RemotingClient
+from bolide.protocol.refusals import Refusal, ServerError
 from tests.interop.bench import Bench, Server
 from tests.support.aio import PATIENCE, on_loop, until
 
-Names = Callable[[str], str]
+KEYS: Any = {"access_key": "RocketMQ", "secret_key": "12345678"}
+ACL = """
+accounts:
+- accessKey: RocketMQ
+  secretKey: 12345678
+  admin: true
+"""
 
 
 @pytest.fixture(scope="module")
-def cluster(rocketmq: str, java_module_bench: Bench) -> tuple[Server, Server]:
+def cluster(
+    rocketmq: str, java_module_bench: Bench, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Server, Server]:
+    """A NameServer and a broker that takes signed requests only."""
     namesrv = java_module_bench.namesrv(rocketmq)
-    return namesrv, java_module_bench.broker(rocketmq, namesrv.address)
+    if rocketmq == "4.9":
+        file = tmp_path_factory.mktemp("acl") / "plain_acl.yml"
+        file.write_text(ACL)
+        # It is looked for below the broker's home, wherever that is.
+        jvm = [f"-Drocketmq.acl.plain.file={'/..' * 20}{file}"]
+        broker = java_module_bench.broker(rocketmq, namesrv.address, jvm=jvm, aclEnable=True)
+    else:
+        provider = "org.apache.rocketmq.auth.authentication.provider"
+        broker = java_module_bench.broker(
+            rocketmq,
+            namesrv.address,
+            authenticationEnabled=True,
+            authenticationProvider=f"{provider}.DefaultAuthenticationProvider",
+            authenticationMetadataProvider=f"{provider}.LocalAuthenticationMetadataProvider",
+            initAuthenticationUser='{"username":"RocketMQ","password":"12345678"}',
+        )
+    return namesrv, broker
+
+
+def made(cluster: tuple[Server, Server], group: str = "makers", **settings: Any) -> Producer:
+    return Producer(group, name_server=cluster[0].address, **KEYS, **settings)
 
 
 @pytest.fixture
 def producer(cluster: tuple[Server, Server]) -> Producer:
-    return Producer("bolide-producers", name_server=cluster[0].address)
+    return made(cluster)
 
 
-async def pulled(broker: str, queue: MessageQueue, offset: int = 0) -> list[StoredMessage]:
+async def pulled(producer: Producer, queue: MessageQueue, offset: int = 0) -> list[StoredMessage]:
     """What lies in a queue, read without a consumer."""
     header = PullHeader(
         consumer_group="TOOLS_CONSUMER",
@@ -49,15 +79,16 @@ async def pulled(broker: str, queue: MessageQueue, offset: int = 0) -> list[Stor
         subscription="*",
         sub_version=0,
     )
-    async with RemotingClient() as client:
-        answer = await client.call(broker, RequestCode.PULL_MESSAGE, header)
+    broker = producer._instance.routes.master(queue.broker_name)
+    assert broker is not None
+    answer = await producer._instance.call(broker, RequestCode.PULL_MESSAGE, header)
     return read_messages(answer.body, queue.broker_name)
 
 
 async def queued(producer: Producer, queue: MessageQueue, count: int) -> None:
     """Java enters messages into their queues a moment after they are stored."""
     async with asyncio.timeout(PATIENCE):
-        while await producer.max_offset(queue) < count:
+        while await producer.max_offset(queue) < count:  # noqa: ASYNC110  the broker tells no event
             await asyncio.sleep(0.01)
 
 
@@ -69,11 +100,11 @@ async def test_a_message_is_stored_as_it_was_sent(
     async with producer as p:
         result = await p.send(message)
         await queued(p, result.queue, result.queue_offset + 1)
+        (stored,) = await pulled(p, result.queue, result.queue_offset)
     assert result.status is SendStatus.SEND_OK
     assert result.queue.topic == "Plain"
     assert result.queue.broker_name == "broker-a"
     assert result.region == "DefaultRegion"
-    (stored,) = await pulled(cluster[1].address, result.queue, result.queue_offset)
     assert (stored.topic, stored.body, stored.flag) == ("Plain", b"body", 7)
     assert (stored.tags, stored.keys, stored.properties["a"]) == ("A", ("k1", "k2"), "b")
     assert stored.message_id == result.message_id
@@ -98,7 +129,7 @@ async def test_the_first_messages_make_the_topic_and_go_round_its_queues(
             return True
 
         async with asyncio.timeout(PATIENCE):
-            while not await is_registered():
+            while not await is_registered():  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.05)
         assert queues == [MessageQueue("Round", "broker-a", number) for number in range(4)]
 
@@ -120,7 +151,7 @@ async def test_a_batch_is_stored_message_by_message(
     async with producer as p:
         (result,) = await p.send(messages)
         await queued(p, result.queue, result.queue_offset + 5)
-    stored = await pulled(cluster[1].address, result.queue, result.queue_offset)
+        stored = await pulled(p, result.queue, result.queue_offset)
     assert [message.body for message in stored] == [message.body for message in messages]
     assert [message.keys for message in stored] == [message.keys for message in messages]
     assert [message.message_id for message in stored] == result.message_ids
@@ -130,9 +161,7 @@ async def test_a_batch_is_stored_message_by_message(
 @on_loop
 async def test_a_long_list_is_split_at_the_size_limit(cluster: tuple[Server, Server]) -> None:
     messages = [Message("Split", bytes(400_000)) for _ in range(6)]
-    async with Producer(
-        "splitting", name_server=cluster[0].address, max_message_size=1_000_000, send_timeout=10
-    ) as p:
+    async with made(cluster, max_message_size=1_000_000, send_timeout=10) as p:
         results = await p.send_batch(messages, key="one queue")
     assert [len(result.message_ids) for result in results] == [2, 2, 2]
     assert [result.queue_offset for result in results] == [0, 2, 4]
@@ -144,9 +173,7 @@ async def test_a_large_body_travels_compressed(
     cluster: tuple[Server, Server], compression: CompressionType
 ) -> None:
     body = b"0123456789abcdef" * 10_000
-    async with Producer(
-        "compressing", name_server=cluster[0].address, compression=compression
-    ) as p:
+    async with made(cluster, compression=compression) as p:
         result = await p.send(Message("Large", body))
         found = await p.view_message(result.offset_message_id)
     assert found.body == body
@@ -162,7 +189,7 @@ async def test_a_one_way_message_arrives(
         first = await p.send(Message("OneWay", b"first"), key=1)
         await p.send_oneway(Message("OneWay", b"second"), queue=first.queue)
         await queued(p, first.queue, 2)
-    bodies = [message.body for message in await pulled(cluster[1].address, first.queue)]
+        bodies = [message.body for message in await pulled(p, first.queue)]
     assert bodies == [b"first", b"second"]
 
 
@@ -194,13 +221,13 @@ async def test_positions_messages_and_keys_are_found(producer: Producer, rocketm
 
 @on_loop
 async def test_a_namespace_is_put_on_and_taken_off(cluster: tuple[Server, Server]) -> None:
-    async with Producer("spaced", name_server=cluster[0].address, namespace="NS") as p:
+    async with made(cluster, namespace="NS") as p:
         result = await p.send(Message("Spaced", b"1", keys="k"))
         assert result.queue.topic == "Spaced"
         await queued(p, result.queue, 1)
         assert (await p.view_message(result.offset_message_id)).topic == "Spaced"
-    wrapped = MessageQueue("NS%Spaced", "broker-a", result.queue.queue_id)
-    (stored,) = await pulled(cluster[1].address, wrapped)
+        wrapped = MessageQueue("NS%Spaced", "broker-a", result.queue.queue_id)
+        (stored,) = await pulled(p, wrapped)
     assert stored.properties["INSTANCE_ID"] == "NS"
 
 
@@ -215,7 +242,7 @@ async def test_a_delayed_message_waits_in_the_brokers_topic(producer: Producer) 
 
 @on_loop
 async def test_sends_go_through_the_vip_port(cluster: tuple[Server, Server]) -> None:
-    async with Producer("vip", name_server=cluster[0].address, vip_channel=True) as p:
+    async with made(cluster, vip_channel=True) as p:
         result = await p.send(Message("Vip", b"1"))
         host, _, port = cluster[1].address.rpartition(":")
         assert p._instance.remoting.is_connected(f"{host}:{int(port) - 2}")
@@ -224,62 +251,30 @@ async def test_sends_go_through_the_vip_port(cluster: tuple[Server, Server]) -> 
 
 @on_loop
 async def test_the_broker_lists_the_producer_and_forgets_it(
-    cluster: tuple[Server, Server], rocketmq: str, java_module_bench: Bench
+    cluster: tuple[Server, Server], producer: Producer
 ) -> None:
-    def listed() -> str:
-        return java_module_bench.mqadmin(
-            rocketmq, "producerConnection", "-n", cluster[0].address, "-g", "listed", "-t", "Listed"
+    async def listed() -> list[str | None]:
+        answer = await producer._instance.call(
+            cluster[1].address,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST,
+            ProducerGroupHeader("listed"),
         )
+        found = fastjson.decode(answer.body, ProducerConnections)
+        return [each.client_id for each in found.connection_set]
 
-    async with Producer("listed", name_server=cluster[0].address) as p:
-        await p.send(Message("Listed", b"1"))
-        await until(lambda: p._instance.broker_version(cluster[1].address))
-        shown = await asyncio.to_thread(listed)
-        assert p.client_id in shown
-        assert "PYTHON" in shown
-
-
-ACL = """
-accounts:
-- accessKey: RocketMQ
-  secretKey: 12345678
-  admin: true
-"""
-
-
-@pytest.fixture
-def guarded(rocketmq: str, java_bench: Bench, tmp_path: Path) -> tuple[Server, Server]:
-    """A cluster that takes signed requests only."""
-    namesrv = java_bench.namesrv(rocketmq)
-    if rocketmq == "4.9":
-        (tmp_path / "conf").mkdir()
-        (tmp_path / "conf" / "plain_acl.yml").write_text(ACL)
-        # It is looked for below the broker's home, wherever that is.
-        jvm = [f"-Drocketmq.acl.plain.file={'/..' * 20}{tmp_path / 'conf' / 'plain_acl.yml'}"]
-        broker = java_bench.broker(rocketmq, namesrv.address, jvm=jvm, aclEnable=True)
-    else:
-        provider = "org.apache.rocketmq.auth.authentication.provider"
-        broker = java_bench.broker(
-            rocketmq,
-            namesrv.address,
-            authenticationEnabled=True,
-            authenticationProvider=f"{provider}.DefaultAuthenticationProvider",
-            authenticationMetadataProvider=f"{provider}.LocalAuthenticationMetadataProvider",
-            initAuthenticationUser='{"username":"RocketMQ","password":"12345678"}',
-        )
-    return namesrv, broker
+    async with producer:
+        async with made(cluster, "listed") as p:
+            await p.send(Message("Listed", b"1"))
+            await until(lambda: p._instance.broker_version(cluster[1].address))
+            assert await listed() == [p.client_id]
+        with pytest.raises(ServerError, match="not exist"):
+            await listed()
 
 
 @on_loop
-async def test_requests_are_signed_when_a_key_is_given(guarded: tuple[Server, Server]) -> None:
-    address = guarded[0].address
-    async with Producer(
-        "signed", name_server=address, access_key="RocketMQ", secret_key="12345678"
-    ) as p:
-        result = await p.send(Message("Signed", b"1", keys="k"))
-        assert (await p.view_message(result.offset_message_id)).body == b"1"
-        assert await p.query_messages("Signed", "other") == []
-    async with Producer("unsigned", name_server=address, retries=0) as p:
-        with pytest.raises((Refusal, NoPermission, Exception)) as refused:
-            await p.send(Message("Signed", b"1"))
-        print(repr(refused.value), refused.value.__cause__)
+async def test_without_a_signature_nothing_is_sent(cluster: tuple[Server, Server]) -> None:
+    async with Producer("unsigned", name_server=cluster[0].address, retries=0) as p:
+        with pytest.raises(SendFailed, match=r"accessKey|username") as refused:
+            await p.send(Message("Plain", b"1"))
+    assert refused.value.brokers == ("broker-a",)
+    assert isinstance(refused.value.__cause__, Refusal)

@@ -32,7 +32,7 @@ PULL_ANSWERS = (
 )
 SEND_ANSWERS = (ResponseCode.FLUSH_DISK_TIMEOUT,)
 
-_SMALL = {
+_SMALL: dict[str, Any] = {
     "broker_name": "broker-a",
     "bind_address": "127.0.0.1",
     "listen_port": 0,

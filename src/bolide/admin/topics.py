@@ -91,13 +91,13 @@ class Topics:
             await self.update(address, config)
         return masters
 
-    async def set_perm(self, address: str, topic: str, perm: int) -> int:
-        """Change the permission bits on one broker and nothing else; returns the old ones."""
+    async def set_perm(self, address: str, topic: str, perm: int) -> TopicConfig:
+        """Change the permission bits on one broker and nothing else; returns the topic as it was."""
         config = await self.config(address, topic)
-        changed = msgspec.structs.replace(config, perm=perm, attributes={})
         if config.perm != perm:
+            changed = msgspec.structs.replace(config, perm=perm, attributes={})
             await self.update(address, changed)
-        return config.perm
+        return config
 
     async def delete(self, topic: str, cluster: str) -> None:
         """Delete the topic from the brokers of a cluster, its messages too, and from the name

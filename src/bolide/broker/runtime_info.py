@@ -133,9 +133,9 @@ def _duration(seconds: float) -> str:
 
 
 def _used_ratio(path: Path) -> float:
-    """How full a partition is, from 0 to 1; -1 if the directory is not there."""
-    if not path.exists():
-        return -1.0
+    """How full a partition is, from 0 to 1; the directory may have yet to be made."""
+    while not path.exists():
+        path = path.parent
     usage = shutil.disk_usage(path)
     return usage.used / max(usage.used + usage.free, 1)
 

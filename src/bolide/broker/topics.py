@@ -8,20 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import msgspec
 
 from bolide.broker.config import BrokerConfig
-from bolide.broker.names import (
-    BENCHMARK_TOPIC,
-    HALF_TOPIC,
-    INHERIT,
-    OFFSET_MOVED_EVENT,
-    OP_HALF_TOPIC,
-    READ,
-    SCHEDULE_TOPIC,
-    SELF_TEST_TOPIC,
-    TBW102,
-    WRITE,
-    is_retry_topic,
-    reply_topic,
-)
+from bolide.broker.names import INHERIT, READ, SCHEDULE_TOPIC, TBW102, WRITE, is_retry_topic
+from bolide.broker.system_topics import system_topics, topic_of
 from bolide.config import ConfigCell
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig, TopicConfigTable
@@ -57,6 +45,7 @@ class TopicTable:
         self._cell = cell
         self._now = now
         self._topics: Topics = table.value.topic_config_table
+        self._version = table.value.data_version
         self._writing = asyncio.Lock()  # one file, one writer
         self._listeners: list[Callable[[], None]] = []
 
@@ -81,7 +70,7 @@ class TopicTable:
 
     @property
     def data_version(self) -> DataVersion:
-        return self._table.value.data_version
+        return self._version
 
     @property
     def table(self) -> MappedTopicConfigTable:
@@ -135,7 +124,7 @@ class TopicTable:
             return ordered
         flag = UNIT_SUBSCRIPTION if unit else 0
         return await self._create(
-            _topic(topic, queue_nums, perm=perm, order=order, topic_sys_flag=flag)
+            topic_of(topic, queue_nums, perm=perm, order=order, topic_sys_flag=flag)
         )
 
     async def update(self, config: TopicConfig) -> None:
@@ -177,13 +166,13 @@ class TopicTable:
 
     def create_system_topics(self, delay_levels: int = 18) -> None:
         """Make those of the broker's own topics that are missing. Blocks: call it at start."""
-        topics = {made.topic_name: made for made in _system_topics(self._cell.value, delay_levels)}
+        topics = {made.topic_name: made for made in system_topics(self._cell.value, delay_levels)}
         topics |= self._topics
         self._adapt_to_settings(topics, delay_levels)
         if topics != self._topics:
-            self._take(topics)
+            self._prepare(topics)
             self._table.save()
-            self._topics = topics
+            self._show()
 
     # ---- inside
 
@@ -197,11 +186,11 @@ class TopicTable:
             raise _not_found(topic, f"create it; {model} lacks the permission to be its model")
         queues = max(0, min(queue_nums, found.write_queue_nums))
         filter_type = found.topic_filter_type
-        return _topic(topic, queues, perm=found.perm & ~INHERIT, topic_filter_type=filter_type)
+        return topic_of(topic, queues, perm=found.perm & ~INHERIT, topic_filter_type=filter_type)
 
     async def _create(self, made: TopicConfig) -> TopicConfig:
         await self._change(lambda topics: topics.setdefault(made.topic_name, made))
-        found = self._topics[made.topic_name]
+        found = self._topics.get(made.topic_name, made)
         if found is made:
             log.info("topic %s is created: %s", made.topic_name, made)
         return found
@@ -215,7 +204,7 @@ class TopicTable:
             topics[TBW102] = msgspec.structs.replace(model, perm=perm)
         delayed = topics[SCHEDULE_TOPIC]
         if min(delayed.read_queue_nums, delayed.write_queue_nums) < delay_levels:
-            topics[SCHEDULE_TOPIC] = _topic(SCHEDULE_TOPIC, delay_levels)
+            topics[SCHEDULE_TOPIC] = topic_of(SCHEDULE_TOPIC, delay_levels)
 
     async def _change(
         self,
@@ -237,7 +226,7 @@ class TopicTable:
 
     async def _replace(self, topics: Topics) -> None:
         before = self._table.value
-        self._take(topics)
+        self._prepare(topics)
         try:
             await asyncio.to_thread(self._table.save)
         except OSError as exc:
@@ -245,56 +234,20 @@ class TopicTable:
             raise ServerError(
                 f"nothing is changed, {self._table.path} cannot be written: {exc}"
             ) from exc
-        self._topics = topics
+        self._show()
         for listener in self._listeners:
             listener()
 
-    def _take(self, topics: Topics) -> None:
+    def _prepare(self, topics: Topics) -> None:
         """Make these the next ones to be saved."""
-        version = self.data_version.bumped(int(self._now() * 1000))
+        version = self._version.bumped(int(self._now() * 1000))
         self._table.value = TopicConfigTable(topic_config_table=topics, data_version=version)
         self._table.changed()
 
-
-def _system_topics(config: BrokerConfig, delay_levels: int) -> Iterator[TopicConfig]:
-    cluster = config.broker_cluster_name
-    yield _topic(SELF_TEST_TOPIC, 1)
-    if config.auto_create_topic_enable:
-        yield _topic(TBW102, config.default_topic_queue_nums, perm=READ | WRITE | INHERIT)
-    yield _topic(BENCHMARK_TOPIC, 1024)
-    yield _topic(cluster, 16, perm=_own_perm(usable=config.cluster_topic_enable))
-    yield _topic(config.broker_name, 1, perm=_own_perm(usable=config.broker_topic_enable))
-    yield _topic(OFFSET_MOVED_EVENT, 1)
-    yield _topic(SCHEDULE_TOPIC, delay_levels)
-    if config.trace_topic_enable:
-        yield _topic(config.msg_trace_topic_name, 1)
-    yield _topic(reply_topic(cluster), 1)
-    yield _topic(HALF_TOPIC, 1)
-    yield _topic(OP_HALF_TOPIC, 1)
-
-
-def _own_perm(*, usable: bool) -> int:
-    return INHERIT | READ | WRITE if usable else INHERIT
-
-
-def _topic(
-    name: str,
-    queues: int,
-    *,
-    perm: int = READ | WRITE,
-    order: bool = False,
-    topic_sys_flag: int = 0,
-    topic_filter_type: str = "SINGLE_TAG",
-) -> TopicConfig:
-    return TopicConfig(
-        topic_name=name,
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=perm,
-        order=order,
-        topic_sys_flag=topic_sys_flag,
-        topic_filter_type=topic_filter_type,
-    )
+    def _show(self) -> None:
+        """Let everybody see what is saved: the topics together with their version."""
+        self._topics = self._table.value.topic_config_table
+        self._version = self._table.value.data_version
 
 
 def _not_found(topic: str, advice: str) -> TopicNotFound:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bolide.cli import bench
 from bolide.cli.admin.group import AdminGroup
 from bolide.cli.broker import broker
 from bolide.cli.namesrv import namesrv
@@ -27,6 +28,11 @@ _store = typer.Typer(no_args_is_help=True, **_LOOK)
 _store.command()(verify)
 _store.command()(dump)
 app.add_typer(_store, name="store", help="Look into a store directory, and mend it.")
+
+_bench = typer.Typer(no_args_is_help=True, **_LOOK)
+for _command in (bench.producer, bench.batch, bench.consumer, bench.latency, bench.e2e):
+    _bench.command()(_command)
+app.add_typer(_bench, name="bench", help="Load a cluster and measure it, ours or Apache's.")
 
 _admin = typer.Typer(cls=AdminGroup, no_args_is_help=True, **_LOOK)
 app.add_typer(_admin, name="admin")

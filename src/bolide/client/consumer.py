@@ -1,6 +1,7 @@
 """What consumers of every kind are: members of a group with a beginning and an end."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -8,8 +9,11 @@ from bolide.client.consumer_settings import ConsumerSettings, split_arguments
 from bolide.client.instance import ClientInstance
 from bolide.client.lifecycle import Lifecycle
 from bolide.client.membership import Membership
+from bolide.client.namespace import RETRY_PREFIX
 from bolide.client.questions import Questions
+from bolide.client.rebalance import AssignmentListener
 from bolide.client.send_back import SendBack
+from bolide.client.subscription import Expression, Filter
 from bolide.client.validation import check_group
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -97,6 +101,27 @@ class Consumer(Questions, Generic[S]):
         """
         sender = SendBack(self._running(), self._member.group, self.settings.sent_back_times)
         await sender.send(message, delay_level)
+
+    def _filter(self, topic: str, expression: Expression) -> Filter:
+        """Raises BadTagExpression."""
+        return Filter.of(self._client.wrap(topic), expression, int(time.time() * 1000))
+
+    def _assignment_listener(self) -> AssignmentListener | None:
+        """The user's listener, told without namespaces, and not of the retry topic."""
+        listener = self.settings.on_assignment
+        if listener is None:
+            return None
+
+        def tell(
+            topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]
+        ) -> Awaitable[object] | object:
+            if topic.startswith(RETRY_PREFIX):
+                return None
+            bare = self._client.unwrap(topic)
+            all_, ours = map(self._unwrapped, queues), map(self._unwrapped, mine)
+            return listener(bare, frozenset(all_), frozenset(ours))
+
+        return tell
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         """Make the parts; nothing may be awaited or started yet."""

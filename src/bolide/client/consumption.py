@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bolide.client.consume import Handler, Outcome
+from bolide.client.consume import Handler, Outcome, Retry
 from bolide.client.consume_counters import ConsumptionCounters
 from bolide.client.held_queue import HeldQueue
 from bolide.client.rare_log import RareLog
@@ -87,7 +87,9 @@ class Consumption:
         seconds = asyncio.get_running_loop().time() - (job.started or 0.0)
         failed = len(job.messages) - outcome.done
         self.counters[held.queue.topic].consumed(outcome.done, failed, seconds)
-        if outcome.error is not None:
+        if isinstance(outcome.error, Retry):
+            log.debug("%s: a message of %s comes again: %s", self.group, held.queue, outcome.error)
+        elif outcome.error is not None:
             self.rare.warning(
                 (held.queue.topic, type(outcome.error)),
                 "%s: a handler failed with a message of %s: %r",

@@ -34,12 +34,25 @@ class Tenancy:
 
 
 class Holdings:
-    """One tenure for each queue held. Without `locks` nothing is ever locked."""
+    """One tenure for each queue held.
 
-    def __init__(self, offsets: OffsetStore, tenancy: Tenancy, locks: QueueLocks | None) -> None:
+    Args:
+        locks: None if nothing is ever locked.
+        commits: False leaves all commits to the user.
+    """
+
+    def __init__(
+        self,
+        offsets: OffsetStore,
+        tenancy: Tenancy,
+        locks: QueueLocks | None,
+        *,
+        commits: bool = True,
+    ) -> None:
         self._offsets = offsets
         self._tenancy = tenancy
         self._locks = locks
+        self._commits = commits
         self._held: dict[MessageQueue, HeldQueue] = {}
         self._leaving: dict[MessageQueue, HeldQueue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,19 +89,14 @@ class Holdings:
         got = await asyncio.gather(*map(self._hold, free))
         return all(got) and len(got) == len(missing)
 
-    def restart(self, held: HeldQueue, queue_offset: int) -> None:
+    def restart(self, held: HeldQueue, queue_offset: int, *, commit: bool = True) -> None:
         """Forget what was pulled of a queue and begin anew at this offset."""
         if self._held.get(held.queue) is not held:
             return
         self._drop(held)
         self._begin(held.queue, queue_offset, held)
-        self._spawn(self._offsets.write({held.queue: queue_offset}, wait=True))
-
-    def abandon(self, held: HeldQueue) -> None:
-        """Let go of a queue whose progress is no longer ours to commit."""
-        if self._held.get(held.queue) is held:
-            del self._held[held.queue]
-            self._drop(held)
+        if commit:
+            self._spawn(self._offsets.write({held.queue: queue_offset}, wait=True))
 
     async def commit(self, *, wait: bool = False) -> None:
         if self._held:
@@ -138,14 +146,18 @@ class Holdings:
         queue, before = held.queue, held.process.unfinished
         try:
             # At once, for whoever gets the queue now; and again with what is still under way.
-            await self._offsets.write({queue: before}, wait=True)
+            await self._keep(queue, before)
             await _within(within, held.idle(), f"handlers are still at work on {queue}")
             if held.process.unfinished != before:
-                await self._offsets.write({queue: held.process.unfinished}, wait=True)
+                await self._keep(queue, held.process.unfinished)
             if self._locks is not None and held.locked_at is not None:
                 await self._locks.unlock([queue])
         finally:
             self._leaving.pop(queue, None)
+
+    async def _keep(self, queue: MessageQueue, queue_offset: int) -> None:
+        if self._commits:
+            await self._offsets.write({queue: queue_offset}, wait=True)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(_logged(work), name="bolide-queue")

@@ -68,6 +68,7 @@ class ClientInstance:
         self._silent: set[str] = set()  # brokers whose silence was told of
         self._lost_servers = False  # told of too
         self._beat_wanted = asyncio.Event()
+        self._beating = asyncio.Lock()
         self._addresses_known = asyncio.Event()
         if settings.name_servers or not settings.address_server:
             self._addresses_known.set()
@@ -252,10 +253,11 @@ class ClientInstance:
         """Tell every broker of the known routes which groups are here; failures are logged."""
         if not self._producers and not self._consumers:
             return
-        self._beat_wanted.clear()
-        addresses = self._all_addresses() if self._consumers else self._masters()
-        body = fastjson.encode(self._heartbeat_body())
-        await asyncio.gather(*(self._beat(address, body) for address in addresses))
+        async with self._beating:  # an older one must not arrive after a newer one
+            self._beat_wanted.clear()
+            addresses = self._all_addresses() if self._consumers else self._masters()
+            body = fastjson.encode(self._heartbeat_body())
+            await asyncio.gather(*(self._beat(address, body) for address in addresses))
 
     def _heartbeat_body(self) -> Heartbeat:
         return Heartbeat(

@@ -19,6 +19,11 @@ class Lifecycle:
         self._state = _State.MADE
 
     @property
+    def is_made(self) -> bool:
+        """Whether it has not been started yet."""
+        return self._state is _State.MADE
+
+    @property
     def is_running(self) -> bool:
         return self._state is _State.RUNNING
 

@@ -35,7 +35,6 @@ from bolide.protocol.refusals import QueryNotFound, Refusal, ServerError
 from bolide.remoting.client import Fields
 from bolide.remoting.errors import RemotingError
 
-_UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _MAX_PORT = 65535
 _CREATE_TRIES = 5
 
@@ -181,12 +180,9 @@ class Lookups:
         if not broker.broker_addrs:
             return []
         address = broker.broker_addrs[min(broker.broker_addrs)]
-        fields = header.to_fields()
-        if not header.by_unique_key:  # servers of 4.9 leave the field out of what they sign
-            del fields[_UNIQUE_KEY_QUERY]
         try:
             answer = await self._asker.call(
-                address, RequestCode.QUERY_MESSAGE, fields, within=2 * _call_timeout(self._asker)
+                address, RequestCode.QUERY_MESSAGE, header, within=2 * _call_timeout(self._asker)
             )
         except QueryNotFound:
             return []

@@ -1,7 +1,7 @@
 """A consumer's place in its group, as its client instance and the brokers see it."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 
 from bolide.client.instance import ClientInstance
 from bolide.client.start_position import From
@@ -16,7 +16,7 @@ from bolide.protocol.refusals import ServerError
 class Membership:
     """What consumers of every kind answer in the same way; names carry their namespace."""
 
-    def __init__(  # noqa: PLR0913  all of it goes into heartbeats
+    def __init__(
         self,
         instance: ClientInstance,
         group: str,
@@ -24,26 +24,24 @@ class Membership:
         consume_type: ConsumeType,
         model: MessageModel,
         begin: From = From.LAST,
-        progress: Callable[[], Mapping[MessageQueue, int]],
-        show: Callable[[], RunningConsumer],
     ) -> None:
         self.instance = instance
         self.group = group
         self.consume_type = consume_type
         self.model = model
         self.filters: dict[str, Filter] = {}
+        self.other_topics: set[str] = set()
+        """In use without being subscribed to."""
         self.wanted = asyncio.Event()
         """Set when queues should be shared out anew."""
         self._begin = begin
-        self._progress = progress
-        self._show = show
 
     @property
     def is_broadcasting(self) -> bool:
         return self.model is MessageModel.BROADCASTING
 
     def topics(self) -> Collection[str]:
-        return list(self.filters)
+        return self.filters.keys() | self.other_topics
 
     def heartbeat_entry(self) -> ConsumerGroup:
         return ConsumerGroup(
@@ -61,11 +59,15 @@ class Membership:
     def rebalance_soon(self) -> None:
         self.wanted.set()
 
+    def progress(self) -> dict[MessageQueue, int]:
+        """How far each queue was consumed."""
+        raise NotImplementedError
+
     def running(self) -> RunningConsumer:
-        return self._show()
+        raise NotImplementedError
 
     def consumed_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        progress = self._progress().items()
+        progress = self.progress().items()
         return {queue: offset for queue, offset in progress if topic in {"", queue.topic}}
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:

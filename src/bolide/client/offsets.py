@@ -34,6 +34,28 @@ class OffsetStore(Protocol):
         """Keep these; with `wait` return only when they are kept, as far as that can be known."""
 
 
+class OffsetSettings(Protocol):
+    """Where a consumer wants its offsets."""
+
+    @property
+    def offset_store(self) -> OffsetStore | None: ...
+
+    @property
+    def offset_directory(self) -> str | Path | None: ...
+
+    @property
+    def is_broadcasting(self) -> bool: ...
+
+
+def offset_store(instance: ClientInstance, group: str, settings: OffsetSettings) -> OffsetStore:
+    """The store that a consumer has been given, or the usual one of its model."""
+    if settings.offset_store is not None:
+        return settings.offset_store
+    if settings.is_broadcasting:
+        return LocalOffsets(settings.offset_directory, instance.client_id, group)
+    return RemoteOffsets(instance, group)
+
+
 class RemoteOffsets:
     """At the broker of each queue, where every member of the group finds them."""
 
@@ -83,8 +105,8 @@ class LocalOffsets:
     before. A file that cannot be read falls back to it, and with neither the group begins anew.
     """
 
-    def __init__(self, directory: Path | None, client_id: str, group: str) -> None:
-        root = directory or Path.home() / LOCAL_DIRECTORY
+    def __init__(self, directory: str | Path | None, client_id: str, group: str) -> None:
+        root = Path(directory) if directory else Path.home() / LOCAL_DIRECTORY
         self.path = root / client_id / group / "offsets.json"
         self._table: dict[MessageQueue, int] | None = None
         self._writing = threading.Lock()  # a write whose waiter was cancelled may still be at it

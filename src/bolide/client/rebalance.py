@@ -11,12 +11,14 @@ from bolide.client.assignment import Strategy
 from bolide.client.membership import Membership
 from bolide.client.namespace import RETRY_PREFIX
 from bolide.client.rare_log import RareLog
+from bolide.client.subscription import Filter
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ConsumerIds
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.clients import ConsumerGroupHeader
+from bolide.protocol.refusals import ServerError
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +75,39 @@ class Rebalancer:
     async def balance(self) -> bool:
         """One round; False if something could not be found out or got yet."""
         async with self._round:
-            outcomes = [await self._balance(topic) for topic in self._member.topics()]
-            for topic in set(self._holder.topics()) - set(self._member.topics()):
-                await self._apply(topic, [], [])
-            return all(outcomes)
+            return await self._balance_all()
+
+    async def join(self, *filters: Filter) -> None:
+        """Subscribe, tell the brokers, and take the first share of the queues.
+
+        Failures are logged: what could not be done now is tried again by and by.
+        """
+        member = self._member
+        for wanted in filters:
+            try:
+                await member.instance.routes.require(wanted.topic)
+            except BolideError as exc:
+                if not wanted.topic.startswith(RETRY_PREFIX):
+                    log.warning("%s waits for topic %s: %s", member.group, wanted.topic, exc)
+        async with self._round:  # no broker is asked for messages before it knows of us
+            member.filters.update({wanted.topic: wanted for wanted in filters})
+            await member.instance.heartbeat()
+            if not await self._balance_all():
+                member.rebalance_soon()
+
+    async def leave(self, *topics: str) -> None:
+        """Give the queues of these topics up, and tell the brokers."""
+        async with self._round:
+            for topic in topics:
+                self._member.filters.pop(topic, None)
+            await self._balance_all()
+            await self._member.instance.heartbeat()
+
+    async def _balance_all(self) -> bool:
+        outcomes = [await self._balance(topic) for topic in list(self._member.filters)]
+        for topic in set(self._holder.topics()) - self._member.filters.keys():
+            await self._apply(topic, [], [])
+        return all(outcomes)
 
     async def _guarded_round(self) -> bool:
         try:
@@ -108,6 +139,8 @@ class Rebalancer:
         if member.instance.client_id not in client_ids:
             # The broker has restarted or not heard of us yet; what we hold stays ours meanwhile.
             await member.instance.heartbeat()
+            client_ids = await self._client_ids(topic)
+        if member.instance.client_id not in client_ids:
             return None
         try:
             return self._strategy(member.group, member.instance.client_id, queues, client_ids)
@@ -130,6 +163,8 @@ class Rebalancer:
                     ConsumerGroupHeader(self._member.group),
                 )
                 return sorted(fastjson.decode(reply.body, ConsumerIds).consumer_id_list)
+            except ServerError:
+                return []  # it has not heard of the group yet
             except BolideError as exc:
                 failure = exc
         raise failure

@@ -11,6 +11,11 @@ SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105  the name of a field
 
 
+UNSIGNED = "_UNIQUE_KEY_QUERY"
+UNSIGNED_VERSION = 399
+"""Servers of 4.9 leave this field out of what they sign, those of 5.x only for so old a client."""
+
+
 class Signer:
     """A hook that signs every request of a client."""
 
@@ -21,6 +26,8 @@ class Signer:
         self._secret = secret_key.encode()
 
     def before(self, peer: str, request: Frame) -> None:
+        if request.fields and UNSIGNED in request.fields:
+            request.version = min(request.version, UNSIGNED_VERSION)
         fields = {**(request.fields or {}), **self._own}
         fields[SIGNATURE] = signature(fields, request.body, self._secret)
         request.fields = fields
@@ -31,5 +38,5 @@ class Signer:
 
 def signature(fields: Mapping[str, str], body: bytes, secret: bytes) -> str:
     """Sign the values in the order of their names, without separators, then the body."""
-    values = "".join(fields[name] for name in sorted(fields) if name != SIGNATURE)
+    values = "".join(fields[name] for name in sorted(fields) if name not in (SIGNATURE, UNSIGNED))
     return b64encode(hmac.digest(secret, values.encode() + body, "sha1")).decode()

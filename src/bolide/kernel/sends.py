@@ -28,8 +28,12 @@ _Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class _Fields(msgspec.Struct):
-    """The one-letter names of `SendHeader`; those that only a topic's creation needs are passed."""
+# Fields that are not asked about are read all the same, and unknown ones are for the ordinary way:
+# a request that it would refuse for one of them must not slip through here.
+
+
+class _Fields(msgspec.Struct, forbid_unknown_fields=True):
+    """The one-letter names of `SendHeader`."""
 
     b: str
     e: _Int
@@ -42,14 +46,20 @@ class _Fields(msgspec.Struct):
     i: str = ""
     j: _Int = 0
     k: bool = False
+    l: _Int = 0  # noqa: E741  the wire's own name
     m: bool = False
+    n: str = ""
 
 
-class _Header(msgspec.Struct):
-    code: int
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    code: _Int
     extFields: _Fields  # noqa: N815  the wire's own name
     flag: _Int = 0
+    language: str = ""
     opaque: _Int = 0
+    remark: str | None = None
+    serializeTypeCurrentRPC: str = ""  # noqa: N815
+    version: _Int = 0
 
 
 _decode = msgspec.json.Decoder(_Header, strict=False).decode

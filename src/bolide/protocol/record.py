@@ -197,6 +197,12 @@ def place_record(buffer: bytearray | memoryview, position: int, place: Place) ->
     _TIMESTAMP.pack_into(buffer, position + _BORN_HOST_AT + host_size, store_timestamp)
 
 
+def store_time(record: Buffer) -> int:
+    """When a placed record that begins here was stored, in milliseconds."""
+    host_size = V6_SIZE if record[_FLAG_BYTE_AT] & _BORN_V6 else V4_SIZE
+    return int(_TIMESTAMP.unpack_from(record, _BORN_HOST_AT + host_size)[0])
+
+
 def encode_message(message: StoredMessage) -> bytes:
     """Write a message back as the record it was; size, version and CRC are made anew."""
     draft = RecordDraft(

@@ -1,27 +1,15 @@
 """Every client with every broker, cell by cell."""
 
 from collections.abc import Iterator
-from itertools import product
 
 import pytest
 
 from tests.interop.bench import Bench
-from tests.interop.matrix import brokers, players
+from tests.interop.matrix import brokers
 from tests.interop.matrix.cells import CELLS
 from tests.interop.matrix.players import CLIENTS, Absent, Players
 
-QUICK = {(brokers.OURS, client) for client in (players.OURS, "java5", "java49")}
-SMOKE = {("java42", cell) for cell in ("sync", "push-concurrent", "pull")}
-
-
-def _parameters() -> Iterator[object]:
-    for broker, client, cell in product(brokers.BROKERS, CLIENTS, CELLS):
-        quick = (broker, client) in QUICK or broker == brokers.OURS and (client, cell) in SMOKE
-        marks = () if quick else (pytest.mark.long,)
-        yield pytest.param(broker, client, cell, id=f"{client}-{broker}-{cell}", marks=marks)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=brokers.BROKERS)
 def stage(
     request: pytest.FixtureRequest,
     java_module_bench: Bench,
@@ -50,9 +38,8 @@ def _wanted(session: pytest.Session, broker: str) -> dict[str, list[str]]:
     return wanted
 
 
-@pytest.mark.parametrize(
-    ("stage", "client", "cell"), list(_parameters()), indirect=["stage"], scope="module"
-)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_the_client_gets_on_with_the_broker(stage: Players, client: str, cell: str) -> None:
     try:
         seen = stage.seen(client, CELLS[cell])

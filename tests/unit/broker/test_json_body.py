@@ -27,7 +27,7 @@ async def test_bodies_short_and_long_are_read(count: int) -> None:
 
 @on_loop
 async def test_a_missing_body_is_named() -> None:
-    with pytest.raises(ProtocolError, match="request 18 needs a body: .* TopicConfigList"):
+    with pytest.raises(ProtocolError, match=r"request 18 needs a body: .* TopicConfigList"):
         await read_json(request(b""), TopicConfigList)
 
 

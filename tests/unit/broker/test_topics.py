@@ -153,9 +153,11 @@ async def test_a_change_is_seen_only_when_it_is_on_the_disk(started: BrokerTable
     started.topics.on_change(
         lambda: seen_in_file.append(started.restarted().topics.find("T") is not None)
     )
+    before = started.topics.data_version
     task = asyncio.ensure_future(started.topics.create_on_send("T", TBW102, 4))
     while not task.done():
-        assert started.topics.find("T") is None or seen_in_file == [True]
+        assert ("T" in started.topics) == (started.topics.data_version != before)
+        assert "T" not in started.topics or seen_in_file == [True]
         await asyncio.sleep(0)
     assert seen_in_file == [True]
     assert started.restarted().topics.find("T") == started.topics.find("T")

@@ -113,8 +113,11 @@ def _administration(parts: Parts) -> list[object]:
             clients=parts.clients,
             store=parts.store,
             cell=parts.cell,
+            forget=parts.statistics.forget_topic,
         ),
-        GroupHandlers(groups=parts.groups, offsets=parts.offsets),
+        GroupHandlers(
+            groups=parts.groups, offsets=parts.offsets, forget=parts.statistics.forget_group
+        ),
         QueryHandlers(store=parts.store, clients=parts.clients),
         StatsHandlers(
             store=parts.store,

@@ -1,6 +1,7 @@
 """Consumer groups: create, change, delete, list (`AdminBrokerProcessor`)."""
 
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -26,7 +27,15 @@ log = logging.getLogger(__name__)
 class GroupHandlers:
     """Changes the groups of a broker and tells of them."""
 
-    def __init__(self, *, groups: GroupTable, offsets: OffsetTable) -> None:
+    def __init__(
+        self,
+        *,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        forget: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Take what it changes; `forget` is called with each group that was deleted."""
+        self._forget = forget
         self._groups = groups
         self._offsets = offsets
 
@@ -59,6 +68,7 @@ class GroupHandlers:
         if header.clean_offset:
             self._offsets.remove_group(header.group_name)
             await self._offsets.save_now()
+        self._forget(header.group_name)
         return Reply()
 
     @handles(GroupForbiddenHeader, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN)

@@ -23,7 +23,7 @@ from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pull import PullHeader, PullReply
-from bolide.protocol.record import RECORD_HEAD
+from bolide.protocol.record import RECORD_HEAD, store_time
 from bolide.protocol.refusals import (
     InvalidParameter,
     NoPermission,
@@ -85,6 +85,7 @@ class Pull:
     wanted: Wanted
     peer: str
     offset: int
+    begun: float
 
 
 class PullHandlers:
@@ -99,7 +100,8 @@ class PullHandlers:
         group, topic = self._admit(request)
         peer = request.connection.peer
         wanted = self._wanted(request, group)
-        pull = Pull(header, group, topic.topic_sys_flag, wanted, peer, header.queue_offset)
+        flag, begun = topic.topic_sys_flag, self._parts.now()
+        pull = Pull(header, group, flag, wanted, peer, header.queue_offset, begun)
         if header.sys_flag & _COMMIT and header.commit_offset >= 0:
             self._parts.offsets.commit(
                 header.consumer_group,
@@ -248,6 +250,7 @@ class PullHandlers:
 
     def _look_again(self, pull: Pull, later: Later, *, is_last: bool) -> bool:
         """Answer a pull that waits, if there is an answer by now or no more time."""
+        pull.begun = self._parts.now()
         try:
             reply = self._reset(pull) or self._answer_now(pull, is_last=is_last)
         except NotInMemory:
@@ -299,9 +302,15 @@ class PullHandlers:
             statistics.got_nothing()
             return 0
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        statistics.got(group, topic, queue_id, len(found.records), found.size)
-        last: int = RECORD_HEAD.unpack_from(found.records[-1])[2]
-        return max(self._parts.log_end() - last, 0)
+        now = self._parts.now()
+        took = now - pull.begun
+        statistics.got(group, topic, queue_id, len(found.records), found.size, took)
+        last = found.records[-1]
+        place: int = RECORD_HEAD.unpack_from(last)[2]
+        behind = max(self._parts.log_end() - place, 0)
+        late = max(now - store_time(last) / 1000, 0.0)
+        statistics.fell_behind(group, topic, queue_id, behind, late)
+        return behind
 
     def _suggest(self, group: GroupConfig, behind: int) -> int:
         """The broker to pull from next: a replica while the group reads what memory lacks."""

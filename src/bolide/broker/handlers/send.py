@@ -306,6 +306,7 @@ class SendHandlers:
         return self._closed(incoming, Reply(code=code, header=answer))
 
     def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
+        self._parts.statistics.failed()
         reply = Reply(code=exc.code, remark=exc.remark, header=self.marks.answer)
         return self._closed(incoming, reply)
 

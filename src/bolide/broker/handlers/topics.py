@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -54,7 +54,7 @@ _LIGHT_QUEUE = "%LMQ%"
 class TopicHandlers:
     """Changes the topics of a broker and tells of them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a deletion touches every table
         self,
         *,
         topics: TopicTable,
@@ -63,7 +63,10 @@ class TopicHandlers:
         clients: ClientTable,
         store: Store,
         cell: ConfigCell[BrokerConfig],
+        forget: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Take what it changes; `forget` is called with each topic that was deleted."""
+        self._forget = forget
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -144,6 +147,7 @@ class TopicHandlers:
             await self._offsets.save_now()
 
         await self._topics.delete(topic, clean)
+        self._forget(topic)
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         """Those of groups that consume the topic; by the old rule such a name may as well be that

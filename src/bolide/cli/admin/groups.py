@@ -141,7 +141,7 @@ def config_text(config: GroupConfig) -> str:
         "consumeMessageOrderly": config.consume_message_orderly,
         "retryQueueNums": config.retry_queue_nums,
         "retryMaxTimes": config.retry_max_times,
-        "groupRetryPolicy": fastjson.encode(config.group_retry_policy).decode(),
+        "groupRetryPolicy": _policy_text(config.group_retry_policy),
         "brokerId": config.broker_id,
         "whichBrokerWhenConsumeSlowly": config.which_broker_when_consume_slowly,
         "notifyConsumerIdsChangedEnable": config.notify_consumer_ids_changed_enable,
@@ -152,6 +152,17 @@ def config_text(config: GroupConfig) -> str:
     }
     texts = {key: java_text(value) for key, value in values.items()}
     return f"SubscriptionGroupConfig{java_map(texts)}"
+
+
+def _policy_text(policy: RetryPolicy) -> str:
+    growing, listed = policy.exponential_retry_policy, policy.customized_retry_policy
+    values = {
+        "type": policy.type,
+        "exponentialRetryPolicy": growing and fastjson.encode(growing).decode(),
+        "customizedRetryPolicy": listed and fastjson.encode(listed).decode(),
+    }
+    texts = {key: java_text(value) for key, value in values.items()}
+    return f"GroupRetryPolicy{java_map(texts)}"
 
 
 def _policy(text: str | None) -> RetryPolicy:

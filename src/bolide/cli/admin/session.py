@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 from bolide.admin import AdminClient
@@ -22,7 +23,7 @@ def run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> 
 
 def warn(exc: BolideError) -> None:
     """Tell of a failure that does not stop the rest."""
-    print(reason_of(exc), file=sys.stderr)
+    print(f"{Path(sys.argv[0]).name}: {reason_of(exc)}", file=sys.stderr)
 
 
 def reason_of(exc: BolideError) -> str:

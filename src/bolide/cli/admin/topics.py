@@ -107,13 +107,9 @@ def update_topic_perm(
         changed = []
         for address in await targets(admin, broker, cluster):
             old = await admin.topics.set_perm(address, topic, perm)
-            changed.append({"broker": address, "oldPerm": old, "perm": perm})
-            if as_json:
-                continue
-            if old == perm:
-                print(f"new perm equals to the old one in {address}!")
-            else:
-                print(f"update topic perm from {old} to {perm} in {address} success.")
+            changed.append({"broker": address, "oldPerm": old.perm, "perm": perm})
+            if not as_json:
+                _print_perm(address, old, perm)
         if as_json:
             print_json(changed)
 
@@ -193,6 +189,14 @@ def topic_status(
         table.add(queue.broker_name, queue.queue_id, ends.min_offset, ends.max_offset, updated)
     table.print()
     print(f"\nTopic Put TPS: {stats.topic_put_tps}")
+
+
+def _print_perm(address: str, old: TopicConfig, perm: int) -> None:
+    if old.perm == perm:
+        print(f"new perm equals to the old one in {address}!")
+        return
+    print(f"update topic perm from {old.perm} to {perm} in {address} success.")
+    print(f"{config_text(msgspec.structs.replace(old, perm=perm))}.")
 
 
 def parse_attributes(text: str) -> dict[str, str]:

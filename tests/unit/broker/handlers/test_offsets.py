@@ -132,21 +132,20 @@ async def commit(
 
 @pytest.fixture
 def known(tables: BrokerTables) -> BrokerTables:
-    tables.groups.require("g")
+    """With group g, and topic T of four queues."""
 
     @on_loop
     async def create() -> None:
-        await tables.topics.update(
-            TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=4)
-        )
+        topic = TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=4)
+        await tables.topics.update(topic)
 
     create()
-    return BrokerTables(tables.directory)
+    tables.groups.require("g")
+    return tables
 
 
 @on_loop
 async def test_a_commit_is_taken(known: BrokerTables) -> None:
-    known.groups.require("g")
     async with serving(known) as caller:
         assert await commit(caller, 5) is None
         assert await commit(caller, 6, queue_id=3) is None
@@ -155,7 +154,6 @@ async def test_a_commit_is_taken(known: BrokerTables) -> None:
 
 @on_loop
 async def test_commits_for_nothing_known_are_refused(known: BrokerTables) -> None:
-    known.groups.require("g")
     async with serving(known) as caller:
         with pytest.raises(GroupNotFound, match="Group other not exist"):
             await commit(caller, 5, group="other")
@@ -173,7 +171,6 @@ async def test_commits_for_nothing_known_are_refused(known: BrokerTables) -> Non
 
 @on_loop
 async def test_a_queue_that_a_topic_had_before_is_still_consumed(known: BrokerTables) -> None:
-    known.groups.require("g")
     known.store.append(draft("T", queue_id=7))
     async with serving(known) as caller:
         await commit(caller, 1, queue_id=7)
@@ -182,7 +179,6 @@ async def test_a_queue_that_a_topic_had_before_is_still_consumed(known: BrokerTa
 
 @on_loop
 async def test_commits_do_not_count_while_a_reset_is_pending(known: BrokerTables) -> None:
-    known.groups.require("g")
     known.offsets.reset("g", "T", {0: 2})
     async with serving(known) as caller:
         assert await commit(caller, 9) == "Offset has been previously reset"

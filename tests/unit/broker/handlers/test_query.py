@@ -9,6 +9,7 @@ from bolide.broker.handlers import query
 from bolide.broker.handlers.query import QueryHandlers
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
+from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import Heartbeat
 from bolide.protocol.bodies.queues import ConsumeQueueSlice
 from bolide.protocol.codes import RequestCode
@@ -198,6 +199,7 @@ async def test_a_queue_that_is_not_there_is_refused(tables: BrokerTables) -> Non
 @on_loop
 async def test_entries_are_shown_with_the_subscription_of_a_group(tables: BrokerTables) -> None:
     put(tables, b"1")
+    await tables.groups.update(GroupConfig(group_name="g"))
     async with asked(tables) as caller:
         question = queue_header(0, 1, "g")
         found = await caller.call(RequestCode.QUERY_CONSUME_QUEUE, question)

@@ -31,12 +31,8 @@ from tests.support.store import draft
 NAME = "broker-a"
 
 
-class Asked(Caller):
-    statistics: Statistics
-
-
 @asynccontextmanager
-async def asked(tables: BrokerTables) -> AsyncIterator[Asked]:
+async def asked(tables: BrokerTables) -> AsyncIterator[tuple[Caller, Statistics]]:
     """Topic T with 2 queues: 3 messages of 1000 to 1002 s in queue 0; topic U with 1 queue."""
     await tables.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
     await tables.topics.update(TopicConfig(topic_name="U", read_queue_nums=1, write_queue_nums=1))
@@ -56,10 +52,7 @@ async def asked(tables: BrokerTables) -> AsyncIterator[Asked]:
         now=tables.clock,
     )
     async with served(tables, handlers) as caller:
-        caller.__class__ = Asked
-        assert isinstance(caller, Asked)
-        caller.statistics = statistics
-        yield caller
+        yield caller, statistics
 
 
 def queue(queue_id: int, topic: str = "T") -> MessageQueue:
@@ -78,7 +71,7 @@ def subscribe(tables: BrokerTables, caller: Caller, topic: str) -> None:
 
 @on_loop
 async def test_every_queue_of_a_topic_is_shown(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         found = await caller.call(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("T"))
     stats = fastjson.decode(found.body, TopicStats)
     assert stats.offset_table == {
@@ -89,7 +82,7 @@ async def test_every_queue_of_a_topic_is_shown(tables: BrokerTables) -> None:
 
 @on_loop
 async def test_the_queues_of_a_topic_are_those_written_or_read(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         shrinking = TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=1)
         await tables.topics.update(shrinking)
         found = await caller.call(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("T"))
@@ -98,17 +91,17 @@ async def test_the_queues_of_a_topic_are_those_written_or_read(tables: BrokerTab
 
 @on_loop
 async def test_the_rate_of_a_topic_is_that_of_the_last_minute(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
-        caller.statistics.sent("T", 0, 50, 500, 0.001)
+    async with asked(tables) as (caller, statistics):
+        statistics.sent("T", 0, 50, 500, 0.001)
         tables.clock.advance(10)
-        caller.statistics.sample()
+        statistics.sample()
         found = await caller.call(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("T"))
     assert fastjson.decode(found.body, TopicStats).topic_put_tps == 5.0
 
 
 @on_loop
 async def test_a_topic_that_is_not_there_is_refused(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         with pytest.raises(TopicNotFound):
             await caller.call(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("Nowhere"))
         with pytest.raises(TopicNotFound):
@@ -126,12 +119,12 @@ async def progress_of(caller: Caller, **asked_for: str) -> ConsumeStats:
 async def test_a_group_is_shown_with_what_it_consumed_and_what_there_is(
     tables: BrokerTables,
 ) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, statistics):
         tables.offsets.commit("g", "T", 0, 2)
         tables.offsets.pulled("g", "T", 0, 3)
-        caller.statistics.got("g", "T", 0, 20, 200)
+        statistics.got("g", "T", 0, 20, 200)
         tables.clock.advance(10)
-        caller.statistics.sample()
+        statistics.sample()
         stats = await progress_of(caller)
     assert stats.offset_table == {
         queue(0): QueueProgress(
@@ -144,7 +137,7 @@ async def test_a_group_is_shown_with_what_it_consumed_and_what_there_is(
 
 @on_loop
 async def test_without_a_topic_all_that_the_group_consumes_are_shown(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         tables.offsets.commit("g", "T", 0, 1)
         tables.offsets.commit("g", "U", 0, 0)
         tables.offsets.commit("g", "Deleted", 0, 0)
@@ -158,7 +151,7 @@ async def test_without_a_topic_all_that_the_group_consumes_are_shown(tables: Bro
 async def test_what_online_consumers_do_not_subscribe_to_is_left_out_unless_it_is_listed(
     tables: BrokerTables,
 ) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         tables.offsets.commit("g", "T", 0, 1)
         tables.offsets.commit("g", "U", 0, 0)
         await progress_of(caller)
@@ -177,7 +170,7 @@ async def behind(caller: Caller, *, is_order: bool = False) -> BrokerConsumeStat
 
 @on_loop
 async def test_all_groups_are_shown_with_how_far_they_are_behind(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         await tables.groups.update(GroupConfig(group_name="idle"))
         tables.offsets.commit("g", "T", 0, 1)
         tables.offsets.pulled("g", "T", 0, 2)
@@ -191,7 +184,7 @@ async def test_all_groups_are_shown_with_how_far_they_are_behind(tables: BrokerT
 
 @on_loop
 async def test_ordered_topics_can_be_asked_for_alone(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         await tables.topics.update(TopicConfig(topic_name="Ordered", order=True))
         for topic in ("T", "Ordered", "Deleted"):
             tables.offsets.commit("g", topic, 0, 0)
@@ -201,7 +194,7 @@ async def test_ordered_topics_can_be_asked_for_alone(tables: BrokerTables) -> No
 
 @on_loop
 async def test_times_of_a_queue_tell_how_late_a_group_is(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         tables.offsets.commit("g", "T", 0, 2)
         tables.clock.now = 1012.5
         found = await caller.call(RequestCode.QUERY_CONSUME_TIME_SPAN, TopicGroupHeader("T", "g"))
@@ -217,19 +210,19 @@ async def test_times_of_a_queue_tell_how_late_a_group_is(tables: BrokerTables) -
 
 @on_loop
 async def test_a_group_that_is_up_to_date_is_not_late(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
+    async with asked(tables) as (caller, _):
         tables.offsets.commit("g", "T", 0, 3)
         found = await caller.call(RequestCode.QUERY_CONSUME_TIME_SPAN, TopicGroupHeader("T", "g"))
-    first, _ = fastjson.decode(found.body, ConsumeTimeSpans).consume_time_span_set
+    first, *_ = fastjson.decode(found.body, ConsumeTimeSpans).consume_time_span_set
     assert (first.consume_time_stamp, first.delay_time) == (1_002_000, 0)
 
 
 @on_loop
 async def test_counters_are_viewed_by_name_and_key(tables: BrokerTables) -> None:
-    async with asked(tables) as caller:
-        caller.statistics.sent("T", 0, 7, 70, 0.001)
+    async with asked(tables) as (caller, statistics):
+        statistics.sent("T", 0, 7, 70, 0.001)
         tables.clock.advance(10)
-        caller.statistics.sample()
+        statistics.sample()
         question = StatsHeader("TOPIC_PUT_NUMS", "T")
         found = await caller.call(RequestCode.VIEW_BROKER_STATS_DATA, question)
         minute = fastjson.decode(found.body, BrokerStats).stats_minute

@@ -1,0 +1,63 @@
+"""What a benchmark sends: numbers, and the messages made after them."""
+
+import random
+import string
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from bolide.model.message import Message
+
+DEFAULT_TOPIC = "BenchmarkTest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Messages of a benchmark; `senders` is how many requests are under way at a time."""
+
+    topic: str = DEFAULT_TOPIC
+    senders: int = 64
+    size: int = 128
+    keys: bool = False
+    property_size: int = 0
+    tag_count: int = 0
+    delay_level: int = 0
+
+
+def message_maker(load: Workload, now: Callable[[], float] = time.time) -> Callable[[], Message]:
+    """A function that gives the next message: a key a second, and the tags in turn."""
+    body = random_body(load.size)
+    properties = filling(load.property_size)
+    numbers = count()
+
+    def make() -> Message:
+        return Message(
+            load.topic,
+            body,
+            tags=f"tag{next(numbers) % load.tag_count}" if load.tag_count else "",
+            keys=str(int(now())) if load.keys else (),
+            properties=properties,
+            delay_level=load.delay_level,
+        )
+
+    if load.keys or load.tag_count:
+        return make
+    always = make()
+    return lambda: always
+
+
+def random_body(size: int) -> bytes:
+    letters = random.choices(string.ascii_letters + string.digits, k=size)  # noqa: S311  filler
+    return "".join(letters).encode()
+
+
+def filling(size: int) -> dict[str, str]:
+    """Properties whose names and values are a little over `size` characters."""
+    found: dict[str, str] = {}
+    held = 0
+    while held < size:
+        name, value = f"prop{len(found)}", f"hello{len(found)}"
+        found[name] = value
+        held += len(name) + len(value)
+    return found

@@ -1,0 +1,20 @@
+"""Which cells of the matrix belong to the quick suite."""
+
+import pytest
+
+from tests.interop.matrix import brokers, players
+
+QUICK = {players.OURS, "java5", "java49"}
+SMOKE = {("java42", cell) for cell in ("sync", "push-concurrent", "pull")}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and "cell" in item.fixturenames:
+            given = item.callspec.params
+            if not _is_quick(given["stage"], given["client"], given["cell"]):
+                item.add_marker(pytest.mark.long)
+
+
+def _is_quick(broker: str, client: str, cell: str) -> bool:
+    return broker == brokers.OURS and (client in QUICK or (client, cell) in SMOKE)

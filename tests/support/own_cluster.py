@@ -1,0 +1,38 @@
+"""A NameServer and a broker of ours inside the test's event loop, for tests of clients."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bolide.broker.app import Broker
+from bolide.namesrv.app import NameServer
+from tests.support.broker import broker_in
+from tests.support.name_servers import name_server
+
+QUICK_DELAYS = " ".join(["1s"] * 18)
+
+
+class OwnCluster:
+    """Where it is reached, and its parts."""
+
+    def __init__(self, name_server: NameServer, broker: Broker, directory: Path) -> None:
+        self.name_server = name_server
+        self.broker = broker
+        self.directory = directory
+
+    @property
+    def address(self) -> str:
+        return self.name_server.address
+
+
+@asynccontextmanager
+async def own_cluster(directory: Path, **settings: Any) -> AsyncIterator[OwnCluster]:
+    """Serve from files under `directory`; retries come after a second. Settings by field names."""
+    (directory / "namesrv").mkdir(exist_ok=True)
+    chosen = {"message_delay_level": QUICK_DELAYS} | settings
+    async with (
+        name_server(directory / "namesrv") as servers,
+        broker_in(directory, name_servers=(servers.address,), **chosen) as broker,
+    ):
+        yield OwnCluster(servers, broker, directory)

@@ -1,0 +1,302 @@
+"""The fast path and the ordinary way are twins: whatever bytes arrive, the answers are the same.
+
+Two cores that are alike to the last bit get the same bytes in the same pieces, one with its fast
+path and one without. What they write, in which order, and what lies in their logs is compared.
+"""
+
+import asyncio
+import json
+import logging
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bolide.broker.fast_path import FastPath
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import FrameFlag, HeaderEncoding
+from bolide.remoting import connection as connection_module
+from bolide.remoting.connection import Connection
+from bolide.store.config import FlushMode
+from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header, send_header
+from tests.support.broker_core import BrokerCore
+from tests.support.wire import request_bytes
+
+ID = "7F00000112345678ABCDEF0000010000"
+NAMED = f"UNIQ_KEY\x01{ID}\x02"
+
+
+def topics() -> list[TopicConfig]:
+    return [
+        TopicConfig(topic_name="Read", perm=4),
+        TopicConfig(topic_name="Multi", topic_filter_type="MULTI_TAG", write_queue_nums=2),
+        TopicConfig(topic_name="Order", order=True, write_queue_nums=1, read_queue_nums=3),
+        TopicConfig(topic_name="%RETRY%readers", write_queue_nums=1),
+        TopicConfig(topic_name="%DLQ%readers", write_queue_nums=1),
+        TopicConfig(topic_name="N" * 127),
+    ]
+
+
+# ---- streams of requests
+
+INTERESTING: dict[str, list[Any]] = {
+    "b": ["Read", "Multi", "Order", "%RETRY%readers", "%DLQ%readers", "None", "SCHEDULE_TOPIC_XXXX",
+          "", "T T", "N" * 127, "Ü"],
+    "c": ["TBW102", "T"],
+    "e": ["-1", "0", "3", "4", "2147483647"],
+    "f": ["1", "256", "769", "1792", "2", "4", "8", "12", "16", "48", "64", "128", "-1"],
+    "g": ["0", "-1", "9223372036854775807"],
+    "h": ["7", "-2147483648"],
+    "i": [
+        "", NAMED[:-1], f"TAGS\x01A\x02{NAMED}KEYS\x01k\x02", "TAGS\x01A\x02", NAMED * 2,
+        f"{NAMED}DELAY\x011\x02", f"{NAMED}DELAY\x01-1\x02", f"{NAMED}CLUSTER\x01x\x02",
+        f"{NAMED}MSG_REGION\x01x\x02", f"{NAMED}TRACE_ON\x01x\x02", f"{NAMED}POP_CK\x01x\x02",
+        f"{NAMED}TRAN_MSG\x01true\x02", f"{NAMED}TIMER_DELAY_SEC\x015\x02", "XUNIQ_KEY\x01a\x02",
+        "UNIQ_KEY\x01\x02", 'UNIQ_KEY\x01"quoted"\x02', "UNIQ_KEY\x01ü\x02", f"{NAMED}Ü\x01ü\x02",
+        f"junk{NAMED}", f"{NAMED}junk", f"{NAMED}\x01\x02\x02", "UNIQ_KEY\x01a\x01b\x02",
+        "UNIQ_KEY", f"\x02{NAMED}", f"{NAMED}x\x01{'y' * 32_700}\x02", f"{NAMED}\ud800\x01x\x02",
+    ],
+    "j": ["1", "99"], "k": ["true"], "l": ["3"], "m": ["true"], "n": ["broker-a"],
+    "code": [320, 10, 11, 9999, -1, "310"],
+    "flag": [FrameFlag.ONE_WAY, FrameFlag.RESPONSE, 3, 4],
+}  # fmt: skip
+ODD = [
+    None, True, False, 0, 1, 3, -1, 3.0, 1.5, 2**31, 2**63, -(2**63) - 1, "", " 1", "1 ", "01",
+    "+1", "1_0", "-0", "1.0", "1e2", "true", "TRUE", "True", "yes", "0", "null", "x", "٣", [],
+    {}, [1], {"x": 1}, "\ud800", 1e2, -0.0, 10**400,
+]  # fmt: skip
+"""What a peer may write in place of any value."""
+
+TOP = ("code", "flag", "language", "opaque", "remark", "version", "extFields", "x")
+FIELDS = tuple("abcdefghijklmnz")
+CHANGES = [(key, value) for key, values in INTERESTING.items() for value in values]
+ODD_CHANGES = [(key, value) for key in TOP + FIELDS for value in ODD]
+
+
+class Raw(NamedTuple):
+    """A send whose header is JSON of any kind."""
+
+    top: dict[str, Any]
+    fields: dict[str, Any]
+    body: bytes = b"hello"
+    ascii_only: bool = False
+
+    def encode(self, opaque: int = 1) -> bytes:
+        header = {"code": 310, "opaque": opaque, "extFields": self.fields} | self.top
+        text = json.dumps(header, ensure_ascii=self.ascii_only)
+        data = text.encode(errors="surrogatepass")
+        return struct.pack(">II", 4 + len(data) + len(self.body), len(data)) + data + self.body
+
+    def changed(self, *changes: tuple[str, Any]) -> "Raw":
+        top, fields = dict(self.top), dict(self.fields)
+        for key, value in changes:
+            (top if key in TOP else fields)[key] = value
+        return self._replace(top=top, fields=fields)
+
+    def without(self, *keys: str) -> "Raw":
+        kept = {key: value for key, value in self.fields.items() if key not in keys}
+        return self._replace(fields=kept)
+
+
+HEADER = send_header(properties=NAMED, queue_id=1, default_topic="None").to_short()
+PLAIN = Raw({"flag": 0, "language": "JAVA", "version": 399}, dict(HEADER))
+
+
+def any_of(changes: list[tuple[str, Any]]) -> st.SearchStrategy[tuple[str, Any]]:
+    """As `sampled_from`, which tells of all of them when it is asked what it is."""
+    return st.integers(0, len(changes) - 1).map(lambda number: changes[number])
+
+
+OPAQUES = st.integers(100, 200)
+SENDS = st.builds(
+    lambda changes, dropped, body, opaque, ascii_only: (
+        PLAIN._replace(body=body, ascii_only=ascii_only)
+        .changed(*changes)
+        .without(*dropped)
+        .encode(opaque)
+    ),
+    st.lists(any_of(CHANGES) | any_of(ODD_CHANGES), max_size=3),
+    st.sets(st.sampled_from(FIELDS), max_size=1) | st.just(set()),
+    st.sampled_from([b"hello", b"x", b"", bytes(5000)]),
+    OPAQUES,
+    st.booleans(),
+)
+PULLS = st.builds(
+    lambda topic, offset, queue_id, sys_flag, tags, opaque: request_bytes(
+        RequestCode.PULL_MESSAGE,
+        pull_header(
+            topic, offset, queue_id=queue_id, sys_flag=sys_flag, subscription=tags,
+            suspend_timeout_millis=60_000, commit_offset=offset,
+        ).to_fields(),
+        opaque=opaque,
+    ),
+    st.sampled_from(["T", "T", "Order", "None"]),
+    st.integers(-1, 4),
+    st.integers(0, 4),
+    st.sampled_from([SUBSCRIBED, SUBSCRIBED | SUSPEND, 0, COMMIT | SUBSCRIBED]),
+    st.sampled_from(["*", "A", "||"]),
+    OPAQUES,
+)  # fmt: skip
+LONG_NAMES = st.builds(
+    lambda opaque, encoding: request_bytes(
+        RequestCode.SEND_MESSAGE,
+        send_header(properties=NAMED).to_fields(),
+        opaque=opaque,
+        body=b"hello",
+        encoding=encoding,
+    ),
+    OPAQUES,
+    st.sampled_from(HeaderEncoding),
+)
+FRAMES = OPAQUES.map(PLAIN.encode) | SENDS | PULLS | LONG_NAMES
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A plain send with a few bytes changed, added or taken away; its lengths may be mended."""
+    data = bytearray(PLAIN.encode(draw(OPAQUES)))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data) - 1))
+        byte = draw(st.integers(0, 255) | st.sampled_from(list(b'0123456789"{}[],:\\ -.e')))
+        end = at + draw(st.sampled_from([0, 1, 1, 2]))
+        data[at:end] = bytes([byte]) * draw(st.sampled_from([0, 1, 1]))
+    if draw(st.booleans()):
+        size = len(data) - 8 - len(PLAIN.body)
+        data[:8] = struct.pack(">II", max(len(data) - 4, 0), max(size, 0))
+    return bytes(data)
+
+
+class Stream(NamedTuple):
+    pieces: list[bytes]
+    pauses: list[int]
+    """Turns of the event loop after each piece."""
+
+
+@st.composite
+def streams(draw: st.DrawFn, frames: st.SearchStrategy[bytes] = FRAMES) -> Stream:
+    data = b"".join(draw(st.lists(frames, min_size=1, max_size=6)))
+    cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=4)))
+    ends = [*cuts, len(data)]
+    pieces = [data[start:end] for start, end in zip([0, *cuts], ends, strict=True) if start < end]
+    return Stream(pieces, draw(st.lists(st.sampled_from([0, 3]), min_size=6, max_size=6)))
+
+
+# ---- the comparison
+
+
+class Outcome(NamedTuple):
+    written: bytes
+    closed: bool
+    log: list[tuple[int, bytes]]
+    offsets: dict[int, int]
+
+
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a turn takes decides only when the loop gets to other things, not what happens."""
+    monkeypatch.setattr(connection_module, "_TURN", 60.0)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What they log of all this is not compared."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+async def outcome_of(stream: Stream, directory: Path, mode: FlushMode, *, fast: bool) -> Outcome:
+    random.seed(1)  # queues are chosen by chance
+    core = BrokerCore(directory, *topics(), mode=mode)
+    peer = core.connect(fast=fast)
+    for piece, turns in zip(stream.pieces, stream.pauses, strict=False):
+        peer.receive(piece)
+        await turn(turns)
+    await turn(20)
+    core.arrivals.stop()
+    await turn(5)
+    outcome = Outcome(
+        peer.written,
+        peer.transport.is_closing(),
+        core.log,
+        core.tables.offsets.of("readers", "T"),
+    )
+    peer.connection.abort()
+    await turn(2)
+    await core.stop()
+    return outcome
+
+
+async def turn(times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+def compare(stream: Stream, directory: Path, mode: FlushMode = FlushMode.ASYNC) -> Outcome:
+    async def both() -> tuple[Outcome, Outcome]:
+        ordinary = await outcome_of(stream, directory, mode, fast=False)
+        return ordinary, await outcome_of(stream, directory, mode, fast=True)
+
+    ordinary, quick = asyncio.run(both())
+    assert quick == ordinary
+    return quick
+
+
+def whole(*frames: bytes) -> Stream:
+    return Stream([b"".join(frames)], [0])
+
+
+FUZZ = settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=4000)
+
+
+@FUZZ
+@given(stream=streams())
+def test_any_mix_of_requests_is_answered_alike(tmp_path: Path, stream: Stream) -> None:
+    compare(stream, tmp_path)
+
+
+@FUZZ
+@given(stream=streams(mutated() | OPAQUES.map(PLAIN.encode)))
+def test_damaged_requests_are_answered_alike(tmp_path: Path, stream: Stream) -> None:
+    compare(stream, tmp_path)
+
+
+@settings(FUZZ, max_examples=1000)
+@given(stream=streams())
+def test_sends_that_wait_for_the_disk_are_answered_alike(tmp_path: Path, stream: Stream) -> None:
+    compare(stream, tmp_path, FlushMode.SYNC)
+
+
+@pytest.mark.parametrize("key", TOP + FIELDS)
+def test_whatever_stands_in_a_field_is_taken_alike(tmp_path: Path, key: str) -> None:
+    for value in ODD + INTERESTING.get(key, []):
+        for raw in (PLAIN, PLAIN._replace(ascii_only=True)):
+            frame = raw.changed((key, value)).encode()
+            compare(whole(PLAIN.encode(2), frame, PLAIN.encode(3)), tmp_path)
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_plain_sends_are_served_by_the_fast_path(
+    tmp_path: Path, mode: FlushMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else all of this would compare the ordinary way with itself."""
+    served: list[int] = []
+    serve = FastPath.serve
+
+    def watched(
+        path: FastPath, data: bytes, position: int, connection: Connection
+    ) -> tuple[int, bytes]:
+        end, replies = serve(path, data, position, connection)
+        served.append(end - position)
+        return end, replies
+
+    monkeypatch.setattr(FastPath, "serve", watched)
+    plain = PLAIN.encode()
+    assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
+    assert served == [3 * len(plain)]
