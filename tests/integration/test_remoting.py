@@ -254,6 +254,39 @@ async def test_callers_that_start_together_make_one_connection() -> None:
 
 
 @on_loop
+async def test_callers_that_wait_for_a_connection_go_on_together() -> None:
+    turns = 0
+
+    def count_turns() -> None:
+        nonlocal turns, counting
+        turns += 1
+        counting = loop.call_soon(count_turns)
+
+    async with Echo().server() as server, RemotingClient() as client:
+
+        async def connected_at() -> int:
+            await client.connect(server.address)
+            return turns
+
+        loop = asyncio.get_running_loop()
+        counting = loop.call_soon(count_turns)
+        found = await asyncio.gather(*(connected_at() for _ in range(200)))
+        counting.cancel()
+    assert max(found) - min(found) <= 2
+
+
+@on_loop
+async def test_leaving_a_client_ends_the_wait_for_a_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        async with RemotingClient(ClientConfig(connect_timeout=60, tls=ClientTls())) as client:
+            waits = asyncio.create_task(client.connect(address))
+            await asyncio.sleep(0)
+        with pytest.raises(ConnectFailed, match="the client is closed"):
+            await asyncio.wait_for(waits, PATIENCE)
+
+
+@on_loop
 async def test_leaving_a_client_does_not_wait_for_a_server_that_does_not_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}"

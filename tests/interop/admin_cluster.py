@@ -27,7 +27,7 @@ from tests.support.aio import PATIENCE
 
 BROKER = "broker-a"
 GROUP = "facts-readers"
-STOPPED_GROUP = "facts-sleepers"
+STOPPED_GROUPS = ("sleepers-java", "sleepers-ours")
 SENT = 6
 
 # {me} is who runs the command: "java" or "ours". The rest are facts of the cluster.
@@ -59,7 +59,7 @@ COMMANDS = {
     "by unique key": "queryMsgByUniqueKey -t Facts -i {unique_id}",
     "consume": f"consumeMessage -t Facts -b {BROKER} -i 0",
     "send": f"sendMessage -t Sent -b {BROKER} -i 0 -p hello -k key -c tag",
-    "reset": f"resetOffsetByTime -g {STOPPED_GROUP} -t Facts -s {{middle}}",
+    "reset": "resetOffsetByTime -g sleepers-{me} -t Facts -s {middle}",
     "delete group": "deleteSubGroup -c DefaultCluster -g group-{me}",
     "delete": "deleteTopic -c DefaultCluster -t Made-{me}",
 }
@@ -75,12 +75,13 @@ class AdminCluster:
     facts: dict[str, str]
     printed: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
 
-    def java(self, bench: Bench, version: str) -> dict[str, str]:
-        """What Java's mqadmin prints for each command; it runs them once."""
+    def java(self, bench: Bench, version: str = "") -> dict[str, str]:
+        """What Java's mqadmin, by default of the broker's own version, prints for each command."""
+        version = version or ("4.9" if self.kind == "4.9" else "5.x")
         key = ("java", version)
         if key not in self.printed:
             where = f"-n {self.name_server.address}"
-            lines = [f"{text} {where}" for text in self._lines("java").values()]
+            lines = [f"{_known(text, version)} {where}" for text in self._lines("java").values()]
             process = bench.client(version, "MqadminBatch", *lines)
             process.wait(110)
             parts = re.split(r"^@@ \d+$", "\n".join(process.stdout), flags=re.MULTILINE)[1:]
@@ -107,19 +108,24 @@ class AdminCluster:
         return {name: text.format(me=me, **self.facts) for name, text in COMMANDS.items()}
 
 
+def _known(command: str, version: str) -> str:
+    """The command without an option that 4.9 does not know."""
+    return command.replace("ById -t Facts", "ById") if version == "4.9" else command
+
+
 async def fill(name_server: str, broker: str) -> dict[str, str]:
     """Make topics, messages and groups; returns what the commands refer to."""
     async with AdminClient(name_server) as admin:
         for topic, queues in (("Facts", 2), ("Sent", 1)):
             config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
             await admin.topics.update(broker, config)
-        for group in (GROUP, STOPPED_GROUP):
+        for group in (GROUP, *STOPPED_GROUPS):
             await admin.groups.update(broker, GroupConfig(group_name=group))
         sent = await _send(name_server)
         await _until_indexed(admin, sent[-1].message_id)
         for queue_id in range(2):
             queue = MessageQueue("Facts", BROKER, queue_id)
-            for group in (GROUP, STOPPED_GROUP):
+            for group in (GROUP, *STOPPED_GROUPS):
                 await admin.offsets.commit(broker, group, queue, 2)
         middle = await admin.messages.view(sent[2].offset_message_id)
     return {

@@ -4,43 +4,74 @@ import re
 from collections.abc import Callable, Iterable
 
 from bolide.protocol import fastjson
+from bolide.protocol.bodies.routes import TopicRoute
 
 Facts = object
 
-TROUBLE = re.compile(r"^\s*at |Exception|^For more information|^See http|^\s*\.\.\. \d+ more")
-"""Lines of a Java stack trace; some stand where nothing is wrong."""
+TROUBLE = re.compile(
+    r"at |\.\.\. \d+ more|Caused by|For more information|See http|org\.apache\.\S+:"
+)
+"""Lines of a Java stack trace begin so; some stand where nothing is wrong."""
 
-OF_COMMANDS = re.compile(r"(Made|Ordered|Plain)-|TOOLS_CONSUMER")
+MADE = re.compile(r"(Made|Ordered|Plain|sleepers)-|TOOLS_CONSUMER")
 """Topics and groups that the commands themselves make."""
 
 STEADY_FIGURES = {"brokerActive", "bootTimestamp", "commitLogMinOffset", "brokerVersionDesc"}
+
+# 4.9 has no more than these; the columns and lines that it lacks are compared with 5.x alone.
+GROUP_FIELDS = {
+    "groupName",
+    "consumeEnable",
+    "consumeFromMinEnable",
+    "consumeBroadcastEnable",
+    "retryQueueNums",
+    "retryMaxTimes",
+    "brokerId",
+    "whichBrokerWhenConsumeSlowly",
+    "notifyConsumerIdsChangedEnable",
+}
 
 
 def facts(command: str, printed: str) -> Facts:
     """What the command told; comparable between ours and Java's."""
     lines = [" ".join(line.split()) for line in printed.splitlines()]
-    told = [line for line in lines if line and not TROUBLE.search(line)]
-    return READERS.get(command, sorted)(told)
+    return READERS.get(command, _plain)([line for line in lines if line])
+
+
+def _plain(lines: Iterable[str]) -> Facts:
+    return sorted(line for line in lines if not TROUBLE.match(line))
+
+
+def _topic(lines: Iterable[str]) -> Facts:
+    text = "\n".join(lines).replace(", attributes={}", "")
+    return _plain(text.replace("]create", "]\ncreate").splitlines())  # 4.9 does not end a line
+
+
+def _group(lines: Iterable[str]) -> Facts:
+    """Field by field."""
+    pairs = [pair for line in lines for pair in re.findall(r"(\w+)=([\w-]+)", line)]
+    return {name: value for name, value in pairs if name in GROUP_FIELDS}
 
 
 def _route(lines: Iterable[str]) -> Facts:
-    return fastjson.parse("".join(lines))
+    return fastjson.decode("".join(lines), TopicRoute)
 
 
-def _without_rates(lines: Iterable[str]) -> Facts:
+def _status(lines: Iterable[str]) -> Facts:
     return sorted(line for line in lines if "TPS:" not in line)
 
 
 def _lasting(lines: Iterable[str]) -> Facts:
-    return sorted(line for line in lines if not OF_COMMANDS.search(line))
+    return sorted(line for line in lines if not MADE.search(line))
 
 
 def _brokers(lines: Iterable[str]) -> Facts:
     """Up to the version; what follows are rates, times and disk space."""
-    return sorted(re.sub(r"(V\d_\d_\d).*", r"\1", line) for line in lines)
+    rows = (line for line in lines if not line.startswith("#"))
+    return sorted(re.sub(r"( V\d_\d_\d| <version>).*", r"\1", row) for row in rows)
 
 
-def _names_only(lines: Iterable[str]) -> Facts:
+def _totals(lines: Iterable[str]) -> Facts:
     """Cluster and broker: the totals grow while the commands run."""
     return [line.split()[:2] for line in lines]
 
@@ -50,47 +81,67 @@ def _figures(lines: Iterable[str]) -> Facts:
     return {key: value if key in STEADY_FIGURES else "" for key, value in pairs.items()}
 
 
+def _progress(lines: Iterable[str]) -> Facts:
+    """Topic, broker, queue, both offsets, their difference, and the time that stands last."""
+    rows = [line.split() for line in lines if re.search(r" broker-a \d", line)]
+    totals = [found for line in lines for found in re.findall(r"Diff Total: (\d+)", line)]
+    return sorted([*row[:6], *row[-2:]] for row in rows), totals
+
+
 def _three_columns(lines: Iterable[str]) -> Facts:
-    rows = (re.sub(r"#(\w+) (\w+)", r"#\1\2", line) for line in lines)
-    return sorted(row.split()[:3] for row in rows)
+    return sorted(line.split()[:3] for line in lines if not line.startswith("#"))
 
 
-def _message(lines: Iterable[str]) -> Facts:
-    """Titles and values. Where nobody ever connected, Java has an error instead of a track."""
-    found = {}
-    for line in lines:
-        track = re.match(r"MessageTrack \[consumerGroup=([\w-]+), trackType=(\w+)", line)
-        title, _, value = (*track.groups(), "") if track else line.partition(": ")
-        kept = track.group(2) if track else value
-        found[title] = sorted(kept.strip("{}").split(", ")) if title == "Properties" else kept
-    found.pop("facts-sleepers", None)
-    found.pop("WARN: No Consumer", None)
-    return found
+def _message(lines: list[str]) -> Facts:
+    """Titles and values, and which group has it. Where no client of a group ever connected, Java
+    has an error instead."""
+    text = "\n".join(lines)
+    found: dict[str, object] = dict(re.findall(r"^([A-Z][\w ]+): +(.*)$", text, re.MULTILINE))
+    found["Properties"] = sorted(str(found["Properties"]).strip("{}").split(", "))
+    found.pop("OffsetID", None)  # one of Java's commands leaves it out
+    tracks = re.findall(r"consumerGroup=([\w-]+), trackType=(\w+)", text)
+    return found, sorted(track for track in tracks if not track[0].startswith("sleepers"))
 
 
 def _consumed(lines: Iterable[str]) -> Facts:
-    wanted = r"queueId=\d+|storeSize=\d+|queueOffset=\d+|msgId=\w+|bodyCRC=\d+|BODY: .*"
-    wanted += r"|bornTimestamp=\d+|storeTimestamp=\d+|commitLogOffset=\d+"
+    wanted = r"queueId=\d+|storeSize=\d+|queueOffset=\d+|msgId=\S+|bodyCRC=\d+|BODY: .*"
+    wanted += r"|bornTimestamp=\S+|storeTimestamp=\S+|commitLogOffset=\d+"
     return [re.findall(wanted, line) for line in lines if line.startswith("MSGID")]
 
 
 def _sent(lines: Iterable[str]) -> Facts:
-    return [re.sub(r"\b[0-9A-F]{32}\b", "<id>", line) for line in lines]
+    return [re.sub(r"\b[0-9A-F]{32,}\b", "<id>", line) for line in lines]
+
+
+def _group_deleted(lines: Iterable[str]) -> Facts:
+    """4.9 tells of the group's topics too."""
+    return sorted(line for line in lines if "subscription group" in line)
+
+
+def _moved(lines: Iterable[str]) -> Facts:
+    return sorted(line for line in lines if line.startswith("broker-a"))
 
 
 READERS: dict[str, Callable[[list[str]], Facts]] = {
+    "create": _topic,
+    "create ordered": _topic,
+    "create with defaults": _topic,
+    "perm": _topic,
     "route": _route,
-    "status": _without_rates,
+    "status": _status,
     "topics": _lasting,
     "topics with groups": _lasting,
     "clusters": _brokers,
-    "cluster totals": _names_only,
+    "cluster totals": _totals,
     "broker status": _figures,
-    "progress": _without_rates,
+    "create group": _group,
+    "progress": _progress,
     "all progress": _lasting,
     "by id": _message,
     "by key": _three_columns,
     "by unique key": _message,
     "consume": _consumed,
     "send": _sent,
+    "reset": _moved,
+    "delete group": _group_deleted,
 }

@@ -1,12 +1,16 @@
 """A NameServer and a broker of ours inside the test's event loop, for tests of clients."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from bolide.broker.app import Broker
+from bolide.client.errors import RouteNotFound
+from bolide.client.producer import Producer
 from bolide.namesrv.app import NameServer
+from tests.support.aio import PATIENCE
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
 
@@ -24,6 +28,19 @@ class OwnCluster:
     @property
     def address(self) -> str:
         return self.name_server.address
+
+
+async def create_topic(producer: Producer, topic: str, queues: int) -> None:
+    """Make a topic, and wait until the NameServer has heard of it."""
+    await producer.create_topic(topic, queues)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await producer.fetch_publish_queues(topic)
+            except RouteNotFound:
+                await asyncio.sleep(0.005)
+            else:
+                return
 
 
 @asynccontextmanager

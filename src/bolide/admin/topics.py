@@ -92,7 +92,7 @@ class Topics:
         return masters
 
     async def set_perm(self, address: str, topic: str, perm: int) -> TopicConfig:
-        """Change the permission bits on one broker and nothing else; returns the topic as it was."""
+        """Change the permission bits on one broker only; returns the topic as it was."""
         config = await self.config(address, topic)
         if config.perm != perm:
             changed = msgspec.structs.replace(config, perm=perm, attributes={})

@@ -35,10 +35,14 @@ async def measure_consumption(
     """Consume until the bounds are reached."""
     counters, run = ConsumeCounters(), Run(bounds)
     listener = Listener(counters, what.fail_rate, _ender(run, bounds.count))
-    async with PushConsumer(what.group, concurrency=what.concurrency, **client) as consumer:
+
+    async def consume() -> None:
         await consumer.subscribe(what.topic, what.expression, listener, inline=True)
-        seconds = await run.until_done([_wait(run)], ConsumeProgress(counters, say))
-    return of_consumption("consumer", counters, seconds)
+        await run.stop.wait()
+
+    async with PushConsumer(what.group, concurrency=what.concurrency, **client) as consumer:
+        took = await run.until_done([consume()], ConsumeProgress(counters, say))
+    return of_consumption("consumer", counters, took)
 
 
 class Listener:
@@ -73,7 +77,3 @@ def _ender(run: Run, count: int | None) -> Callable[[int], None]:
             run.stop.set()
 
     return end_at_the_last
-
-
-async def _wait(run: Run) -> None:
-    await run.stop.wait()

@@ -37,12 +37,12 @@ async def measure_both(
             consume_line()
 
         senders = Senders(producer, load, sends, make=stamps.message)
-        seconds = await run.until_done(senders.work(run), progress)
+        took = await run.until_done(senders.work(run), progress)
         began = time.perf_counter()
         await all_heard(lambda: consumed.born.count, sends.messages)
         behind = time.perf_counter() - began
-        send_line.complete(seconds)
-    figures = send_figures(sends, seconds) | {
+        send_line.complete(took.seconds)
+    figures = send_figures(sends, took) | {
         "received": consumed.born.count,
         "seconds_behind": round(behind, 3),
     }

@@ -9,7 +9,7 @@ from bolide.bench.counters import SendCounters
 from bolide.bench.histogram import Histogram
 from bolide.bench.report import Say, SendProgress
 from bolide.bench.round_trip import GROUP, all_heard, round_trip
-from bolide.bench.runner import Bounds, Run
+from bolide.bench.runner import Bounds, Run, Took
 from bolide.bench.stamps import Stamps
 from bolide.bench.summary import Summary, send_figures
 from bolide.bench.workload import DEFAULT_TOPIC
@@ -37,7 +37,7 @@ async def measure_latency(pace: Pace, bounds: Bounds, say: Say, client: ClientAr
         NoNameServer: there is nobody to ask for routes.
     """
     stamps, counters, latency = Stamps(pace.topic, pace.size), SendCounters(), Histogram()
-    seconds, late = 0.0, Histogram()
+    took, late = Took(0.0, 0.0), Histogram()
     async with round_trip(
         stamps, pace.topic, pace.group, lambda _message, age: latency.record(age), client
     ) as producer:
@@ -48,10 +48,10 @@ async def measure_latency(pace: Pace, bounds: Bounds, say: Say, client: ClientAr
             run = Run(bounds)
             loop = OpenLoop(producer, stamps, counters, late)
             progress = SendProgress(counters, say)
-            seconds = await run.until_done([loop.send_all(pace.rate, run)], progress)
+            took = await run.until_done([loop.send_all(pace.rate, run)], progress)
             await all_heard(lambda: latency.count, counters.messages)
-            progress.complete(seconds)
-    figures = send_figures(counters, seconds) | {"received": latency.count}
+            progress.complete(took.seconds)
+    figures = send_figures(counters, took) | {"received": latency.count}
     times = {"latency": latency, "send": counters.times, "late": late}
     return Summary(
         command="latency", figures=figures, times=times, last_failure=counters.last_failure

@@ -2,10 +2,11 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _SHORT = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -19,6 +20,13 @@ class Bounds:
     count: int | None = None
     interval: float = 10.0
     """Seconds between two lines of progress."""
+
+
+class Took(NamedTuple):
+    """What a run took of the clock, and of this process's CPU time."""
+
+    seconds: float
+    cpu_seconds: float
 
 
 class Run:
@@ -56,10 +64,9 @@ class Run:
 
     async def until_done(
         self, work: Iterable[Coroutine[Any, Any, None]], progress: Callable[[], None]
-    ) -> float:
-        """Wait for all of the work, which ends when `stop` is set; returns the seconds it took."""
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
+    ) -> Took:
+        """Wait for all of the work, which ends when `stop` is set."""
+        begin, cpu = time.perf_counter(), time.process_time()
         with self._ending():
             ticker = asyncio.create_task(self._tick(progress), name="bench-progress")
             try:
@@ -69,7 +76,7 @@ class Run:
             finally:
                 self.stop.set()
                 await ticker
-        return loop.time() - begin
+        return Took(time.perf_counter() - begin, time.process_time() - cpu)
 
     async def _tick(self, progress: Callable[[], None]) -> None:
         await self.pause(self._bounds.interval)

@@ -35,9 +35,9 @@ async def measure_sends(
         run = Run(bounds)
         progress = SendProgress(counters, say, batched=batch is not None)
         senders = Senders(producer, load, counters, batch=batch)
-        seconds = await run.until_done(senders.work(run), progress)
-    progress.complete(seconds)
-    return of_sends("producer" if batch is None else "batch", counters, seconds)
+        took = await run.until_done(senders.work(run), progress)
+    progress.complete(took.seconds)
+    return of_sends("producer" if batch is None else "batch", counters, took)
 
 
 async def require_cluster(producer: Producer, topic: str) -> None:

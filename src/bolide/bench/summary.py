@@ -5,6 +5,7 @@ from typing import Any
 
 from bolide.bench.counters import ConsumeCounters, SendCounters
 from bolide.bench.histogram import Histogram
+from bolide.bench.runner import Took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +42,38 @@ class Summary:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def of_sends(command: str, counters: SendCounters, seconds: float) -> Summary:
+def of_sends(command: str, counters: SendCounters, took: Took) -> Summary:
     return Summary(
         command=command,
-        figures=send_figures(counters, seconds),
+        figures=send_figures(counters, took),
         times={"send": counters.times},
         last_failure=counters.last_failure,
     )
 
 
-def of_consumption(command: str, counters: ConsumeCounters, seconds: float) -> Summary:
+def of_consumption(command: str, counters: ConsumeCounters, took: Took) -> Summary:
     figures = {
         "received": counters.born.count,
         "failed": counters.failed,
-        "seconds": round(seconds, 3),
-        "received_per_second": _per_second(counters.born.count, seconds),
+        **_time_figures(took),
+        "received_per_second": _per_second(counters.born.count, took.seconds),
     }
     times = {"born_to_consume": counters.born, "store_to_consume": counters.stored}
     return Summary(command=command, figures=figures, times=times)
 
 
-def send_figures(counters: SendCounters, seconds: float) -> dict[str, float]:
+def send_figures(counters: SendCounters, took: Took) -> dict[str, float]:
     return {
         "sent": counters.messages,
         "failed": counters.messages_failed,
-        "seconds": round(seconds, 3),
-        "sent_per_second": _per_second(counters.messages, seconds),
+        **_time_figures(took),
+        "sent_per_second": _per_second(counters.messages, took.seconds),
     }
+
+
+def _time_figures(took: Took) -> dict[str, float]:
+    """The CPU time is this process's own: it shows whether the client was the bottleneck."""
+    return {"seconds": round(took.seconds, 3), "client_cpu_seconds": round(took.cpu_seconds, 3)}
 
 
 def _per_second(count: int, seconds: float) -> float:

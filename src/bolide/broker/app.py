@@ -141,6 +141,8 @@ class Broker:
             "broker-keeping": parts.keeping.run(),
         }
         tasks = [asyncio.create_task(chore, name=name) for name, chore in chores.items()]
+        for task in tasks:
+            task.add_done_callback(_report)
         starting.push_async_callback(_end, tasks)
 
     def _registration(self, parts: Parts, client: RemotingClient) -> Registration:
@@ -238,6 +240,12 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """None of them ends by itself."""
+    if not task.cancelled():
+        log.error("%s has ended, restart the broker", task.get_name(), exc_info=task.exception())
 
 
 async def _resolve(name: str) -> str:

@@ -39,6 +39,7 @@ class Arrivals:
         self._by_tick: dict[int, set[Waiter]] = {}
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
@@ -48,7 +49,8 @@ class Arrivals:
         self._done_ticks = self._tick_of(self._loop.time())
 
     def stop(self) -> None:
-        """Answer all who wait."""
+        """Answer all who wait; from now on nobody does."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -56,6 +58,9 @@ class Arrivals:
 
     def hold(self, waiter: Waiter, seconds: float) -> None:
         """Keep a waiter until something arrives or the time is up."""
+        if self._stopped:
+            self._wake([waiter], last=True)
+            return
         # One tick more: the bucket of a moment is walked through when the moment has passed.
         waiter.tick = max(self._tick_of(self._loop.time() + seconds) + 1, self._done_ticks + 1)
         self._by_queue.setdefault(waiter.key, set()).add(waiter)
@@ -92,7 +97,7 @@ class Arrivals:
     def _sweep(self) -> None:
         now = self._tick_of(self._loop.time())
         for tick in [tick for tick in self._by_tick if tick <= now]:
-            self._wake(list(self._by_tick[tick]), last=True)
+            self._wake(list(self._by_tick.get(tick, ())), last=True)
         self._done_ticks = now
         self._timer = self._loop.call_later(_TICK, self._sweep) if self._by_tick else None
 

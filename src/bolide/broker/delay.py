@@ -10,14 +10,17 @@ import logging
 import time
 from collections.abc import Callable
 
-from bolide.broker.durability import Durability, Told
+from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
 from bolide.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
+from bolide.errors import BolideError
 from bolide.kernel import read_record
 from bolide.model.properties import PropertyName
+from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import Record, RecordDraft
+from bolide.store.appending import Appended
 from bolide.store.contract import Store
-from bolide.store.errors import NotInMemory, StoreClosed, StoreUnwritable
+from bolide.store.errors import NotInMemory, StoreUnwritable
 from bolide.store.reading import Found, ReadLimits, ReadStatus, Wanted
 from bolide.store.tables import Table
 from bolide.store.tables.kinds import DelayOffsets
@@ -57,6 +60,8 @@ class DelayScheduler:
         self._store_host = store_host
         self._now = now
         self._arrived = asyncio.Event()
+        self._stuck: set[int] = set()
+        """Levels whose messages wait for the store; that is told once."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
 
     @property
@@ -92,12 +97,22 @@ class DelayScheduler:
                 found, due = await self._look(level)
                 for record in found.records:
                     self._deliver(level, record)
-            except (StoreUnwritable, StoreClosed) as exc:
-                log.warning("delayed messages of level %s wait: %s", level, exc)
+            except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
+                self._stick(level, exc)
                 return _AFTER_FAILURE
+            if found.records:
+                self._stuck.discard(level)
             if not found.records and not self._passed_over(level, found):
                 return self._seconds_until(due)
             await asyncio.sleep(0)  # others want to be served too
+
+    def _stick(self, level: int, exc: Exception) -> None:
+        if level not in self._stuck:
+            self._stuck.add(level)
+            known = isinstance(exc, BolideError | ValueError)
+            log.error(
+                "delayed messages of level %s wait: %s", level, exc, exc_info=None if known else exc
+            )
 
     def _seconds_until(self, due: int) -> float:
         if not due:
@@ -120,20 +135,20 @@ class DelayScheduler:
         assert isinstance(record, Record)
         draft = self._restored(record)
         if draft is not None:
-            appended = self._intake.append(draft)
-            if self._durability.waits:
-                self._durability.when_safe(appended, self._go_back(level, record.queue_offset))
+            self._watch(level, record.queue_offset, self._intake.append(draft))
         self._offsets[level] = record.queue_offset + 1
 
-    def _go_back(self, level: int, queue_offset: int) -> Told:
-        """Deliver again from here if the store takes back what was delivered."""
+    def _watch(self, level: int, queue_offset: int, appended: Appended) -> None:
+        """Deliver again from here if the store takes back what was delivered, however late."""
 
         def tell(outcome: int | StoreUnwritable) -> None:
             if isinstance(outcome, StoreUnwritable):
                 self._offsets[level] = min(self._offset(level), queue_offset)
                 self._arrived.set()
+            elif outcome != ResponseCode.SUCCESS:
+                self._durability.when_safe(appended, tell)
 
-        return tell
+        self._durability.when_safe(appended, tell)
 
     def _restored(self, record: Record) -> RecordDraft | None:
         """The message as it goes to its real topic; the properties stay as they are, as in Java."""

@@ -28,10 +28,10 @@ from bolide.protocol.framing import encode_frame
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
-from bolide.protocol.record_errors import RecordTooLarge
 from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Later
 from bolide.store.appending import Appended
-from bolide.store.errors import StoreClosed, StoreUnwritable
+from bolide.store.errors import StoreUnwritable
 
 _OFFSET_DIGITS = 16
 
@@ -91,49 +91,53 @@ class FastPath:
         }  # fmt: skip
 
     def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes]:
-        replies = []
+        replies: list[bytes] = []
+        longest = connection.max_frame_size
         while True:
             send = read_plain_send(data, position)
-            if send is None:
+            if send is None or send.end - position > longest:
                 break
             slot = self.slots.get(send.topic)
             if slot is None or send.queue_id >= slot.queues:
                 break
+            started = self._now()
             try:
-                reply = self._take(send, slot, connection)
-            except (RecordTooLarge, StoreUnwritable, StoreClosed, ValueError):
-                break  # the ordinary way finds the same and says so
-            if reply is not None:
-                replies.append(reply)
+                appended = self._append(send, slot, connection.peer)
+            except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+                break
+            took = self._now() - started
+            self._statistics.sent(send.topic, send.queue_id, 1, appended.size, took)
+            if self._durability.waits:
+                self._answer_when_safe(send, appended, connection)
+            elif not send.one_way:
+                replies.append(self._answer(send, appended, ResponseCode.SUCCESS))
             position = send.end
         return position, b"".join(replies)
 
-    def _take(self, send: PlainSend, slot: Slot, connection: Connection) -> bytes | None:
-        started = self._now()
+    def _append(self, send: PlainSend, slot: Slot, peer: str) -> Appended:
         draft = RecordDraft(
             slot.topic, send.body, self._marks.add_to(send.properties).encode(), send.queue_id,
-            send.born_timestamp, packed_peer(connection.peer), self._store_host, send.flag,
-            send.sys_flag,
+            send.born_timestamp, packed_peer(peer), self._store_host, send.flag, send.sys_flag,
         )  # fmt: skip
-        appended = self._intake.append(draft)
-        took = self._now() - started
-        self._statistics.sent(send.topic, send.queue_id, 1, appended.size, took)
-        if not self._durability.waits:
-            return None if send.one_way else self._answer(send, appended, ResponseCode.SUCCESS)
-        if not send.one_way:
-            self._answer_when_safe(send, appended, connection)
-        return None
+        return self._intake.append(draft)
 
     def _answer_when_safe(
         self, send: PlainSend, appended: Appended, connection: Connection
     ) -> None:
+        promise = Later()
+        connection.owe(promise, len(send.body))
+
         def tell(outcome: int | StoreUnwritable) -> None:
-            if isinstance(outcome, StoreUnwritable):
-                connection.send_later(self._refuse(send, outcome))
-            else:
-                connection.send_later(self._answer(send, appended, outcome))
+            connection.settle(
+                promise, None if send.one_way else self._told(send, appended, outcome)
+            )
 
         self._durability.when_safe(appended, tell)
+
+    def _told(self, send: PlainSend, appended: Appended, outcome: int | StoreUnwritable) -> bytes:
+        if isinstance(outcome, StoreUnwritable):
+            return self._refuse(send, outcome)
+        return self._answer(send, appended, outcome)
 
     def _answer(self, send: PlainSend, appended: Appended, code: int) -> bytes:
         return self._answers.write(send, appended.physical_offset, appended.queue_offset, code)

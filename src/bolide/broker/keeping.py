@@ -42,9 +42,8 @@ class Keeping:
             await asyncio.to_thread(self._save_due)
             if time.monotonic() >= self._next_sample:
                 self._next_sample += _SAMPLE
-                self.statistics.sample()
-                self.clients.expire()
-                self.locks.expire()
+                for chore in (self.statistics.sample, self.clients.expire, self.locks.expire):
+                    _attempt(chore)
 
     def save(self) -> None:
         """Write all tables that changed. Blocks."""
@@ -60,8 +59,11 @@ class Keeping:
             _attempt(self.delay.save)
 
 
-def _attempt(save: Callable[[], object]) -> None:
+def _attempt(chore: Callable[[], object]) -> None:
+    """One that fails must not keep the others from being done; the next time tries again."""
     try:
-        save()
-    except OSError as exc:  # the next time tries again
+        chore()
+    except OSError as exc:
         log.warning("a table cannot be saved: %s", exc)
+    except Exception:
+        log.exception("a chore failed")

@@ -103,6 +103,8 @@ def _rates(statistics: Statistics) -> dict[str, str]:
         "getTotalTps": statistics.rates(lambda totals: totals.found + totals.missed),
         "getTransferredTps": statistics.rates(lambda totals: totals.got),
     }
+    # mqadmin of 4.9 looks for its own spelling, and stumbles without it.
+    rates["getTransferedTps"] = rates["getTransferredTps"]
     return {key: " ".join(map(str, spans)) for key, spans in rates.items()}
 
 

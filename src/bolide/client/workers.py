@@ -76,7 +76,8 @@ class TaskWorkers:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._waiting: deque[Job] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def set_limit(self, limit: int) -> None:
         self.limit = limit
@@ -84,7 +85,7 @@ class TaskWorkers:
 
     def submit(self, job: Job) -> None:
         self._waiting.append(job)
-        if len(self._running) < self.limit:
+        if self._running < self.limit:
             self._start()
 
     def withdraw(self, unwanted: Callable[[Job], bool]) -> list[Job]:
@@ -93,28 +94,31 @@ class TaskWorkers:
 
     async def close(self) -> None:
         self._waiting.clear()
-        for task in self._running:
+        for task in self._tasks:
             task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _start(self) -> None:
-        wanted = min(self.limit - len(self._running), len(self._waiting))
-        for _ in range(wanted):
+        for _ in range(min(self.limit - self._running, len(self._waiting))):
+            self._running += 1
             task = asyncio.create_task(self._work(), name="bolide-consume")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
-        while self._waiting and len(self._running) <= self.limit:
-            job = self._waiting.popleft()
-            job.started = loop.time()
-            job.settle(await _run_here(job))
-            if loop.time() - since > _TURN:
-                await asyncio.sleep(0)
-                since = loop.time()
+        try:
+            while self._waiting and self._running <= self.limit:
+                job = self._waiting.popleft()
+                job.started = loop.time()
+                job.settle(await _run_here(job))
+                if loop.time() - since > _TURN:
+                    await asyncio.sleep(0)
+                    since = loop.time()
+        finally:
+            self._running -= 1
 
 
 class ThreadWorkers:

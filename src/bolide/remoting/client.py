@@ -53,7 +53,7 @@ class RemotingClient:
         self._hooks = tuple(hooks)
         self._outbox = Outbox()
         self._connections: dict[str, Connection] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._context: ssl.SSLContext | None = (
             self.config.tls.context() if self.config.tls else None
         )
@@ -74,6 +74,8 @@ class RemotingClient:
         traceback: TracebackType | None,
     ) -> None:
         self._keeper.cancel()
+        for connecting in self._connecting.values():
+            connecting.cancel()
         await finish_all(self._connections.values(), self.config.call_timeout)
 
     async def call(
@@ -137,13 +139,28 @@ class RemotingClient:
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
-        # One caller connects; the others wait and find the connection made.
-        async with self._locks.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or connection.is_closed:
-                connection = await self._connect(address)
-                self._connections[address] = connection
+        # All callers wait for one attempt and go on together: a lock would let go of one in each
+        # turn of the loop, and the last of thousands would be late.
+        connecting = self._connecting.get(address)
+        if connecting is None:
+            connecting = asyncio.create_task(self._open(address), name=f"connect {address}")
+            self._connecting[address] = connecting
+            connecting.add_done_callback(_heed)
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            raise ConnectFailed(address, "the client is closed") from None
+
+    async def _open(self, address: str) -> Connection:
+        try:
+            connection = await self._connect(address)
+            self._connections[address] = connection
             return connection
+        finally:
+            del self._connecting[address]
 
     async def _connect(self, address: str) -> Connection:
         loop = asyncio.get_running_loop()
@@ -173,5 +190,11 @@ class RemotingClient:
                 if connection.is_idle and connection.last_active < oldest:
                     # A peer that took nothing for so long will not take the rest either.
                     connection.abort() if connection.unsent else connection.close()
-                if connection.is_closed and not self._locks[address].locked():
-                    del self._connections[address], self._locks[address]
+                if connection.is_closed:
+                    del self._connections[address]
+
+
+def _heed(connecting: asyncio.Task[Connection]) -> None:
+    """Those who waited may have given up: then nobody else asks how it ended."""
+    if not connecting.cancelled():
+        connecting.exception()

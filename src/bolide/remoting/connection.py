@@ -36,6 +36,9 @@ _TURN = 0.002
 _MOST_UNDER_WAY = 32 * 1024 * 1024
 """Bytes of requests under way at which a connection is not read from."""
 
+_LEAST_WEIGHT = 1024
+"""Bytes that a request under way takes, its body and fields aside."""
+
 LINGER = 0.5
 """Seconds that a peer gets to take the last replies and hang up."""
 
@@ -101,7 +104,10 @@ class Connection(asyncio.Protocol):
         self._is_finishing = False
         self._end: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._owed: set[Later] = set()
+        self._owed: dict[Later, int] = {}
+        """What each weighs."""
+        self._nothing_owed = asyncio.Event()
+        self._nothing_owed.set()
         self._fast = fast
         self._writable = asyncio.Event()
         self._writable.set()
@@ -155,6 +161,10 @@ class Connection(asyncio.Protocol):
         return not (self._tasks or self._owed or self._backlog or self._pending)
 
     @property
+    def max_frame_size(self) -> int:
+        return self._limits.max_frame_size
+
+    @property
     def held(self) -> int:
         """Bytes of a frame that is not whole yet and of requests under way, while they count."""
         return self._held + self._under_way if self._counts else 0
@@ -184,8 +194,8 @@ class Connection(asyncio.Protocol):
         """
         self._is_finishing = True
         self._backlog.clear()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._owed:
+            await (asyncio.wait(self._tasks) if self._tasks else self._nothing_owed.wait())
         self._flush()
         if not self.is_closed and self._transport.can_write_eof():
             with suppress(OSError, TimeoutError):  # it may be gone without our knowing yet
@@ -236,11 +246,14 @@ class Connection(asyncio.Protocol):
             What is left for the ordinary way: part of a frame, or all once that way is blocked.
         """
         at = 0
-        self.last_active = self._loop.time()
         while not (self._backlog or self._is_full or self._is_finishing or self._decoder.error):
-            at, replies = fast.serve(data, at, self)
+            if self._is_overloaded:
+                break
+            start, (at, replies) = at, fast.serve(data, at, self)
+            if at > start:
+                self.last_active = self._loop.time()
             if replies:
-                self._write(replies)
+                self._put(replies)
             end = at + frame_size(data, at)
             if not at < end <= len(data):
                 break
@@ -259,9 +272,11 @@ class Connection(asyncio.Protocol):
         self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
-        for later in list(self._owed):
+        owed, self._owed = self._owed, {}
+        self._nothing_owed.set()
+        for later, size in owed.items():
             later.lose()
-        self._owed.clear()
+            self._unload(size)
         if self._on_close is not None:
             self._on_close(self)
 
@@ -330,7 +345,7 @@ class Connection(asyncio.Protocol):
         if self._backlog or self._is_finishing or self._transport.is_closing():
             return
         log.warning("closing the connection of %s: %s", self.peer, error)
-        if self._tasks:
+        if self._tasks or self._owed:
             self._end = self._loop.create_task(self.finish())
         else:
             self.close()
@@ -343,7 +358,7 @@ class Connection(asyncio.Protocol):
             return None
         if self._is_finishing:
             return None
-        if len(self._tasks) + len(self._owed) >= self._limits.max_requests:
+        if self._is_overloaded:
             return self._overloaded(frame)
         outcome = self._dispatcher.dispatch(frame, self)
         if outcome is None or isinstance(outcome, bytes):
@@ -351,39 +366,56 @@ class Connection(asyncio.Protocol):
         self._begin(outcome, _weight(frame))
         return None
 
+    @property
+    def _is_overloaded(self) -> bool:
+        return len(self._tasks) + len(self._owed) >= self._limits.max_requests
+
     def _begin(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
         """Serve a request that takes a while; too many bytes of such stop the reading."""
 
         def ended(task: asyncio.Task[None]) -> None:
             outcome.close()  # a task that was cancelled before it ran never came to it
             self._tasks.discard(task)
-            was_full = self._is_full
-            self._under_way -= size
-            self._count(-size)
-            if was_full and not self._is_full:
-                self._wait_for_next_turn()
+            self._unload(size)
 
-        self._under_way += size
-        self._count(size)
         task = self._loop.create_task(self._reply_later(outcome))
         self._tasks.add(task)
         task.add_done_callback(ended)
+        self._load(size)
+
+    def _load(self, size: int) -> None:
+        self._under_way += size
+        self._count(size)
         if self._is_full and not self.is_closed:
             self._transport.pause_reading()
 
-    async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
-        self.send_later(await outcome)
+    def _unload(self, size: int) -> None:
+        was_full = self._is_full
+        self._under_way -= size
+        self._count(-size)
+        if was_full and not self._is_full:
+            self._wait_for_next_turn()
 
-    def owe(self, later: Later) -> None:
-        """Keep in mind that a request will be answered."""
-        self._owed.add(later)
+    async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
+        self._send_later(await outcome)
+
+    def owe(self, later: Later, weight: int) -> None:
+        """Keep in mind that a request will be answered, and how many bytes wait with it."""
+        self._owed[later] = size = _LEAST_WEIGHT + weight
+        self._nothing_owed.clear()
+        self._load(size)
 
     def settle(self, later: Later, reply: bytes | None) -> None:
-        """Send what was owed; nothing for a one-way request."""
-        self._owed.discard(later)
-        self.send_later(reply)
+        """Send what was owed; nothing for a one-way request, or if nobody is there any more."""
+        size = self._owed.pop(later, None)
+        if size is None:
+            return
+        if not self._owed:
+            self._nothing_owed.set()
+        self._unload(size)
+        self._send_later(reply)
 
-    def send_later(self, reply: bytes | None) -> None:
+    def _send_later(self, reply: bytes | None) -> None:
         """Send the bytes of a response that was not ready at once."""
         if reply is not None and not self.is_closed:
             self._write(reply)
@@ -426,7 +458,9 @@ class Connection(asyncio.Protocol):
 def _weight(frame: Frame) -> int:
     """About how many bytes a request takes while it is under way."""
     fields = frame.fields or {}
-    return 1024 + len(frame.body) + sum(len(key) + len(text) for key, text in fields.items())
+    return (
+        _LEAST_WEIGHT + len(frame.body) + sum(len(key) + len(text) for key, text in fields.items())
+    )
 
 
 async def finish_all(connections: Collection[Connection], within: float) -> int:

@@ -79,10 +79,16 @@ class Later:
         if self.on_lost is not None:
             self.on_lost()
 
-    def bind(self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection") -> None:
-        """Say where the answer goes; one that was given already goes there now."""
+    def bind(
+        self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection", weight: int
+    ) -> None:
+        """Say where the answer goes; one that was given already goes there now.
+
+        Args:
+            weight: bytes of the request, which whoever keeps the promise may be holding.
+        """
         self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
-        connection.owe(self)
+        connection.owe(self, weight)
         if self._outcome is not None:
             self._settle(self._outcome)
 
@@ -150,7 +156,8 @@ class Dispatcher:
                 return _response(frame, _unsupported(frame))
             outcome = route.call(self._open(route, frame, connection))
             if isinstance(outcome, Later):
-                outcome.bind(self, frame if self._hooks else _stub(frame), connection)
+                kept = frame if self._hooks else _stub(frame)
+                outcome.bind(self, kept, connection, len(frame.body))
                 return None
             response = _success(outcome)
         except Exception as exc:  # noqa: BLE001  the boundary: every failure becomes a response

@@ -54,8 +54,7 @@ def cluster(broker: str, aged: Iterable[str], directory: Path, bench: Bench) -> 
             yield Cluster(broker, namesrv.address, server.address)
     else:
         java = bench.namesrv(broker)
-        settings = {**SETTINGS, "storePathRootDir": str(store)}
-        server = bench.broker(broker, java.address, **settings)
+        server = bench.broker(broker, java.address, storePathRootDir=str(store), **SETTINGS)
         yield Cluster(broker, java.address, server.address)
         server.kill()
         java.kill()

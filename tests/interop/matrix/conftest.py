@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.interop.matrix import brokers, players
+pytest.register_assert_rewrite("tests.interop.matrix.cells")
+
+from tests.interop.matrix import brokers, players  # noqa: E402
 
 QUICK = {players.OURS, "java5", "java49"}
 SMOKE = {("java42", cell) for cell in ("sync", "push-concurrent", "pull")}
@@ -12,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and "cell" in item.fixturenames:
             given = item.callspec.params
-            if not _is_quick(given["stage"], given["client"], given["cell"]):
+            if not _is_quick(*(str(given[name]) for name in ("stage", "client", "cell"))):
                 item.add_marker(pytest.mark.long)
 
 

@@ -67,7 +67,7 @@ class Play:
             topic=cell.topic(self.client),
             group=f"{cell.topic(self.client)}_group",
             broker=self.cluster.broker,
-            witness=Witness(self.cluster.broker_address),
+            witness=witness(self.cluster),
         )
 
 
@@ -114,7 +114,7 @@ class Players:
 
 def start(client: str, cells: Sequence[Cell], cluster: Cluster, bench: Bench) -> Play:
     topics = {cell.topic(client): cell.queues for cell in cells if cell.queues}
-    Witness(cluster.broker_address).create_topics(topics)
+    witness(cluster).create_topics(topics)
     names = [cell.name for cell in cells]
     arguments = (cluster.namesrv_address, cluster.broker_address, client, *names)
     if client == OURS:
@@ -124,7 +124,11 @@ def start(client: str, cells: Sequence[Cell], cluster: Cluster, bench: Bench) ->
     return Play(client, cluster, process)
 
 
+def witness(cluster: Cluster) -> Witness:
+    return Witness(cluster.broker_address, cluster.namesrv_address)
+
+
 def _our_player(arguments: Sequence[str]) -> ChildProcess:
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(REPOSITORY)])
-    command = [sys.executable, "-m", "tests.interop.matrix.player", *arguments]
+    command = [sys.executable, "-m", "tests.interop.matrix.ours", *arguments]
     return ChildProcess("our player", command, os.environ | {"PYTHONPATH": path})

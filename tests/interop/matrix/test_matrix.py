@@ -9,6 +9,7 @@ from tests.interop.matrix import brokers
 from tests.interop.matrix.cells import CELLS
 from tests.interop.matrix.players import CLIENTS, Absent, Players
 
+
 @pytest.fixture(scope="module", params=brokers.BROKERS)
 def stage(
     request: pytest.FixtureRequest,
@@ -34,7 +35,7 @@ def _wanted(session: pytest.Session, broker: str) -> dict[str, list[str]]:
         if isinstance(item, pytest.Function) and item.originalname == TEST:
             given = item.callspec.params
             if given["stage"] == broker:
-                wanted.setdefault(given["client"], []).append(given["cell"])
+                wanted.setdefault(str(given["client"]), []).append(str(given["cell"]))
     return wanted
 
 

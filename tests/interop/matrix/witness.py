@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.namesrv import RouteHeader
 from bolide.protocol.headers.offsets import OffsetReply, QueryOffsetHeader
 from bolide.protocol.headers.topics import CreateTopicHeader
+from bolide.protocol.refusals import TopicNotFound
 from bolide.remoting.client import ClientConfig, RemotingClient
 
 READ_AND_WRITE = 6
@@ -17,8 +19,10 @@ class Witness:
     """Asks one broker."""
 
     address: str
+    namesrv_address: str
 
     def create_topics(self, queues_of_topics: Mapping[str, int]) -> None:
+        """Make the topics and wait until the name server knows them."""
         asyncio.run(self._create_topics(queues_of_topics))
 
     def committed(self, group: str, topic: str, queues: int) -> dict[int, int]:
@@ -39,14 +43,24 @@ class Witness:
                     order=False,
                 )
                 await client.call(self.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            for topic in queues_of_topics:
+                while not await self._is_known(topic, client):  # noqa: ASYNC110 - of a server
+                    await asyncio.sleep(0.02)
+
+    async def _is_known(self, topic: str, client: RemotingClient) -> bool:
+        try:
+            await client.call(
+                self.namesrv_address, RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
+            )
+        except TopicNotFound:
+            return False
+        return True
 
     async def _committed(self, group: str, topic: str, queues: int) -> dict[int, int]:
         found = {}
         async with RemotingClient(ClientConfig(call_timeout=30)) as client:
             for queue in range(queues):
                 header = QueryOffsetHeader(consumer_group=group, topic=topic, queue_id=queue)
-                reply = await client.call(
-                    self.address, RequestCode.QUERY_CONSUMER_OFFSET, header
-                )
+                reply = await client.call(self.address, RequestCode.QUERY_CONSUMER_OFFSET, header)
                 found[queue] = OffsetReply.from_fields(reply.fields).offset
         return found

@@ -11,14 +11,15 @@ QUEUES = [MessageQueue("T", f"room{n % 2}@broker", n) for n in range(4)]
 @pytest.mark.parametrize(
     ("key", "code"),
     [
-        ("order-1", -1207109487),
+        ("order-1", -1207111310),
         ("", 0),
         (7, 7),
         (-7, -7),
         (2**31, -(2**31)),
         (-(2**31), -(2**31)),
         (2**40, 256),
-        (-(2**40), 255),
+        (-(2**40), -256),
+        (-3_000_000_000, -1294967297),
     ],
 )
 def test_keys_hash_as_in_java(key: object, code: int) -> None:
@@ -27,7 +28,7 @@ def test_keys_hash_as_in_java(key: object, code: int) -> None:
 
 def test_equal_keys_go_to_equal_queues() -> None:
     assert by_hash(QUEUES, MESSAGE, -7) is QUEUES[3]
-    assert by_hash(QUEUES, MESSAGE, "order-1") is QUEUES[3]
+    assert by_hash(QUEUES, MESSAGE, "order-1") is QUEUES[2]
     assert by_hash(QUEUES, MESSAGE, -(2**31)) is QUEUES[0]
 
 

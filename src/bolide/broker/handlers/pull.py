@@ -271,7 +271,9 @@ class PullHandlers:
         if code == ResponseCode.PULL_NOT_FOUND and pull.offset > pull.header.queue_offset:
             # The client's position moves on past what it did not want, or its lag would grow.
             found.status = ReadStatus.NO_MATCHED_MESSAGE
-        waits = code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}
+        waits = code == ResponseCode.PULL_NOT_FOUND or (
+            code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= found.max_offset
+        )
         return None if waits and not is_last else self._reply(pull, found)
 
     # ---- answers

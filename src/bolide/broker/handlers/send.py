@@ -48,6 +48,7 @@ from bolide.protocol.refusals import (
     NoPermission,
     Refusal,
     ServerError,
+    ServiceNotAvailable,
 )
 from bolide.remoting.dispatch import Later, Reply, Request, handles
 from bolide.store.appending import Appended
@@ -169,10 +170,10 @@ class SendHandlers:
         later = Later()
 
         def tell(outcome: int | StoreUnwritable) -> None:
-            if isinstance(outcome, StoreUnwritable):
-                later.answer(self._refused(incoming, unavailable(outcome)))
-            else:
-                later.answer(self._stored(incoming, taken, outcome))
+            try:
+                later.answer(self._told(incoming, taken, outcome))
+            except Exception as exc:  # noqa: BLE001  a hook's; the dispatcher makes it a response
+                later.fail(exc)
 
         self._parts.durability.when_safe(taken.appended[-1], tell)
         return later
@@ -187,7 +188,7 @@ class SendHandlers:
             code = await self._parts.durability.reached(taken.appended[-1])
             return self._stored(incoming, taken, code)
         except StoreUnwritable as exc:
-            return self._refused(incoming, unavailable(exc))
+            return self._told(incoming, taken, exc)
         except Refusal as exc:
             return self._refused(incoming, exc)
 
@@ -287,6 +288,12 @@ class SendHandlers:
 
     # ---- answers
 
+    def _told(self, incoming: Incoming, taken: Taken, outcome: int | StoreUnwritable) -> Reply:
+        """The answer to a send of which the store has told what became of it."""
+        if isinstance(outcome, StoreUnwritable):
+            return self._refused(incoming, unavailable(outcome))
+        return self._stored(incoming, taken, outcome)
+
     def _stored(self, incoming: Incoming, taken: Taken, code: int) -> Reply:
         parts, appended = self._parts, taken.appended
         size = sum(each.size for each in appended)
@@ -306,6 +313,8 @@ class SendHandlers:
         return self._closed(incoming, Reply(code=code, header=answer))
 
     def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
+        if isinstance(exc, ServiceNotAvailable):
+            self._parts.statistics.failed()
         self._parts.statistics.failed()
         reply = Reply(code=exc.code, remark=exc.remark, header=self.marks.answer)
         return self._closed(incoming, reply)

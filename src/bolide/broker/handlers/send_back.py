@@ -21,7 +21,7 @@ from bolide.model.message import Host
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.send import SendBackHeader
 from bolide.protocol.hosts import pack_host, unpack_host
 from bolide.protocol.message_id import OffsetId
@@ -75,9 +75,11 @@ class SendBackHandlers:
         topic = await self._topic_for(header, group, dead=dead)
         draft = self._draft(header, record, topic, dead=dead)
         try:
-            await parts.durability.reached(parts.intake.append(draft))
+            code = await parts.durability.reached(parts.intake.append(draft))
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
+        if code != ResponseCode.SUCCESS:  # or the client would move on, and a crash might lose it
+            raise ServerError(f"{ResponseCode(code).name}: the disk takes long; send it back again")
         self._count(header, record, dead=dead)
         return Reply()
 

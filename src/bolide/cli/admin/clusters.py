@@ -110,7 +110,9 @@ def _print_load(found: Mapping[Place, Figures | None]) -> None:
 def _load(figures: Figures) -> list[str]:
     sends = f"{_rate(figures, 'putTps'):.2f}({_queue(figures, 'send')})"
     waiting = f"{_queue(figures, 'pull')}|{_queue(figures, 'ack')}"
-    pulls = f"{_rate(figures, 'getTransferredTps'):.2f}({waiting})"
+    # 4.9 spells it with one r.
+    transferred = max(_rate(figures, "getTransferredTps"), _rate(figures, "getTransferedTps"))
+    pulls = f"{transferred:.2f}({waiting})"
     oldest = _number(figures, "earliestMessageTimeStamp")
     hours = (time.time() - oldest / 1000) / 3600 if oldest > 0 else 0
     return [

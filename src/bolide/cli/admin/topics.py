@@ -109,7 +109,7 @@ def update_topic_perm(
             old = await admin.topics.set_perm(address, topic, perm)
             changed.append({"broker": address, "oldPerm": old.perm, "perm": perm})
             if not as_json:
-                _print_perm(address, old, perm)
+                _print_perm(address, old, perm, whole=broker is not None)
         if as_json:
             print_json(changed)
 
@@ -191,12 +191,13 @@ def topic_status(
     print(f"\nTopic Put TPS: {stats.topic_put_tps}")
 
 
-def _print_perm(address: str, old: TopicConfig, perm: int) -> None:
+def _print_perm(address: str, old: TopicConfig, perm: int, *, whole: bool) -> None:
     if old.perm == perm:
         print(f"new perm equals to the old one in {address}!")
         return
     print(f"update topic perm from {old.perm} to {perm} in {address} success.")
-    print(f"{config_text(msgspec.structs.replace(old, perm=perm))}.")
+    if whole:
+        print(f"{config_text(msgspec.structs.replace(old, perm=perm))}.")
 
 
 def parse_attributes(text: str) -> dict[str, str]:

@@ -33,6 +33,16 @@ final class Clients implements AutoCloseable {
         client.setNamesrvAddr(namesrv);
         client.setInstanceName(instance);
         client.setPollNameServerInterval(1_000);
+        setPatience(client);
+    }
+
+    /** By name: clients have it since 4.9. */
+    private static void setPatience(ClientConfig client) {
+        try {
+            ClientConfig.class.getMethod("setMqClientApiTimeout", int.class).invoke(client, 15_000);
+        } catch (ReflectiveOperationException older) {
+            // Its requests have 3 s.
+        }
     }
 
     @Override

@@ -1,0 +1,56 @@
+"""Send to brokers in the own machine room, and consume what lies near.
+
+A broker's room is what stands before the @ in its name, such as `north@broker-a`. This program
+makes do with one broker without a room: everything falls back to it.
+
+python examples/machine_room.py [name server]
+"""
+
+import asyncio
+import sys
+
+from bolide import Message, MessageQueue, Producer, PushConsumer, StoredMessage
+from bolide.client.assignment import average, machine_room_nearby
+from bolide.client.selectors import by_machine_room
+
+NAME_SERVER = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
+
+
+def broker_room(queue: MessageQueue) -> str:
+    return queue.broker_name.partition("@")[0]
+
+
+def client_room(client_id: str) -> str:
+    """Ids are `address@instance`, and these consumers have their room in front of a dash."""
+    return client_id.partition("@")[2].partition("-")[0]
+
+
+async def main() -> None:
+    finished = asyncio.Event()
+    handled = 0
+
+    async def handle(message: StoredMessage) -> None:
+        nonlocal handled
+        handled += 1
+        if handled == 8:
+            finished.set()
+
+    async with Producer("room-producer", name_server=NAME_SERVER) as producer:
+        for number in range(8):
+            message = Message("RoomTopic", f"{number}".encode())
+            await producer.send(message, selector=by_machine_room(["north"]))
+
+    async with PushConsumer(
+        "room-consumer",
+        name_server=NAME_SERVER,
+        instance_name="north-1",
+        consume_from="first",
+        allocate=machine_room_nearby(average, broker_room=broker_room, client_room=client_room),
+    ) as consumer:
+        await consumer.subscribe("RoomTopic", "*", handle)
+        await finished.wait()
+        print(f"{handled} messages from {len(consumer.assigned_queues)} queues")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
