@@ -5,7 +5,7 @@
  *
  * Each connection keeps WINDOW requests under way; the next ones go out together, in one write, for
  * all the answers that one read brought. Sends are SEND_MESSAGE_V2 as a Java client writes them, with
- * BODY bytes and a unique id, to the queues in turn; they end after LIMIT messages unless it is 0.
+ * BODY bytes and a unique id, to the queues in turn; they end when LIMIT are stored, unless it is 0.
  * Pulls ask for COUNT messages each and begin again at the front when a queue's LENGTH is read.
  *
  * Prints one JSON object: messages, answers, failures, requests still under way at the end, seconds,
@@ -126,7 +126,7 @@ static void ask_pull(struct connection *c, struct slot *s, int opaque)
 
 static void ask(struct connection *c, struct slot *s, int opaque)
 {
-    if (!want.pulls && want.limit && asked >= want.limit)
+    if (!want.pulls && want.limit && messages + under_way >= want.limit)
         return;
     if (want.pulls)
         ask_pull(c, s, opaque);

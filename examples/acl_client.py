@@ -6,26 +6,28 @@ python examples/acl_client.py [name server]
 """
 
 import asyncio
-import os
 import sys
 
 from bolide import LitePullConsumer, Message, Producer
-from bolide.client.settings import ClientArguments
 
 NAME_SERVER = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
-CLIENT = ClientArguments(
-    name_server=NAME_SERVER,
-    access_key=os.environ.get("BOLIDE_EXAMPLE_ACCESS_KEY", "RocketMQ"),
-    secret_key=os.environ.get("BOLIDE_EXAMPLE_SECRET_KEY", "12345678"),
-)
+ACCESS_KEY, SECRET_KEY = "RocketMQ", "12345678"
 
 
 async def main() -> None:
-    async with Producer("acl-producer", **CLIENT) as producer:
+    async with Producer(
+        "acl-producer", name_server=NAME_SERVER, access_key=ACCESS_KEY, secret_key=SECRET_KEY
+    ) as producer:
         result = await producer.send(Message("AclTopic", b"signed"))
         print(f"sent to {result.queue}")
 
-    async with LitePullConsumer("acl-consumer", consume_from="first", **CLIENT) as consumer:
+    async with LitePullConsumer(
+        "acl-consumer",
+        name_server=NAME_SERVER,
+        access_key=ACCESS_KEY,
+        secret_key=SECRET_KEY,
+        consume_from="first",
+    ) as consumer:
         await consumer.subscribe("AclTopic")
         while not (messages := await consumer.poll()):
             pass

@@ -6,7 +6,7 @@ python examples/simple_oneway_producer.py [name server]
 import asyncio
 import sys
 
-from bolide import Message, Producer
+from bolide import LitePullConsumer, Message, Producer
 
 NAME_SERVER = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
@@ -16,9 +16,15 @@ async def main() -> None:
         for number in range(10):
             await producer.send_oneway(Message("OnewayTopic", f"log line {number}".encode()))
 
-        # Nobody answers. The queues tell how many came; most programs would not ask.
-        queues = await producer.fetch_publish_queues("OnewayTopic")
-        print(f"stored: {sum([await producer.max_offset(queue) for queue in queues])}")
+    # Nobody said whether they were stored. A consumer sees it.
+    async with LitePullConsumer(
+        "oneway-consumer", name_server=NAME_SERVER, consume_from="first"
+    ) as consumer:
+        await consumer.subscribe("OnewayTopic")
+        arrived = 0
+        while arrived < 10:
+            arrived += len(await consumer.poll())
+    print(f"{arrived} arrived")
 
 
 if __name__ == "__main__":

@@ -71,6 +71,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 log = logging.getLogger(__name__)
 
+CLIENT_LOGGER = "bolide.client"
+"""Above the loggers of producers and consumers."""
+
 _MOST_WAITING = 10_000
 _LAST_WORDS = 2.0
 """Seconds that the writing thread gets at the end to write what is queued."""
@@ -107,6 +110,42 @@ def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
 def set_level(level: LogLevel) -> None:
     """Change the root level at run time."""
     logging.root.setLevel(level)
+
+
+def log_client(
+    level: LogLevel | str = LogLevel.INFO,
+    file: Path | str | None = None,
+    *,
+    name: str = CLIENT_LOGGER,
+) -> None:
+    """Set the level of the clients' logs and, if a file is given, have them written there only.
+
+    For programs that leave the rest of their logging as it is. Called again, it replaces what it
+    said before.
+
+    Raises:
+        ConfigError: there is no such level, or the file cannot be written.
+    """
+    config = _client_config(level, file)
+    logger = logging.getLogger(name)
+    handlers = _handlers(config, sys.stdout) if config.file is not None else []
+    for old in [each for each in logger.handlers if isinstance(each, _QueueHandler)]:
+        logger.removeHandler(old)
+        old.writer.stop()
+    logger.setLevel(config.level)
+    logger.propagate = not handlers
+    if handlers:
+        writer = _Writer(handlers)
+        logger.addHandler(_QueueHandler(writer))
+        atexit.register(writer.stop)
+
+
+def _client_config(level: LogLevel | str, file: Path | str | None) -> LogConfig:
+    try:
+        known = LogLevel(level.upper())
+    except ValueError as exc:
+        raise ConfigError(f"level={level!r}: must be one of {', '.join(LogLevel)}") from exc
+    return LogConfig(level=known, file=None if file is None else Path(file))
 
 
 def shutdown() -> None:
@@ -153,14 +192,14 @@ class _QueueHandler(logging.Handler):
 
     def __init__(self, writer: _Writer) -> None:
         super().__init__()
-        self._writer = writer
+        self.writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
         record.msg, record.args = record.getMessage(), None
         try:
-            self._writer.queue.put_nowait(record)
+            self.writer.queue.put_nowait(record)
         except queue.Full:
-            self._writer.lost += 1
+            self.writer.lost += 1
 
 
 def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:

@@ -101,7 +101,7 @@ async def test_what_is_sent_is_handled_in_each_place(tmp_path: Path) -> None:
 
 @on_loop
 async def test_only_wanted_tags_come_and_the_others_are_passed_by(tmp_path: Path) -> None:
-    async with scene(tmp_path) as it, it.consumer() as consumer:
+    async with scene(tmp_path) as it, it.consumer(commit_interval=0.05) as consumer:
         await it.send("no", tags="C")
         await consumer.subscribe("T", "A || B", it.take)
         await it.send("a", tags="A")
@@ -626,10 +626,9 @@ async def test_a_broadcasting_member_drops_what_fails(
 
 @on_loop
 async def test_pausing_stops_pulling_and_resuming_goes_on(tmp_path: Path) -> None:
-    async with scene(tmp_path) as it, it.consumer(suspend=0.05) as consumer:
-        await consumer.subscribe("T", "*", it.take)
+    async with scene(tmp_path) as it, it.consumer() as consumer:
         consumer.pause()
-        await asyncio.sleep(0.1)  # the pull under way comes back
+        await consumer.subscribe("T", "*", it.take)
         await it.send("0")
         await asyncio.sleep(0.1)
         assert it.got == []
@@ -690,9 +689,8 @@ async def test_it_goes_on_after_its_broker_restarted(tmp_path: Path) -> None:
             await consumer.subscribe("T", "*", it.take)
             await it.send("before")
             await it.until_got(1)
-            broker = it.cluster.broker
-            await broker.__aexit__(None, None, None)
-            await broker.__aenter__()
+            await it.cluster.stop_broker()
+            await it.cluster.start_broker()
             await it.send("after")
             await until(lambda: len(it.got) >= 2, within=30)
         assert it.bodies == ["before", "after"]
@@ -796,3 +794,80 @@ async def test_it_tells_of_itself_and_tries_a_message_when_asked(tmp_path: Path)
         verdict = fastjson.decode(body, DirectConsumption).consume_result
         assert verdict is ConsumeVerdict.CR_SUCCESS
         assert it.bodies == ["0", "0"]
+
+
+@on_loop
+async def test_a_retry_of_a_topic_without_a_handler_waits_and_is_sent_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(concurrent, "LATER", 0.05)
+    async with scene(tmp_path) as it:
+        await create_topic(it.producer, "U", 1)
+
+        async def fail(message: StoredMessage) -> None:
+            it.got.append(message)
+            if message.reconsume_times == 0:
+                raise Retry
+
+        async with it.consumer() as consumer:
+            await consumer.subscribe("T", "*", fail)
+            await consumer.subscribe("U", "*", it.take)
+            await it.send("0")
+            await it.until_got(1)
+            await consumer.unsubscribe("T")
+            retries = f"%RETRY%{GROUP}"
+            await until(lambda: it.cluster.broker.store.max_offset(retries, 0) == 2)
+            await consumer.subscribe("T", "*", fail)
+            await it.until_got(2)
+        assert it.got[1].reconsume_times >= 2
+
+
+@on_loop
+async def test_a_queue_given_up_waits_for_its_handlers(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it, it.consumer() as consumer:
+        begun, gate = asyncio.Event(), asyncio.Event()
+
+        async def wait(message: StoredMessage) -> None:
+            begun.set()
+            await gate.wait()
+            it.got.append(message)
+
+        await consumer.subscribe("T", "*", wait)
+        await it.send("0")
+        await begun.wait()
+        await consumer.unsubscribe("T")
+        assert it.committed() == 0
+        gate.set()
+        await until(lambda: it.committed() == 1)
+        assert it.bodies == ["0"]
+
+
+@on_loop
+async def test_a_group_that_dies_before_its_first_message_keeps_its_place(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        await it.send("old")
+        store = Forgetful()
+        async with it.consumer(consume_from="last", offset_store=store) as consumer:
+            await consumer.subscribe("T", "*", it.take)
+            assert store.written[MessageQueue("T", "broker-a", 0)] == 1
+
+
+@on_loop
+async def test_what_a_member_got_and_did_not_finish_goes_to_another_when_it_dies(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path) as it:
+        begun = asyncio.Event()
+
+        async def hang(message: StoredMessage) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with it.consumer(close_timeout=0.0) as dying:
+            await dying.subscribe("T", "*", hang)
+            await it.send(*numbers(0, 5))
+            await begun.wait()
+        async with it.consumer() as heir:
+            await heir.subscribe("T", "*", it.take)
+            await it.until_got(5)
+        assert it.bodies == numbers(0, 5)

@@ -257,10 +257,11 @@ async def test_callers_that_start_together_make_one_connection() -> None:
 async def test_callers_that_wait_for_a_connection_go_on_together() -> None:
     turns = 0
 
-    def count_turns() -> None:
-        nonlocal turns, counting
-        turns += 1
-        counting = loop.call_soon(count_turns)
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
     async with Echo().server() as server, RemotingClient() as client:
 
@@ -268,8 +269,7 @@ async def test_callers_that_wait_for_a_connection_go_on_together() -> None:
             await client.connect(server.address)
             return turns
 
-        loop = asyncio.get_running_loop()
-        counting = loop.call_soon(count_turns)
+        counting = asyncio.create_task(count_turns())
         found = await asyncio.gather(*(connected_at() for _ in range(200)))
         counting.cancel()
     assert max(found) - min(found) <= 2

@@ -37,17 +37,23 @@ Clusters = Callable[[str], AdminCluster]
 def cluster_of(
     java_module_bench: Bench, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Clusters]:
-    """Each cluster is started when it is first asked for."""
+    """Each cluster is started when it is first asked for, ours with the first."""
     started: dict[str, AdminCluster] = {}
     with ExitStack() as stack:
 
+        def begin(kind: str) -> AdminCluster:
+            directory = tmp_path_factory.mktemp("admin")
+            servers = start(kind, java_module_bench, directory, stack)
+            stack.enter_context(present(servers[1].address))
+            known = asyncio.run(fill(servers[0].address, servers[1].address))
+            cluster = AdminCluster(kind, *servers, known)
+            cluster.begin_java(java_module_bench, cluster.version)
+            return cluster
+
         def find(kind: str) -> AdminCluster:
-            if kind not in started:
-                directory = tmp_path_factory.mktemp("admin")
-                servers = start(kind, java_module_bench, directory, stack)
-                stack.enter_context(present(servers[1].address))
-                known = asyncio.run(fill(servers[0].address, servers[1].address))
-                started[kind] = AdminCluster(kind, *servers, known)
+            for wanted in (kind, OURS):
+                if wanted not in started:
+                    started[wanted] = begin(wanted)
             return started[kind]
 
         yield find

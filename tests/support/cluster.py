@@ -17,6 +17,7 @@ from bolide.protocol.refusals import TopicNotFound
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, RequestHook, handles
 from bolide.remoting.server import RemotingServer, ServerConfig
+from bolide.remoting.tls import ServerTls
 
 Answer = Callable[[SendHeader, Frame], Reply]
 
@@ -110,10 +111,14 @@ class FakeCluster:
 
 @asynccontextmanager
 async def serving(
-    part: FakeNameServer | FakeBroker, *, port: int = 0, hooks: tuple[RequestHook, ...] = ()
+    part: FakeNameServer | FakeBroker,
+    *,
+    port: int = 0,
+    hooks: tuple[RequestHook, ...] = (),
+    tls: ServerTls | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Have it listen; its address is set."""
-    config = ServerConfig(host="127.0.0.1", port=port, drain_timeout=0.2)
+    config = ServerConfig(host="127.0.0.1", port=port, drain_timeout=0.2, tls=tls or ServerTls())
     async with RemotingServer(config, Dispatcher(part, hooks=hooks)) as server:
         part.address = server.address
         yield server
@@ -121,14 +126,17 @@ async def serving(
 
 @asynccontextmanager
 async def fake_cluster(
-    *names: str, queues: int = 2, hooks: tuple[RequestHook, ...] = ()
+    *names: str,
+    queues: int = 2,
+    hooks: tuple[RequestHook, ...] = (),
+    tls: ServerTls | None = None,
 ) -> AsyncIterator[FakeCluster]:
     async with AsyncExitStack() as stack:
         cluster = FakeCluster(
             FakeNameServer(), [FakeBroker(name) for name in names or ("broker-a",)]
         )
-        await stack.enter_async_context(serving(cluster.name_server))
+        await stack.enter_async_context(serving(cluster.name_server, tls=tls))
         for broker in cluster.brokers:
-            await stack.enter_async_context(serving(broker, hooks=hooks))
+            await stack.enter_async_context(serving(broker, hooks=hooks, tls=tls))
         cluster.name_server.routes["T"] = route_of(*cluster.brokers, queues=queues)
         yield cluster

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,24 @@ QUICK_DELAYS = " ".join(["1s"] * 18)
 class OwnCluster:
     """Where it is reached, and its parts."""
 
-    def __init__(self, name_server: NameServer, broker: Broker, directory: Path) -> None:
+    def __init__(self, name_server: NameServer, directory: Path, settings: dict[str, Any]) -> None:
         self.name_server = name_server
-        self.broker = broker
-        self.directory = directory
+        self.broker: Broker
+        self._directory = directory
+        self._settings = settings
+        self._serving = AsyncExitStack()
 
     @property
     def address(self) -> str:
         return self.name_server.address
+
+    async def start_broker(self) -> None:
+        served = broker_in(self._directory, name_servers=(self.address,), **self._settings)
+        self.broker = await self._serving.enter_async_context(served)
+        self._settings["listen_port"] = self.broker.config.value.listen_port  # also next time
+
+    async def stop_broker(self) -> None:
+        await self._serving.aclose()
 
 
 async def create_topic(producer: Producer, topic: str, queues: int) -> None:
@@ -48,8 +58,10 @@ async def own_cluster(directory: Path, **settings: Any) -> AsyncIterator[OwnClus
     """Serve from files under `directory`; retries come after a second. Settings by field names."""
     (directory / "namesrv").mkdir(exist_ok=True)
     chosen = {"message_delay_level": QUICK_DELAYS} | settings
-    async with (
-        name_server(directory / "namesrv") as servers,
-        broker_in(directory, name_servers=(servers.address,), **chosen) as broker,
-    ):
-        yield OwnCluster(servers, broker, directory)
+    async with name_server(directory / "namesrv") as servers:
+        cluster = OwnCluster(servers, directory, chosen)
+        await cluster.start_broker()
+        try:
+            yield cluster
+        finally:
+            await cluster.stop_broker()

@@ -222,3 +222,35 @@ def test_logs_go_elsewhere_though_the_old_console_is_stuck(
     (line,) = written(tmp_path / "log")
     assert line.endswith("to the file")
     console.let_go.set()
+
+
+@pytest.fixture
+def client_logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger(logs.CLIENT_LOGGER)
+    yield logger
+    logs.log_client()
+    logger.setLevel(logging.NOTSET)
+
+
+def test_the_clients_logs_go_to_a_file_of_their_own(
+    tmp_path: Path, client_logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "logs" / "client.log"
+    logs.log_client("debug", file)
+    logging.getLogger("bolide.client.producer").debug("for the file")
+    logs.log_client(LogLevel.WARNING)  # also writes out what is queued
+    logging.getLogger("bolide.client.producer").info("for nobody")
+    logging.getLogger("bolide.client.producer").warning("for all")
+    (line,) = file.read_text(encoding="utf-8").splitlines()
+    assert line.endswith("DEBUG bolide.client.producer for the file")
+    assert [record.getMessage() for record in caplog.records] == ["for all"]
+
+
+def test_a_level_that_is_none_or_a_file_that_cannot_be_is_refused(
+    tmp_path: Path, client_logger: logging.Logger
+) -> None:
+    with pytest.raises(ConfigError, match="level='loud': must be one of DEBUG"):
+        logs.log_client("loud")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot log to"):
+        logs.log_client(file=tmp_path / "file" / "log")

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from bolide.bench.counters import SendCounters
 from bolide.bench.histogram import Histogram
 from bolide.bench.report import Say, SendProgress
-from bolide.bench.round_trip import GROUP, all_heard, round_trip
+from bolide.bench.round_trip import GROUP, TOPIC, all_heard, round_trip
 from bolide.bench.runner import Bounds, Run, Took
 from bolide.bench.stamps import Stamps
 from bolide.bench.summary import Summary, send_figures
-from bolide.bench.workload import DEFAULT_TOPIC
 from bolide.client.producer import Producer
 from bolide.client.settings import ClientArguments
 from bolide.errors import BolideError
@@ -22,7 +21,7 @@ from bolide.errors import BolideError
 class Pace:
     """`rate` messages a second; those of the first `warm_up` seconds are not counted."""
 
-    topic: str = DEFAULT_TOPIC
+    topic: str = TOPIC
     group: str = GROUP
     size: int = 128
     rate: float = 1000.0

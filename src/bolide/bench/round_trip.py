@@ -13,6 +13,9 @@ from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 
+TOPIC = "BenchmarkRoundTrip"
+"""Not BenchmarkTest: that one has 1,024 queues on every broker."""
+
 GROUP = "benchmark_round_trip"
 _QUEUES = 4
 _STRAGGLERS = 5.0

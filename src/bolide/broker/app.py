@@ -134,6 +134,7 @@ class Broker:
         starting.callback(parts.arrivals.stop)
         registration = self._registration(parts, client)
         await registration.register()
+        parts.topics.announce = registration.announce
         starting.push_async_callback(registration.unregister)
         chores = {
             "broker-registration": registration.run(),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
@@ -28,8 +29,10 @@ log = logging.getLogger(__name__)
 _CRC_MASK = 0x7FFF_FFFF
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
 _UNREGISTER_WITHIN = 3.0
-_GATHER = 0.05
+_GATHER = 0.01
 """Seconds that changes of topics are gathered: many at once are one registration."""
+_ANNOUNCE_WITHIN = 1.0
+"""Seconds that who changed a topic waits for NameServers, of which one may be down."""
 
 
 class Registration:
@@ -55,6 +58,8 @@ class Registration:
         self._address = address
         self._ha_address = ha_address
         self._changed = asyncio.Event()
+        self._told = asyncio.Event()
+        """Set when the next registration of a change has ended; each has its own."""
         self._silent: set[str] = set()
         topics.on_change(self._changed.set)
         cell.on_change(lambda _: self._changed.set())
@@ -71,7 +76,15 @@ class Registration:
             else:
                 await asyncio.sleep(_GATHER)
                 self._changed.clear()
+                told, self._told = self._told, asyncio.Event()
                 await self.register()
+                told.set()
+
+    async def announce(self) -> None:
+        """Wait until the NameServers know what has changed up to now, or give them up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANNOUNCE_WITHIN):
+                await self._told.wait()
 
     async def register(self, *, force: bool = True) -> int:
         """Register with all NameServers at once; returns how many took it."""

@@ -48,6 +48,8 @@ class TopicTable:
         self._version = table.value.data_version
         self._writing = asyncio.Lock()  # one file, one writer
         self._listeners: list[Callable[[], None]] = []
+        self.announce: Callable[[], Awaitable[None]] | None = None
+        """Awaited after each change: tells NameServers, so that who asked for it finds a route."""
 
     def find(self, topic: str) -> TopicConfig | None:
         return self._topics.get(topic)
@@ -212,6 +214,7 @@ class TopicTable:
         afterwards: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Edit a copy of the topics, save it, then let everybody see it."""
+        before = self._version
 
         async def change() -> None:
             async with self._writing:
@@ -223,6 +226,8 @@ class TopicTable:
                     await afterwards()
 
         await uninterrupted(change())
+        if self.announce is not None and self._version != before:
+            await self.announce()
 
     async def _replace(self, topics: Topics) -> None:
         before = self._table.value

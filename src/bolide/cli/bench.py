@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _NAME_SERVER = "127.0.0.1:9876"
 _TOPIC = "BenchmarkTest"
-_GROUP = "benchmark_round_trip"
+_ROUND_TRIP_TOPIC = "BenchmarkRoundTrip"
+_ROUND_TRIP_GROUP = "benchmark_round_trip"
 _ACCESS_KEY = "rocketmq2"
 _SECRET_KEY = "12345678"  # noqa: S105  the well-known default of RocketMQ's benchmarks
 _UNDER_WAY = 1_000
@@ -166,9 +167,9 @@ def consumer(
 
 def latency(
     name_server: opt.NameServer = _NAME_SERVER,
-    topic: opt.Topic = _TOPIC,
+    topic: opt.Topic = _ROUND_TRIP_TOPIC,
     size: opt.StampedSize = 128,
-    group: opt.Group = _GROUP,
+    group: opt.Group = _ROUND_TRIP_GROUP,
     rate: opt.Rate = 1000.0,
     warm_up: opt.WarmUp = 2.0,
     acl: opt.Acl = "false",
@@ -190,10 +191,10 @@ def latency(
 
 def e2e(
     name_server: opt.NameServer = _NAME_SERVER,
-    topic: opt.Topic = _TOPIC,
+    topic: opt.Topic = _ROUND_TRIP_TOPIC,
     senders: opt.Senders = 64,
     size: opt.StampedSize = 128,
-    group: opt.Group = _GROUP,
+    group: opt.Group = _ROUND_TRIP_GROUP,
     acl: opt.Acl = "false",
     access_key: opt.AccessKey = _ACCESS_KEY,
     secret_key: opt.SecretKey = _SECRET_KEY,

@@ -10,6 +10,7 @@ from typing import Any
 from bolide.client.held_queue import HeldQueue
 from bolide.client.offsets import OffsetStore
 from bolide.client.queue_locks import QueueLocks
+from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 
@@ -55,7 +56,9 @@ class Holdings:
         self._commits = commits
         self._held: dict[MessageQueue, HeldQueue] = {}
         self._leaving: dict[MessageQueue, HeldQueue] = {}
+        self._lingering: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._rare = RareLog(log)
         self._is_closed = False
 
     def __iter__(self) -> Iterator[HeldQueue]:
@@ -107,6 +110,10 @@ class Holdings:
         self._is_closed = True
         for held in self:
             self._give_up(held, within)
+        while self._leaving:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for consuming in self._lingering:  # in a handler that does not come to an end
+            consuming.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -114,7 +121,8 @@ class Holdings:
         try:
             start = await self._tenancy.locate(queue)
         except BolideError as exc:
-            log.warning("where to begin in %s cannot be found out now: %s", queue, exc)
+            text = "where to begin in %s cannot be found out now: %s"
+            self._rare.warning(queue.broker_name, text, queue, exc)
             return False
         if self._is_closed:
             return False
@@ -134,7 +142,7 @@ class Holdings:
     def _drop(self, held: HeldQueue) -> None:
         held.drop()
         self._tenancy.withdraw(held)
-        self._spawn(_ended(held))
+        self._spawn(self._ended(held))
 
     def _give_up(self, held: HeldQueue, within: float = LEAVE_WITHIN) -> None:
         del self._held[held.queue]
@@ -155,6 +163,15 @@ class Holdings:
         finally:
             self._leaving.pop(queue, None)
 
+    async def _ended(self, held: HeldQueue) -> None:
+        """Await the tasks of a dropped queue; one that consumes in order may be in a handler."""
+        if held.pulling is not None:
+            await asyncio.wait([held.pulling])
+        if held.consuming is not None:
+            self._lingering.add(held.consuming)
+            await asyncio.wait([held.consuming])
+            self._lingering.discard(held.consuming)
+
     async def _keep(self, queue: MessageQueue, queue_offset: int) -> None:
         if self._commits:
             await self._offsets.write({queue: queue_offset}, wait=True)
@@ -165,22 +182,12 @@ class Holdings:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _ended(held: HeldQueue) -> None:
-    """Await the tasks of a dropped queue; one that consumes in order may be in a handler."""
-    if held.pulling is not None:
-        await asyncio.wait([held.pulling])
-    if held.consuming is not None:
-        await _within(LEAVE_WITHIN, asyncio.wait([held.consuming]), "")
-        held.consuming.cancel()
-
-
 async def _within(seconds: float, work: Awaitable[object], otherwise: str) -> None:
     try:
         async with asyncio.timeout(seconds):
             await work
     except TimeoutError:
-        if otherwise:
-            log.warning("%s after %g s; it is given up all the same", otherwise, seconds)
+        log.warning("%s after %g s; it is given up all the same", otherwise, seconds)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

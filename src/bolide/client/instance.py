@@ -2,22 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Coroutine, Iterator
+from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from bolide.client.errors import GroupTaken, NameServersUnreachable, NoNameServer
+from bolide.client.errors import NameServersUnreachable, NoNameServer
+from bolide.client.heartbeats import Heartbeats
 from bolide.client.lookups import Lookups
-from bolide.client.members import ConsumerMember, ProducerMember
+from bolide.client.members import ConsumerMember, Members, ProducerMember
 from bolide.client.name_servers import REFRESH_INTERVAL, NameServers, fetch_addresses
-from bolide.client.routes import MASTER_ID, Routes
+from bolide.client.routes import Routes
 from bolide.client.server_requests import ServerRequests
 from bolide.client.settings import ClientSettings
 from bolide.client.signing import Signer
 from bolide.errors import BolideError, ConfigError
 from bolide.protocol import fastjson
-from bolide.protocol.bodies.heartbeat import Heartbeat, ProducerGroup
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
@@ -46,13 +46,15 @@ class ClientInstance:
         self.settings = settings
         self.client_id = settings.client_id
         self.name_servers = NameServers(settings.name_servers)
+        self._members = Members(self.client_id)
         self.routes = Routes(
-            self._ask_route, on_change=self._route_changed, on_new_broker=self.heartbeat_soon
+            self._ask_route,
+            on_change=self._members.route_changed,
+            on_new_broker=self.heartbeat_soon,
         )
         self.lookups = Lookups(self)
-        self._producers: dict[str, ProducerMember] = {}
-        self._consumers: dict[str, ConsumerMember] = {}
-        requests = ServerRequests(self._consumers, settings.namespace)
+        self._heartbeats = Heartbeats(self._members, self.routes, self.call)
+        requests = ServerRequests(self._members.consumers, settings.namespace)
         self.remoting = RemotingClient(
             ClientConfig(
                 connect_timeout=settings.connect_timeout,
@@ -64,10 +66,7 @@ class ClientInstance:
         )
         self._users = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._versions: dict[str, int] = {}
-        self._silent: set[str] = set()  # brokers whose silence was told of
-        self._lost_servers = False  # told of too
-        self._beat_wanted = asyncio.Event()
+        self._told_of: set[str] = set()  # what is failing, and was logged
         self._beating = asyncio.Lock()
         self._addresses_known = asyncio.Event()
         if settings.name_servers or not settings.address_server:
@@ -80,10 +79,12 @@ class ClientInstance:
         """The instance with these settings on this event loop, started if it is new."""
         shared = cls._by_loop.setdefault(asyncio.get_running_loop(), {})
         instance = shared.get(settings)
+        is_new = instance is None
         if instance is None:
             instance = shared[settings] = cls(settings)
-            await instance._start()
         instance._users += 1
+        if is_new:
+            await instance._start()
         return instance
 
     async def release(self) -> None:
@@ -98,7 +99,8 @@ class ClientInstance:
     async def _start(self) -> None:
         await self.remoting.__aenter__()
         self._run(self._poll_routes(), "routes")
-        self._run(self._send_heartbeats(), "heartbeats")
+        beating = self._heartbeats.run(self.settings.heartbeat_interval, self._guarded_heartbeat)
+        self._run(beating, "heartbeats")
         if self.settings.address_server:
             self._run(self._watch_address_server(self.settings.address_server), "addresses")
         servers = ", ".join(self.name_servers.addresses) or self.settings.address_server or "none"
@@ -192,7 +194,7 @@ class ClientInstance:
 
     def broker_version(self, address: str) -> int:
         """RocketMQ's number of the broker's version; 0 until it answered a heartbeat."""
-        return self._versions.get(address, 0)
+        return self._heartbeats.version(address)
 
     async def _connect(self, address: str, code: RequestCode, seconds: float) -> float:
         """Connect within the time for a call; returns how long it took."""
@@ -211,26 +213,22 @@ class ClientInstance:
 
     def add_producer(self, group: str, producer: ProducerMember) -> None:
         """Raises GroupTaken if there is one of that group."""
-        if group in self._producers:
-            raise GroupTaken("producer", group, self.client_id)
-        self._producers[group] = producer
+        self._members.add_producer(group, producer)
         self.heartbeat_soon()
 
     def add_consumer(self, group: str, consumer: ConsumerMember) -> None:
         """Raises GroupTaken if there is one of that group."""
-        if group in self._consumers:
-            raise GroupTaken("consumer", group, self.client_id)
-        self._consumers[group] = consumer
+        self._members.add_consumer(group, consumer)
         self.heartbeat_soon()
 
     async def remove_producer(self, group: str) -> None:
         """Forget it and tell the brokers."""
-        if self._producers.pop(group, None) is not None:
+        if self._members.producers.pop(group, None) is not None:
             await self._unregister(producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:
         """Forget it and tell the brokers."""
-        if self._consumers.pop(group, None) is not None:
+        if self._members.consumers.pop(group, None) is not None:
             await self._unregister(consumer_group=group)
 
     async def _unregister(self, **group: str) -> None:
@@ -240,59 +238,19 @@ class ClientInstance:
             with suppress(BolideError):  # it will notice by itself
                 await self.call(address, RequestCode.UNREGISTER_CLIENT, header)
 
-        connected = filter(self.remoting.is_connected, self._all_addresses())
+        connected = filter(self.remoting.is_connected, self.routes.addresses())
         await asyncio.gather(*map(tell, connected))
-
-    # Heartbeats
 
     def heartbeat_soon(self) -> None:
         """Have the brokers told of this client now rather than at the next interval."""
-        self._beat_wanted.set()
+        self._heartbeats.soon()
 
     async def heartbeat(self) -> None:
         """Tell every broker of the known routes which groups are here; failures are logged."""
-        if not self._producers and not self._consumers:
-            return
-        async with self._beating:  # an older one must not arrive after a newer one
-            self._beat_wanted.clear()
-            addresses = self._all_addresses() if self._consumers else self._masters()
-            body = fastjson.encode(self._heartbeat_body())
-            await asyncio.gather(*(self._beat(address, body) for address in addresses))
+        await self._heartbeats.send()
 
-    def _heartbeat_body(self) -> Heartbeat:
-        return Heartbeat(
-            client_id=self.client_id,
-            producer_data_set=[ProducerGroup(group) for group in self._producers],
-            consumer_data_set=[each.heartbeat_entry() for each in self._consumers.values()],
-        )
-
-    async def _beat(self, address: str, body: bytes) -> None:
-        try:
-            answer = await self.call(address, RequestCode.HEART_BEAT, body=body)
-        except BolideError as exc:
-            if address not in self._silent:
-                self._silent.add(address)
-                log.warning("broker %s does not take heartbeats: %s", address, exc)
-            return
-        self._versions[address] = answer.version
-        if address in self._silent:
-            self._silent.discard(address)
-            log.info("broker %s takes heartbeats again", address)
-
-    async def _send_heartbeats(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.heartbeat_interval):
-                    await self._beat_wanted.wait()
-            self._beat_wanted.clear()
-            await self._shielded(self.heartbeat(), "heartbeats")
-
-    def _masters(self) -> set[str]:
-        groups = self.routes.brokers.values()
-        return {members[MASTER_ID] for members in groups if MASTER_ID in members}
-
-    def _all_addresses(self) -> set[str]:
-        return {at for members in self.routes.brokers.values() for at in members.values()}
+    async def _guarded_heartbeat(self) -> None:
+        await self._guarded(self._heartbeats.send(), "heartbeats")
 
     # Routes
 
@@ -308,40 +266,20 @@ class ClientInstance:
     async def _poll_routes(self) -> None:
         while True:
             await asyncio.sleep(self.settings.route_interval)
-            await self._shielded(self.poll_routes(), "routes")
+            await self._guarded(self.poll_routes(), "routes")
 
     async def poll_routes(self) -> None:
         """Ask anew for the routes in use and forget the others; failures are logged once."""
-        wanted = set(self._topics_in_use())
+        wanted = self._members.topics()
         self.routes.forget_all_but(wanted)
         try:
             for topic in sorted(wanted):
                 await self.routes.refresh(topic)
         except BolideError as exc:
-            if not self._lost_servers:
-                self._lost_servers = True
-                log.warning("the routes cannot be refreshed: %s", exc)
+            self._tell_once("routes", "the routes cannot be refreshed: %s", exc)
         else:
-            if self._lost_servers:
-                log.info("the routes can be refreshed again")
-            self._lost_servers = False
-        self._forget_brokers()
-
-    def _topics_in_use(self) -> Iterator[str]:
-        for member in (*self._producers.values(), *self._consumers.values()):
-            yield from member.topics()
-
-    def _forget_brokers(self) -> None:
-        """What was noted of brokers that no route names any more."""
-        known = self._all_addresses()
-        self._silent &= known
-        for address in self._versions.keys() - known:
-            del self._versions[address]
-
-    def _route_changed(self, topic: str) -> None:
-        for consumer in self._consumers.values():
-            if topic in consumer.topics():
-                consumer.route_changed(topic)
+            self._tell_of_end("routes", "the routes can be refreshed again")
+        self._heartbeats.forget_brokers()
 
     # Address server
 
@@ -355,16 +293,26 @@ class ClientInstance:
         try:
             found = await asyncio.to_thread(fetch_addresses, url, self.settings.call_timeout)
         except (OSError, ConfigError) as exc:
-            if url not in self._silent:
-                self._silent.add(url)
-                log.warning("address server %s gives no list of NameServers: %s", url, exc)
+            self._tell_once(url, "address server %s gives no list of NameServers: %s", url, exc)
             return
-        self._silent.discard(url)
+        self._tell_of_end(url, "address server %s answers again", url)
         if found:
             self.name_servers.set(found)
             self._addresses_known.set()
 
-    async def _shielded(self, work: Awaitable[None], what: str) -> None:
+    # Logs
+
+    def _tell_once(self, subject: str, text: str, *facts: object) -> None:
+        if subject not in self._told_of:
+            self._told_of.add(subject)
+            log.warning(text, *facts)
+
+    def _tell_of_end(self, subject: str, text: str, *facts: object) -> None:
+        if subject in self._told_of:
+            self._told_of.discard(subject)
+            log.info(text, *facts)
+
+    async def _guarded(self, work: Awaitable[None], what: str) -> None:
         """The supervisor of what repeats: one failure must not be the last time."""
         try:
             await work

@@ -11,6 +11,7 @@ from msgspec import field
 
 from bolide import snapshot
 from bolide.client.instance import ClientInstance
+from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
@@ -62,6 +63,7 @@ class RemoteOffsets:
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._rare = RareLog(log)
 
     async def read(self, queue: MessageQueue) -> int | None:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
@@ -78,18 +80,20 @@ class RemoteOffsets:
         return OffsetReply.from_fields(found.fields).offset
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
-        written = [self._write(queue, offset, wait) for queue, offset in offsets.items()]
-        for failed in await asyncio.gather(*written, return_exceptions=True):
-            if isinstance(failed, BolideError):
-                log.warning("group %s: an offset could not be committed: %s", self._group, failed)
-            elif failed is not None:
-                raise failed
+        """Failures are logged: the next write says more anyway."""
+        await asyncio.gather(*(self._write(*each, wait=wait) for each in offsets.items()))
 
-    async def _write(self, queue: MessageQueue, offset: int, wait: bool) -> None:
-        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+    async def _write(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
         header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, offset)
         send = self._instance.call if wait else self._instance.notify
-        await send(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        try:
+            address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+            await send(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        except BolideError as exc:
+            text = "group %s: offsets at %s cannot be committed now: %s"
+            self._rare.warning(queue.broker_name, text, self._group, queue.broker_name, exc)
+        else:
+            self._rare.forget(queue.broker_name)
 
 
 class OffsetTable(fastjson.Struct, kw_only=True):

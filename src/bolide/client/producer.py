@@ -185,7 +185,9 @@ class Producer(Questions):
         self._life.require_running()
         deadline = self._deadline(how)
         outgoing = await self._packer.pack(message)
-        await self._sending.throw(outgoing, await self._chosen(outgoing, deadline, how), deadline)
+        chosen = await self._chosen(outgoing, deadline, how)
+        self._topics.add(outgoing.topic)
+        await self._sending.throw(outgoing, chosen, deadline)
 
     async def _send(self, outgoing: Outgoing, deadline: float, how: SendArguments) -> SendResult:
         size = len(outgoing.body)
@@ -193,7 +195,9 @@ class Producer(Questions):
             async with self._sending.until(deadline, outgoing):
                 await self._pressure.enter(size)
         try:
-            chosen = await self._chosen(outgoing, deadline, how)
+            queues = self._instance.routes.find_publish_queues(outgoing.topic)
+            chosen = queues if queues and not how else await self._chosen(outgoing, deadline, how)
+            self._topics.add(outgoing.topic)
             return await self._sending.send(outgoing, chosen, deadline)
         finally:
             self._pressure.leave(size)
@@ -207,9 +211,6 @@ class Producer(Questions):
         if not queues:
             async with self._sending.until(deadline, outgoing):
                 queues = await self._instance.routes.publish_queues(topic, self._fallback)
-        self._topics.add(topic)
-        if not how:
-            return queues
         queue, selector, key = how.get("queue"), how.get("selector"), how.get("key")
         if queue is None and selector is None and key is None:
             return queues
@@ -239,8 +240,9 @@ class Producer(Questions):
             RouteNotFound: the topic does not exist, or none of its queues is writable.
             NoNameServer: there is nobody to ask.
         """
-        queues = await self._running().routes.publish_queues(self._client.wrap(topic))
-        return [self._unwrapped(queue) for queue in queues]
+        routes, name = self._running().routes, self._client.wrap(topic)
+        await routes.refresh(name)
+        return [self._unwrapped(queue) for queue in await routes.publish_queues(name)]
 
     def topics(self) -> Collection[str]:
         """For the instance: the topics whose routes are kept fresh."""

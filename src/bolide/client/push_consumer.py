@@ -140,10 +140,13 @@ class PushConsumer(Consumer[PushSettings]):
         return self._engine.member
 
     async def _begin(self) -> None:
-        for topic, wanted in self._wanted.items():
-            self._handlers[topic] = wanted.handler
-        if self._wanted:
-            await self._join([self._filter(t, each.expression) for t, each in self._wanted.items()])
+        filters = []
+        for topic, (expression, handler) in self._wanted.items():
+            self._handlers[topic] = handler
+            filters.append(self._filter(topic, expression))
+            await check_sql(self._instance, self._member.group, filters[-1])
+        if filters:
+            await self._join(filters)
         self._engine.start()
 
     async def _end(self) -> None:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 
 from bolide.client.instance import ClientInstance
+from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
@@ -20,6 +21,7 @@ class QueueLocks:
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._rare = RareLog(log)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
         """Whether each lock was granted; a queue whose broker gave no answer is not among them."""
@@ -39,7 +41,8 @@ class QueueLocks:
             )
             granted = set(fastjson.decode(reply.body, LockReply).locked)
         except BolideError as exc:
-            log.warning("group %s: no locks at %s: %s", self._group, queues[0].broker_name, exc)
+            broker = queues[0].broker_name
+            self._rare.warning(broker, "group %s: no locks at %s: %s", self._group, broker, exc)
             return {}
         return {queue: queue in granted for queue in queues}
 

@@ -26,6 +26,8 @@ EVERY = 20.0
 SOON = 1.0
 """Seconds to the next round after one that did not get all it should."""
 
+_MISSES = 10
+
 AssignmentListener = Callable[
     [str, frozenset[MessageQueue], frozenset[MessageQueue]], Awaitable[object] | object
 ]
@@ -60,6 +62,7 @@ class Rebalancer:
         self._holder = holder
         self._listener = listener
         self._rare = RareLog(log)
+        self._misses = 0
         self._round = asyncio.Lock()  # one round at a time: each reads what is held and changes it
 
     async def run(self) -> None:
@@ -122,7 +125,9 @@ class Rebalancer:
             mine = await self._share(topic, queues)
         except BolideError as exc:
             if topic.startswith(RETRY_PREFIX):
-                return True  # the broker makes it when it is first needed
+                # The broker makes it when it first hears of the group; if not, it is not pressing.
+                self._misses += 1
+                return self._misses > _MISSES
             self._rare.warning(topic, "%s: no queues of %s: %s", self._member.group, topic, exc)
             return False
         self._rare.forget(topic)

@@ -165,6 +165,14 @@ class Routes:
                 return BrokerAddress(members[number], number != MASTER_ID)
         return None
 
+    def masters(self) -> set[str]:
+        """The addresses of all masters."""
+        return {group[MASTER_ID] for group in self.brokers.values() if MASTER_ID in group}
+
+    def addresses(self) -> set[str]:
+        """The addresses of all brokers."""
+        return {address for group in self.brokers.values() for address in group.values()}
+
     def name_of(self, address: str) -> str | None:
         """The name of the broker at this address."""
         for name, members in self.brokers.items():
@@ -173,13 +181,13 @@ class Routes:
         return None
 
     def _collect_brokers(self) -> None:
-        known = {address for members in self.brokers.values() for address in members.values()}
+        known = self.addresses()
         brokers: dict[str, dict[int, str]] = {}
         for route in self._routes.values():
             for broker in route.broker_datas:
                 brokers.setdefault(broker.broker_name, {}).update(broker.broker_addrs)
         self.brokers = brokers
-        if any(address not in known for each in brokers.values() for address in each.values()):
+        if self.addresses() - known:
             self._on_new_broker()
 
 

@@ -141,48 +141,26 @@ class Sending:
         elif self._instance.settings.vip_channel:
             address = self._instance.vip(address)
         _address_to(outgoing, queue)
-        if not self._send_hooks and not self._forbidden_hooks:
-            return await self._call(address, outgoing, queue, seconds)
         context = self._before(outgoing, queue, address)
         try:
-            result = await self._call(address, outgoing, queue, seconds)
+            answer = await self._instance.call(
+                address,
+                outgoing.code,
+                outgoing.fields,
+                body=outgoing.body,
+                within=seconds,
+                accept=_STORED,
+            )
+            result = _result(answer, outgoing, queue)
         except Exception as exc:
             self._after(context, None, exc)
             raise
         self._after(context, result, None)
         return result
 
-    async def _call(
-        self, address: str, outgoing: Outgoing, queue: MessageQueue, seconds: float
-    ) -> SendResult:
-        answer = await self._instance.call(
-            address,
-            outgoing.code,
-            outgoing.fields,
-            body=outgoing.body,
-            within=seconds,
-            accept=_STORED,
-        )
-        return self._result(answer, outgoing, queue)
-
     async def _address(self, queue: MessageQueue) -> str:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         return self._instance.vip(address)
-
-    def _result(self, answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
-        reply = SendReply.from_fields(answer.fields)
-        topic = outgoing.messages[0].topic
-        return SendResult(
-            status=SendStatus(answer.code),
-            message_id=reply.batch_uniq_id or ",".join(outgoing.unique_ids),
-            offset_message_id=reply.msg_id,
-            queue=MessageQueue(topic, queue.broker_name, reply.queue_id),
-            queue_offset=reply.queue_offset,
-            transaction_id=reply.transaction_id,
-            region=reply.region,
-            trace_on=reply.trace_on,
-            recall_handle=reply.recall_handle,
-        )
 
     def _outcome(self, outgoing: Outgoing, tries: _Tries) -> SendResult:
         if tries.result is None:
@@ -228,6 +206,22 @@ class Sending:
         context.result, context.error = result, error
         for hook in self._send_hooks:
             _guarded(hook.after, context)
+
+
+def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
+    reply = SendReply.from_fields(answer.fields)
+    topic = outgoing.messages[0].topic
+    return SendResult(
+        status=SendStatus(answer.code),
+        message_id=reply.batch_uniq_id or ",".join(outgoing.unique_ids),
+        offset_message_id=reply.msg_id,
+        queue=MessageQueue(topic, queue.broker_name, reply.queue_id),
+        queue_offset=reply.queue_offset,
+        transaction_id=reply.transaction_id,
+        region=reply.region,
+        trace_on=reply.trace_on,
+        recall_handle=reply.recall_handle,
+    )
 
 
 def _address_to(outgoing: Outgoing, queue: MessageQueue) -> None:

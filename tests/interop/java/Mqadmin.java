@@ -1,9 +1,63 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** mqadmin that ends with its command, without the seconds its network threads linger. */
+/**
+ * mqadmin that ends with its command, without the seconds its network threads linger.
+ *
+ * With -Dbetween=WORD the arguments are several commands, each with that word after it. They run one
+ * after the other, errors go where the rest goes, and the word on a line of its own ends each.
+ */
 public class Mqadmin {
     public static void main(String[] args) {
-        MQAdminStartup.main(args);
+        String word = System.getProperty("between");
+        if (word == null) {
+            MQAdminStartup.main(args);
+        } else {
+            System.setErr(System.out);
+            hurry(Thread.currentThread());
+            run(args, word);
+        }
         System.exit(0);
+    }
+
+    private static void run(String[] args, String word) {
+        List<String> command = new ArrayList<>();
+        for (String argument : args) {
+            if (argument.equals(word)) {
+                MQAdminStartup.main(command.toArray(new String[0]));
+                System.out.println("\n" + word);
+                command.clear();
+            } else {
+                command.add(argument);
+            }
+        }
+    }
+
+    /** A client's end waits for a thread that looks up every 3 s only: wake it. */
+    private static void hurry(Thread commands) {
+        Thread hurrying = new Thread(() -> {
+            while (true) {
+                if (isEnding(commands)) {
+                    Thread.getAllStackTraces().keySet().stream()
+                        .filter(thread -> thread.getName().startsWith("NettyEventExecut"))
+                        .forEach(Thread::interrupt);
+                }
+                try {
+                    Thread.sleep(50);
+                } catch (InterruptedException ended) {
+                    return;
+                }
+            }
+        });
+        hurrying.setDaemon(true);
+        hurrying.start();
+    }
+
+    private static boolean isEnding(Thread thread) {
+        return Arrays.stream(thread.getStackTrace()).anyMatch(frame ->
+            frame.getMethodName().equals("shutdown")
+                && frame.getClassName().endsWith("ServiceThread"));
     }
 }

@@ -1,7 +1,7 @@
 """The brokers of the matrix, each with its name server and a store that has a past."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,27 +40,34 @@ class Cluster:
 
 
 @contextmanager
-def cluster(broker: str, aged: Iterable[str], directory: Path, bench: Bench) -> Iterator[Cluster]:
+def cluster(
+    broker: str,
+    directory: Path,
+    bench: Bench,
+    *,
+    aged: Collection[str] = (),
+    **properties: str | int | bool,
+) -> Iterator[Cluster]:
     """Starts the broker; the first messages of the aged topics are there no more."""
-    store = directory / "store"
-    age(store, aged)
+    root = directory / "store"
+    if aged:
+        age(root, aged)
+    settings = {**SETTINGS, "storePathRootDir": str(root), **properties}
     if broker == OURS:
         with (
             bolide_namesrv(directory / "namesrv") as namesrv,
-            bolide_broker(
-                directory / "broker", namesrv.address, storePathRootDir=store, **SETTINGS
-            ) as server,
+            bolide_broker(directory / "broker", namesrv.address, **settings) as server,
         ):
             yield Cluster(broker, namesrv.address, server.address)
     else:
         java = bench.namesrv(broker)
-        server = bench.broker(broker, java.address, storePathRootDir=str(store), **SETTINGS)
+        server = bench.broker(broker, java.address, jvm=(), **settings)
         yield Cluster(broker, java.address, server.address)
         server.kill()
         java.kill()
 
 
-def age(root: Path, topics: Iterable[str]) -> None:
+def age(root: Path, topics: Collection[str]) -> None:
     """Fill two log files and take the first away: only then does "last" not mean "first".
 
     To a new group a broker gives the first message of a queue that was never cut.
@@ -72,21 +79,20 @@ def age(root: Path, topics: Iterable[str]) -> None:
         max_hash_slots=int(SETTINGS["maxHashSlotNum"]),
         max_index_entries=int(SETTINGS["maxIndexNum"]),
     )
-    names = list(topics)
     table = Table(root / "config", TOPICS)
-    for topic in names:
+    for topic in topics:
         table.value.topic_config_table[topic] = TopicConfig(
             topic_name=topic, read_queue_nums=1, write_queue_nums=1
         )
     table.changed()
     table.save()
     with MessageStore(config, background=False) as store:
-        for topic in names:
+        for topic in topics:
             store.append(_draft(topic, b"gone"))
         store.append(_draft("Filler", os.urandom(LOG_FILE - 64 * 1024)))
         store.append(_draft("Filler", os.urandom(128 * 1024)))
         for number in range(KEPT):
-            for topic in names:
+            for topic in topics:
                 store.append(_draft(topic, f"kept {number}".encode()))
     min((root / "commitlog").iterdir()).unlink()
 

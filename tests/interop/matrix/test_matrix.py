@@ -21,7 +21,7 @@ def stage(
     aged = [cell.topic(client) for client in CLIENTS for cell in CELLS.values() if cell.aged]
     directory = tmp_path_factory.mktemp(f"matrix-{broker}")
     with (
-        brokers.cluster(broker, aged, directory, java_module_bench) as cluster,
+        brokers.cluster(broker, directory, java_module_bench, aged=aged) as cluster,
         Players(cluster, java_module_bench) as playing,
     ):
         for client, cells in _wanted(request.session, broker).items():

@@ -1,5 +1,6 @@
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from bolide.model.message_queue import MessageQueue
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.message_id import BadMessageId
 from bolide.protocol.refusals import Refusal
-from tests.support.aio import on_loop
+from tests.support.aio import PATIENCE, on_loop
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
 
@@ -29,10 +30,21 @@ async def producing(directory: Path, namespace: str = "") -> AsyncIterator[Produ
         yield producer
 
 
+async def registered(producer: Producer, topic: str) -> None:
+    """The NameServer hears of a new topic a moment after it is made."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(RouteNotFound):
+                await producer.fetch_publish_queues(topic)
+                return
+            await asyncio.sleep(0.005)
+
+
 @on_loop
 async def test_positions_are_those_of_the_queue(tmp_path: Path) -> None:
     async with producing(tmp_path) as p:
         await p.create_topic("T", 2)
+        await registered(p, "T")
         assert await p.fetch_publish_queues("T") == [
             MessageQueue("T", "broker-a", 0),
             MessageQueue("T", "broker-a", 1),

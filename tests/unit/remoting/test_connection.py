@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import FrameDecoder, encode_frame
+from bolide.protocol.framing import FrameDecoder, encode_frame, frame_size
 from bolide.remoting import connection as connection_module
-from bolide.remoting.connection import Connection, ConnectionLimits, finish_all
-from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.connection import Connection, ConnectionLimits, FastPath, finish_all
+from bolide.remoting.dispatch import Dispatcher, Later
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
@@ -29,7 +29,9 @@ def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 class Wired:
     """A connection, its handlers and its transport."""
 
-    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self, limits: ConnectionLimits | None = None, fast: FastPath | None = None
+    ) -> None:
         self.echo = Echo()
         self.opened: list[Connection] = []
         self.closed: list[Connection] = []
@@ -42,6 +44,7 @@ class Wired:
             held_by_all=self.held,
             on_open=self.opened.append,
             on_close=self.closed.append,
+            fast=fast,
         )
         self.transport = FakeTransport()
         self.transport.attach(self.connection)
@@ -396,3 +399,217 @@ async def test_what_does_not_finish_in_time_is_aborted_and_counted() -> None:
     assert (slow.transport.aborted, quick.transport.aborted) == (True, False)
     assert slow.connection.is_gone
     assert await finish_all([], 0.0) == 0
+
+
+# Answers that are owed
+
+
+@on_loop
+async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
+    wired, later = Wired(), Later()
+    wired.connection.owe(later, 5000)
+    assert not wired.connection.is_idle
+    assert wired.held.total == wired.connection.held > 5000
+    wired.connection.settle(later, b"bytes")
+    wired.outbox.flush()
+    assert wired.transport.writes == [b"bytes"]
+    assert wired.connection.is_idle
+    assert (wired.held.total, wired.connection.held) == (0, 0)
+
+
+@on_loop
+async def test_what_was_owed_is_given_back_when_the_connection_is_lost() -> None:
+    wired, later = Wired(), Later()
+    wired.connection.owe(later, 5000)
+    wired.transport.close()
+    await wired.connection.wait_closed()
+    assert later.is_lost
+    assert wired.held.total == 0
+    wired.connection.settle(later, b"too late")
+    assert (wired.held.total, wired.transport.writes) == (0, [])
+
+
+@on_loop
+async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 10_000)
+    wired, later = Wired(), Later()
+    wired.connection.owe(later, 10_000)
+    assert not wired.transport.is_read
+    wired.receive(request_bytes(ECHO, opaque=3))
+    assert wired.transport.writes == []
+    wired.connection.settle(later, None)
+    await until(lambda: wired.transport.is_read)
+    assert wired.sent.opaque == 3
+
+
+@on_loop
+async def test_owed_answers_count_among_the_requests_under_way() -> None:
+    wired = Wired(ConnectionLimits(max_requests=1))
+    wired.connection.owe(Later(), 0)
+    wired.receive(request_bytes(ECHO, opaque=2))
+    assert (wired.sent.opaque, wired.sent.code) == (2, 2)
+
+
+@on_loop
+async def test_what_is_owed_is_settled_before_a_finishing_connection_closes() -> None:
+    wired, later = Wired(), Later()
+    wired.connection.owe(later, 0)
+    finishing = asyncio.create_task(wired.connection.finish())
+    await asyncio.sleep(0.01)
+    assert not finishing.done()
+    wired.connection.settle(later, b"bytes")
+    await finishing
+    assert wired.transport.writes == [b"bytes"]
+
+
+@on_loop
+async def test_a_finishing_connection_that_is_lost_waits_for_nothing() -> None:
+    wired = Wired()
+    wired.connection.owe(Later(), 0)
+    finishing = asyncio.create_task(wired.connection.finish())
+    await asyncio.sleep(0)
+    wired.connection.abort()
+    await finishing
+
+
+@on_loop
+async def test_what_is_owed_before_garbage_is_settled_before_the_close() -> None:
+    wired, later = Wired(), Later()
+    wired.connection.owe(later, 0)
+    wired.receive(GARBAGE)
+    assert not wired.transport.is_closing()
+    wired.connection.settle(later, b"bytes")
+    await wired.connection.wait_closed()
+    assert wired.transport.writes == [b"bytes"]
+
+
+# The fast path
+
+
+class Quick:
+    """Serves frames that end with `!`, with one byte each, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes]:
+        self.asked.append(data[position:])
+        replies = 0
+        while size := frame_size(data, position):
+            end = position + size
+            if end > len(data) or data[end - 1 : end] != b"!":
+                break
+            position, replies = end, replies + 1
+        return position, b"!" * replies
+
+
+def quick(opaque: int = 0) -> bytes:
+    return request_bytes(ECHO, opaque=opaque, body=b"quick!")
+
+
+def slow(opaque: int) -> bytes:
+    return request_bytes(ECHO, opaque=opaque, body=b"slow")
+
+
+def written(wired: Wired) -> list[int | str]:
+    """Numbers of the ordinary answers, and `!` for each of the others."""
+    wired.outbox.flush()
+    data, found = b"".join(wired.transport.writes), list[int | str]()
+    while data:
+        if data.startswith(b"!"):
+            found.append("!")
+            data = data[1:]
+            continue
+        size = frame_size(data)
+        found.append(response_of(data[:size]).opaque)
+        data = data[size:]
+    return found
+
+
+@on_loop
+async def test_what_the_fast_path_knows_never_becomes_a_frame() -> None:
+    fast = Quick()
+    wired = Wired(fast=fast)
+    wired.receive(quick(), quick())
+    assert written(wired) == ["!", "!"]
+    assert fast.asked == [quick() * 2]
+    assert wired.echo.seen.empty()
+
+
+@on_loop
+async def test_what_it_does_not_know_takes_the_ordinary_way_in_the_order_of_arrival() -> None:
+    wired = Wired(fast=Quick())
+    wired.receive(slow(1), quick(), quick(), slow(2), slow(3), quick())
+    assert written(wired) == [1, "!", "!", 2, 3, "!"]
+
+
+@pytest.mark.parametrize("cut", [1, 4, 7, 8, 40, -1])
+@on_loop
+async def test_a_frame_in_pieces_is_for_the_ordinary_way_and_what_follows_is_not(cut: int) -> None:
+    fast = Quick()
+    wired = Wired(fast=fast)
+    wired.receive(quick(), quick(2)[:cut])
+    wired.receive(quick(2)[cut:])
+    assert written(wired) == ["!", 2]
+    assert len(fast.asked) == 1, "it is not asked in the middle of a frame"
+    wired.receive(quick())
+    assert written(wired) == ["!", 2, "!"]
+
+
+@on_loop
+async def test_behind_a_blocked_peer_nothing_is_served_out_of_turn() -> None:
+    fast = Quick()
+    wired = Wired(small(), fast=fast)
+    wired.receive(*(request_bytes(ECHO, opaque=number, body=bytes(600)) for number in range(4)))
+    assert not wired.transport.is_read
+    asked = len(fast.asked)
+    wired.receive(quick(9))
+    assert len(fast.asked) == asked
+    wired.transport.drain()
+    wired.outbox.flush()
+    wired.transport.drain()
+    assert written(wired) == [0, 1, 2, 3, 9]
+
+
+@on_loop
+async def test_what_came_before_garbage_is_served_before_the_close() -> None:
+    wired = Wired(fast=Quick())
+    wired.receive(quick(), slow(1), GARBAGE, quick())
+    assert written(wired) == ["!", 1]
+    assert wired.transport.is_closing()
+
+
+@on_loop
+async def test_a_finishing_connection_asks_the_fast_path_no_more() -> None:
+    fast = Quick()
+    wired = Wired(fast=fast)
+    finishing = asyncio.create_task(wired.connection.finish())
+    await asyncio.sleep(0)
+    wired.receive(quick())
+    await finishing
+    assert (fast.asked, written(wired)) == ([], [])
+
+
+@on_loop
+async def test_with_too_many_requests_under_way_the_fast_path_is_not_asked() -> None:
+    fast = Quick()
+    wired = Wired(ConnectionLimits(max_requests=1), fast=fast)
+    wired.connection.owe(Later(), 0)
+    wired.receive(quick(5))
+    assert fast.asked == []
+    assert (wired.sent.opaque, wired.sent.code) == (5, 2)
+
+
+@on_loop
+async def test_only_what_is_served_counts_as_activity_with_a_fast_path_too() -> None:
+    wired = Wired(fast=Quick())
+    wired.connection.last_active = 0.0
+    wired.receive(quick()[:5])
+    assert wired.connection.last_active == 0.0
+    wired.receive(quick()[5:])
+    assert wired.connection.last_active > 0.0
+    wired.connection.last_active = 0.0
+    wired.receive(quick())
+    assert wired.connection.last_active > 0.0

@@ -5,16 +5,20 @@ import gc
 import logging
 import weakref
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
+from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.refusals import NoPermission, TopicNotFound
 from bolide.remoting.connection import Connection, ConnectionLimits
-from bolide.remoting.dispatch import Dispatcher, Reply, Request, RequestHook, handles
-from tests.support.wire import response_of
+from bolide.remoting.dispatch import Dispatcher, Later, Reply, Request, RequestHook, handles
+from tests.support.aio import on_loop
+from tests.support.transport import FakeTransport
+from tests.support.wire import request_bytes, response_of
 
 SYNC, ASYNC = RequestCode.GET_KV_CONFIG, RequestCode.PUT_KV_CONFIG
 REFUSED, BROKEN, EMPTY = (
@@ -218,3 +222,102 @@ def test_a_hook_that_fails_afterwards_does_not_leave_the_client_waiting(code: in
     response = answered(Frame(code=code, opaque=5), Notes(fails=True))
     assert (response.code, response.opaque) == (ResponseCode.SYSTEM_ERROR, 5)
     assert "the hook is broken" in (response.remark or "")
+
+
+# Answers that come later
+
+
+class Promiser:
+    """Answers with promises that the test keeps."""
+
+    def __init__(self, *hooks: RequestHook) -> None:
+        self.promises: list[Later] = []
+        self.next: Later | None = None
+        self.connection = Connection(Dispatcher(self, hooks=hooks), ConnectionLimits())
+        self.transport = FakeTransport()
+        self.transport.attach(self.connection)
+
+    @handles(NumberHeader, SYNC)
+    def promise(self, request: Request[NumberHeader]) -> Later:
+        later, self.next = self.next or Later(), None
+        self.promises.append(later)
+        return later
+
+    def ask(self, opaque: int = 1, **given: Any) -> Later:
+        self.connection.data_received(request_bytes(SYNC, opaque=opaque, **given))
+        return self.promises[-1]
+
+    @property
+    def answers(self) -> list[Frame]:
+        self.connection.close()  # what waits to be written leaves with it
+        return FrameDecoder().feed(b"".join(self.transport.writes))
+
+
+@pytest.mark.parametrize("encoding", list(HeaderEncoding), ids=lambda e: e.name)
+@on_loop
+async def test_a_promise_is_kept_with_a_response_to_its_request(encoding: HeaderEncoding) -> None:
+    promiser = Promiser()
+    first = promiser.ask(1, encoding=encoding)
+    second = promiser.ask(2, encoding=encoding)
+    second.answer(Reply(code=19, remark="nothing"))
+    first.answer(Reply(header=NumberHeader(7), body=b"body"))
+    late, early = promiser.answers
+    assert (late.opaque, late.code, late.remark, late.flag) == (2, 19, "nothing", 1)
+    assert (early.opaque, early.body, early.encoding) == (1, b"body", encoding)
+    assert NumberHeader.from_fields(early.fields) == NumberHeader(7)
+
+
+@on_loop
+async def test_a_promise_may_be_kept_before_it_is_returned() -> None:
+    promiser = Promiser()
+    promiser.next = Later()
+    promiser.next.answer(Reply(body=b"at once"))
+    promiser.ask(5)
+    (answer,) = promiser.answers
+    assert (answer.opaque, answer.body) == (5, b"at once")
+
+
+@on_loop
+async def test_a_promise_that_fails_becomes_a_refusal_or_an_error() -> None:
+    promiser = Promiser()
+    promiser.ask(1).fail(TopicNotFound("no such topic"))
+    promiser.ask(2).fail(ZeroDivisionError("oops"))
+    refused, failed = promiser.answers
+    assert (refused.code, refused.remark) == (ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+    assert (failed.code, failed.remark) == (1, "ZeroDivisionError: oops")
+
+
+@on_loop
+async def test_a_promise_for_a_one_way_request_is_kept_in_silence() -> None:
+    promiser = Promiser()
+    promiser.ask(1, one_way=True).answer(Reply())
+    assert promiser.connection.is_idle
+    assert promiser.answers == []
+
+
+@on_loop
+async def test_hooks_see_what_was_promised_when_it_comes() -> None:
+    hook = Notes()
+    promiser = Promiser(hook)
+    later = promiser.ask()
+    assert hook.seen == [SYNC]
+    later.answer(Reply(code=19))
+    assert hook.seen == [SYNC, 19]
+
+
+@on_loop
+async def test_who_keeps_a_promise_hears_when_the_connection_is_lost() -> None:
+    promiser = Promiser()
+    lost: list[str] = []
+    watched, plain, kept = promiser.ask(1), promiser.ask(2), promiser.ask(3)
+    watched.on_lost = lambda: lost.append("watched")
+    kept.on_lost = lambda: lost.append("kept")
+    kept.answer(Reply())
+    promiser.connection.abort()
+    await promiser.connection.wait_closed()
+    assert lost == ["watched"]
+    assert (watched.is_lost, plain.is_lost, kept.is_lost) == (True, True, False)
+    writes = len(promiser.transport.writes)
+    plain.answer(Reply())
+    watched.fail(ZeroDivisionError())
+    assert len(promiser.transport.writes) == writes

@@ -48,7 +48,6 @@ from bolide.protocol.refusals import (
     NoPermission,
     Refusal,
     ServerError,
-    ServiceNotAvailable,
 )
 from bolide.remoting.dispatch import Later, Reply, Request, handles
 from bolide.store.appending import Appended
@@ -125,7 +124,9 @@ class SendHandlers:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
             if topic is None or is_retry_topic(header.topic):
-                return self._parts.background.answer(self._take_slowly(incoming))
+                later = self._parts.background.answer(self._take_slowly(incoming))
+                later.on_lost = None  # what came is stored, whether or not its sender stays
+                return later
             return self._take(incoming, topic)
         except Refusal as exc:
             return self._refused(incoming, exc)
@@ -313,8 +314,6 @@ class SendHandlers:
         return self._closed(incoming, Reply(code=code, header=answer))
 
     def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
-        if isinstance(exc, ServiceNotAvailable):
-            self._parts.statistics.failed()
         self._parts.statistics.failed()
         reply = Reply(code=exc.code, remark=exc.remark, header=self.marks.answer)
         return self._closed(incoming, reply)

@@ -1,5 +1,6 @@
 """Stored messages: queryMsgById, queryMsgByKey, queryMsgByUniqueKey, consumeMessage."""
 
+import codecs
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -203,7 +204,7 @@ def _print_verdict(verdict: DirectConsumption, as_json: bool) -> None:
 
 def _check_charset(charset: str | None) -> None:
     try:
-        b"".decode(charset or "utf-8")
+        codecs.lookup(charset or "utf-8")
     except LookupError as exc:
         raise typer.BadParameter(f"-f {charset!r} is no charset") from exc
 

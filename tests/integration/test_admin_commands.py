@@ -1,0 +1,531 @@
+"""The admin commands against a cluster of ours: what they print, do, and how they end."""
+
+import asyncio
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bolide.cli import app
+from bolide.cli.admin.commands import load
+from bolide.client.producer import Producer
+from bolide.client.push_consumer import PushConsumer
+from bolide.model.message import Message, StoredMessage
+from bolide.protocol.codes import RequestCode
+from bolide.remoting.client import RemotingClient
+from tests.support.aio import on_loop, until
+from tests.support.brokers import broker_header, leaving_header, plain, topics_body
+from tests.support.commands import Running, run
+
+SMALL = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
+PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+CLUSTER = ("-c", "DefaultCluster")
+NOBODY = "127.0.0.1:1"
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    name_server: str
+    broker: str
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """What a command prints on both streams, if it ends with that code."""
+        done = CliRunner().invoke(app, ["admin", *words, "-n", self.name_server])
+        assert done.exit_code == code, (words, done.output, done.exception)
+        return done.output
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json"))
+
+    def topic(self, queues: int = 2) -> str:
+        """A new topic."""
+        name = f"Topic-{next(_numbers)}"
+        self.run("updateTopic", "-b", self.broker, "-t", name, "-r", str(queues), "-w", str(queues))
+        return name
+
+    def send(self, topic: str, text: str, *options: str) -> Any:
+        """What sendMessage tells, once the message can be found by key."""
+        sent = self.json("sendMessage", "-t", topic, "-p", text, "-k", "all", *options)
+        self._await_index(topic, sent["messageId"])
+        return sent
+
+    def _await_index(self, topic: str, message_id: str) -> None:
+        words = ["admin", "queryMsgByUniqueKey", "-t", topic, "-i", message_id]
+        for _ in range(200):
+            done = CliRunner().invoke(app, [*words, "--json", "-n", self.name_server])
+            if done.exit_code == 0:
+                return
+        raise AssertionError(f"{message_id} is not found: {done.output}")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("BOLIDE_", "NAMESRV_"))]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("TMPDIR", str(home))
+        words = ("--host", "127.0.0.1", "--data", str(home / "data"), *PORTS, *SMALL)
+        running = Running("bolide", "standalone", *words)
+        try:
+            broker = running.wait_for(r"The broker\[\S+, (\S+)\] boot success")[1]
+            name_server = running.wait_for(r"Name Server boot success.* address (\S+)")[1]
+            yield Cluster(name_server, broker)
+        finally:
+            running.stop()
+            running.process.communicate()
+
+
+def columns(printed: str) -> list[list[str]]:
+    """The cells of a table, cut where its titles begin; what is not a cell breaks the cut."""
+    lines = [line for line in printed.splitlines() if line]
+    starts = [match.start() for match in re.finditer("#", lines[0])]
+    bounds = list(itertools.pairwise([*starts, None]))
+    for line in lines[1:]:
+        assert all(line[at - 1 : at].strip() == "" for at in starts[1:]), printed
+    return [[line[begin:end].strip() for begin, end in bounds] for line in lines]
+
+
+# ---- topics
+
+
+def test_a_new_topic_has_eight_queues_of_each_kind(cluster: Cluster) -> None:
+    printed = cluster.run("updateTopic", *CLUSTER, "-t", "Plain")
+
+    made, config = printed.splitlines()
+    assert made == f"create topic to {cluster.broker} success."
+    assert config == (
+        "TopicConfig [topicName=Plain, readQueueNums=8, writeQueueNums=8, perm=RW-, "
+        "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false, attributes={}]"
+    )
+    route = cluster.json("topicRoute", "-t", "Plain")
+    assert route["queueDatas"][0]["readQueueNums"] == 8
+
+
+def test_an_ordered_topic_gets_its_order_configuration(cluster: Cluster) -> None:
+    switches = ("-o", "true", "-u", "true", "-s", "true")
+    printed = cluster.run("updateTopic", *CLUSTER, "-t", "Ordered", "-w", "4", *switches)
+
+    assert "set cluster orderConf. isOrder=true, orderConf=[broker-a:4]" in printed
+    assert "topicSysFlag=3, order=true" in printed
+
+
+def test_attributes_are_taken_as_changes_or_refused(cluster: Cluster) -> None:
+    words = ("updateTopic", *CLUSTER, "-t", "Typed", "-a")
+
+    assert "attributes={+message.type=FIFO}" in cluster.run(*words, "+message.type=FIFO")
+    assert "neither +name=value nor -name" in cluster.run(*words, "message.type=FIFO", code=2)
+
+
+def test_a_permission_is_changed_once(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    words = ("updateTopicPerm", "-b", cluster.broker, "-t", topic, "-p", "4")
+
+    assert f"update topic perm from 6 to 4 in {cluster.broker} success." in cluster.run(*words)
+    assert "new perm equals to the old one" in cluster.run(*words)
+    assert cluster.json("updateTopicPerm", *CLUSTER, "-t", topic, "-p", "6") == [
+        {"broker": cluster.broker, "oldPerm": 4, "perm": 6}
+    ]
+
+
+def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    assert topic in cluster.run("topicList").splitlines()
+
+    printed = cluster.run("deleteTopic", *CLUSTER, "-t", topic)
+
+    assert f"delete topic [{topic}] from cluster [DefaultCluster] success." in printed
+    assert topic not in cluster.json("topicList")
+    assert topic in cluster.run("topicRoute", "-t", topic, code=1)
+
+
+def test_topics_are_listed_with_their_groups(cluster: Cluster) -> None:
+    topic = cluster.topic(queues=1)
+    cluster.run("updateSubGroup", *CLUSTER, "-g", "readers")
+    place = ("-b", cluster.broker, "-q", "0", "-o", "0")
+    cluster.run("resetOffsetByTime", "-g", "readers", "-t", topic, "-s", "now", *place)
+
+    titles, *rows = columns(cluster.run("topicList", "-c"))
+
+    assert titles == ["#Cluster Name", "#Topic", "#Consumer Group"]
+    assert ["DefaultCluster", "TBW102", ""] in rows
+    assert ["DefaultCluster", topic, "readers"] in rows
+
+
+def test_a_route_is_a_table_a_tree_or_one_line(cluster: Cluster) -> None:
+    topic = cluster.topic()
+
+    titles, row, total = columns(cluster.run("topicRoute", "-t", topic, "-l"))
+
+    names = ["#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"]
+    assert titles == names
+    assert row == ["DefaultCluster", "broker-a", f"{{0={cluster.broker}}}", "2", "2", "6"]
+    assert total == ["Total:", "1", "", "2", "2", ""]
+    tree = json.loads(cluster.run("topicRoute", "-t", topic))
+    assert tree == cluster.json("topicRoute", "-t", topic)
+
+
+def test_the_status_of_a_topic_tells_the_ends_of_its_queues(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.send(topic, "one", "-b", "broker-a", "-i", "1")
+
+    table, tps = cluster.run("topicStatus", "-t", topic).split("\n\n")
+    titles, *rows = columns(table)
+
+    assert titles == ["#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"]
+    assert [row[:4] for row in rows] == [["broker-a", "0", "0", "0"], ["broker-a", "1", "0", "1"]]
+    assert (rows[0][4], bool(re.fullmatch(r"[\d-]{10} [\d:]{8},\d{3}", rows[1][4]))) == ("", True)
+    assert tps.startswith("Topic Put TPS: ")
+    first, second = cluster.json("topicStatus", "-t", topic)["queues"]
+    assert (first["maxOffset"], second["maxOffset"], second["queueId"]) == (0, 1, 1)
+
+
+# ---- brokers
+
+
+def test_brokers_are_listed_with_their_load(cluster: Cluster) -> None:
+    titles, row = columns(cluster.run("clusterList"))
+
+    names = ["#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)"]
+    names += ["#OutTPS(LOAD)", "#Timer(Progress)", "#PCWait(ms)", "#Hour", "#SPACE", "#ACTIVATED"]
+    assert titles == names
+    assert row[:5] == ["DefaultCluster", "broker-a", "0", cluster.broker, "V5_3_3"]
+    assert row[-1] == "true"
+    titles, row = columns(cluster.run("clusterList", "-m"))
+    assert titles[2:] == ["#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"]
+    (document,) = cluster.json("clusterList")
+    assert document["runtime"]["brokerVersionDesc"] == "V5_3_3"
+
+
+@on_loop
+async def test_a_broker_that_is_away_does_not_hide_the_others(cluster: Cluster) -> None:
+    ghost = broker_header(NOBODY, name="ghost", cluster="Ghosts")
+    async with RemotingClient() as client:
+        await client.call(
+            cluster.name_server,
+            RequestCode.REGISTER_BROKER,
+            ghost,
+            body=plain(topics_body("Haunted")),
+        )
+        printed = await asyncio.to_thread(cluster.run, "clusterList", code=1)
+        status = await asyncio.to_thread(cluster.run, "brokerStatus", "-c", "Ghosts", code=1)
+        await client.call(cluster.name_server, RequestCode.UNREGISTER_BROKER, leaving_header(ghost))
+
+    assert "V5_3_3" in printed
+    assert re.search(rf"Ghosts +ghost +0 +{NOBODY}", printed)
+    for text in (printed, status):
+        assert f"cannot connect to {NOBODY}" in text
+
+
+def test_the_figures_of_a_broker_stand_by_name(cluster: Cluster) -> None:
+    of_one = cluster.run("brokerStatus", "-b", cluster.broker)
+    of_all = cluster.run("brokerStatus", *CLUSTER)
+
+    assert re.search(r"^bootTimestamp +: \d+$", of_one, re.MULTILINE)
+    assert re.search(rf"^{cluster.broker} +bootTimestamp +: \d+$", of_all, re.MULTILINE)
+    assert of_one.splitlines() == sorted(of_one.splitlines())
+
+
+def test_a_setting_is_changed_while_the_broker_runs(cluster: Cluster) -> None:
+    change = ("updateBrokerConfig", *CLUSTER, "-k", "fileReservedTime", "-v", "71")
+
+    assert cluster.run(*change) == f"update broker config success, {cluster.broker}\n"
+    printed = cluster.run("getBrokerConfig", *CLUSTER)
+    assert f"============Master: {cluster.broker}============" in printed
+    assert re.search(r"^fileReservedTime +=  71$", printed, re.MULTILINE)
+    settings = cluster.json("getBrokerConfig", "-b", cluster.broker)[cluster.broker]
+    assert settings["fileReservedTime"] == "71"
+
+
+def test_a_setting_that_cannot_be_is_refused_by_name(cluster: Cluster) -> None:
+    words = ("updateBrokerConfig", "-b", cluster.broker, "-k", "fileReservedTime", "-v", "soon")
+
+    printed = cluster.run(*words, code=1)
+
+    assert "fileReservedTime" in printed
+    assert f"(asked of {cluster.broker})" in printed
+
+
+# ---- groups and their consumers
+
+
+def test_a_group_is_made_and_deleted(cluster: Cluster) -> None:
+    words = ("updateSubGroup", *CLUSTER, "-g", "billing", "-r", "3", "-d", "true")
+
+    printed = cluster.run(*words)
+
+    assert f"create subscription group to {cluster.broker} success." in printed
+    assert "groupName=billing, consumeEnable=true, consumeFromMinEnable=false, " in printed
+    assert "consumeBroadcastEnable=true" in printed
+    assert "retryMaxTimes=3, groupRetryPolicy=GroupRetryPolicy{type=CUSTOMIZED, " in printed
+    deleted = cluster.run("deleteSubGroup", *CLUSTER, "-g", "billing", "-r", "true")
+    where = f"from broker [{cluster.broker}] in cluster [DefaultCluster] success."
+    assert deleted == f"delete subscription group [billing] {where}\n"
+
+
+def test_a_retry_policy_is_json_or_refused(cluster: Cluster) -> None:
+    words = ("updateSubGroup", *CLUSTER, "-g", "growing", "--json", "-p")
+
+    made = cluster.run(*words, '{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5}}')
+
+    policy = json.loads(made)["groupConfig"]["groupRetryPolicy"]
+    assert policy["exponentialRetryPolicy"]["initial"] == 5
+    assert "is no retry policy" in cluster.run(*words, "soon", code=2)
+
+
+@on_loop
+async def test_a_running_consumer_and_producer_are_shown(cluster: Cluster) -> None:
+    topic = await asyncio.to_thread(cluster.topic, 1)
+    got: list[StoredMessage] = []
+
+    def ask(*words: str) -> Any:
+        return asyncio.to_thread(cluster.run, *words)
+
+    async with (
+        Producer("shop", name_server=cluster.name_server) as producer,
+        PushConsumer("shoppers", name_server=cluster.name_server, consume_from="first") as consumer,
+    ):
+        await consumer.subscribe(topic, "paid", got.append, inline=True)
+        await producer.send(Message(topic, b"one", tags="paid"))
+        await until(lambda: got)
+        progress = await ask("consumerProgress", "-g", "shoppers", "-s", "true")
+        everyone = await ask("consumerProgress")
+        consumers = await ask("consumerConnection", "-g", "shoppers")
+        producers = await ask("producerConnection", "-g", "shop", "-t", topic)
+        found = await ask("queryMsgByUniqueKey", "-t", topic, "-i", got[0].message_id)
+        client_ids = (consumer.client_id, producer.client_id)
+
+    titles, *rows = columns(progress.split("\n\n")[0])
+    names = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
+    assert titles == [*names, "#Client IP", "#Diff", "#Inflight", "#LastTime"]
+    (row,) = (row for row in rows if row[0] == topic)
+    assert row[:4] == [topic, "broker-a", "0", "1"]
+    assert client_ids[0].startswith(f"{row[5]}@")
+    assert "Consume Diff Total: " in progress
+    titles, *rows = columns(everyone)
+    assert titles == ["#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"]
+    (row,) = (row for row in rows if row[0] == "shoppers")
+    assert row[1:5] == ["1", "V5_3_3", "PUSH", "CLUSTERING"]
+    assert client_ids[0] in consumers
+    assert re.search(rf"^{topic} +paid$", consumers, re.MULTILINE)
+    assert "ConsumeType: CONSUME_PASSIVELY\nMessageModel: CLUSTERING" in consumers
+    assert producers.startswith(f"0001  {client_ids[1]}")
+    assert "consumerGroup=shoppers, trackType=" in found
+
+
+def test_a_group_nobody_ever_connected_for_is_named(cluster: Cluster) -> None:
+    for command in ("consumerProgress", "consumerConnection"):
+        assert "group 'nobody'" in cluster.run(command, "-g", "nobody", code=1)
+    topic = cluster.topic()
+    words = ("producerConnection", "-g", "nobody", "-t", topic)
+    assert "no client of group 'nobody'" in cluster.run(*words, code=1)
+
+
+# ---- positions
+
+
+def test_a_group_is_moved_to_a_time(cluster: Cluster) -> None:
+    topic = cluster.topic(queues=1)
+    cluster.send(topic, "one")
+    cluster.run("updateSubGroup", *CLUSTER, "-g", "travellers")
+    words = ("resetOffsetByTime", "-g", "travellers", "-t", topic, "-s")
+
+    first, table = cluster.run(*words, "now").split("\n", 1)
+
+    assert first.startswith("start reset consumer offset by specified, group[travellers], ")
+    titles, row = columns(table)
+    assert titles == ["#brokerName", "#queueId", "#offset"]
+    assert row == ["broker-a", "0", "1"]
+    assert cluster.json(*words, "2001-02-03#04:05:06:789") == [
+        {"brokerName": "broker-a", "queueId": 0, "offset": 0}
+    ]
+    assert "time 'soon' is none of now" in cluster.run(*words, "soon", code=2)
+
+
+def test_a_group_is_moved_in_one_queue(cluster: Cluster) -> None:
+    topic = cluster.topic(queues=1)
+    cluster.send(topic, "one")
+    cluster.run("updateSubGroup", *CLUSTER, "-g", "movers")
+    words = ("resetOffsetByTime", "-g", "movers", "-t", topic, "-s", "now", "-b", cluster.broker)
+
+    assert "reset consumer offset to 1\n" in cluster.run(*words, "-q", "0")
+    assert cluster.json(*words, "-q", "0", "-o", "0")["offset"] == 0
+    assert "give -b and -q" in cluster.run(*words, code=2)
+
+
+# ---- messages
+
+
+def test_a_message_that_was_sent_is_found_by_key_and_by_both_ids(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    sent = cluster.send(topic, "ein Büchlein", "-c", "paid", "-b", "broker-a", "-i", "1")
+
+    titles, row = columns(cluster.run("queryMsgByKey", "-t", topic, "-k", "all"))
+    assert titles == ["#Message ID", "#QID", "#Offset"]
+    assert row == [sent["messageId"], "1", "0"]
+    for message_id in (sent["messageId"], sent["offsetMessageId"]):
+        printed = cluster.run("queryMsgById", "-t", topic, "-i", message_id, "-f", "UTF-8")
+        assert re.search(rf"^OffsetID: +{sent['offsetMessageId']}$", printed, re.MULTILINE)
+        assert re.search(r"^Tags: +\[paid\]$", printed, re.MULTILINE)
+        assert re.search(r"^Message Body: +ein Büchlein$", printed, re.MULTILINE)
+        path = re.findall(r"^Message Body Path: +(.*)$", printed, re.MULTILINE)[0]
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            assert file.read() == "ein Büchlein"
+    found = cluster.json("queryMsgByUniqueKey", "-t", topic, "-i", sent["messageId"])
+    assert (found["bodyText"], found["keys"]) == ("ein Büchlein", ["all"])
+
+
+def test_a_message_that_is_nowhere_is_named(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    unknown = "7F0000010C7D18B4AAC2194D5E8C0000"
+
+    assert "by key 'none'" in cluster.run("queryMsgByKey", "-t", topic, "-k", "none", code=1)
+    for command in ("queryMsgById", "queryMsgByUniqueKey"):
+        assert f"id {unknown}" in cluster.run(command, "-t", topic, "-i", unknown, code=1)
+    words = ("queryMsgById", "-t", topic, "-i", unknown, "-f", "klingon")
+    assert "'klingon' is no charset" in cluster.run(*words, code=2)
+
+
+def test_a_stored_message_is_sent_again(cluster: Cluster) -> None:
+    topic = cluster.topic(queues=1)
+    sent = cluster.send(topic, "again")
+
+    cluster.run("queryMsgById", "-t", topic, "-i", sent["messageId"], "-s", "true")
+
+    assert cluster.json("topicStatus", "-t", topic)["queues"][0]["maxOffset"] == 2
+
+
+def test_messages_are_printed_from_where_and_as_many_as_asked(cluster: Cluster) -> None:
+    topic = cluster.topic(queues=2)
+    for number in range(4):
+        cluster.send(topic, f"text {number}", "-b", "broker-a", "-i", str(number % 2))
+
+    def texts(*options: str) -> list[str]:
+        return re.findall(r"BODY: (.*)", cluster.run("consumeMessage", "-t", topic, *options))
+
+    assert texts() == ["text 0", "text 2", "text 1", "text 3"]
+    assert texts("-c", "3") == ["text 0", "text 2", "text 1"]
+    assert texts("-b", "broker-a", "-i", "1", "-o", "1") == ["text 3"]
+    assert texts("-s", "now") == []
+    assert texts("-e", "2001-02-03#04:05:06:789") == []
+    lines = cluster.run("consumeMessage", "-t", topic, "--json").splitlines()
+    assert [json.loads(line)["queueOffset"] for line in lines] == [0, 1, 0, 1]
+
+
+def test_queues_that_are_none_are_refused(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    words = ("consumeMessage", "-t", topic)
+
+    assert "-i needs -b" in cluster.run(*words, "-i", "0", code=2)
+    assert "-o needs -i" in cluster.run(*words, "-b", "broker-a", "-o", "0", code=2)
+    printed = cluster.run(*words, "-b", "broker-z", "-i", "9", code=1)
+    assert "no queue 9 on broker 'broker-z'; it is on broker-a (2 queues)" in printed
+    alone = ("sendMessage", "-t", topic, "-p", "x", "-b", "broker-a")
+    assert "-b and -i go together" in cluster.run(*alone, code=2)
+
+
+# ---- how commands end
+
+
+def test_every_reading_command_speaks_json(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    for words in (
+        ("topicList",),
+        ("topicList", "-c"),
+        ("topicRoute", "-t", topic),
+        ("topicStatus", "-t", topic),
+        ("clusterList",),
+        ("clusterList", "-m"),
+        ("brokerStatus", *CLUSTER),
+        ("getBrokerConfig", *CLUSTER),
+        ("consumerProgress",),
+    ):
+        assert cluster.json(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["updateTopic", "-t", "X"], "either -b, one broker, or -c, a cluster"),
+        (["updateTopic", "-t", "X", "-b", "x:1", "-c", "y"], "either -b, one broker, or -c"),
+        (["updateTopic", "-c", "y"], "-t"),
+        (["updateTopic", "-t", "X", "-c", "y", "-o", "maybe"], "maybe"),
+        (["updateTopic", "-t", "X", "-c", "y", "-r", "0"], "0"),
+        (["sendMessage", "-t", "X", "-p", "x", "-m", "true"], "cannot be traced yet"),
+        (["noSuchCommand"], "noSuchCommand"),
+        (["help", "noSuchCommand"], "noSuchCommand"),
+    ],
+)
+def test_wrong_words_end_with_2(words: list[str], reason: str) -> None:
+    done = CliRunner().invoke(app, ["admin", *words])
+
+    assert done.exit_code == 2
+    assert reason in done.output
+
+
+@pytest.mark.parametrize("command", [["mqadmin"], ["bolide", "admin"]])
+def test_a_failure_is_one_line_and_ends_with_1(command: list[str]) -> None:
+    done = run(*command, "topicList", "-n", NOBODY, NAMESRV_ADDR="")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"{command[0]}: cannot connect to {NOBODY}: .*\n", done.stderr)
+
+
+def test_without_a_name_server_it_says_how_to_name_one() -> None:
+    done = run("mqadmin", "topicList", NAMESRV_ADDR="")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "set NAMESRV_ADDR=host:port" in done.stderr
+
+
+def test_name_servers_come_from_the_environment_too(cluster: Cluster) -> None:
+    done = run("mqadmin", "topicList", NAMESRV_ADDR=f"{NOBODY};{cluster.name_server}")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "TBW102" in done.stdout.splitlines()
+
+
+def test_an_unknown_cluster_is_named_with_those_there_are(cluster: Cluster) -> None:
+    for words in (
+        ("updateTopic", "-t", "X"),
+        ("updateTopicPerm", "-t", "X", "-p", "6"),
+        ("deleteTopic", "-t", "X"),
+        ("brokerStatus",),
+        ("getBrokerConfig",),
+        ("updateBrokerConfig", "-k", "a", "-v", "b"),
+        ("updateSubGroup", "-g", "x"),
+        ("deleteSubGroup", "-g", "x"),
+        ("clusterList",),
+    ):
+        printed = cluster.run(*words, "-c", "Nowhere", code=1)
+        assert "no cluster 'Nowhere'; it knows DefaultCluster" in printed
+
+
+# ---- help
+
+
+@pytest.mark.parametrize("command", [name for name in load() if name != "help"])
+def test_every_command_helps_with_an_example(command: str) -> None:
+    asked = CliRunner().invoke(app, ["admin", command, "-h"], env={"COLUMNS": "60"})
+    helped = CliRunner().invoke(app, ["admin", "help", command.lower()], env={"COLUMNS": "60"})
+
+    assert (asked.exit_code, helped.exit_code) == (0, 0)
+    assert asked.output.strip() == helped.output.strip()
+    assert re.search(rf"^ *Example: mqadmin {command} -n 127\.0\.0\.1:9876 \S+", asked.output, re.M)
+    assert "--namesrvAddr" in asked.output
+
+
+def test_help_alone_lists_the_commands() -> None:
+    done = CliRunner().invoke(app, ["admin", "help"])
+
+    assert done.exit_code == 0
+    assert all(re.search(rf"^  {name} ", done.output, re.MULTILINE) for name in load())

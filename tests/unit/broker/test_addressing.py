@@ -1,0 +1,87 @@
+"""Where a message goes at first."""
+
+import pytest
+
+from bolide.broker.addressing import address, delay_level, refuse_transaction
+from bolide.model.message import SysFlag
+from bolide.protocol.property_string import decode_properties
+from bolide.protocol.record import RecordDraft
+from bolide.protocol.refusals import NoPermission, ServerError
+from tests.support.store import draft
+
+MOST = 18
+TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+
+
+def addressed(properties: dict[str, str], **given: int) -> RecordDraft:
+    return address(draft("T", queue_id=3, **given), properties, MOST)  # type: ignore[arg-type]
+
+
+def properties_of(found: RecordDraft) -> dict[str, str]:
+    return decode_properties(bytes(found.properties).decode())
+
+
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "-1"}, {"DELAY": "soon"}])
+def test_a_message_without_a_delay_goes_where_it_says(properties: dict[str, str]) -> None:
+    found = addressed({"TAGS": "a"} | properties)
+    assert (found.topic, found.queue_id) == (b"T", 3)
+    assert properties_of(found) == {"TAGS": "a"} | properties
+
+
+@pytest.mark.parametrize(("asked", "level"), [("1", 1), ("18", 18), ("19", 18), ("999999999", 18)])
+def test_a_message_with_a_delay_waits_in_the_queue_of_its_level(asked: str, level: int) -> None:
+    found = addressed({"TAGS": "a", "DELAY": asked})
+    assert (found.topic, found.queue_id) == (b"SCHEDULE_TOPIC_XXXX", level - 1)
+    assert properties_of(found) == {
+        "TAGS": "a", "DELAY": str(level), "REAL_TOPIC": "T", "REAL_QID": "3",
+    }  # fmt: skip
+
+
+def test_a_client_cannot_say_where_a_delayed_message_comes_out() -> None:
+    found = addressed({"DELAY": "1", "REAL_TOPIC": "Other", "REAL_QID": "77"})
+    assert properties_of(found)["REAL_TOPIC"] == "T"
+    assert properties_of(found)["REAL_QID"] == "3"
+
+
+@pytest.mark.parametrize("timer", TIMERS)
+def test_a_delay_level_takes_precedence_over_a_timer(timer: str) -> None:
+    assert timer not in properties_of(addressed({"DELAY": "1", timer: "5"}))
+
+
+@pytest.mark.parametrize("timer", TIMERS)
+def test_a_timer_message_is_refused_with_what_to_do(timer: str) -> None:
+    with pytest.raises(ServerError, match=rf"no timer for {timer}: use a delay level"):
+        addressed({timer: "5"})
+
+
+def test_a_timer_message_that_has_come_out_is_an_ordinary_one() -> None:
+    found = addressed({"TIMER_DELIVER_MS": "5", "TIMER_OUT_MS": "5"})
+    assert (found.topic, found.queue_id) == (b"T", 3)
+
+
+@pytest.mark.parametrize("flag", [SysFlag.PREPARED, SysFlag.ROLLBACK])
+def test_half_messages_are_never_delayed(flag: SysFlag) -> None:
+    assert addressed({"DELAY": "1"}, sys_flag=int(flag)).topic == b"T"
+
+
+def test_committed_messages_are_delayed() -> None:
+    assert addressed({"DELAY": "1"}, sys_flag=int(SysFlag.COMMIT)).topic == b"SCHEDULE_TOPIC_XXXX"
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "٣", "1 ", "+1", "--1", "1234567890"])
+def test_what_is_no_number_is_no_delay(text: str) -> None:
+    assert delay_level({"DELAY": text}) == 0
+
+
+@pytest.mark.parametrize("mark", ["true", "TRUE"])
+def test_transactional_messages_are_refused(mark: str) -> None:
+    with pytest.raises(NoPermission, match="no transactional messages"):
+        refuse_transaction({"TRAN_MSG": mark}, 0)
+    with pytest.raises(NoPermission):
+        refuse_transaction({"TRAN_MSG": mark}, 1)
+
+
+def test_a_retry_of_an_old_client_may_still_have_the_mark_of_a_transaction() -> None:
+    refuse_transaction({"TRAN_MSG": "true", "DELAY": "3"}, 1)
+    refuse_transaction({"TRAN_MSG": "false"}, 0)
+    refuse_transaction({}, 0)

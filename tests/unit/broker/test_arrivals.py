@@ -1,0 +1,149 @@
+"""Who waits for a queue is woken by what arrives, or when the time is up."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bolide.broker import arrivals as module
+from bolide.broker.arrivals import Arrivals, QueueKey, Waiter
+from tests.support.aio import on_loop, until
+
+HERE, THERE = ("T", 0), ("T", 1)
+LONG = 60.0
+
+
+@pytest.fixture(autouse=True)
+def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TICK", 0.01)
+
+
+class Looks:
+    """A waiter that notes how it is asked; it is content once `answer` is true."""
+
+    def __init__(self, key: QueueKey = HERE, *, answer: bool = False) -> None:
+        self.asked: list[bool] = []
+        self.times: list[float] = []
+        self.answer = answer
+        self.then: Callable[[], None] = lambda: None
+        self.waiter = Waiter(key, self._look)
+
+    def _look(self, is_last: bool) -> bool:
+        self.asked.append(is_last)
+        self.times.append(asyncio.get_running_loop().time())
+        self.then()
+        return self.answer
+
+
+def started() -> Arrivals:
+    arrivals = Arrivals()
+    arrivals.start()
+    return arrivals
+
+
+@on_loop
+async def test_an_arrival_wakes_those_who_wait_for_its_queue_and_nobody_else() -> None:
+    arrivals = started()
+    here, also_here, there = Looks(answer=True), Looks(), Looks(THERE)
+    for each in (here, also_here, there):
+        arrivals.hold(each.waiter, LONG)
+    arrivals.arrived([HERE, ("other", 0)])
+    assert (here.asked, also_here.asked, there.asked) == ([False], [False], [])
+    arrivals.stop()
+
+
+@on_loop
+async def test_who_got_nothing_goes_on_waiting_and_who_did_is_forgotten() -> None:
+    arrivals = started()
+    content, hungry = Looks(answer=True), Looks()
+    arrivals.hold(content.waiter, LONG)
+    arrivals.hold(hungry.waiter, LONG)
+    for _ in range(3):
+        arrivals.arrived_in("T", [0, 1])
+    assert (content.asked, hungry.asked) == ([False], [False] * 3)
+    assert len(arrivals) == 1
+    arrivals.stop()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.03, 0.08])
+@on_loop
+async def test_when_the_time_is_up_a_waiter_is_asked_for_the_last_time_and_not_before(
+    seconds: float,
+) -> None:
+    arrivals = started()
+    looks = Looks()
+    begun = asyncio.get_running_loop().time()
+    arrivals.hold(looks.waiter, seconds)
+    await until(lambda: looks.asked)
+    assert looks.asked == [True]
+    assert looks.times[0] - begun >= seconds
+    assert len(arrivals) == 0
+
+
+@on_loop
+async def test_deadlines_go_on_being_looked_at_after_nobody_waited_for_a_while() -> None:
+    arrivals = started()
+    for _ in range(2):
+        looks = Looks()
+        arrivals.hold(looks.waiter, 0.0)
+        await until(lambda looks=looks: looks.asked)  # type: ignore[misc]
+        await asyncio.sleep(0.03)
+
+
+@on_loop
+async def test_one_that_is_dropped_is_asked_no_more() -> None:
+    arrivals = started()
+    looks = Looks()
+    arrivals.hold(looks.waiter, 0.02)
+    arrivals.drop(looks.waiter)
+    arrivals.drop(looks.waiter)
+    arrivals.arrived([HERE])
+    other = Looks()
+    arrivals.hold(other.waiter, 0.05)
+    await until(lambda: other.asked)
+    assert looks.asked == []
+
+
+@on_loop
+async def test_a_broken_pull_does_not_keep_the_others_asleep(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    arrivals = started()
+    broken, sound = Looks(), Looks(answer=True)
+    broken.then = lambda: 1 / 0  # type: ignore[assignment]
+    for each in (broken, sound):
+        arrivals.hold(each.waiter, LONG)
+    arrivals.arrived([HERE])
+    assert (broken.asked, sound.asked) == ([False], [False])
+    assert len(arrivals) == 0
+    assert "a waiting pull of ('T', 0) failed" in caplog.text
+
+
+@on_loop
+async def test_a_pull_whose_end_ends_another_one_does_not_stop_the_clock() -> None:
+    arrivals = started()
+    first, second, third = Looks(), Looks(THERE), Looks()
+    first.then = lambda: arrivals.drop(second.waiter)
+    second.then = lambda: arrivals.drop(first.waiter)
+    arrivals.hold(first.waiter, 0.01)
+    arrivals.hold(second.waiter, 0.03)
+    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    blocked_until = loop.time() + 0.06
+    while loop.time() < blocked_until:  # both are late: one sweep finds them
+        pass
+    arrivals.hold(third.waiter, 0.0)
+    await until(lambda: third.asked)
+    assert len(first.asked) + len(second.asked) == 1
+
+
+@on_loop
+async def test_at_the_end_all_are_answered_and_nobody_waits_any_more() -> None:
+    arrivals = started()
+    looks, late = Looks(), Looks()
+    arrivals.hold(looks.waiter, LONG)
+    arrivals.stop()
+    assert looks.asked == [True]
+    arrivals.hold(late.waiter, LONG)
+    assert late.asked == [True]
+    assert len(arrivals) == 0

@@ -1,0 +1,373 @@
+"""Delayed messages: never early, none forgotten, in the order of their level."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bolide.broker import delay as module
+from bolide.broker.addressing import delayed
+from bolide.broker.arrivals import Arrivals
+from bolide.broker.delay import DelayScheduler
+from bolide.broker.durability import Durability
+from bolide.broker.intake import Intake
+from bolide.config import ConfigCell
+from bolide.protocol.record import RecordDraft
+from bolide.store.config import FlushMode, StoreConfig, delay_levels
+from bolide.store.errors import StoreUnwritable
+from bolide.store.flusher import Flushed, Listener
+from bolide.store.health import LOG_FILES
+from bolide.store.memory_store import MemoryStore
+from bolide.store.reading import ReadLimits
+from bolide.store.tables import DELAY_OFFSETS, Table
+from tests.support.aio import on_loop, until
+from tests.support.clock import FakeClock
+from tests.support.store import STORE_HOST, draft, record_of
+
+LEVELS = "1s 5s 20s"
+SECONDS = (0, 1, 5, 20)
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+ALL = ReadLimits(max_count=10_000, max_size=2**30, max_scanned=10_000)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is the test's own: the scheduler must not sleep by it."""
+    monkeypatch.setattr(module, "_LONGEST_SLEEP", 0.001)
+    monkeypatch.setattr(module, "_AFTER_FAILURE", 0.001)
+
+
+class HeldStore(MemoryStore):
+    """A store whose flushes the test tells of."""
+
+    def on_flushed(self, listener: Listener) -> None:
+        self.tell = listener
+
+
+class Bench:
+    """A store with delayed messages; several schedulers one after the other are restarts."""
+
+    def __init__(self, directory: Path, mode: FlushMode = FlushMode.ASYNC) -> None:
+        self.directory = directory
+        self.clock = FakeClock(1_700_000_000.0)
+        self.config = ConfigCell(
+            StoreConfig(
+                root=directory,
+                flush_mode=mode,
+                message_delay_level=LEVELS,
+                sync_flush_timeout=0.05,
+            )
+        )
+        self.store = HeldStore(self.config, clock=self.clock)
+        self.store.__enter__()
+        self.sent = 0
+
+    def send(self, level: int, **given: str) -> bytes:
+        body = f"{self.sent}/{level}".encode()
+        self.sent += 1
+        self.append(delayed(draft("T", body, queue_id=3), given, level))
+        return body
+
+    def append(self, message: RecordDraft) -> None:
+        self.store.append(message)
+
+    @asynccontextmanager
+    async def scheduling(self, levels: str = LEVELS) -> AsyncIterator[DelayScheduler]:
+        durability = Durability(self.store, self.config)
+        arrivals = Arrivals()
+        intake = Intake(self.store, durability, arrivals)
+        for part in (durability, arrivals, intake):
+            part.start()
+        table = Table(self.directory, DELAY_OFFSETS)
+        table.load()
+        scheduler = DelayScheduler(
+            self.store,
+            intake,
+            durability,
+            table,
+            delays=delay_levels(levels),
+            store_host=STORE_HOST,
+            now=self.clock,
+        )
+        running = asyncio.create_task(scheduler.run())
+        try:
+            yield scheduler
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            intake.stop()
+            durability.stop()
+
+    def delivered(self) -> list[bytes]:
+        found = self.store.read("T", 3, 0, ALL)
+        return [bytes(record_of(data).body) for data in found.records]
+
+    async def delivers(self, *bodies: bytes) -> None:
+        """Wait until these are there, and a little longer for what should not be."""
+        await until(lambda: len(self.delivered()) >= len(bodies), within=2.0)
+        await asyncio.sleep(0.005)
+        assert self.delivered() == list(bodies)
+
+
+# ---- the law
+
+STEPS = st.lists(
+    st.tuples(st.integers(1, 3), st.just(0.0))
+    | st.tuples(st.just(0), st.floats(0.0, 8.0).map(lambda seconds: round(seconds, 3))),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS)
+def test_no_message_is_early_and_none_stays_away_once_its_time_has_come(
+    tmp_path: Path, steps: list[tuple[int, float]]
+) -> None:
+    @on_loop
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        due: dict[bytes, int] = {}
+        async with bench.scheduling():
+            for level, seconds in steps:
+                if level:
+                    stored = int(bench.clock.now * 1000)
+                    due[bench.send(level)] = stored + SECONDS[level] * 1000
+                bench.clock.advance(seconds)
+                now = int(bench.clock.now * 1000)
+                expected = {body for body, time in due.items() if time <= now}
+                await until(lambda: expected <= set(bench.delivered()), within=2.0)  # noqa: B023
+                await asyncio.sleep(0.003)
+                assert sorted(bench.delivered()) == sorted(expected)
+        _check_order(bench.delivered())
+
+    scenario()
+
+
+def _check_order(bodies: list[bytes]) -> None:
+    for level in (b"1", b"2", b"3"):
+        numbers = [int(body.split(b"/")[0]) for body in bodies if body.endswith(b"/" + level)]
+        assert numbers == sorted(numbers)
+
+
+# ---- what is delivered
+
+
+@on_loop
+async def test_a_message_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.send(1, TAGS="a", UNIQ_KEY="id")
+    (before,) = bench.store.read(SCHEDULE, 0, 0, ALL).records
+    async with bench.scheduling():
+        bench.clock.advance(1.0)
+        await bench.delivers(b"0/1")
+    waiting = record_of(before)
+    (after,) = bench.store.read("T", 3, 0, ALL).records
+    record = record_of(after)
+    assert (record.topic, record.queue_id, record.queue_offset) == ("T", 3, 0)
+    assert record.decode_properties() == {
+        "TAGS": "a", "UNIQ_KEY": "id", "DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "3",
+    }  # fmt: skip
+    assert record.born_timestamp == waiting.born_timestamp
+    assert record.born_host == waiting.born_host
+    assert record.store_timestamp == waiting.store_timestamp + 1000
+
+
+@on_loop
+async def test_tags_are_filtered_again_where_a_message_comes_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.send(1, TAGS="a")
+    async with bench.scheduling():
+        bench.clock.advance(1.0)
+        await bench.delivers(b"0/1")
+    queue = bench.store.find_queue("T", 3)
+    assert queue is not None
+    (unit,) = queue.read(0, 1)
+    assert unit.tags_code == 97
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"DELAY\x011\x02",
+        b"DELAY\x011\x02REAL_TOPIC\x01T\x02",
+        b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01-1\x02",
+        b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01x\x02",
+        b"DELAY\x011\x02REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010\x02",
+    ],
+)
+@on_loop
+async def test_a_message_that_belongs_nowhere_is_passed_over(
+    tmp_path: Path, properties: bytes
+) -> None:
+    bench = Bench(tmp_path)
+    bench.append(draft(SCHEDULE)._replace(properties=properties))
+    good = bench.send(1)
+    async with bench.scheduling():
+        bench.clock.advance(1.0)
+        await bench.delivers(good)
+    assert bench.store.topics() == {SCHEDULE, "T"}
+
+
+@on_loop
+async def test_messages_further_ahead_than_their_delay_are_due(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    message = bench.send(3)
+    async with bench.scheduling("1s 2s 3s"):
+        await bench.delivers(message)
+
+
+@on_loop
+async def test_a_level_that_waits_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.send(3)
+    quick = [bench.send(1) for _ in range(200)]
+    async with bench.scheduling() as scheduler:
+        bench.clock.advance(1.0)
+        await bench.delivers(*quick)
+        assert scheduler.progress() == {1: (200, 200), 2: (0, 0), 3: (0, 1)}
+
+
+# ---- restarts
+
+
+@on_loop
+async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    first = bench.send(1)
+    async with bench.scheduling() as scheduler:
+        bench.clock.advance(1.0)
+        await bench.delivers(first)
+        await asyncio.to_thread(scheduler.save)
+    second = bench.send(1)
+    bench.clock.advance(1.0)
+    async with bench.scheduling():
+        await bench.delivers(first, second)
+
+
+@on_loop
+async def test_after_a_crash_what_was_delivered_since_the_last_saving_comes_again(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    message = bench.send(1)
+    bench.clock.advance(1.0)
+    for times in (1, 2):
+        async with bench.scheduling():
+            await bench.delivers(*[message] * times)
+
+
+@on_loop
+async def test_progress_is_saved_only_when_the_disk_has_what_was_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    message = bench.send(1)
+    async with bench.scheduling() as scheduler:
+        bench.clock.advance(1.0)
+        await bench.delivers(message)
+        monkeypatch.setattr(bench.store, "flush", lambda: False)
+        scheduler.save()
+        assert not (tmp_path / "delayOffset.json").exists()
+        monkeypatch.undo()
+        scheduler.save()
+        assert (tmp_path / "delayOffset.json").exists()
+
+
+@on_loop
+async def test_where_files_are_gone_it_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.send(1)
+    bench.send(1)
+    kept = bench.send(1)
+    records = bench.store.log.items()
+    bench.store.trim(records[2][0])
+    bench.clock.advance(1.0)
+    async with bench.scheduling():
+        await bench.delivers(kept)
+
+
+@on_loop
+async def test_offsets_of_another_store_are_corrected(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    (tmp_path / "delayOffset.json").write_text('{"offsetTable":{1:50}}')
+    bench.send(1)
+    bench.clock.advance(1.0)
+    async with bench.scheduling() as scheduler:
+        await until(lambda: scheduler.progress()[1] == (1, 1))
+        message = bench.send(1)
+        bench.clock.advance(1.0)
+        await bench.delivers(message)
+
+
+# ---- disks that fail
+
+
+@on_loop
+async def test_messages_wait_for_a_store_that_takes_none_and_that_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    messages = [bench.send(1), bench.send(1)]
+    bench.clock.advance(1.0)
+    bench.store.health.refuse(LOG_FILES, "the disk is full")
+    async with bench.scheduling():
+        await asyncio.sleep(0.02)
+        assert bench.delivered() == []
+        bench.store.health.allow(LOG_FILES)
+        await bench.delivers(*messages)
+    told = [record for record in caplog.records if record.name == module.log.name]
+    assert len(told) == 1
+
+
+@on_loop
+async def test_a_message_that_the_store_will_not_have_waits_and_the_other_levels_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    large = bench.send(1)
+    small = b"2"
+    bench.append(delayed(draft("T", small, queue_id=3), {}, 2))
+    before = bench.config.value
+    bench.config.apply({"maxMessageSize": "1"})
+    bench.clock.advance(5.0)
+    async with bench.scheduling():
+        await bench.delivers(small)
+        assert "delayed messages of level 1 wait" in caplog.text
+        bench.config.apply({"maxMessageSize": str(before.max_message_size)})
+        await bench.delivers(small, large)
+
+
+@on_loop
+async def test_what_the_store_takes_back_is_delivered_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FlushMode.SYNC)
+    first, second = bench.send(1), bench.send(1)
+    bench.clock.advance(1.0)
+    async with bench.scheduling() as scheduler:
+        await bench.delivers(first, second)
+        position = _start_of(bench, second)
+        bench.store.tell(Flushed(position, StoreUnwritable("the disk fails")))
+        await bench.delivers(first, second, second)
+        assert scheduler.progress()[1] == (2, 2)
+
+
+@on_loop
+async def test_what_the_store_takes_back_late_is_delivered_again_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FlushMode.SYNC)
+    message = bench.send(1)
+    bench.clock.advance(1.0)
+    async with bench.scheduling():
+        await bench.delivers(message)
+        await asyncio.sleep(0.2)  # longer than a sender would be kept waiting
+        bench.store.tell(Flushed(0, StoreUnwritable("the disk fails")))
+        await bench.delivers(message, message)
+
+
+def _start_of(bench: Bench, body: bytes) -> int:
+    records = [record_of(data) for data in bench.store.read("T", 3, 0, ALL).records]
+    return next(record.physical_offset for record in records if bytes(record.body) == body)
