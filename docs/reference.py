@@ -30,6 +30,8 @@ from bolide.version import __version__
 HERE = Path(__file__).resolve().parent
 
 _NOTE = "<!-- Written by `make docs` from the code: change the code, not this page. -->"
+_ADMIN = "admin "
+_UNWRAPPED = "\b\n"
 _ENVIRONMENT = "BOLIDE_NAMESRV"
 _ROLES = {
     Role.NAMESRV: "NameServer",
@@ -127,7 +129,8 @@ def cli() -> str:
     """Every command and its options."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    commands = "\n".join(_command(name, found) for name, found in _commands(group))
+    found = ((name, command) for name, command in _commands(group) if not name.startswith(_ADMIN))
+    commands = "\n".join(_command(name, command) for name, command in found)
     return f"""{_NOTE}
 
 # Commands
@@ -135,18 +138,43 @@ def cli() -> str:
 `bolide`, and each command below it, prints its help with `-h` or `--help`.
 `python -m bolide` is the same program.
 `mqnamesrv` is `bolide namesrv` under the name it has in RocketMQ.
-`mqbroker` is `bolide broker`.
+`mqbroker` is `bolide broker`, `mqadmin` is `bolide admin`: see [admin commands](admin-commands.md).
 
 | Exit code | Meaning |
 | --- | --- |
 | 0 | It did what it was asked to, or stopped when it was told to. |
-| {DAMAGE_FOUND} | `bolide store verify` found damage. |
+| {DAMAGE_FOUND} | `bolide store verify` found damage; an admin command was refused, or failed. |
 | 2 | The command line has an unknown option or command. |
 | {START_FAILED} | It could not do what it was asked to. One line on standard error says why. |
 
 ## bolide
 
 {_parameters(group)}
+
+{commands}"""
+
+
+def admin_commands() -> str:
+    """Every command of mqadmin."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    found = [(name, command) for name, command in _commands(group) if name.startswith(_ADMIN)]
+    rows = [
+        (
+            f"[{name.removeprefix(_ADMIN)}](#bolide-{name.lower().replace(' ', '-')})",
+            _first(command),
+        )
+        for name, command in found
+    ]
+    commands = "\n".join(_command(name, command) for name, command in found)
+    return f"""{_NOTE}
+
+# Admin commands
+
+`mqadmin` is `bolide admin`, with the names and option letters of RocketMQ's `mqadmin`.
+[Administer a cluster](../how-to/administer.md) shows them at work.
+
+{_table(("Command", "What it does"), rows)}
 
 {commands}"""
 
@@ -187,6 +215,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     HERE / "reference" / "broker-config.md": broker_config,
     HERE / "reference" / "store-config.md": store_config,
     HERE / "reference" / "cli.md": cli,
+    HERE / "reference" / "admin-commands.md": admin_commands,
     HERE / "compatibility.md": compatibility,
 }
 
@@ -255,6 +284,7 @@ def _commands(group: TyperGroup, before: str = "") -> Iterator[tuple[str, TyperC
 def _command(name: str, command: TyperCommand) -> str:
     words = [found.metavar for found in command.params if found.param_type_name == "argument"]
     usage = " ".join(["bolide", name, "[OPTIONS]", *filter(None, words)])
+    example = f"\n{command.epilog.removeprefix(_UNWRAPPED)}\n" if command.epilog else ""
     return f"""## bolide {name}
 
 {command.help}
@@ -262,7 +292,11 @@ def _command(name: str, command: TyperCommand) -> str:
     {usage}
 
 {_parameters(command)}
-"""
+{example}"""
+
+
+def _first(command: TyperCommand) -> str:
+    return (command.help or "").partition("\n")[0]
 
 
 def _parameters(command: TyperCommand | TyperGroup) -> str:

@@ -70,6 +70,7 @@ def script(version: str, broker: str, offset_id: str, unique_id: str) -> dict[st
 
 
 COMMANDS = list(script(NEW, "", "", ""))
+STUMBLES = 'because "getTransferedTps" is null'
 COMPARED_BY_PARTS = {"topicList", "topicList of cluster", "brokerStatus", "getBrokerConfig"}
 
 
@@ -92,7 +93,7 @@ def twins(
         # Without its timer Apache's 5.x cannot delete a topic.
         clusters = [
             stack.enter_context(cluster(broker, directory / broker, bench, timerWheelEnable=True))
-            for broker in (OURS, request.param)
+            for broker in (OURS, NEW)
         ]
         ours, java = pool.map(
             lambda each: asyncio.run(printed(request.param, each, bench)), clusters
@@ -137,12 +138,16 @@ def remove_body_files(text: str) -> None:
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in COMPARED_BY_PARTS])
 def test_it_shows_of_ours_what_it_shows_of_apache(twins: Twins, command: str) -> None:
-    assert twins.ours[command] == twins.java[command]
-    assert twins.java[command]
+    if STUMBLES in twins.java[command]:  # of 4.9 over Apache's 5.x, not over ours
+        assert "Exception" not in twins.ours[command]
+    else:
+        assert twins.ours[command] == twins.java[command]
+        assert twins.java[command]
 
 
 EXPECTED = {
     "topicRoute": r'"readQueueNums":6,.*|"readQueueNums":6',
+    "clusterList": r"DefaultCluster broker-a 0 <broker> <version>",
     "topicStatus": r"broker-a 0 0 5 <time>",
     "topicStatus after": r"broker-a 0 0 6 <time>",
     "consumerProgress": r"Orders broker-a 1 5 5 0 ",
@@ -205,7 +210,7 @@ MASKS = [
     (r"\b1\d{12}\b", "<ms>"),
     (r"\bV\d_\d_\d\w*", "<version>"),
     (r"(<version> +)\d.*", r"\1<load>"),  # what clusterList says after it
-    (r"(TPS: )[\d.]+", r"\1<rate>"),
+    (r"(TPS: |CLUSTERING +)[\d.]+", r"\1<rate>"),
     (r"(CommitLog Offset: +|commitLogOffset=|@)\d+\b", r"\1<place>"),
     (r" {2,}", " "),
 ]
@@ -216,7 +221,7 @@ def mask(text: str, of: Cluster) -> str:
     text = text.replace(of.broker_address, "<broker>").replace(of.namesrv_address, "<namesrv>")
     for pattern, put in MASKS:
         text = re.sub(pattern, put, text, flags=re.MULTILINE)
-    text = re.sub(r"(?<=\{)[A-Z_]+=[^{}]*(?=\})", in_order, text)
+    text = re.sub(r"(?<=\{)\w+=[^{}]*(?=\})", in_order, text)
     return "\n".join(sorted(filter(None, (line.rstrip() for line in text.splitlines()))))
 
 

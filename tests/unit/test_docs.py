@@ -1,5 +1,6 @@
 """The documentation says what is true: generated pages, version, links, commands and targets."""
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from bolide.broker.config import ALL_IGNORED, BrokerConfig
 from bolide.cli import app
 from bolide.config import options_of
 from bolide.logs import LogConfig
@@ -19,15 +21,19 @@ from bolide.version import __version__
 from docs import reference
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    [*(ROOT / "docs").rglob("*.md"), *(ROOT / f"{n}.md" for n in ("README", "CONTRIBUTING"))]
-)
+OTHERS = ("README.md", "CONTRIBUTING.md", "examples/README.md")
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in OTHERS)])
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ASSIGNMENTS = re.compile(r"^(\w+=\S* +)*")
+NAMES = {"mqnamesrv": ["namesrv"], "mqbroker": ["broker"], "mqadmin": ["admin"], "bolide": []}
+"""Programs, and what each is of `bolide`."""
+KEYS = {
+    key for kind in (NameServerConfig, BrokerConfig, StoreConfig) for key in options_of(kind)
+} | {"namesrvAddr"}
 
 
 @pytest.mark.parametrize("path", reference.PAGES, ids=lambda path: path.name)
@@ -72,7 +78,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    keys = options_of(NameServerConfig).keys() | IGNORED.keys() | IGNORED_CLIENT.keys()
+    keys = KEYS | IGNORED.keys() | IGNORED_CLIENT.keys() | ALL_IGNORED.keys()
     for command, *words in bolide_commands(page):
         found = group.commands.get(command, group)
         if isinstance(found, TyperGroup) and found is not group:
@@ -88,6 +94,17 @@ def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
                 assert key in keys, (command, word)
 
 
+def test_the_tree_of_the_architecture_is_that_of_the_source() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    tree = next(block for _, block in BLOCK.findall(text) if block.startswith("src/bolide/"))
+    there = {path.name for path in (ROOT / "src" / "bolide").rglob("*.py")}
+
+    assert set(re.findall(r"\w+\.py\b", tree)) <= there
+    assert {f"{path.name}/" for path in (ROOT / "src" / "bolide").iterdir() if path.is_dir()} - {
+        "__pycache__/"
+    } <= set(re.findall(r"^├── (\w+/)", tree, re.MULTILINE))
+
+
 @each_page
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -97,17 +114,16 @@ def test_make_targets_exist(page: Path) -> None:
 
 @each_page
 def test_setting_files_have_keys_that_exist(page: Path) -> None:
-    known = options_of(NameServerConfig).keys() | options_of(StoreConfig).keys() | {"namesrvAddr"}
     for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "properties":
-            assert {line.partition("=")[0] for line in block.split()} <= known
+            assert {line.partition("=")[0] for line in block.split()} <= KEYS
 
 
 @each_page
 def test_python_samples_compile(page: Path) -> None:
     for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            compile(block, str(page), "exec")
+            compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_the_logging_file_shown_is_a_logging_file(tmp_path: Path) -> None:
@@ -131,10 +147,9 @@ def bolide_commands(page: Path) -> Iterator[list[str]]:
             continue
         for line in block.replace("\\\n", " ").splitlines():
             program, *words = shlex.split(ASSIGNMENTS.sub("", line.strip()), comments=True) or [""]
-            if program == "mqnamesrv":
-                yield ["namesrv", *words]
-            elif Path(program).name == "bolide" and words:
-                yield words[: words.index("|")] if "|" in words else words
+            prefix = NAMES.get(Path(program).name)
+            if prefix is not None and words:
+                yield prefix + (words[: words.index("|")] if "|" in words else words)
 
 
 def anchors(page: Path) -> set[str]:

@@ -58,6 +58,10 @@ def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> 
     return {"logLevel": level} | texts
 
 
+def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
+    return load(NameServerConfig, texts, ignored=WITHOUT_EFFECT, strict=strict)
+
+
 def print_settings(config: NameServerConfig) -> None:
     texts = to_texts(config)
     for key, found in options_of(NameServerConfig).items():

@@ -1,4 +1,7 @@
-"""`bolide namesrv`, alone `mqnamesrv`."""
+"""`bolide namesrv`, alone `mqnamesrv`.
+
+The NameServer is loaded when it runs: other commands start faster without it.
+"""
 
 import sys
 from typing import Annotated
@@ -7,10 +10,7 @@ import typer
 
 from bolide.cli.exits import Refusing
 from bolide.cli.log_setup import find_log_config, start_logging
-from bolide.cli.name_server import WITHOUT_EFFECT, all_texts, file_texts, print_settings, serve
 from bolide.cli.options import ConfigFile, LogFile, PrintConfig, Strict, Words, settings_of
-from bolide.config import load
-from bolide.namesrv.config import NameServerConfig
 
 
 def namesrv(
@@ -27,6 +27,14 @@ def namesrv(
     log_config: LogFile = None,
 ) -> None:
     """Run a NameServer until it is told to stop."""
+    from bolide.cli.name_server import (  # noqa: PLC0415
+        all_texts,
+        file_texts,
+        load_settings,
+        print_settings,
+        serve,
+    )
+
     options = {"listenPort": listen_port, "bindAddress": bind_address}
     chosen = {key: str(value) for key, value in options.items() if value is not None}
     with Refusing():
@@ -35,7 +43,7 @@ def namesrv(
         level = start_logging(log_file, console=sys.stderr if print_config else sys.stdout)
         chosen = settings_of(settings) | chosen
         texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
-        loaded = load(NameServerConfig, texts, ignored=WITHOUT_EFFECT, strict=strict)
+        loaded = load_settings(texts, strict=strict)
         if print_config:
             print_settings(loaded)
         else:

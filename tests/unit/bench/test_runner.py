@@ -1,0 +1,73 @@
+import asyncio
+import os
+import signal
+
+from bolide.bench.runner import Bounds, Run
+from tests.support.aio import PATIENCE, on_loop
+
+
+@on_loop
+async def test_no_more_than_the_count_is_given_out() -> None:
+    run = Run(Bounds(count=10))
+
+    assert [run.claim(4) for _ in range(4)] == [4, 4, 2, 0]
+
+
+@on_loop
+async def test_nothing_is_given_out_once_it_is_over() -> None:
+    run = Run(Bounds())
+    assert run.claim(3) == 3
+    run.stop.set()
+
+    assert run.claim() == 0
+
+
+@on_loop
+async def test_it_ends_when_its_time_is_over_and_tells_progress_meanwhile() -> None:
+    run, told = Run(Bounds(duration=0.3, interval=0.1)), []
+
+    async def work() -> None:
+        await run.stop.wait()
+
+    took = await run.until_done([work(), work()], lambda: told.append(None))
+
+    assert took.seconds >= 0.3
+    assert 1 <= len(told) <= 2
+    assert not run.is_interrupted
+
+
+@on_loop
+async def test_it_ends_when_the_work_is_done() -> None:
+    run = Run(Bounds(duration=600, count=5))
+
+    async def work() -> None:
+        while run.claim():
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(PATIENCE):
+        await run.until_done([work()], lambda: None)
+
+    assert run.stop.is_set()
+
+
+@on_loop
+async def test_ctrl_c_ends_it_in_good_order() -> None:
+    run = Run(Bounds())
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await run.stop.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        await run.until_done([work()], lambda: None)
+
+    assert run.is_interrupted
+
+
+@on_loop
+async def test_a_pause_ends_with_the_run() -> None:
+    run = Run(Bounds())
+    asyncio.get_running_loop().call_soon(run.interrupt)
+
+    async with asyncio.timeout(PATIENCE):
+        await run.pause(600)
