@@ -12,9 +12,9 @@ from pathlib import Path
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from bolide.broker import config as broker_settings
 from bolide.broker import handlers as broker
 from bolide.broker.config import BrokerConfig
+from bolide.broker.ignored import IGNORED as IGNORED_BY_BROKER
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
 from bolide.client.server_requests import ServerRequests
 from bolide.config import Option, options_of
@@ -101,7 +101,7 @@ RocketMQ knows these keys. They are accepted, and a warning says why they have n
 def broker_config() -> str:
     """Every setting of the broker."""
     rows = [(*_option_row(found), _in_effect(found)) for found in options_of(BrokerConfig).values()]
-    ignored = [(f"`{key}`", item.reason) for key, item in broker_settings.IGNORED.items()]
+    ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_BROKER.items()]
     return f"""{_NOTE}
 
 # Broker settings

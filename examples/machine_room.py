@@ -10,8 +10,8 @@ import asyncio
 import sys
 
 from bolide import Message, MessageQueue, Producer, PushConsumer, StoredMessage
-from bolide.client.assignment import average, machine_room_nearby
-from bolide.client.selectors import by_machine_room
+from bolide.client.consuming.assignment import average, machine_room_nearby
+from bolide.client.producing.selectors import by_machine_room
 
 NAME_SERVER = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 

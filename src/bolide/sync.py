@@ -9,15 +9,20 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from bolide import admin
-from bolide.client import consumer, lite_pull_consumer, producer, pull_consumer, push_consumer
 from bolide.client.blocking import Caller, Front, Subject, blocking, on_the_loop
-from bolide.client.consume import Retry
-from bolide.client.consumer_settings import ConsumerArguments, LitePullArguments, PushArguments
-from bolide.client.hooks import ForbiddenHook, SendHook
-from bolide.client.producer import SendArguments
-from bolide.client.producer_settings import ProducerArguments
+from bolide.client.consuming import consumer, lite_pull_consumer, pull_consumer, push_consumer
+from bolide.client.consuming.consume import Retry
+from bolide.client.consuming.consumer_settings import (
+    ConsumerArguments,
+    LitePullArguments,
+    PushArguments,
+)
+from bolide.client.producing import producer
+from bolide.client.producing.hooks import ForbiddenHook, SendHook
+from bolide.client.producing.producer import SendArguments
+from bolide.client.producing.producer_settings import ProducerArguments
+from bolide.client.producing.results import SendResult, SendStatus
 from bolide.client.questions import Questions
-from bolide.client.results import SendResult, SendStatus
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from bolide import Message, Producer, PushConsumer
-from bolide.client.results import SendResult, SendStatus
+from bolide.client.producing.results import SendResult, SendStatus
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -127,7 +127,7 @@ async def _create_topics(name_server: str, topics: Iterable[str]) -> None:
         for topic in topics:
             await create_topic(maker, topic, QUEUES)
             async with asyncio.timeout(PATIENCE):
-                while len(await maker.fetch_publish_queues(topic)) < 2 * QUEUES:
+                while len(await maker.fetch_publish_queues(topic)) < 2 * QUEUES:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
 

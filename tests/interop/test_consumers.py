@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bolide.client.assignment import (
+from bolide.client.consuming.assignment import (
     Strategy,
     average,
     average_by_circle,
@@ -16,12 +16,12 @@ from bolide.client.assignment import (
     consistent_hash,
     machine_room_nearby,
 )
-from bolide.client.consume import Retry
-from bolide.client.lite_pull_consumer import LitePullConsumer
-from bolide.client.producer import Producer
-from bolide.client.pull_consumer import PullConsumer
-from bolide.client.pulling import PullStatus
-from bolide.client.push_consumer import PushConsumer
+from bolide.client.consuming.consume import Retry
+from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
+from bolide.client.consuming.pull_consumer import PullConsumer
+from bolide.client.consuming.pulling import PullStatus
+from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.producing.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from tests.interop.bench import Bench

@@ -8,9 +8,9 @@ import pytest
 
 from bolide.client.errors import RouteNotFound, SendFailed
 from bolide.client.lookups import MessageNotFound
-from bolide.client.producer import Producer
+from bolide.client.producing.producer import Producer
+from bolide.client.producing.results import SendStatus
 from bolide.client.received import read_messages
-from bolide.client.results import SendStatus
 from bolide.model.message import CompressionType, Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson

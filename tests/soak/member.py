@@ -47,7 +47,8 @@ class Member:
             await consumer.subscribe(
                 topic, "*", handler, ordered=self.is_ordered, inline=self.is_ordered
             )
-            print("ready", self._group, flush=True)
+            sys.stdout.write(f"ready {self._group}\n")
+            sys.stdout.flush()
             await stopped.wait()
         self._notes.write(Kind.ENDED, self._number)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bolide.broker.app import Broker
 from bolide.client.errors import RouteNotFound
-from bolide.client.producer import Producer
+from bolide.client.producing.producer import Producer
 from bolide.namesrv.app import NameServer
 from tests.support.aio import PATIENCE
 from tests.support.broker import broker_in

@@ -13,7 +13,7 @@ import bolide
 from bolide import admin, sync
 from bolide.client.blocking import LoopThread, Subject
 from bolide.client.errors import RouteNotFound, WrongState
-from bolide.client.results import SendResult, SendStatus
+from bolide.client.producing.results import SendResult, SendStatus
 from bolide.model.message import Message
 from tests.support.aio import PATIENCE
 from tests.support.cluster import FakeCluster, fake_cluster

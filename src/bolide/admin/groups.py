@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from bolide.admin.servers import RETRY_PREFIX, Servers, each
+from bolide.admin.servers import Servers, each
+from bolide.model.names import RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import (
     GroupConfig,
@@ -21,8 +22,6 @@ from bolide.protocol.headers.groups import (
     TopicGroupHeader,
 )
 from bolide.protocol.refusals import GroupNotFound, RequestCodeNotSupported
-
-DEAD_LETTER_PREFIX = "%DLQ%"
 
 
 class Groups:

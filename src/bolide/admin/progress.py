@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from bolide.admin.clients import Clients
 from bolide.admin.groups import group_of
 from bolide.admin.offsets import Offsets
-from bolide.admin.servers import RETRY_PREFIX, Servers, each
+from bolide.admin.servers import Servers, each
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
+from bolide.model.names import RETRY_PREFIX
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.stats import ConsumeStats

@@ -12,6 +12,7 @@ from bolide.admin.errors import (
     NoNameServer,
 )
 from bolide.errors import BolideError
+from bolide.model.names import retry_topic
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, TopicRoute
 from bolide.protocol.codes import RequestCode
@@ -27,7 +28,6 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 MASTER = 0
-RETRY_PREFIX = "%RETRY%"
 _AT_ONCE = 16
 
 
@@ -134,7 +134,7 @@ class Servers:
     async def addresses_of_group(self, group: str, cluster: str | None = None) -> dict[str, str]:
         """The same of each broker that a consumer of the group has used; raises GroupUnknown."""
         try:
-            return await self.addresses_of(RETRY_PREFIX + group, cluster)
+            return await self.addresses_of(retry_topic(group), cluster)
         except TopicNotFound as exc:
             raise GroupUnknown(group) from exc
 

@@ -12,7 +12,7 @@ from bolide.bench.round_trip import GROUP, TOPIC, all_heard, round_trip
 from bolide.bench.runner import Bounds, Run, Took
 from bolide.bench.stamps import Stamps
 from bolide.bench.summary import Summary, send_figures
-from bolide.client.producer import Producer
+from bolide.client.producing.producer import Producer
 from bolide.client.settings import ClientArguments
 from bolide.errors import BolideError
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bolide.bench.stamps import Stamps
+from bolide.client.consuming.push_consumer import PushConsumer
 from bolide.client.errors import RouteNotFound
-from bolide.client.producer import Producer
-from bolide.client.push_consumer import PushConsumer
+from bolide.client.producing.producer import Producer
 from bolide.client.settings import ClientArguments
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage

@@ -1,7 +1,7 @@
 """Where a message goes at first: where it says, or to the topic of those that wait."""
 
-from bolide.broker.names import SCHEDULE_TOPIC
 from bolide.model.message import TransactionType, transaction_type
+from bolide.model.names import SCHEDULE_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import encode_properties
 from bolide.protocol.record import RecordDraft

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
-from bolide.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
 from bolide.errors import BolideError
 from bolide.kernel import read_record
+from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import Record, RecordDraft

@@ -14,13 +14,13 @@ from bolide.broker.durability import Durability, unavailable
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.marks import Marks
-from bolide.broker.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
 from bolide.broker.peers import packed_peer
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.kernel.sends import PlainSend, SendAnswers, read_plain_send
 from bolide.model.message import Host
+from bolide.model.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag

@@ -7,13 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from bolide.broker.config import BrokerConfig
-from bolide.broker.names import (
-    READ,
-    SYSTEM_GROUP_PREFIX,
-    SYSTEM_GROUPS,
-    validate_group,
-)
+from bolide.broker.names import SYSTEM_GROUPS, validate_group
 from bolide.config import ConfigCell
+from bolide.model.names import READ, SYSTEM_GROUP_PREFIX
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from bolide.protocol.refusals import GroupNotFound, InvalidParameter, ServerError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bolide.broker.config import BrokerConfig
-from bolide.broker.names import (
+from bolide.model.names import (
     BENCHMARK_TOPIC,
     HALF_TOPIC,
     INHERIT,

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import msgspec
 
 from bolide.broker.config import BrokerConfig
-from bolide.broker.names import INHERIT, READ, SCHEDULE_TOPIC, TBW102, WRITE, is_retry_topic
 from bolide.broker.system_topics import system_topics, topic_of
 from bolide.config import ConfigCell
+from bolide.model.names import INHERIT, READ, SCHEDULE_TOPIC, TBW102, WRITE, is_retry_topic
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig, TopicConfigTable
 from bolide.protocol.refusals import ServerError, TopicNotFound

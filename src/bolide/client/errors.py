@@ -20,7 +20,7 @@ from bolide.protocol.refusals import Refusal
 from bolide.remoting.errors import CallTimedOut, ConnectFailed
 
 if TYPE_CHECKING:
-    from bolide.client.results import SendResult
+    from bolide.client.producing.results import SendResult
 
 CONNECT_FAILED = 10001
 TIMED_OUT = 10002

@@ -3,23 +3,22 @@
 `ns%name`; the marks of retry and dead-letter topics stay in front: `%RETRY%ns%group`.
 """
 
-from typing import Final
+from bolide.model.names import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-SEPARATOR: Final = "%"
+SEPARATOR = "%"
 
-_SYSTEM_TOPICS = frozenset({
-    "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC",
-})  # fmt: skip
-_SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
+_SYSTEM_PREFIXES = (SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX)
 
 
 def wrap(namespace: str, name: str) -> str:
     """The name on the wire; names of the system and wrapped ones stay as they are."""
-    if not namespace or not name or name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES):
+    if not namespace or not name or name in SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES):
         return name
     mark, bare = _split(name)
     return name if bare.startswith(namespace + SEPARATOR) else f"{mark}{namespace}%{bare}"

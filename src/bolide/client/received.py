@@ -2,8 +2,9 @@
 
 import logging
 
-from bolide.client.namespace import RETRY_PREFIX, unwrap
+from bolide.client.namespace import unwrap
 from bolide.model.message import StoredMessage, SysFlag, without_compression
+from bolide.model.names import RETRY_PREFIX
 from bolide.model.properties import PropertyName
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
 from bolide.protocol.hosts import unpack_host

@@ -3,13 +3,10 @@
 from bolide.errors import ConfigError
 from bolide.model.message import Message
 from bolide.model.message_checks import InvalidMessage, check_topic
+from bolide.model.names import is_sendable
 
 MAX_GROUP_LENGTH = 120
 
-_NOT_SENDABLE = frozenset({
-    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-})  # fmt: skip
 _RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 
@@ -34,7 +31,7 @@ def check_sendable(message: Message, max_size: int) -> None:
         raise InvalidMessage(
             "body", "is empty" if not size else f"{size} bytes are over max_message_size={max_size}"
         )
-    if message.topic in _NOT_SENDABLE:
+    if not is_sendable(message.topic):
         raise InvalidMessage(
             "topic", f"{message.topic!r} belongs to the broker: nobody sends to it"
         )

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from bolide.errors import BolideError
+from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.model.properties import KEY_SEPARATOR, RESERVED_NAMES, PropertyName
 
 MAX_TOPIC_LENGTH: Final = 127
@@ -14,7 +15,7 @@ MAX_SYSTEM_TOPIC_LENGTH: Final = 255
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SEPARATORS = re.compile("[\x01\x02]")
-_LONG_TOPICS = ("%RETRY%", "%DLQ%")
+_LONG_TOPICS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NAMED = {  # how a reserved property is given instead
     PropertyName.TAGS: "tags=",
     PropertyName.KEYS: "keys=",

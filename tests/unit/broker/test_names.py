@@ -4,6 +4,7 @@ import pytest
 
 from bolide.broker import names
 from bolide.broker.config import BrokerConfig
+from bolide.model.names import retry_topic
 from bolide.protocol.refusals import InvalidParameter
 
 CONFIG = BrokerConfig(broker_name="broker-a", broker_cluster_name="c1")
@@ -36,7 +37,7 @@ def test_bad_topics_are_refused_by_name(name: str, fault: str) -> None:
 def test_a_group_must_leave_room_for_its_retry_topic() -> None:
     longest = "g" * 248
     names.validate_group(longest)
-    names.validate_topic(names.retry_topic(longest))
+    names.validate_topic(retry_topic(longest))
     with pytest.raises(InvalidParameter, match=r"group .* has 249 characters"):
         names.validate_group(longest + "g")
 
@@ -57,18 +58,3 @@ def test_other_topics_are_nobodys(topic: str) -> None:
 def test_the_trace_topic_is_a_system_topic_where_it_is_kept() -> None:
     config = BrokerConfig(trace_topic_enable=True, msg_trace_topic_name="own-trace")
     assert names.is_system_topic("own-trace", config)
-
-
-def test_clients_may_send_to_the_model_but_not_to_what_the_broker_writes() -> None:
-    assert names.is_sendable("TBW102")
-    assert names.is_sendable("T")
-    assert not names.is_sendable("SCHEDULE_TOPIC_XXXX")
-    assert not names.is_sendable("RMQ_SYS_TRANS_HALF_TOPIC")
-
-
-def test_a_retry_topic_tells_its_group() -> None:
-    assert names.retry_topic("g") == "%RETRY%g"
-    assert names.group_of_retry_topic("%RETRY%g") == "g"
-    assert names.is_retry_topic("%RETRY%g")
-    assert not names.is_retry_topic("%DLQ%g")
-    assert names.is_dead_letter_topic(names.dead_letter_topic("g"))

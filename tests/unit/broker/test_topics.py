@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bolide.broker.names import SCHEDULE_TOPIC, TBW102
+from bolide.model.names import SCHEDULE_TOPIC, TBW102
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import ServerError, TopicNotFound
 from tests.support.aio import on_loop

@@ -7,7 +7,7 @@ import pytest
 
 from bolide.client.errors import RouteNotFound
 from bolide.client.lookups import MessageNotFound
-from bolide.client.producer import Producer
+from bolide.client.producing.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_checks import InvalidMessage
 from bolide.model.message_queue import MessageQueue

@@ -3,7 +3,7 @@ from dataclasses import fields
 
 import pytest
 
-from bolide.client.producer_settings import (
+from bolide.client.producing.producer_settings import (
     SETTING_NAMES,
     ProducerArguments,
     ProducerSettings,

@@ -4,11 +4,11 @@ from bolide.broker.clients import ClientTable, Member
 from bolide.broker.config import BrokerConfig
 from bolide.broker.groups import GroupTable
 from bolide.broker.json_body import MAX_BODY, read_json
-from bolide.broker.names import retry_topic
 from bolide.broker.queue_locks import QueueLocks
 from bolide.broker.subscriptions import wanted_by_subscription
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
+from bolide.model.names import retry_topic
 from bolide.protocol import fastjson
 from bolide.protocol.bodies import consumers as bodies
 from bolide.protocol.bodies.heartbeat import (

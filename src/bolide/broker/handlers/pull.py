@@ -12,12 +12,12 @@ from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.groups import GroupTable
 from bolide.broker.hooks import Hooks
-from bolide.broker.names import READ
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.statistics import Statistics
 from bolide.broker.subscriptions import wanted_by, wanted_by_subscription
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
+from bolide.model.names import READ
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.topics import TopicConfig

@@ -16,14 +16,7 @@ from bolide.broker.groups import GroupTable
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.marks import Marks
-from bolide.broker.names import (
-    WRITE,
-    dead_letter_topic,
-    group_of_retry_topic,
-    is_retry_topic,
-    is_sendable,
-    validate_topic,
-)
+from bolide.broker.names import validate_topic
 from bolide.broker.peers import packed_peer
 from bolide.broker.queue_locks import QueueLocks
 from bolide.broker.statistics import Statistics
@@ -31,6 +24,13 @@ from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.kernel.sends import asks_for_nothing
 from bolide.model.message import Host, SysFlag
+from bolide.model.names import (
+    WRITE,
+    dead_letter_topic,
+    group_of_retry_topic,
+    is_retry_topic,
+    is_sendable,
+)
 from bolide.model.properties import PropertyName
 from bolide.protocol.batch import BadBatch, BatchItem, iter_batch
 from bolide.protocol.bodies.topics import TopicConfig

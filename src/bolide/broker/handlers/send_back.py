@@ -12,12 +12,12 @@ from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
 from bolide.broker.groups import GroupTable
 from bolide.broker.intake import Intake
-from bolide.broker.names import WRITE, dead_letter_topic, retry_topic
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.kernel import read_record
 from bolide.model.message import Host
+from bolide.model.names import WRITE, dead_letter_topic, retry_topic
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig

@@ -12,19 +12,11 @@ from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.groups import GroupTable
 from bolide.broker.json_body import MAX_BODY, read_json
-from bolide.broker.names import (
-    INHERIT,
-    READ,
-    WRITE,
-    group_of_retry_topic,
-    is_system_topic,
-    pop_retry_topics,
-    system_topics,
-    validate_topic,
-)
+from bolide.broker.names import is_system_topic, system_topics, validate_topic
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
+from bolide.model.names import INHERIT, READ, WRITE, group_of_retry_topic, pop_retry_topics
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList, GroupSubscription
 from bolide.protocol.bodies.routes import TopicList

@@ -5,8 +5,6 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.groups import DEAD_LETTER_PREFIX
-from bolide.admin.servers import RETRY_PREFIX
 from bolide.cli.admin.options import (
     BrokerAddress,
     ClusterName,
@@ -20,6 +18,7 @@ from bolide.cli.admin.options import (
 from bolide.cli.admin.session import run, targets
 from bolide.cli.admin.tables import java_map, java_text, print_json
 from bolide.cli.admin.topics import parse_attributes
+from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
 from bolide.protocol.fastjson import BadJson

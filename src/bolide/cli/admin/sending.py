@@ -13,8 +13,8 @@ from bolide.model.message import Message, StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from bolide.client.producer import Producer
-    from bolide.client.results import SendResult
+    from bolide.client.producing.producer import Producer
+    from bolide.client.producing.results import SendResult
 
 
 def send_message(
@@ -63,7 +63,7 @@ async def resend(
 
 def _producer(admin: AdminClient, unit_name: str = "") -> "Producer":
     """One of a group that nobody else is in; other commands do without it and load faster."""
-    from bolide.client.producer import Producer  # noqa: PLC0415
+    from bolide.client.producing.producer import Producer  # noqa: PLC0415
 
     group = f"mqadmin-{time.time_ns()}"
     return Producer(group, name_server=admin.name_servers.addresses, unit_name=unit_name)

@@ -6,8 +6,6 @@ import msgspec
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.groups import DEAD_LETTER_PREFIX
-from bolide.admin.servers import RETRY_PREFIX
 from bolide.cli.admin.options import (
     BrokerAddress,
     ClusterName,
@@ -22,6 +20,7 @@ from bolide.cli.admin.options import (
 from bolide.cli.admin.session import run, targets
 from bolide.cli.admin.tables import Table, by_queue, java_map, java_text, print_json, time_text
 from bolide.errors import BolideError
+from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.bodies.topics import TopicConfig

@@ -1,0 +1,197 @@
+"""Consume in any order, many at a time; what fails is sent back and comes again later."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from msgspec import structs
+
+from bolide.client.consuming.consume import Handler, Outcome
+from bolide.client.consuming.consumption import ConsumeContext, Consumption
+from bolide.client.consuming.held_queue import HeldQueue
+from bolide.errors import BolideError
+from bolide.model.message import StoredMessage
+
+log = logging.getLogger(__name__)
+
+LATER = 5.0
+"""Seconds after which a message is tried again here because it could not be sent back."""
+
+_TIMEOUT_LEVEL = 3
+
+
+class ConcurrentJob:
+    """One call for messages of a held queue."""
+
+    __slots__ = ("_owner", "context", "handler", "held", "is_abandoned", "messages", "started")
+
+    def __init__(
+        self,
+        owner: "ConcurrentConsumption",
+        handler: Handler,
+        messages: Sequence[StoredMessage],
+        held: HeldQueue,
+    ) -> None:
+        self._owner = owner
+        self.handler = handler
+        self.messages = messages
+        self.held = held
+        self.started: float | None = None
+        self.is_abandoned = False
+        self.context: ConsumeContext | None = None
+
+    def call(self) -> Any:
+        common = self._owner.common
+        if common.hooks:
+            self.context = common.context(self.held, self.messages)
+            common.hooks.before(self.context)
+        return self.handler.call(self.messages)
+
+    def settle(self, outcome: Outcome) -> None:
+        self._owner.settle(self, outcome)
+
+    def is_older_than(self, time: float) -> bool:
+        return self.started is not None and self.started < time and not self.is_abandoned
+
+
+class ConcurrentConsumption:
+    """Splits what was pulled into calls, and sees to what became of each.
+
+    In a group that broadcasts what fails is dropped, with a log line.
+    """
+
+    def __init__(self, consumption: Consumption) -> None:
+        self.common = consumption
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
+        """Hand messages of a held queue to the handlers of their topics."""
+        for topic, group in groupby(messages, key=lambda message: message.topic):
+            handler = self.common.handlers.get(topic)
+            if handler is None:
+                self._spawn(self._wait_for_handler(held, list(group)))
+            else:
+                self._submit(held, handler, list(group))
+
+    def settle(self, job: ConcurrentJob, outcome: Outcome) -> None:
+        self.common.note(job, job.held, outcome)
+        if job.context is not None:
+            job.context.outcome = outcome
+            self.common.hooks.after(job.context)
+        if job.is_abandoned:
+            return
+        held, done = job.held, job.messages[: outcome.done]
+        failed = job.messages[outcome.done :]
+        held.done(done)
+        if failed and self.common.send_back is None:
+            self._drop(held, failed, outcome)
+        elif failed and not held.is_dropped:
+            # A dropped queue is somebody else's now: its next holder gets the message again.
+            self._spawn(self._give_back(job, failed, outcome.delay_level))
+            return
+        held.end(job)
+
+    def expire(self, helds: Iterable[HeldQueue], older_than: float) -> None:
+        """Send back what handlers have been at for too long; the calls themselves go on."""
+        for held in helds:
+            for job in list(held.jobs):
+                if isinstance(job, ConcurrentJob) and job.is_older_than(older_than):
+                    self._abandon(job)
+
+    async def close(self) -> None:
+        """End what waits; sends under way were waited for with their queues."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _submit(self, held: HeldQueue, handler: Handler, messages: Sequence[StoredMessage]) -> None:
+        size = handler.batch
+        for at in range(0, len(messages), size):
+            job = ConcurrentJob(self, handler, messages[at : at + size], held)
+            held.begin(job)
+            self.common.workers.submit(job)
+
+    def _abandon(self, job: ConcurrentJob) -> None:
+        job.is_abandoned = True
+        took = TimeoutError("the handler has been at it for too long")
+        self.common.rare.warning(
+            ("expired", job.held.queue.topic),
+            "%s: a handler has been at a message of %s for too long; it is given up",
+            self.common.group,
+            job.held.queue,
+        )
+        if self.common.send_back is None:
+            self._drop(job.held, job.messages, Outcome(0, took))
+            job.held.end(job)
+        else:
+            self._spawn(self._give_back(job, job.messages, _TIMEOUT_LEVEL))
+
+    def _drop(self, held: HeldQueue, failed: Sequence[StoredMessage], outcome: Outcome) -> None:
+        for message in failed:
+            log.warning(
+                "%s broadcasts: %s failed and is dropped: %r",
+                self.common.group,
+                message,
+                outcome.error,
+            )
+        held.done(failed)
+
+    async def _give_back(
+        self, job: ConcurrentJob, messages: Sequence[StoredMessage], delay_level: int
+    ) -> None:
+        held = job.held
+        try:
+            again = [m for m in messages if not await self._is_sent_back(held, m, delay_level)]
+        finally:
+            held.end(job)
+        if again:
+            await held.sleep(LATER)
+            if not held.is_dropped:
+                self.take(held, [_tried_once_more(message) for message in again])
+
+    async def _is_sent_back(self, held: HeldQueue, message: StoredMessage, level: int) -> bool:
+        if self.common.send_back is None or message.queue_offset not in held.process:
+            return True
+        try:
+            await self.common.send_back.send(message, level)
+        except BolideError as exc:
+            self.common.rare.warning(
+                "send-back",
+                "%s: a message could not be sent back and is tried again in %g s: %s",
+                self.common.group,
+                LATER,
+                exc,
+            )
+            return False
+        held.done([message])
+        return True
+
+    async def _wait_for_handler(self, held: HeldQueue, messages: list[StoredMessage]) -> None:
+        """A retry may arrive before its topic is subscribed to, or long after it was."""
+        await held.sleep(LATER)
+        if held.is_dropped:
+            return
+        topic = messages[0].topic
+        if handler := self.common.handlers.get(topic):
+            self._submit(held, handler, messages)
+            return
+        self.common.rare.warning(
+            ("no handler", topic),
+            "%s: no handler for a retry of topic %s",
+            self.common.group,
+            topic,
+        )
+        for message in messages:
+            await self._is_sent_back(held, message, 0)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="bolide-send-back")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _tried_once_more(message: StoredMessage) -> StoredMessage:
+    return structs.replace(message, reconsume_times=message.reconsume_times + 1)

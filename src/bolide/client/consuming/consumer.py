@@ -1,0 +1,134 @@
+"""What consumers of every kind are: members of a group with a beginning and an end."""
+
+import time
+from collections.abc import Awaitable, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from bolide.client.consuming.consumer_settings import ConsumerSettings, split_arguments
+from bolide.client.consuming.membership import Membership
+from bolide.client.consuming.rebalance import AssignmentListener
+from bolide.client.consuming.send_back import SendBack
+from bolide.client.consuming.subscription import Expression, Filter
+from bolide.client.instance import ClientInstance
+from bolide.client.lifecycle import Lifecycle
+from bolide.client.questions import Questions
+from bolide.client.validation import check_group
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
+from bolide.model.names import RETRY_PREFIX
+
+S = TypeVar("S", bound=ConsumerSettings)
+
+
+class Consumer(Questions, Generic[S]):
+    """Base of the consumers: start, close, and what can be asked of each."""
+
+    settings: S
+    _member: Membership
+
+    def __init__(self, kind: type[S], group: str, arguments: Mapping[str, Any]) -> None:
+        check_group(group)
+        self.group = group
+        self.settings, self._client = split_arguments(kind, arguments)
+        self._life = Lifecycle("consumer", group)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Join the group; `async with` does so. Without a cluster that answers it goes on trying.
+
+        Raises:
+            WrongState: it was started before.
+            GroupTaken: another consumer of the group shares the client instance.
+        """
+        self._life.begin()
+        self._instance = await ClientInstance.acquire(self._client)
+        try:
+            self._member = self._open(self._instance, self._client.wrap(self.group))
+            self._instance.add_consumer(self._member.group, self._member)
+        except BaseException:
+            self._life.fail()
+            await self._instance.release()
+            raise
+        try:
+            await self._begin()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Leave the group and commit what was consumed; a second time does nothing."""
+        if not self._life.end():
+            return
+        try:
+            await self._end()
+            await self._instance.remove_consumer(self._member.group)
+        finally:
+            await self._instance.release()
+
+    async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that a topic can be read from.
+
+        Raises:
+            RouteNotFound: there is none.
+        """
+        routes = self._running().routes
+        await routes.refresh(self._client.wrap(topic))
+        queues = await routes.subscribe_queues(self._client.wrap(topic))
+        return [self._unwrapped(queue) for queue in queues]
+
+    async def send_back(self, message: StoredMessage, delay_level: int = 0) -> None:
+        """Have the group get a message again.
+
+        Args:
+            message: one that this consumer got.
+            delay_level: when: 0 lets the broker choose by the number of tries, -1 makes it a
+                dead letter.
+
+        Raises:
+            BolideError: neither its broker nor the retry topic took it.
+        """
+        sender = SendBack(self._running(), self._member.group, self.settings.sent_back_times)
+        await sender.send(message, delay_level)
+
+    def _filter(self, topic: str, expression: Expression) -> Filter:
+        """Raises BadTagExpression."""
+        return Filter.of(self._client.wrap(topic), expression, int(time.time() * 1000))
+
+    def _assignment_listener(self) -> AssignmentListener | None:
+        """The user's listener, told without namespaces, and not of the retry topic."""
+        listener = self.settings.on_assignment
+        if listener is None:
+            return None
+
+        def tell(
+            topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]
+        ) -> Awaitable[object] | object:
+            if topic.startswith(RETRY_PREFIX):
+                return None
+            bare = self._client.unwrap(topic)
+            all_, ours = map(self._unwrapped, queues), map(self._unwrapped, mine)
+            return listener(bare, frozenset(all_), frozenset(ours))
+
+        return tell
+
+    def _open(self, instance: ClientInstance, group: str) -> Membership:
+        """Make the parts; nothing may be awaited or started yet."""
+        raise NotImplementedError
+
+    async def _begin(self) -> None:
+        """Start the parts."""
+
+    async def _end(self) -> None:
+        """Stop the parts, and commit."""

@@ -1,0 +1,202 @@
+"""The queues that a consumer holds: how it gets them, gives them up and begins them anew."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bolide.client.consuming.held_queue import HeldQueue
+from bolide.client.consuming.offsets import OffsetStore
+from bolide.client.consuming.queue_locks import QueueLocks
+from bolide.client.rare_log import RareLog
+from bolide.errors import BolideError
+from bolide.model.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+LEAVE_WITHIN = 20.0
+"""Seconds that a queue given up waits for the handlers at work on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """What a consumer does with a queue it holds."""
+
+    locate: Callable[[MessageQueue], Awaitable[int]]
+    """Where to begin."""
+    begin: Callable[[HeldQueue, HeldQueue | None], None]
+    """Start the tasks of a tenure; the second is a former one of the same queue."""
+    withdraw: Callable[[HeldQueue], None] = lambda _held: None
+    """Take back the calls of handlers that have not begun."""
+    is_ordered: Callable[[str], bool] = lambda _topic: False
+    now: Callable[[], float] = time.time
+
+
+class Holdings:
+    """One tenure for each queue held.
+
+    Args:
+        locks: None if nothing is ever locked.
+        commits: False leaves all commits to the user.
+    """
+
+    def __init__(
+        self,
+        offsets: OffsetStore,
+        tenancy: Tenancy,
+        locks: QueueLocks | None,
+        *,
+        commits: bool = True,
+    ) -> None:
+        self._offsets = offsets
+        self._tenancy = tenancy
+        self._locks = locks
+        self._commits = commits
+        self._held: dict[MessageQueue, HeldQueue] = {}
+        self._leaving: dict[MessageQueue, HeldQueue] = {}
+        self._lingering: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rare = RareLog(log)
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[HeldQueue]:
+        return iter(list(self._held.values()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def find(self, queue: MessageQueue) -> HeldQueue | None:
+        return self._held.get(queue)
+
+    def of_topic(self, topic: str) -> frozenset[MessageQueue]:
+        return frozenset(queue for queue in self._held if queue.topic == topic)
+
+    def topics(self) -> Collection[str]:
+        return {queue.topic for queue in self._held}
+
+    def progress(self) -> dict[MessageQueue, int]:
+        """The smallest unfinished offset of every queue."""
+        return {held.queue: held.process.unfinished for held in self._held.values()}
+
+    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+        """Hold these queues of a topic and no others; False if one of them is yet to come."""
+        for queue in self.of_topic(topic).difference(wanted):
+            self._give_up(self._held[queue])
+        missing = [queue for queue in wanted if queue not in self._held]
+        # One that is still being given up comes back when its handlers are through.
+        free = [queue for queue in missing if queue not in self._leaving]
+        if self._locks is not None and self._tenancy.is_ordered(topic):
+            free = [queue for queue, granted in (await self._locks.lock(free)).items() if granted]
+        got = await asyncio.gather(*map(self._hold, free))
+        return all(got) and len(got) == len(missing)
+
+    def restart(self, held: HeldQueue, queue_offset: int, *, commit: bool = True) -> None:
+        """Forget what was pulled of a queue and begin anew at this offset."""
+        if self._held.get(held.queue) is not held:
+            return
+        self._drop(held)
+        self._begin(held.queue, queue_offset, held)
+        if commit:
+            self._spawn(self._offsets.write({held.queue: queue_offset}, wait=True))
+
+    async def commit(self, *, wait: bool = False) -> None:
+        if self._held:
+            await self._offsets.write(self.progress(), wait=wait)
+
+    async def close(self, within: float) -> None:
+        """Give everything up: wait for handlers at work, commit, unlock."""
+        self._is_closed = True
+        for held in self:
+            self._give_up(held, within)
+        while self._leaving:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for consuming in self._lingering:  # in a handler that does not come to an end
+            consuming.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _hold(self, queue: MessageQueue) -> bool:
+        try:
+            start = await self._tenancy.locate(queue)
+        except BolideError as exc:
+            text = "where to begin in %s cannot be found out now: %s"
+            self._rare.warning(queue.broker_name, text, queue, exc)
+            return False
+        if self._is_closed:
+            return False
+        self._begin(queue, start, None)
+        return True
+
+    def _begin(self, queue: MessageQueue, start: int, before: HeldQueue | None) -> None:
+        held = HeldQueue(queue, start, self._tenancy.now)
+        if self._is_lockable(queue.topic):
+            held.locked_at = before.locked_at if before else self._tenancy.now()
+        self._held[queue] = held
+        self._tenancy.begin(held, before)
+
+    def _is_lockable(self, topic: str) -> bool:
+        return self._locks is not None and self._tenancy.is_ordered(topic)
+
+    def _drop(self, held: HeldQueue) -> None:
+        held.drop()
+        self._tenancy.withdraw(held)
+        self._spawn(self._ended(held))
+
+    def _give_up(self, held: HeldQueue, within: float = LEAVE_WITHIN) -> None:
+        del self._held[held.queue]
+        self._leaving[held.queue] = held
+        self._drop(held)
+        self._spawn(self._leave(held, within))
+
+    async def _leave(self, held: HeldQueue, within: float) -> None:
+        queue, before = held.queue, held.process.unfinished
+        try:
+            # At once, for whoever gets the queue now; and again with what is still under way.
+            await self._keep(queue, before)
+            await _within(within, held.idle(), f"handlers are still at work on {queue}")
+            if held.process.unfinished != before:
+                await self._keep(queue, held.process.unfinished)
+            if self._locks is not None and held.locked_at is not None:
+                await self._locks.unlock([queue])
+        finally:
+            self._leaving.pop(queue, None)
+
+    async def _ended(self, held: HeldQueue) -> None:
+        """Await the tasks of a dropped queue; one that consumes in order may be in a handler."""
+        if held.pulling is not None:
+            await asyncio.wait([held.pulling])
+        if held.consuming is not None:
+            self._lingering.add(held.consuming)
+            await asyncio.wait([held.consuming])
+            self._lingering.discard(held.consuming)
+
+    async def _keep(self, queue: MessageQueue, queue_offset: int) -> None:
+        if self._commits:
+            await self._offsets.write({queue: queue_offset}, wait=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_logged(work), name="bolide-queue")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _within(seconds: float, work: Awaitable[object], otherwise: str) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        log.warning("%s after %g s; it is given up all the same", otherwise, seconds)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("a queue could not be given up as it should be")
+
+
+def wake_all(helds: Iterable[HeldQueue]) -> None:
+    for held in helds:
+        held.wake()

@@ -1,0 +1,278 @@
+"""The consumer that is polled: messages are pulled ahead and handed over when asked for."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Unpack
+
+from bolide.client.consuming.consume_counters import SAMPLE_EVERY
+from bolide.client.consuming.consumer import Consumer
+from bolide.client.consuming.consumer_settings import LitePullArguments, LitePullSettings
+from bolide.client.consuming.feeding import Feeder, FeedOptions, FeedPoint, start_feeding
+from bolide.client.consuming.held_queue import HeldQueue
+from bolide.client.consuming.holdings import Holdings, Tenancy, wake_all
+from bolide.client.consuming.keepers import Keepers
+from bolide.client.consuming.membership import Membership
+from bolide.client.consuming.offsets import offset_store
+from bolide.client.consuming.poll_buffer import PollBuffer, Polled
+from bolide.client.consuming.pull_member import PullMember
+from bolide.client.consuming.pulling import Puller
+from bolide.client.consuming.queue_watch import QueueListener, QueueWatch
+from bolide.client.consuming.rebalance import Rebalancer
+from bolide.client.consuming.sql_check import check_sql
+from bolide.client.consuming.start_position import Locator, Timestamp, timestamp_ms
+from bolide.client.consuming.subscription import Expression, Filter
+from bolide.client.errors import WrongState
+from bolide.client.instance import ClientInstance
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
+
+_CALL_GRACE = 10.0
+
+
+class LitePullConsumer(Consumer[LitePullSettings]):
+    """Polls for a group while its `async with` block runs.
+
+    ```python
+    async with LitePullConsumer("orders", name_server="127.0.0.1:9876") as c:
+        await c.subscribe("Orders")
+        for message in await c.poll(timeout=5):
+            ...
+    ```
+
+    Queues come by `subscribe`, shared with the group's other members, or by `assign`. Messages
+    that a poll returned count as consumed when the next poll or `commit` is called, or the block
+    is left without an error.
+    """
+
+    _member: PullMember
+    _assigned_filters: dict[str, Filter]
+
+    def __init__(self, group: str, **arguments: Unpack[LitePullArguments]) -> None:
+        """Take the settings; `ClientSettings`, `ConsumerSettings`, `LitePullSettings` tell them.
+
+        Raises:
+            ConfigError: one cannot be used; names it.
+        """
+        super().__init__(LitePullSettings, group, arguments)
+        self._paused: set[MessageQueue] = set()
+        self._polled: Polled | None = None
+        self._is_assigned: bool | None = None
+        self._next_commit = 0.0
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._polled = None  # what the last poll returned was not dealt with
+        await self.close()
+
+    # Which queues
+
+    async def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Share a topic's queues with the other members of the group.
+
+        Raises:
+            WrongState: queues were assigned, or it is not running.
+            BadTagExpression: the expression names no tag.
+            Refusal: the broker cannot take the SQL expression.
+        """
+        instance = self._choose(assigned=False)
+        wanted = self._filter(topic, expression)
+        await check_sql(instance, self._member.group, wanted)
+        await self._rebalancer.join(wanted)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give a topic's queues up; what was polled of them is committed."""
+        self._running()
+        self._settle_polled()
+        await self._rebalancer.leave(self._client.wrap(topic))
+        self._buffer.purge()
+
+    async def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
+        """Take exactly these queues, whatever other members do.
+
+        Raises:
+            WrongState: a topic was subscribed to, or it is not running.
+        """
+        self._choose(assigned=True)
+        wanted = [self._wrapped(queue) for queue in queues]
+        topics = {queue.topic for queue in wanted}
+        self._assigned_filters = {topic: self._filter(topic, expression) for topic in topics}
+        self._member.other_topics = topics
+        for topic in topics | set(self._holdings.topics()):
+            await self._running().routes.require(topic)
+            await self._holdings.change(topic, [q for q in wanted if q.topic == topic])
+        self._buffer.purge()
+
+    @property
+    def assigned_queues(self) -> frozenset[MessageQueue]:
+        """The queues that are this consumer's now."""
+        self._running()
+        return frozenset(self._unwrapped(held.queue) for held in self._holdings)
+
+    def listen_for_queues(self, topic: str, listener: QueueListener) -> None:
+        """Have a function called when the queues of a topic change, whoever they belong to."""
+        self._running()
+        self._watch.add(self._client.wrap(topic), listener)
+
+    # Messages
+
+    async def poll(self, timeout: float = 5.0) -> Sequence[StoredMessage]:  # noqa: ASYNC109
+        """The next messages, all of one queue; none if nothing came within so many seconds."""
+        self._running()
+        self._settle_polled()
+        if self.settings.auto_commit:
+            await self._commit_when_due()
+        self._polled = await self._buffer.take(timeout)
+        wake_all(self._holdings)
+        return self._polled.messages if self._polled else []
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull no more of these queues; what is held of them is still polled."""
+        self._paused.update(map(self._wrapped, queues))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        self._paused.difference_update(map(self._wrapped, queues))
+        wake_all(self._holdings)
+
+    async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at this offset; what is committed stays until the next commit.
+
+        Raises:
+            WrongState: the queue is not this consumer's.
+            ValueError: the queue has no such offset.
+        """
+        held = self._holdings.find(self._wrapped(queue))
+        self._running()
+        if held is None:
+            raise WrongState(f"{queue} is not assigned to this consumer now")
+        least, most = await self.min_offset(queue), await self.max_offset(queue)
+        if not least <= queue_offset <= most:
+            raise ValueError(f"{queue} has offsets {least} to {most}, not {queue_offset}")
+        self._forget_polled(held)
+        self._holdings.restart(held, queue_offset, commit=False)
+        self._buffer.purge()
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        await self.seek(queue, await self.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        await self.seek(queue, await self.max_offset(queue))
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp: Timestamp) -> int:
+        """The offset of the first message stored at that time or later."""
+        return await self.search_offset(queue, timestamp_ms(timestamp))
+
+    # Progress
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit what was polled so far, or these offsets."""
+        self._running()
+        if offsets is None:
+            self._settle_polled()
+            await self._holdings.commit(wait=True)
+            return
+        wrapped = {self._wrapped(queue): offset for queue, offset in offsets.items()}
+        await self._offsets.write(wrapped, wait=True)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's offset in a queue; None if it has none."""
+        self._running()
+        return await self._offsets.read(self._wrapped(queue))
+
+    # Parts
+
+    def _open(self, instance: ClientInstance, group: str) -> Membership:
+        settings = self.settings
+        self._keepers = Keepers()
+        self._buffer = PollBuffer()
+        self._assigned_filters = {}
+        self._offsets = offset_store(instance, group, settings)
+        locator = Locator(instance, self._offsets, settings.start(time.time()))
+        tenancy = Tenancy(locate=locator.locate, begin=self._begin_queue)
+        self._holdings = Holdings(self._offsets, tenancy, None, commits=settings.auto_commit)
+        self._member = PullMember(
+            instance,
+            group,
+            settings,
+            progress=self._holdings.progress,
+            helds=lambda: self._holdings,
+        )
+        self._rebalancer = Rebalancer(
+            self._member, settings.allocate, self._holdings, self._assignment_listener()
+        )
+        self._feeder = self._make_feeder(instance, group)
+        self._watch = QueueWatch(instance)
+        return self._member
+
+    async def _begin(self) -> None:
+        self._keepers.every(SAMPLE_EVERY, self._member.counters.sample)
+        self._keepers.every(self.settings.topic_check_interval, self._watch.look)
+
+    async def _end(self) -> None:
+        self._settle_polled()
+        await self._keepers.close()
+        await self._holdings.close(within=0.0)
+
+    def _make_feeder(self, instance: ClientInstance, group: str) -> Feeder:
+        settings = self.settings
+        options = FeedOptions(
+            batch=settings.pull_batch_size,
+            batch_bytes=None,
+            suspend=settings.suspend,
+            within=settings.suspend + _CALL_GRACE,
+            with_subscription=True,
+            is_lite=True,
+        )
+        point = FeedPoint(
+            filter_of=self._filter_of,
+            is_blocked=self._is_blocked,
+            deliver=self._buffer.put,
+            moved=self._moved,
+        )
+        puller = Puller(instance, group, settings.filter_hooks)
+        return Feeder(self._member, puller, options, point, self._member.counters)
+
+    def _begin_queue(self, held: HeldQueue, _before: HeldQueue | None) -> None:
+        start_feeding(self._feeder, held)
+
+    def _moved(self, held: HeldQueue, queue_offset: int) -> None:
+        self._holdings.restart(held, queue_offset, commit=self.settings.auto_commit)
+
+    def _is_blocked(self, held: HeldQueue) -> bool:
+        is_full = len(self._buffer) > self.settings.most_held
+        is_over = self.settings.flow_limits.reached(held.process) is not None
+        return held.queue in self._paused or is_full or is_over
+
+    def _filter_of(self, held: HeldQueue) -> Filter | None:
+        filters = self._assigned_filters if self._is_assigned else self._member.filters
+        return filters.get(held.queue.topic)
+
+    def _choose(self, *, assigned: bool) -> ClientInstance:
+        instance = self._running()
+        if self._is_assigned not in {None, assigned}:
+            raise WrongState("subscribe and assign exclude each other: use one of them")
+        if self._is_assigned is None and not assigned:
+            self._keepers.run(self._rebalancer.run())
+        self._is_assigned = assigned
+        return instance
+
+    def _settle_polled(self) -> None:
+        """Count what the last poll returned as consumed."""
+        if self._polled is not None:
+            self._polled.held.done(self._polled.messages)
+            self._polled = None
+
+    def _forget_polled(self, held: HeldQueue) -> None:
+        if self._polled is not None and self._polled.held is held:
+            self._polled = None
+
+    async def _commit_when_due(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_commit:
+            self._next_commit = now + self.settings.commit_interval
+            await self._holdings.commit()

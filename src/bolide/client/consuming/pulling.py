@@ -1,0 +1,169 @@
+"""One pull: the request, which broker gets it, and what its answer means."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from msgspec import structs
+
+from bolide.client.consuming.subscription import Filter
+from bolide.client.errors import BrokerUnknown
+from bolide.client.instance import ClientInstance
+from bolide.client.received import read_messages
+from bolide.client.routes import BrokerAddress
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.headers.pull import PullHeader, PullReply
+
+log = logging.getLogger(__name__)
+
+MAX_COUNT = 2**31 - 1
+MASTER = 0
+
+_COMMIT, _SUSPEND, _SUBSCRIPTION, _LITE = 0x1, 0x2, 0x4, 0x10
+
+# Records of a reply this large are read in a thread: bodies may have to be inflated.
+_LARGE_REPLY = 256 * 1024
+
+FilterHook = Callable[[StoredMessage], bool]
+"""Says whether a message that matched its subscription is wanted after all."""
+
+
+class PullStatus(Enum):
+    """What a pull came to, in RocketMQ's words."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+_ACCEPTED = frozenset(status.value for status in PullStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What was found, and where to go on: `next_offset` is right for every status."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: Sequence[StoredMessage] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """A pull to make. `suspend` is how many seconds the broker may hold it open."""
+
+    queue: MessageQueue
+    filter: Filter
+    offset: int
+    max_count: int
+    max_bytes: int | None = None
+    suspend: float = 0.0
+    within: float = 30.0
+    commit_offset: int = 0
+    """Progress that rides along; 0 is none."""
+    with_subscription: bool = False
+    """The broker takes the filter from the request, not from the last heartbeat."""
+    is_lite: bool = False
+
+    def header(self, group: str, *, to_slave: bool) -> PullHeader:
+        carries = self.commit_offset > 0 and not to_slave  # a slave keeps no offsets
+        flag = _COMMIT * carries | _SUSPEND * (self.suspend > 0)
+        flag |= _SUBSCRIPTION * self.with_subscription | _LITE * self.is_lite
+        return PullHeader(
+            consumer_group=group,
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            queue_offset=self.offset,
+            max_msg_nums=self.max_count,
+            sys_flag=flag,
+            commit_offset=self.commit_offset,
+            suspend_timeout_millis=int(self.suspend * 1000),
+            subscription=self.filter.expression if self.with_subscription else None,
+            sub_version=self.filter.version,
+            expression_type=self.filter.expression_type,
+            max_msg_bytes=self.max_bytes,
+        )
+
+
+class Puller:
+    """Pulls for one group; remembers which replica each queue is best read from."""
+
+    def __init__(
+        self, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterHook] = ()
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._hooks = tuple(filter_hooks)
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(self, pull: Pull) -> PullResult:
+        """Raises RemotingError, Refusal or BrokerUnknown."""
+        broker = await self._broker(pull.queue)
+        # Lite pulls too: 4.9 brokers do not know the code that 5.x gave them.
+        reply = await self._instance.call(
+            broker.address,
+            RequestCode.PULL_MESSAGE,
+            pull.header(self._group, to_slave=broker.is_slave),
+            within=pull.within,
+            accept=_ACCEPTED,
+        )
+        return await self._result(pull, reply)
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._suggested.pop(queue, None)
+
+    async def _broker(self, queue: MessageQueue) -> BrokerAddress:
+        routes = self._instance.routes
+        suggested = self._suggested.get(queue, MASTER)
+        found = routes.find_broker(queue.broker_name, suggested)
+        if found is None:
+            await routes.refresh(queue.topic)
+            found = routes.find_broker(queue.broker_name, suggested)
+        if found is None:
+            raise BrokerUnknown(queue.broker_name)
+        return found
+
+    async def _result(self, pull: Pull, reply: Frame) -> PullResult:
+        header = PullReply.from_fields(reply.fields)
+        self._suggested[pull.queue] = header.suggest_which_broker_id
+        status = PullStatus(reply.code)
+        messages: Sequence[StoredMessage] = ()
+        if status is PullStatus.FOUND:
+            messages = await self._messages(pull, header, reply.body)
+        return PullResult(
+            status, header.next_begin_offset, header.min_offset, header.max_offset, messages
+        )
+
+    async def _messages(
+        self, pull: Pull, header: PullReply, body: bytes
+    ) -> Sequence[StoredMessage]:
+        def read() -> list[StoredMessage]:
+            return read_messages(
+                body,
+                pull.queue.broker_name,
+                min_offset=header.min_offset,
+                max_offset=header.max_offset,
+                namespace=self._instance.settings.namespace,
+            )
+
+        found = await asyncio.to_thread(read) if len(body) > _LARGE_REPLY else read()
+        if delta := header.offset_delta:
+            found = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in found]
+        if pull.filter.tags:
+            found = [message for message in found if pull.filter.matches(message.tags)]
+        return [m for m in found if self._is_wanted(m)] if self._hooks else found
+
+    def _is_wanted(self, message: StoredMessage) -> bool:
+        try:
+            return all(hook(message) for hook in self._hooks)
+        except Exception:
+            log.exception("a filter hook failed; the message stays in")
+            return True

@@ -1,0 +1,186 @@
+"""The inside of a running push consumer: its parts, put together, started and stopped."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from bolide.client.consuming.concurrent import ConcurrentConsumption
+from bolide.client.consuming.consume import Handler
+from bolide.client.consuming.consume_counters import SAMPLE_EVERY, ConsumptionCounters
+from bolide.client.consuming.consumer_settings import PushSettings
+from bolide.client.consuming.consumption import Consumption, Hooks
+from bolide.client.consuming.feeding import Feeder, FeedOptions, FeedPoint, start_feeding
+from bolide.client.consuming.held_queue import HeldQueue
+from bolide.client.consuming.holdings import Holdings, Tenancy, wake_all
+from bolide.client.consuming.keepers import Keepers
+from bolide.client.consuming.lock_keeper import EVERY as LOCK_EVERY
+from bolide.client.consuming.lock_keeper import LockKeeper
+from bolide.client.consuming.offsets import RemoteOffsets, offset_store
+from bolide.client.consuming.ordered import OrderedConsumption, OrderedJob
+from bolide.client.consuming.pulling import Puller
+from bolide.client.consuming.push_member import PushMember
+from bolide.client.consuming.queue_locks import QueueLocks
+from bolide.client.consuming.rebalance import AssignmentListener, Rebalancer
+from bolide.client.consuming.send_back import SendBack
+from bolide.client.consuming.start_position import Locator
+from bolide.client.consuming.subscription import Filter
+from bolide.client.consuming.workers import Job, Workers
+from bolide.client.instance import ClientInstance
+from bolide.model.message import StoredMessage
+from bolide.model.names import RETRY_PREFIX
+
+log = logging.getLogger(__name__)
+
+_CALL_GRACE = 15.0
+"""Seconds that an answer may take beyond the time for which the broker may hold a pull."""
+
+
+class PushEngine:
+    """Everything between a client instance and handlers. Names are those on the wire."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        settings: PushSettings,
+        handlers: dict[str, Handler],
+        listener: AssignmentListener | None = None,
+    ) -> None:
+        self.settings = settings
+        self.is_paused = False
+        self._instance = instance
+        self._group = group
+        self._handlers = handlers
+        self._keepers = Keepers()
+        start = settings.start(time.time())
+        self.workers = Workers(settings.concurrency, f"consume-{group}")
+        self._counters = ConsumptionCounters(time.time)
+        self._offsets = offset_store(instance, group, settings)
+        self._locator = Locator(instance, self._offsets, start)
+        locks = None if settings.is_broadcasting else QueueLocks(instance, group)
+        self.holdings = Holdings(self._offsets, self._tenancy(), locks)
+        self._lock_keeper = LockKeeper(locks, self._offsets, self.holdings) if locks else None
+        self.member = PushMember(instance, group, settings, start, self, self._counters)
+        self.rebalancer = Rebalancer(self.member, settings.allocate, self.holdings, listener)
+        self._concurrent, self._ordered = self._consumptions()
+        self._feeder = self._make_feeder()
+
+    def start(self) -> None:
+        keepers, settings = self._keepers, self.settings
+        keepers.run(self.rebalancer.run())
+        keepers.every(settings.commit_interval, self.holdings.commit)
+        keepers.every(min(60.0, settings.consume_timeout / 4), self._expire)
+        keepers.every(SAMPLE_EVERY, self._counters.sample)
+        if self._lock_keeper is not None:
+            keepers.every(LOCK_EVERY, self._lock_keeper.renew)
+
+    async def close(self) -> None:
+        """Wait for handlers at work, commit, unlock; what still runs then is cancelled."""
+        await self._keepers.close()
+        await self.holdings.close(self.settings.close_timeout)
+        await self._concurrent.close()
+        await self.workers.close()
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        wake_all(self.holdings)
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By topic, as users call it."""
+        return self._handlers
+
+    def is_ordered(self, topic: str) -> bool:
+        """Retries are never: they come after what they once stood before."""
+        handler = self._handlers.get(self._instance.settings.unwrap(topic))
+        return handler is not None and handler.is_ordered and not topic.startswith(RETRY_PREFIX)
+
+    def _begin(self, held: HeldQueue, before: HeldQueue | None) -> None:
+        topic = held.queue.topic
+        if self.is_ordered(topic):
+            work = self._ordered.run(held, self._instance.settings.unwrap(topic), before)
+            held.consuming = asyncio.create_task(work, name=f"bolide-ordered-{held.queue}")
+        start_feeding(self._feeder, held)
+
+    def _deliver(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
+        if held.consuming is None:  # else its loop has seen that there are some
+            self._concurrent.take(held, messages)
+
+    def _is_blocked(self, held: HeldQueue) -> bool:
+        in_order = held.consuming is not None
+        if self.is_paused or (in_order and self._lock_keeper is not None and not held.is_locked):
+            return True
+        limits = self.settings.flow_limits
+        if limits.is_shared:
+            limits = limits.shared(len(self.holdings.of_topic(held.queue.topic)))
+        reason = limits.reached(held.process, in_order=in_order)
+        if reason:
+            log.debug("%s waits with pulling %s: %s", self._group, held.queue, reason)
+        return reason is not None
+
+    def _withdraw(self, held: HeldQueue) -> None:
+        def unwanted(job: Job) -> bool:
+            return job in held.jobs
+
+        for job in self.workers.withdraw(unwanted):
+            held.end(job)
+            if isinstance(job, OrderedJob):
+                job.settle(None)
+
+    def _expire(self) -> None:
+        oldest = asyncio.get_running_loop().time() - self.settings.consume_timeout
+        self._concurrent.expire(self.holdings, oldest)
+
+    def _filter_of(self, held: HeldQueue) -> Filter | None:
+        return self.member.filters.get(held.queue.topic)
+
+    def _tenancy(self) -> Tenancy:
+        return Tenancy(
+            locate=self._locator.locate,
+            begin=self._begin,
+            withdraw=self._withdraw,
+            is_ordered=self.is_ordered,
+        )
+
+    def _consumptions(self) -> tuple[ConcurrentConsumption, OrderedConsumption]:
+        settings = self.settings
+        send_back = SendBack(self._instance, self._group, settings.sent_back_times)
+        common = Consumption(
+            self._group,
+            self._handlers,
+            self.workers,
+            None if settings.is_broadcasting else send_back,
+            self._counters,
+            Hooks(settings.consume_hooks),
+        )
+        ordered = OrderedConsumption(
+            common,
+            locks=self._lock_keeper,
+            max_reconsume_times=settings.max_reconsume_times,
+            suspend=settings.ordered_suspend,
+        )
+        return ConcurrentConsumption(common), ordered
+
+    def _make_feeder(self) -> Feeder:
+        settings = self.settings
+        options = FeedOptions(
+            batch=settings.pull_batch_size,
+            batch_bytes=settings.pull_batch_bytes,
+            suspend=settings.suspend,
+            within=settings.suspend + _CALL_GRACE,
+            interval=settings.pull_interval,
+            carries_offsets=isinstance(self._offsets, RemoteOffsets),
+            with_subscription=settings.post_subscription_when_pull,
+        )
+        point = FeedPoint(
+            filter_of=self._filter_of,
+            is_blocked=self._is_blocked,
+            deliver=self._deliver,
+            moved=self.holdings.restart,
+        )
+        puller = Puller(self._instance, self._group, settings.filter_hooks)
+        return Feeder(self.member, puller, options, point, self._counters)

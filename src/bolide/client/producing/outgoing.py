@@ -1,0 +1,200 @@
+"""Messages on their way out: checked, with their ids, as the request that carries them."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from ipaddress import ip_address
+from random import SystemRandom
+
+import msgspec
+
+from bolide.client.producing.hooks import SendKind
+from bolide.client.producing.producer_settings import ProducerSettings
+from bolide.client.settings import ClientSettings, own_address
+from bolide.client.validation import check_sendable
+from bolide.model.message import Message, SysFlag
+from bolide.model.message_checks import InvalidMessage
+from bolide.model.names import RETRY_PREFIX
+from bolide.model.properties import PropertyName
+from bolide.protocol.batch import encode_batch
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.compression import compress
+from bolide.protocol.message_id import UniqueIdMaker
+from bolide.protocol.property_string import encode_properties
+
+_PREPARED = int(SysFlag.PREPARED)
+_THREAD_OVER = 64 * 1024
+"""Bytes of a body from which on it is compressed in a thread."""
+
+_ITEM_OVERHEAD = 22  # of a message in a batch: lengths, flag, marks
+
+
+class Outgoing(msgspec.Struct):
+    """One request to be sent, to any queue: the queue's fields are set at each try."""
+
+    topic: str
+    code: RequestCode
+    fields: dict[str, str]
+    body: bytes
+    unique_ids: tuple[str, ...]
+    messages: tuple[Message, ...]
+    kind: SendKind
+
+
+class Packer:
+    """Makes requests of messages as a producer's settings say. Messages stay as they are."""
+
+    def __init__(self, group: str, client: ClientSettings, settings: ProducerSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._common = {
+            "a": client.wrap(group),
+            "c": settings.create_topic_key,
+            "d": str(settings.default_topic_queue_nums),
+            "k": "true" if client.unit_mode else "false",
+        }
+
+    async def pack(self, message: Message) -> Outgoing:
+        """Raises InvalidMessage or CodecMissing."""
+        settings = self._settings
+        check_sendable(message, settings.max_message_size)
+        unique_id = message.unique_id or _make_id()
+        topic = self._client.wrap(message.topic)
+        properties = dict(message.properties)
+        properties[PropertyName.UNIQUE_ID] = unique_id
+        body, sys_flag = message.body, 0
+        if len(body) >= settings.compress_over:
+            body, sys_flag = await self._compressed(body)
+        if PropertyName.TRANSACTION_PREPARED in properties:
+            sys_flag |= _PREPARED
+        fields = self._fields(topic, properties, sys_flag, message.flag)
+        kind = _kind(properties)
+        return Outgoing(
+            topic, RequestCode.SEND_MESSAGE_V2, fields, body, (unique_id,), (message,), kind
+        )
+
+    def pack_batch(self, messages: Sequence[Message]) -> Outgoing:
+        """Raises InvalidMessage for what a batch cannot hold."""
+        check_batch(messages)
+        for message in messages:
+            check_sendable(message, self._settings.max_message_size)
+        ids = tuple(message.unique_id or _make_id() for message in messages)
+        body = encode_batch(
+            message.with_properties({PropertyName.UNIQUE_ID: unique_id})
+            for message, unique_id in zip(messages, ids, strict=True)
+        )
+        if len(body) > self._settings.max_message_size:
+            raise InvalidMessage(
+                "messages",
+                f"the batch is of {len(body)} bytes, over max_message_size="
+                f"{self._settings.max_message_size}: send fewer at once, or with split=True",
+            )
+        properties = {} if messages[0].wait_stored else {PropertyName.WAIT_STORED: "false"}
+        fields = self._fields(self._client.wrap(messages[0].topic), properties, 0, 0)
+        fields["m"] = "true"
+        return Outgoing(
+            self._client.wrap(messages[0].topic),
+            RequestCode.SEND_BATCH_MESSAGE,
+            fields,
+            body,
+            ids,
+            tuple(messages),
+            SendKind.BATCH,
+        )
+
+    def _fields(
+        self, topic: str, properties: dict[str, str], sys_flag: int, flag: int
+    ) -> dict[str, str]:
+        if self._client.namespace:
+            properties[PropertyName.INSTANCE_ID] = self._client.namespace
+        fields = dict(self._common)
+        fields["b"] = topic
+        fields["f"] = str(sys_flag)
+        fields["h"] = str(flag)
+        fields["j"] = "0"
+        if topic.startswith(RETRY_PREFIX):
+            _move_retry_counts(properties, fields)
+        fields["i"] = encode_properties(properties)
+        return fields
+
+    async def _compressed(self, body: bytes) -> tuple[bytes, int]:
+        kind, level = self._settings.compression, self._settings.compression_level
+        if len(body) < _THREAD_OVER:
+            return compress(body, kind, level), kind.flags
+        return await asyncio.to_thread(compress, body, kind, level), kind.flags
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raises InvalidMessage: one topic, one wait flag, no delays, no retries."""
+    if not messages:
+        raise InvalidMessage("messages", "a batch of none")
+    first = messages[0]
+    for message in messages:
+        if not isinstance(message, Message):
+            raise TypeError(f"a batch is of Messages, not of {type(message).__name__}")
+        if message.topic != first.topic:
+            raise InvalidMessage(
+                "topic", f"a batch is of one topic, not of {first.topic!r} and {message.topic!r}"
+            )
+        if message.wait_stored != first.wait_stored:
+            raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
+        if message.delay_level:
+            raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
+    if first.topic.startswith(RETRY_PREFIX):
+        raise InvalidMessage("topic", f"{first.topic!r}: retries cannot be sent as a batch")
+
+
+def split_batch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
+    """Cut a list into runs whose batches are of at most `limit` bytes, if each message fits."""
+    run: list[Message] = []
+    size = 0
+    for message in messages:
+        more = _item_size(message)
+        if run and size + more > limit:
+            yield run
+            run, size = [], 0
+        run.append(message)
+        size += more
+    if run:
+        yield run
+
+
+def _item_size(message: Message) -> int:
+    """Bytes that a message takes in a batch, its id included."""
+    properties = len(encode_properties(message.properties).encode())
+    own_id = 0 if message.unique_id else len(PropertyName.UNIQUE_ID) + 2 + 56
+    return _ITEM_OVERHEAD + len(message.body) + properties + own_id
+
+
+def _move_retry_counts(properties: dict[str, str], fields: dict[str, str]) -> None:
+    """A consumer that sends to a retry topic says in the header how often it was tried."""
+    times = properties.pop(PropertyName.RECONSUME_TIME, None)
+    most = properties.pop(PropertyName.MAX_RECONSUME_TIMES, None)
+    if times is not None:
+        fields["j"] = times
+    if most is not None:
+        fields["l"] = most
+
+
+def _kind(properties: dict[str, str]) -> SendKind:
+    if PropertyName.TRANSACTION_PREPARED in properties:
+        return SendKind.HALF
+    return SendKind.DELAYED if PropertyName.DELAY_LEVEL in properties else SendKind.NORMAL
+
+
+def _make_id() -> str:
+    return _maker().make(time.time_ns() // 1_000_000)
+
+
+@cache
+def _maker() -> UniqueIdMaker:
+    return UniqueIdMaker(ip_address(own_address()).packed, os.getpid(), _salt())
+
+
+def _salt() -> int:
+    return SystemRandom().getrandbits(32)
+
+
+os.register_at_fork(after_in_child=_maker.cache_clear)

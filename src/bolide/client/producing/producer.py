@@ -1,0 +1,253 @@
+"""The producer: sends messages, each to one queue of its topic, and says where it was stored."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack, overload
+
+from bolide.client.errors import BatchPartlySent
+from bolide.client.instance import ClientInstance
+from bolide.client.lifecycle import Lifecycle
+from bolide.client.producing.faults import Faults
+from bolide.client.producing.hooks import ForbiddenHook, SendHook
+from bolide.client.producing.outgoing import Outgoing, Packer, check_batch, split_batch
+from bolide.client.producing.pressure import Pressure
+from bolide.client.producing.producer_settings import (
+    SETTING_NAMES,
+    ProducerArguments,
+    ProducerSettings,
+)
+from bolide.client.producing.results import SendResult
+from bolide.client.producing.selectors import QueueSelector, by_hash
+from bolide.client.producing.sending import Sending
+from bolide.client.questions import Questions
+from bolide.client.routes import Fallback
+from bolide.client.settings import ClientSettings
+from bolide.client.validation import check_group
+from bolide.errors import BolideError
+from bolide.model.message import Message
+from bolide.model.message_queue import MessageQueue
+
+
+class SendArguments(TypedDict, total=False):
+    """How a message is sent.
+
+    `timeout` is the seconds for all of it, tries and waiting included. `queue` says where it goes,
+    `selector` chooses the queue by the message and `key`; a `key` alone goes by its hash. With any
+    of these there is one try; else the queues take turns, and other brokers are tried.
+    """
+
+    timeout: float | None
+    queue: MessageQueue | None
+    selector: QueueSelector | None
+    key: Any
+
+
+class Producer(Questions):
+    """Sends messages while its `async with` block runs.
+
+    It starts whether or not the cluster can be reached; sends fail until it can.
+    """
+
+    def __init__(self, group: str, **arguments: Unpack[ProducerArguments]) -> None:
+        """Say who sends, and how; `ClientSettings` and `ProducerSettings` tell the arguments.
+
+        Raises:
+            ConfigError: one cannot be used; names it.
+        """
+        check_group(group)
+        given: dict[str, Any] = dict(arguments)
+        own = {name: given.pop(name) for name in SETTING_NAMES & given.keys()}
+        self.group = group
+        self.settings = ProducerSettings(**own)
+        self._client = ClientSettings.of(**given).with_own_name()
+        self._life = Lifecycle("producer", group)
+        self._packer = Packer(group, self._client, self.settings)
+        self._pressure = Pressure(
+            self.settings.max_sends_under_way, self.settings.max_bytes_under_way
+        )
+        self._fallback = Fallback(
+            self.settings.create_topic_key, self.settings.default_topic_queue_nums
+        )
+        self._topics: set[str] = set()
+        self._send_hooks: list[SendHook] = []
+        self._forbidden_hooks: list[ForbiddenHook] = []
+
+    # Start and end
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Begin; `async with` does so.
+
+        Raises:
+            WrongState: it was started before.
+            GroupTaken: another producer of the group shares the instance.
+        """
+        self._life.begin()
+        self._instance = await ClientInstance.acquire(self._client)
+        try:
+            self._instance.add_producer(self._client.wrap(self.group), self)
+        except BolideError:
+            self._life.fail()
+            await self._instance.release()
+            raise
+        self._loop = asyncio.get_running_loop()
+        faults = Faults(self.settings.fault_table, self._loop.time)
+        self._sending = Sending(
+            self._instance,
+            self.settings,
+            faults if self.settings.latency_faults else None,
+            group=self.group,
+            send_hooks=self._send_hooks,
+            forbidden_hooks=self._forbidden_hooks,
+        )
+
+    async def close(self) -> None:
+        """End; `async with` does so. A second time does nothing."""
+        if self._life.end():
+            await self._instance.remove_producer(self._client.wrap(self.group))
+            await self._instance.release()
+
+    # Sending
+
+    @overload
+    async def send(self, message: Message, **how: Unpack[SendArguments]) -> SendResult: ...
+
+    @overload
+    async def send(
+        self, message: Iterable[Message], **how: Unpack[SendArguments]
+    ) -> list[SendResult]: ...
+
+    async def send(
+        self, message: Message | Iterable[Message], **how: Unpack[SendArguments]
+    ) -> SendResult | list[SendResult]:
+        """Send one message, or several as `send_batch` does, and wait until it is stored.
+
+        Raises:
+            InvalidMessage: no broker would take it; names the field.
+            SendFailed: no try succeeded; names the brokers, and the last failure is the cause.
+            RouteNotFound: no broker has the topic.
+            NoNameServer: there is nobody to ask for the route.
+            Refusal: the broker refused, and no other one would do better.
+        """
+        if not isinstance(message, Message):
+            return await self.send_batch(message, **how)
+        self._life.require_running()
+        deadline = self._deadline(how)
+        return await self._send(await self._packer.pack(message), deadline, how)
+
+    async def send_batch(
+        self, messages: Iterable[Message], *, split: bool = True, **how: Unpack[SendArguments]
+    ) -> list[SendResult]:
+        """Send messages of one topic together, in as few requests as their size allows.
+
+        Args:
+            messages: what to send; all of one topic and one wait flag, none delayed.
+            split: False refuses a list that one request cannot hold.
+            how: as in `send`, for each request.
+
+        Returns:
+            One result for each request, in order.
+
+        Raises:
+            InvalidMessage: they cannot be sent together; names the field.
+            BatchPartlySent: some requests succeeded, one did not; the cause tells why.
+            BolideError: as `send`, if the first request failed.
+        """
+        self._life.require_running()
+        given = list(messages)
+        check_batch(given)
+        runs = list(split_batch(given, self.settings.max_message_size)) if split else [given]
+        packed = [self._packer.pack_batch(run) for run in runs]
+        results: list[SendResult] = []
+        for number, outgoing in enumerate(packed):
+            try:
+                results.append(await self._send(outgoing, self._deadline(how), how))
+            except BolideError as exc:
+                if not results:
+                    raise
+                sent = sum(map(len, runs[:number]))
+                raise BatchPartlySent(results, sent, len(given) - sent) from exc
+        return results
+
+    async def send_oneway(self, message: Message, **how: Unpack[SendArguments]) -> None:
+        """Send without waiting for the broker: nobody says whether it was stored.
+
+        Raises as `send` does if it could not even be handed to a connection.
+        """
+        self._life.require_running()
+        deadline = self._deadline(how)
+        outgoing = await self._packer.pack(message)
+        chosen = await self._chosen(outgoing, deadline, how)
+        self._topics.add(outgoing.topic)
+        await self._sending.throw(outgoing, chosen, deadline)
+
+    async def _send(self, outgoing: Outgoing, deadline: float, how: SendArguments) -> SendResult:
+        size = len(outgoing.body)
+        if not self._pressure.try_enter(size):
+            async with self._sending.until(deadline, outgoing):
+                await self._pressure.enter(size)
+        try:
+            queues = self._instance.routes.find_publish_queues(outgoing.topic)
+            chosen = queues if queues and not how else await self._chosen(outgoing, deadline, how)
+            self._topics.add(outgoing.topic)
+            return await self._sending.send(outgoing, chosen, deadline)
+        finally:
+            self._pressure.leave(size)
+
+    async def _chosen(
+        self, outgoing: Outgoing, deadline: float, how: SendArguments
+    ) -> MessageQueue | Sequence[MessageQueue]:
+        """The one queue it must go to, or all that it may go to."""
+        topic = outgoing.topic
+        queues = self._instance.routes.find_publish_queues(topic)
+        if not queues:
+            async with self._sending.until(deadline, outgoing):
+                queues = await self._instance.routes.publish_queues(topic, self._fallback)
+        queue, selector, key = how.get("queue"), how.get("selector"), how.get("key")
+        if queue is None and selector is None and key is None:
+            return queues
+        if queue is None:
+            shown = [self._unwrapped(each) for each in queues]
+            queue = (selector or by_hash)(shown, outgoing.messages[0], key)
+        return self._wrapped(queue)
+
+    def _deadline(self, how: SendArguments) -> float:
+        seconds = how.get("timeout") if how else None
+        return self._loop.time() + (self.settings.send_timeout if seconds is None else seconds)
+
+    # Hooks and queues
+
+    def add_send_hook(self, hook: SendHook) -> None:
+        """Have `hook` see every try of a send from now on."""
+        self._send_hooks.append(hook)
+
+    def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
+        """Have `hook` asked before every try whether it is allowed; it raises if not."""
+        self._forbidden_hooks.append(hook)
+
+    async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that messages of a topic may be sent to.
+
+        Raises:
+            RouteNotFound: the topic does not exist, or none of its queues is writable.
+            NoNameServer: there is nobody to ask.
+        """
+        routes, name = self._running().routes, self._client.wrap(topic)
+        await routes.refresh(name)
+        return [self._unwrapped(queue) for queue in await routes.publish_queues(name)]
+
+    def topics(self) -> Collection[str]:
+        """For the instance: the topics whose routes are kept fresh."""
+        return self._topics

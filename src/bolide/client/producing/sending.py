@@ -1,0 +1,238 @@
+"""One send, try after try: to a broker, on failure to another one, until the time is over."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from bolide.client.errors import ClientError, SendFailed, SendTimedOut
+from bolide.client.instance import ClientInstance
+from bolide.client.producing.faults import Faults
+from bolide.client.producing.hooks import ForbiddenHook, SendContext, SendHook
+from bolide.client.producing.outgoing import Outgoing
+from bolide.client.producing.producer_settings import ProducerSettings
+from bolide.client.producing.queue_choice import QueueChoice
+from bolide.client.producing.results import SendResult, SendStatus
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.codes import ResponseCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.headers.send import SendReply
+from bolide.protocol.refusals import Refusal
+from bolide.remoting.errors import RemotingError
+
+log = logging.getLogger(__name__)
+
+_STORED = (
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What became of the tries of one send so far."""
+
+    began: float
+    brokers: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+    result: SendResult | None = None
+
+
+class Sending:
+    """Carries requests to brokers as a producer's settings say."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        settings: ProducerSettings,
+        faults: Faults | None,
+        *,
+        group: str,
+        send_hooks: list[SendHook],
+        forbidden_hooks: list[ForbiddenHook],
+    ) -> None:
+        self._instance = instance
+        self._settings = settings
+        self._choice = QueueChoice(faults)
+        self._faults = faults
+        self._group = group
+        self._send_hooks = send_hooks
+        self._forbidden_hooks = forbidden_hooks
+        self._now = asyncio.get_running_loop().time
+
+    async def send(
+        self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
+    ) -> SendResult:
+        """Send to the one queue once, or to any of several until a try succeeds."""
+        tries = _Tries(self._now())
+        if isinstance(chosen, MessageQueue):
+            if await self._try(outgoing, chosen, deadline - tries.began, tries):
+                return self._outcome(outgoing, tries)
+            raise self._failure(outgoing, tries)
+        for left in range(self._settings.retries, -1, -1):
+            seconds = deadline - self._now()
+            if seconds <= 0:
+                break
+            avoid = tries.brokers[-1] if tries.brokers else None
+            queue = self._choice.choose(outgoing.topic, chosen, avoid)
+            if left and self._settings.try_timeout is not None:
+                seconds = min(seconds, self._settings.try_timeout)
+            if await self._try(outgoing, queue, seconds, tries):
+                return self._outcome(outgoing, tries)
+        if tries.result is not None:
+            return tries.result
+        raise self._failure(outgoing, tries)
+
+    async def throw(
+        self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
+    ) -> None:
+        """Send one-way, once."""
+        if not isinstance(chosen, MessageQueue):
+            chosen = self._choice.choose(outgoing.topic, chosen)
+        async with self.until(deadline, outgoing):
+            address = await self._address(chosen)
+            context = self._before(outgoing, chosen, address, one_way=True)
+            _address_to(outgoing, chosen)
+            await self._instance.notify(address, outgoing.code, outgoing.fields, body=outgoing.body)
+            self._after(context, None, None)
+
+    @asynccontextmanager
+    async def until(self, deadline: float, outgoing: Outgoing) -> AsyncIterator[None]:
+        """Raise SendTimedOut if the block is not done by the deadline."""
+        began = self._now()
+        try:
+            async with asyncio.timeout_at(deadline):
+                yield
+        except TimeoutError as exc:
+            topic = outgoing.messages[0].topic
+            raise SendTimedOut(topic, (), self._now() - began, None) from exc
+
+    async def _try(
+        self, outgoing: Outgoing, queue: MessageQueue, seconds: float, tries: _Tries
+    ) -> bool:
+        """One try; whether it was the last."""
+        tries.brokers.append(queue.broker_name)
+        began = self._now()
+        try:
+            tries.result = await self._send_to(outgoing, queue, seconds)
+        except (RemotingError, Refusal, ClientError) as exc:
+            tries.failure = exc
+            if self._faults is not None:
+                self._faults.failed(queue.broker_name, self._now() - began)
+            if isinstance(exc, Refusal) and exc.code not in self._settings.retried_codes:
+                exc.add_note(f"while sending to {queue}")
+                raise
+            log.debug("a try to send to %s failed: %s", queue, exc)
+            return False
+        if self._faults is not None:
+            self._faults.sent(queue.broker_name, self._now() - began)
+        good = tries.result.status is SendStatus.SEND_OK
+        return good or not self._settings.retry_another_broker_when_not_store_ok
+
+    async def _send_to(self, outgoing: Outgoing, queue: MessageQueue, seconds: float) -> SendResult:
+        address = self._instance.routes.master(queue.broker_name)
+        if address is None:
+            began = self._now()
+            address = await self._address(queue)
+            seconds -= self._now() - began
+        elif self._instance.settings.vip_channel:
+            address = self._instance.vip(address)
+        _address_to(outgoing, queue)
+        context = self._before(outgoing, queue, address)
+        try:
+            answer = await self._instance.call(
+                address,
+                outgoing.code,
+                outgoing.fields,
+                body=outgoing.body,
+                within=seconds,
+                accept=_STORED,
+            )
+            result = _result(answer, outgoing, queue)
+        except Exception as exc:
+            self._after(context, None, exc)
+            raise
+        self._after(context, result, None)
+        return result
+
+    async def _address(self, queue: MessageQueue) -> str:
+        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        return self._instance.vip(address)
+
+    def _outcome(self, outgoing: Outgoing, tries: _Tries) -> SendResult:
+        if tries.result is None:
+            raise self._failure(outgoing, tries)
+        return tries.result
+
+    def _failure(self, outgoing: Outgoing, tries: _Tries) -> SendFailed:
+        seconds = self._now() - tries.began
+        kind = SendFailed if tries.failure is not None else SendTimedOut
+        failure = kind(outgoing.messages[0].topic, tries.brokers, seconds, tries.failure)
+        failure.__cause__ = tries.failure
+        return failure
+
+    # Hooks
+
+    def _before(
+        self, outgoing: Outgoing, queue: MessageQueue, address: str, *, one_way: bool = False
+    ) -> SendContext | None:
+        if not self._send_hooks and not self._forbidden_hooks:
+            return None
+        context = SendContext(
+            group=self._group,
+            messages=outgoing.messages,
+            unique_ids=outgoing.unique_ids,
+            queue=queue,
+            broker_address=address,
+            client_id=self._instance.client_id,
+            namespace=self._instance.settings.namespace,
+            kind=outgoing.kind,
+            one_way=one_way,
+        )
+        for forbid in self._forbidden_hooks:
+            forbid(context)
+        for hook in self._send_hooks:
+            _guarded(hook.before, context)
+        return context
+
+    def _after(
+        self, context: SendContext | None, result: SendResult | None, error: Exception | None
+    ) -> None:
+        if context is None:
+            return
+        context.result, context.error = result, error
+        for hook in self._send_hooks:
+            _guarded(hook.after, context)
+
+
+def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
+    reply = SendReply.from_fields(answer.fields)
+    topic = outgoing.messages[0].topic
+    return SendResult(
+        status=SendStatus(answer.code),
+        message_id=reply.batch_uniq_id or ",".join(outgoing.unique_ids),
+        offset_message_id=reply.msg_id,
+        queue=MessageQueue(topic, queue.broker_name, reply.queue_id),
+        queue_offset=reply.queue_offset,
+        transaction_id=reply.transaction_id,
+        region=reply.region,
+        trace_on=reply.trace_on,
+        recall_handle=reply.recall_handle,
+    )
+
+
+def _address_to(outgoing: Outgoing, queue: MessageQueue) -> None:
+    fields = outgoing.fields
+    fields["e"] = str(queue.queue_id)
+    fields["n"] = queue.broker_name
+    fields["g"] = str(time.time_ns() // 1_000_000)
+
+
+def _guarded(hook: object, context: SendContext) -> None:
+    try:
+        hook(context)  # type: ignore[operator]
+    except Exception:
+        log.exception("a send hook failed")

@@ -1,0 +1,81 @@
+"""Names of topics and groups that RocketMQ gives a meaning, and the bits of permissions."""
+
+from typing import Final
+
+READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of a topic's permission; topics are created after the model of one that has INHERIT."""
+
+TBW102 = "TBW102"
+"""The model of topics that are created by being sent to."""
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+
+SYSTEM_TOPICS = frozenset({
+    TBW102,
+    SCHEDULE_TOPIC,
+    BENCHMARK_TOPIC,
+    SELF_TEST_TOPIC,
+    OFFSET_MOVED_EVENT,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    "RMQ_SYS_TRACE_TOPIC",
+    "CHECKPOINT_TOPIC",
+})  # fmt: skip
+"""Those of every broker; its settings add some."""
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+_NOT_SENDABLE = frozenset({
+    SCHEDULE_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    SELF_TEST_TOPIC,
+    OFFSET_MOVED_EVENT,
+})  # fmt: skip
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+
+def is_sendable(topic: str) -> bool:
+    """Whether clients may send to it: some topics only the broker itself writes to."""
+    return topic not in _NOT_SENDABLE
+
+
+def reply_topic(cluster: str) -> str:
+    """Where the answers to requests of clients in a cluster go."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DEAD_LETTER_PREFIX + group
+
+
+def is_retry_topic(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dead_letter_topic(topic: str) -> bool:
+    return topic.startswith(DEAD_LETTER_PREFIX)
+
+
+def group_of_retry_topic(topic: str) -> str:
+    return topic.removeprefix(RETRY_PREFIX)
+
+
+def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
+    """Where POP consumers' retries go, by the old rule and by the new one."""
+    return f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"
