@@ -23,6 +23,7 @@ class Cast:
 
     def __init__(self, name_server: str, topic: str, directory: Path) -> None:
         self.ledgers = [GroupLedger(ordered=group == GROUPS[-1]) for group in GROUPS]
+        self.topic = topic
         self.changes = 0
         self.log_lines = 0
         self._command = [sys.executable, "-m", "tests.soak.member", name_server, topic]

@@ -17,8 +17,6 @@ from bolide.model.message import Message
 
 PRODUCER_GROUP = "benchmark_producer"
 BATCH_GROUP = "benchmark_batch_producer"
-_PAUSE = 1.0
-"""Seconds that a sender waits after a failure."""
 
 
 async def measure_sends(
@@ -49,7 +47,10 @@ async def require_cluster(producer: Producer, topic: str) -> None:
 
 
 class Senders:
-    """As many as the load says, on the producer's one connection to each broker."""
+    """As many as the load says, on the producer's one connection to each broker.
+
+    After a failure a sender waits for `pause` seconds.
+    """
 
     def __init__(
         self,
@@ -59,12 +60,14 @@ class Senders:
         *,
         batch: int | None = None,
         make: Callable[[], Message] | None = None,
+        pause: float = 1.0,
     ) -> None:
         self._producer = producer
         self._load = load
         self._counters = counters
         self._batch = batch
         self._make = make or message_maker(load)
+        self._pause = pause
 
     def work(self, run: Run) -> list[Coroutine[Any, Any, None]]:
         return [self._send_all(run) for _ in range(self._load.senders)]
@@ -76,7 +79,7 @@ class Senders:
                 await self._send(count)
             except BolideError as exc:
                 self._counters.failed(count, exc)
-                await run.pause(_PAUSE)
+                await run.pause(self._pause)
             else:
                 self._counters.succeeded(count, time.perf_counter() - started)
 

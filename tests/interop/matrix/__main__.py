@@ -6,6 +6,7 @@ are played: `python -m tests.interop.matrix ours java5`.
 
 import sys
 import tempfile
+import traceback
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,8 @@ from bolide.version import __version__
 from tests.interop import apache
 from tests.interop.bench import Bench
 from tests.interop.matrix import brokers
-from tests.interop.matrix.cells import CELLS, Cell
-from tests.interop.matrix.players import CLIENTS, OURS, REPOSITORY, Absent, Players
-from tests.interop.processes import ProcessFailed
+from tests.interop.matrix.cells import CELLS, KNOWN, Cell
+from tests.interop.matrix.players import CLIENTS, OURS, REPOSITORY, Absent, CellFailed, Players
 
 PAGE = REPOSITORY / "docs" / "compatibility-matrix.md"
 GREEN = "✓"
@@ -79,11 +79,19 @@ def _outcome(players: Players, client: str, cell: Cell) -> str:
         cell.check(players.seen(client, cell))
     except Absent as absent:
         return str(absent)
-    except ProcessFailed as failed:
-        return str(failed).partition("\n")[0]
     except Exception as failed:  # noqa: BLE001 - the table tells it
-        return " ".join(f"{type(failed).__name__}: {failed}".split())[:300]
+        known = KNOWN.get((players.broker, client, cell.name))
+        return known or _reason(failed)
     return GREEN
+
+
+def _reason(failed: Exception) -> str:
+    lines = str(failed).splitlines()
+    if isinstance(failed, CellFailed):
+        causes = [line for line in lines if line.startswith("Caused by:")]
+        lines = [lines[0], *causes[-1:]]
+    where = traceback.extract_tb(failed.__traceback__)[-1].line or ""
+    return " ".join([type(failed).__name__, where, *lines[:2]])
 
 
 def _page(

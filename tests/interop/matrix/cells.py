@@ -22,6 +22,14 @@ SECOND = 1000
 Check = Callable[["Seen"], None]
 CELLS: dict[str, "Cell"] = {}
 
+KNOWN = {
+    ("4.9", "java5", "batch"): "clients of 5.x give a batch an id of its own, which brokers of 4.9 "
+    "put in place of the ids of its messages",
+    ("4.9", "java5", "lite-pull"): "lite pull of 5.x has a request of its own, which brokers of "
+    "4.9 do not know",
+}
+"""What does not work between releases of Apache's, by broker, client and cell."""
+
 
 @dataclass(frozen=True)
 class Seen:

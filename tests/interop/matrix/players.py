@@ -29,7 +29,7 @@ CLIENTS: Mapping[str, str] = {
 }
 """By the prefix of its topics: ours, and names in versions.toml."""
 
-AT_ONCE = 3
+AT_ONCE = 2
 PATIENCE = 110.0
 
 # Rebalancing is quick where a cell waits for it: for retry topics, which come with the first retry.
@@ -90,6 +90,10 @@ class Players:
             if not play.cancel() and play.done() and not play.exception():
                 play.result().process.kill()
         self._turns.shutdown(cancel_futures=True)
+
+    @property
+    def broker(self) -> str:
+        return self._cluster.broker
 
     def begin(self, client: str, cells: Iterable[Cell]) -> None:
         """Let the client play these cells when its turn comes."""

@@ -44,8 +44,10 @@ def test_the_last_line_tells_of_all_sends() -> None:
     progress.complete(2.0)
 
     assert lines == [
-        "[Complete] Send Total: 10 | Send TPS: 5 | Max RT(ms): 100 | Average RT(ms): 100.000"
-        " | Send Failed: 0 | Response Failed: 0"
+        (
+            "[Complete] Send Total: 10 | Send TPS: 5 | Max RT(ms): 100 | Average RT(ms): 100.000"
+            " | Send Failed: 0 | Response Failed: 0"
+        )
     ]
 
 

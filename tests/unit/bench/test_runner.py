@@ -24,7 +24,8 @@ async def test_nothing_is_given_out_once_it_is_over() -> None:
 
 @on_loop
 async def test_it_ends_when_its_time_is_over_and_tells_progress_meanwhile() -> None:
-    run, told = Run(Bounds(duration=0.3, interval=0.1)), []
+    run = Run(Bounds(duration=0.3, interval=0.1))
+    told: list[None] = []
 
     async def work() -> None:
         await run.stop.wait()
@@ -42,7 +43,7 @@ async def test_it_ends_when_the_work_is_done() -> None:
 
     async def work() -> None:
         while run.claim():
-            await asyncio.sleep(0)
+            pass
 
     async with asyncio.timeout(PATIENCE):
         await run.until_done([work()], lambda: None)

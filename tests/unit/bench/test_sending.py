@@ -31,13 +31,9 @@ class Post:
 
 async def sent(post: Post, count: int, **how: Any) -> SendCounters:
     counters, run = SendCounters(), Run(Bounds(count=count))
-    run.pause = _no_pause  # type: ignore[method-assign]
-    senders = Senders(cast("Producer", post), Workload(senders=3), counters, **how)
+    senders = Senders(cast("Producer", post), Workload(senders=3), counters, pause=0, **how)
     await run.until_done(senders.work(run), lambda: None)
     return counters
-
-
-async def _no_pause(_seconds: float) -> None: ...
 
 
 @on_loop
