@@ -9,9 +9,15 @@ python examples/machine_room.py [name server]
 import asyncio
 import sys
 
-from bolide import Message, MessageQueue, Producer, PushConsumer, StoredMessage
-from bolide.client.consuming.assignment import average, machine_room_nearby
-from bolide.client.producing.selectors import by_machine_room
+from bolide import (
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    StoredMessage,
+    assignment,
+    selectors,
+)
 
 NAME_SERVER = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
@@ -38,14 +44,16 @@ async def main() -> None:
     async with Producer("room-producer", name_server=NAME_SERVER) as producer:
         for number in range(8):
             message = Message("RoomTopic", f"{number}".encode())
-            await producer.send(message, selector=by_machine_room(["north"]))
+            await producer.send(message, selector=selectors.by_machine_room(["north"]))
 
     async with PushConsumer(
         "room-consumer",
         name_server=NAME_SERVER,
         instance_name="north-1",
         consume_from="first",
-        allocate=machine_room_nearby(average, broker_room=broker_room, client_room=client_room),
+        allocate=assignment.machine_room_nearby(
+            assignment.average, broker_room=broker_room, client_room=client_room
+        ),
     ) as consumer:
         await consumer.subscribe("RoomTopic", "*", handle)
         await finished.wait()

@@ -6,8 +6,7 @@ python examples/pull_schedule.py [name server]
 import asyncio
 import sys
 
-from bolide import Message, MessageQueue, Producer, PullSchedule
-from bolide.client.consuming.pull_schedule import PullTurn
+from bolide import Message, MessageQueue, Producer, PullSchedule, PullTurn
 
 NAME_SERVER = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 

@@ -158,13 +158,11 @@ def test_a_new_owner_may_step_back_in_order() -> None:
 
 def test_a_step_back_of_the_same_owner_is_found() -> None:
     ledger = one_owner(ordered=True)
-    deliver(ledger, "a", range(6), 20.0)
-    deliver(ledger, "a", range(6, 5, -1), 21.0)
+    deliver(ledger, "a", range(7), 20.0)
     deliver(ledger, "a", range(5, COUNT), 30.0)
-    assert any(
-        each == "out of order: offset 5 of queue 0 to a at 30.000,"
-        " after 6 without a change of holder"
-        for each in ledger.complaints(sent())
+    assert (
+        "out of order: offset 5 of queue 0 to a at 30.000, after 6 without a change of holder"
+        in ledger.complaints(sent())
     )
 
 

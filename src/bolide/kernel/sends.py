@@ -28,8 +28,8 @@ _Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-# Fields that are not asked about are read all the same, and unknown ones are for the ordinary way:
-# a request that it would refuse for one of them must not slip through here.
+# What nobody asks about is read all the same, and unknown fields are for the ordinary way: a
+# request that it would refuse for one of them must not slip through here.
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,14 +51,13 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     n: str = ""
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
+class _Header(msgspec.Struct):
     code: _Int
     extFields: _Fields  # noqa: N815  the wire's own name
     flag: _Int = 0
     language: str = ""
     opaque: _Int = 0
     remark: str | None = None
-    serializeTypeCurrentRPC: str = ""  # noqa: N815
     version: _Int = 0
 
 

@@ -231,7 +231,7 @@ class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False):
 
     @property
     def lag(self) -> int | None:
-        """How many messages the queue held beyond this one when it was pulled; None if unknown."""
+        """How many messages the queue held from this one on when it was pulled; None if unknown."""
         return None if self.max_offset is None else self.max_offset - self.queue_offset
 
     @property

@@ -155,6 +155,33 @@ def _check_order(bodies: list[bytes]) -> None:
         assert numbers == sorted(numbers)
 
 
+@on_loop
+async def test_a_message_is_due_to_the_millisecond(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    message = bench.send(1)
+    async with bench.scheduling():
+        bench.clock.advance(0.9995)
+        await asyncio.sleep(0.02)
+        assert bench.delivered() == []
+        bench.clock.advance(0.001)
+        await bench.delivers(message)
+
+
+@on_loop
+async def test_what_is_due_behind_something_that_is_not_waits_for_it(tmp_path: Path) -> None:
+    """Or else that would be passed over. It happens when the clock is set back."""
+    bench = Bench(tmp_path)
+    first = bench.send(3)
+    bench.clock.advance(-5.0)
+    second = bench.send(3)
+    async with bench.scheduling():
+        bench.clock.advance(21.0)
+        await asyncio.sleep(0.02)
+        assert bench.delivered() == []
+        bench.clock.advance(4.0)
+        await bench.delivers(first, second)
+
+
 # ---- what is delivered
 
 

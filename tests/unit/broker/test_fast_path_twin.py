@@ -252,7 +252,7 @@ def whole(*frames: bytes) -> Stream:
     return Stream([b"".join(frames)], [0])
 
 
-FUZZ = settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=150)
+FUZZ = settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=250)
 
 
 @FUZZ

@@ -130,19 +130,21 @@ class Feeder:
         if held.is_dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
-                "%s: offset %d of %s is not there; going on at %d",
-                self._member.group,
-                held.process.next_offset,
-                held.queue,
-                result.next_offset,
-            )
+            self._say_moved(held, result)
             self._point.moved(held, result.next_offset)
             return
         if result.status is PullStatus.FOUND:
             self._counters[held.queue.topic].pulled(len(result.messages), seconds)
         if fresh := held.take(result.messages, result.next_offset):
             self._point.deliver(held, fresh)
+
+    def _say_moved(self, held: HeldQueue, result: PullResult) -> None:
+        group, queue, offset = self._member.group, held.queue, result.next_offset
+        if result.is_reset:
+            log.info("%s: somebody reset %s to offset %d", group, queue, offset)
+        else:
+            missing = held.process.next_offset
+            log.warning("%s: %s has no offset %d; going on at %d", group, queue, missing, offset)
 
     def _failed(self, held: HeldQueue, exc: BolideError) -> float:
         if isinstance(exc, FlowControl):

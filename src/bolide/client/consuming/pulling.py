@@ -42,6 +42,7 @@ class PullStatus(Enum):
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
 
 
+_RESET = "OFFSET_RESET"
 _ACCEPTED = frozenset(status.value for status in PullStatus)
 
 
@@ -54,6 +55,8 @@ class PullResult:
     min_offset: int
     max_offset: int
     messages: Sequence[StoredMessage] = ()
+    is_reset: bool = False
+    """Whether the offset is another one because somebody reset it at the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +142,12 @@ class Puller:
         if status is PullStatus.FOUND:
             messages = await self._messages(pull, header, reply.body)
         return PullResult(
-            status, header.next_begin_offset, header.min_offset, header.max_offset, messages
+            status,
+            header.next_begin_offset,
+            header.min_offset,
+            header.max_offset,
+            messages,
+            is_reset=reply.remark == _RESET,
         )
 
     async def _messages(
