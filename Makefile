@@ -8,10 +8,10 @@ FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fmt bench bench-store docs clean
+.PHONY: help run test test-long lint fmt bench bench-store bench-broker docs clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 	@$(BIN)/bolide standalone --data data
@@ -41,6 +41,10 @@ bench: $(VENV)/test.stamp  ## route look-ups beside Apache RocketMQ's NameServer
 bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flushes, reads, recovery
 	@$(BIN)/python -m benchmarks.kernel
 	@$(BIN)/python -m benchmarks.store
+
+bench-broker: $(VENV)/test.stamp  ## what a message costs a broker, beside Apache's; into docs/benchmarks.md
+	@$(BIN)/python -m tests.interop.apache
+	@$(BIN)/python -m benchmarks.broker --into docs/benchmarks.md
 
 docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build the site
 	@$(BIN)/python -m docs.reference

@@ -11,10 +11,13 @@ def head(names: Sequence[str]) -> list[str]:
     ]
 
 
-def row(title: str, values: Mapping[str, Sequence[float]], digits: int = 0) -> str:
+def row(
+    title: str, values: Mapping[str, Sequence[float]], digits: int = 0, *, compare: bool = True
+) -> str:
     """Medians of the servers, least and most in brackets, and the first median by the second."""
     cells = [cell(found, digits) for found in values.values()]
-    return f"| {title} | " + " | ".join(cells) + f" | {_ratio(list(values.values()))} |"
+    cells.append(_ratio(list(values.values())) if compare else "")
+    return f"| {title} | " + " | ".join(cells) + " |"
 
 
 def cell(values: Sequence[float], digits: int = 0) -> str:

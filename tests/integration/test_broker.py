@@ -341,10 +341,9 @@ async def test_a_delayed_message_is_not_early_and_not_much_too_late(tmp_path: Pa
         assert bytes(first.body) == b"now"
         second = await delivered(client, "T", 1)
         assert bytes(second.body) == b"later"
-        late = second.store_timestamp - first.store_timestamp - 1000
-        assert -50 < late < 500, late  # it was sent just before the first
-        waited = await client.pull("SCHEDULE_TOPIC_XXXX")
-        assert second.store_timestamp >= waited.records[0].store_timestamp + 1000
+        (waited,) = (await client.pull("SCHEDULE_TOPIC_XXXX")).records
+        late = second.store_timestamp - waited.store_timestamp - 1000
+        assert 0 <= late < 3000
 
 
 # ---- restarts
@@ -599,7 +598,7 @@ HOSTILE = [
     pytest.param(request_bytes(SEND, sending() | {"b": "\0"}, body=b"x"), id="a zero byte"),
     pytest.param(request_bytes(320, sending(batch=True), body=b"\xff" * 64), id="a batch of noise"),
     pytest.param(
-        request_bytes(320, sending(batch=True), body=struct.pack(">I8xiIh", 22, 0, 0, 0) * 5000),
+        request_bytes(320, sending(batch=True), body=struct.pack(">I8xiIh", 22, 0, 0, 0) * 500),
         id="a batch of nothings",
     ),
     pytest.param(

@@ -87,11 +87,13 @@ class Raw(NamedTuple):
     body: bytes = b"hello"
     ascii_only: bool = False
 
-    def encode(self, opaque: int = 1) -> bytes:
+    def header(self, opaque: int) -> bytes:
         header = {"code": 310, "opaque": opaque, "extFields": self.fields} | self.top
         text = json.dumps(header, ensure_ascii=self.ascii_only)
-        data = text.encode(errors="surrogatepass")
-        return struct.pack(">II", 4 + len(data) + len(self.body), len(data)) + data + self.body
+        return text.encode(errors="surrogatepass")
+
+    def encode(self, opaque: int = 1) -> bytes:
+        return framed(self.header(opaque), self.body)
 
     def changed(self, *changes: tuple[str, Any]) -> "Raw":
         top, fields = dict(self.top), dict(self.fields)
@@ -102,6 +104,10 @@ class Raw(NamedTuple):
     def without(self, *keys: str) -> "Raw":
         kept = {key: value for key, value in self.fields.items() if key not in keys}
         return self._replace(fields=kept)
+
+
+def framed(header: bytes, body: bytes) -> bytes:
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
 
 
 HEADER = send_header(properties=NAMED, queue_id=1, default_topic="None").to_short()
@@ -279,6 +285,23 @@ def test_whatever_stands_in_a_field_is_taken_alike(tmp_path: Path, key: str) -> 
         for raw in (PLAIN, PLAIN._replace(ascii_only=True)):
             frame = raw.changed((key, value)).encode()
             compare(whole(PLAIN.encode(2), frame, PLAIN.encode(3)), tmp_path)
+
+
+BARE = [
+    b"1e400", b"[1e400]", b"0.1e-400", b"1E5", b"00", b"-", b"nan", b"9" * 5000, b"9" * 400 + b".5",
+    b'"\xff"', b'{"\xff":1}', b'"\xed\xa0\x80"', b'"\\ud800"', b'"\\u12"', b'"\x01"', b'"\\x"',
+    b"{1:2}", b"[" * 600 + b"]" * 600, b"[" * 2000 + b"]" * 2000,
+    b'{"a":' * 900 + b"1" + b"}" * 900,
+]  # fmt: skip
+"""Bytes that stand for a value where JSON is expected."""
+
+
+@pytest.mark.parametrize("key", ["x", "language", "z", "i", "e"])
+def test_whatever_bytes_stand_for_a_value_are_taken_alike(tmp_path: Path, key: str) -> None:
+    header = PLAIN.changed((key, "@@")).header(1)
+    for value in BARE:
+        frame = framed(header.replace(b'"@@"', value), PLAIN.body)
+        compare(whole(PLAIN.encode(2), frame, PLAIN.encode(3)), tmp_path)
 
 
 @pytest.mark.parametrize("mode", FlushMode)
