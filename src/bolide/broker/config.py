@@ -128,6 +128,10 @@ class BrokerConfig(ServerSettings):
     # Sending
     trace_on: bool = option(True, "Tell producers that they may trace their messages.", live=True)
     region_id: str = option("DefaultRegion", "Region that producers are told.", live=True)
+    max_batch_count: int = option(
+        30_000, "Most messages of a batch: while it is taken, others wait.",
+        bounds=(1, _INT_MAX), ours=True, live=True,
+    )  # fmt: skip
     reject_transaction_message: bool = option(False, "Refuse transactional messages.", live=True)
     start_accept_send_request_time_stamp: float = option(
         0.0, "Milliseconds since 1970 before which no messages are taken.",

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -282,7 +283,13 @@ class SendHandlers:
         # Clients of 5.x give the batch an id too; the messages have their own.
         properties.pop(PropertyName.UNIQUE_ID, None)
         common = encode_properties(properties).encode()
-        drafts = [_item_draft(item, draft, common) for item in iter_batch(draft.body)]
+        most = self._parts.cell.value.max_batch_count
+        items = islice(iter_batch(draft.body), most + 1)
+        drafts = [_item_draft(item, draft, common) for item in items]
+        if len(drafts) > most:
+            raise MessageIllegal(
+                f"a batch of over {most} messages: send fewer, or raise maxBatchCount"
+            )
         if not drafts:
             raise MessageIllegal("a batch without messages")
         return drafts

@@ -88,8 +88,9 @@ class Holdings:
         # One that is still being given up comes back when its handlers are through.
         free = [queue for queue in missing if queue not in self._leaving]
         if self._locks is not None and self._tenancy.is_ordered(topic):
-            free = [queue for queue, granted in (await self._locks.lock(free)).items() if granted]
-        got = await asyncio.gather(*map(self._hold, free))
+            got = await self._hold_locked(self._locks, free)
+        else:
+            got = await asyncio.gather(*map(self._hold, free))
         return all(got) and len(got) == len(missing)
 
     def restart(self, held: HeldQueue, queue_offset: int, *, commit: bool = True) -> None:
@@ -116,6 +117,16 @@ class Holdings:
             consuming.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def _hold_locked(self, locks: QueueLocks, queues: list[MessageQueue]) -> list[bool]:
+        """Hold those whose lock is granted; no lock stays behind, cancelled or not."""
+        try:
+            granted = await locks.lock(queues)
+            queues = [queue for queue in queues if granted.get(queue)]
+            return await asyncio.gather(*map(self._hold, queues))
+        finally:
+            if unused := [queue for queue in queues if queue not in self._held]:
+                self._spawn(locks.unlock(unused))
 
     async def _hold(self, queue: MessageQueue) -> bool:
         try:

@@ -209,6 +209,17 @@ async def test_a_batch_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_batch_of_too_many_messages_is_refused_whole(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        core.cell.apply({"maxBatchCount": "4"})
+        assert (await send_batch(core, batch(*[Message("T", b"a")] * 4))).code == 0
+        answer = await send_batch(core, batch(*[Message("T", b"a")] * 5))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "over 4 messages" in (answer.remark or "")
+        assert len(core.log) == 4
+
+
+@on_loop
 async def test_a_batch_may_not_go_to_a_retry_topic(tmp_path: Path) -> None:
     async with core_in(tmp_path, TopicConfig(topic_name=RETRY)) as core:
         answer = await send_batch(core, batch(Message("T", b"a")), topic=RETRY)
