@@ -45,6 +45,19 @@ final class Clients implements AutoCloseable {
         }
     }
 
+    /**
+     * Looks up the route of a topic that exists, patiently: a producer that gets no answer in 3 s
+     * takes the route by which topics are made, and with it queues that the topic has not.
+     */
+    void learnRoute(String topic) {
+        for (int tries = 0; tries < 3; tries++) {
+            if (producer.getDefaultMQProducerImpl().getmQClientFactory()
+                .updateTopicRouteInfoFromNameServer(topic)) {
+                return;
+            }
+        }
+    }
+
     @Override
     public void close() {
         producer.shutdown();

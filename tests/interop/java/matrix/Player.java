@@ -48,6 +48,7 @@ public class Player {
         List<String> wanted = Arrays.asList(args).subList(3, args.length);
         ExecutorService pool = Executors.newFixedThreadPool(AT_ONCE);
         try (Clients clients = new Clients(args[0], args[1], args[2])) {
+            wanted.forEach(name -> clients.learnRoute(args[2] + "_" + name));
             CELLS.forEach((name, cell) -> {
                 if (wanted.contains(name)) {
                     pool.execute(() -> play(name, cell, clients));
