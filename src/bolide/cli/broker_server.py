@@ -10,7 +10,7 @@ from bolide.broker.config import ALL_IGNORED, BrokerConfig, BrokerRole, load_set
 from bolide.cli.log_setup import reload_logs
 from bolide.config import from_environment, options_of, read_file, to_texts
 from bolide.logs import LogLevel
-from bolide.remoting.event_loop import on_hangup, run, until_stopped
+from bolide.remoting.event_loop import on_hangup, run, spare_collections, until_stopped
 from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
 from bolide.store.config import FlushMode, StoreConfig
 
@@ -85,6 +85,7 @@ async def _run(broker: Broker, log_file: Path | None) -> None:
     logs.set_level(broker.config.value.log_level)
     on_hangup(lambda: reload_logs(log_file))
     async with broker:
+        spare_collections()
         announce(broker)
         await until_stopped()
     print(f"The broker[{broker.config.value.broker_name}] stopped.", flush=True)

@@ -16,7 +16,7 @@ from bolide.logs import LogLevel
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import NameServerConfig
 from bolide.remoting.address import format_address
-from bolide.remoting.event_loop import on_hangup, run, until_stopped
+from bolide.remoting.event_loop import on_hangup, run, spare_collections, until_stopped
 from bolide.store.config import StoreConfig
 
 _ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104  to be recognised, not to be bound
@@ -71,6 +71,7 @@ async def _run(cluster: Cluster, log_file: Path | None) -> None:
     async with NameServer(cluster.name_server) as server:
         name_server.announce(server)
         async with _broker(cluster, server.port) as broker:
+            spare_collections()
             broker_server.announce(broker)
             await until_stopped()
     print("All stopped.", flush=True)

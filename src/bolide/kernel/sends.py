@@ -14,6 +14,7 @@ import msgspec
 from bolide.version import ROCKETMQ_VERSION
 
 _SEND_MESSAGE_V2 = 310
+_CODE = b"310"
 _PREFIX = struct.Struct(">II")
 _MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
 
@@ -89,6 +90,8 @@ def read_plain_send(data: bytes, position: int) -> PlainSend | None:
     end = position + 4 + length
     body_at = position + _PREFIX.size + header_size
     if end > len(data) or header_size > _MAX_JSON_HEADER or body_at >= end:
+        return None
+    if data.find(_CODE, position, body_at) < 0:  # most other requests end here, not decoded
         return None
     try:
         header = _decode(data[position + _PREFIX.size : body_at])

@@ -56,6 +56,11 @@ class FrameDecoder:
         """Bytes held of a frame that is not whole yet."""
         return len(self._buffer)
 
+    @property
+    def missing(self) -> int:
+        """How many bytes tell more of a frame that was begun; 0 if none was."""
+        return self._needed - len(self._buffer) if self._buffer else 0
+
     def feed(self, data: bytes) -> list[Frame]:
         """Take what arrived and return the frames it completes, in order; then look at `error`."""
         if self.error is not None:

@@ -222,11 +222,14 @@ class Connection(asyncio.Protocol):
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._fast is not None and not (self._decoder.buffered or self._decoder.error):
-            data = self._serve_fast(self._fast, data)
-            if not data:
-                return
-        self._take(data)
+        if self._fast is not None:
+            while data and self._decoder.missing:  # first the frame that was begun, by itself
+                rest = self._decoder.missing
+                self._take(data[:rest])
+                data = data[rest:]
+            data = self._serve_fast(self._fast, data) if data else data
+        if data:
+            self._take(data)
 
     def _take(self, data: bytes) -> None:
         frames = self._decoder.feed(data)

@@ -559,6 +559,15 @@ async def test_a_frame_in_pieces_is_for_the_ordinary_way_and_what_follows_is_not
 
 
 @on_loop
+async def test_behind_a_frame_in_pieces_the_rest_of_the_bytes_is_served_ahead() -> None:
+    fast = Quick()
+    wired = Wired(fast=fast)
+    wired.receive(quick(2)[:9])
+    wired.receive(quick(2)[9:], quick(), quick())
+    assert written(wired) == [2, "!", "!"]
+
+
+@on_loop
 async def test_behind_a_blocked_peer_nothing_is_served_out_of_turn() -> None:
     fast = Quick()
     wired = Wired(small(), fast=fast)

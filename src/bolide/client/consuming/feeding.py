@@ -105,7 +105,7 @@ class Feeder:
         held.last_pull = time.time()
         result = await self._puller.pull(self._pull(held, wanted, offset))
         seconds = time.monotonic() - begun
-        self._rare.forget(held.queue)
+        self._rare.forget(_place(held))
         self._take(held, result, seconds)
         if result.next_offset == offset and seconds < _QUICK:
             return None
@@ -151,11 +151,16 @@ class Feeder:
             return AFTER_FLOW_CONTROL
         if isinstance(exc, _UNHEARD):
             self._member.instance.heartbeat_soon()
+        # One line for all queues of a broker: they fail together.
         self._rare.warning(
-            held.queue, "%s: pulling %s fails: %s", self._member.group, held.queue, exc
+            _place(held), "%s: pulling %s fails: %s", self._member.group, held.queue, exc
         )
         return self._options.after_failure
 
 
 def start_feeding(feeder: Feeder, held: HeldQueue) -> None:
     held.pulling = asyncio.create_task(feeder.run(held), name=f"bolide-pull-{held.queue}")
+
+
+def _place(held: HeldQueue) -> tuple[str, str]:
+    return held.queue.topic, held.queue.broker_name
