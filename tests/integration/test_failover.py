@@ -7,19 +7,24 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from bolide import Message, Producer, PushConsumer
+from bolide.client.consuming import rebalance
 from bolide.client.producing.results import SendResult, SendStatus
+from bolide.client.settings import ClientArguments
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from tests.interop.ours import bolide_namesrv
 from tests.support.aio import on_loop, until
-from tests.support.own_cluster import create_topic
+from tests.support.own_cluster import create_topic, own_cluster
 from tests.support.restarting import RestartingBroker
 
 SENDERS = 6
 PAUSE = 0.005
 QUEUES = 4
+MEMBERS = 4
 PATIENCE = 40.0
 
 
@@ -163,3 +168,41 @@ async def test_no_send_fails_and_nothing_is_lost_while_a_broker_is_restarted(
         assert it.keeping.repeated == []
         # Who gave them up could not commit: the broker was gone.
         assert {queue.broker_name for queue in it.polling.repeated} <= {it.restarted.name}
+
+
+@on_loop
+async def test_members_keep_their_queues_while_their_broker_is_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebalance, "SETTLE", PATIENCE)  # however slow the machine is
+    got: set[bytes] = set()
+    changes: list[str] = []
+
+    async def take(message: StoredMessage) -> None:
+        got.add(message.body)
+
+    async with own_cluster(tmp_path) as cluster, AsyncExitStack() as stack:
+        client: ClientArguments = {"name_server": cluster.address, "heartbeat_interval": 300.0}
+        producer = await stack.enter_async_context(Producer("P", **client))
+        await create_topic(producer, "T", MEMBERS)
+        members = [
+            PushConsumer("G", on_assignment=lambda *_: changes.append("changed"), **client)
+            for _ in range(MEMBERS)
+        ]
+        for member in members:
+            await stack.enter_async_context(member)
+            await member.subscribe("T", "*", take, ordered=True)
+        await until(lambda: all(len(member.assigned_queues) == 1 for member in members))
+        changes.clear()
+        members[0].pause()  # it has no reason to look for the broker
+        await cluster.stop_broker()
+        await cluster.start_broker()
+        clients = cluster.broker.parts.clients
+        await until(lambda: len(clients.consumer_ids("G")) == MEMBERS - 1, within=PATIENCE)
+        await asyncio.sleep(0.5)  # time for the others to take its queue, which they must not
+        members[0].resume()
+        sent = {b"%d" % number for number in range(2 * MEMBERS)}
+        for body in sorted(sent):
+            await producer.send(Message("T", body))
+        await until(lambda: got == sent, within=PATIENCE)
+        assert changes == []

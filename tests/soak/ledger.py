@@ -148,6 +148,12 @@ class GroupLedger:
                 found.append(Window(at, until))
         return found
 
+    def longest_handover(self) -> float:
+        """For how long a queue had no holder, or more than one, at most."""
+        windows = [window for queue in self._tenures for window in self.windows(queue)]
+        lengths = [window.ended - window.began for window in windows]
+        return max(filter(math.isfinite, lengths), default=0.0)
+
     def complaints(self, sent: Sent) -> list[str]:
         """Everything that a group must not do; empty if it did well. Long lists are cut."""
         kinds: Mapping[str, Iterator[str]] = {

@@ -183,6 +183,15 @@ def test_two_owners_of_an_ordered_queue_at_once_are_found() -> None:
     ]
 
 
+def test_the_longest_time_without_one_holder_is_known() -> None:
+    ledger = handed_over()
+    ledger.lost("b", 0, 60.0)
+    ledger.gained("a", 0, 64.0)
+    ledger.gained("c", 0, 70.0)
+    ledger.lost("a", 0, 72.0)
+    assert ledger.longest_handover() == 4.0
+
+
 def test_long_lists_are_cut() -> None:
     assert len(one_owner().complaints(sent())) == 6
     assert one_owner().complaints(sent())[-1] == "lost: … and 5 more"

@@ -25,8 +25,11 @@ log = logging.getLogger(__name__)
 
 TOPIC = "Soak"
 QUEUES = 8
-GROWTH = 8 * 2**20
+GROWTH = 12 * 2**20
 """Bytes by which private memory may grow from a fifth of the messages to all of them."""
+
+HANDOVER = 20.0
+"""Seconds in which a queue finds its next holder, far less than a lock left behind would take."""
 
 LOG_LINES = 40
 """Of all processes together, for each change of members: nothing is logged for each message."""
@@ -68,6 +71,8 @@ async def test_twenty_thousand_messages_reach_members_that_come_and_go(tmp_path:
         play = Play(it.producer, it.cast, 20_000, most_behind=2_000)
         await play.run(SHORT)
         await check(it, play)
+        longest = [ledger.longest_handover() for ledger in it.cast.ledgers]
+        assert max(longest) < HANDOVER, longest
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class RemotingClient:
         self._outbox = Outbox()
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._reconnected: dict[str, float] = {}  # -inf after the first connection
         self._context: ssl.SSLContext | None = (
             self.config.tls.context() if self.config.tls else None
         )
@@ -127,6 +129,10 @@ class RemotingClient:
         connection = self._connections.get(address)
         return connection is not None and not connection.is_closed
 
+    def reconnected_at(self, address: str) -> float:
+        """When a connection took the place of a lost one, by the loop's clock; -inf if none did."""
+        return self._reconnected.get(address, -math.inf)
+
     async def connect(self, address: str) -> None:
         """Make the connection that the next call would make. Raises ConnectFailed."""
         await self._connection(address)
@@ -158,6 +164,8 @@ class RemotingClient:
         try:
             connection = await self._connect(address)
             self._connections[address] = connection
+            now = asyncio.get_running_loop().time()
+            self._reconnected[address] = now if address in self._reconnected else -math.inf
             return connection
         finally:
             del self._connecting[address]

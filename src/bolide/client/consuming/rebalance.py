@@ -26,6 +26,9 @@ EVERY = 20.0
 SOON = 1.0
 """Seconds to the next round after one that did not get all it should."""
 
+SETTLE = 3.0
+"""Seconds that members have to tell a broker of themselves after it was gone."""
+
 _MISSES = 10
 
 AssignmentListener = Callable[
@@ -63,6 +66,7 @@ class Rebalancer:
         self._listener = listener
         self._rare = RareLog(log)
         self._misses = 0
+        self._known: set[str] = set()  # the members of the last round
         self._round = asyncio.Lock()  # one round at a time: each reads what is held and changes it
 
     async def run(self) -> None:
@@ -140,12 +144,8 @@ class Rebalancer:
         member = self._member
         if member.is_broadcasting:
             return queues
-        client_ids = await self._client_ids(topic)
-        if member.instance.client_id not in client_ids:
-            # The broker has restarted or not heard of us yet; what we hold stays ours meanwhile.
-            await member.instance.heartbeat()
-            client_ids = await self._client_ids(topic)
-        if member.instance.client_id not in client_ids:
+        client_ids = await self._member_ids(topic)
+        if client_ids is None:
             return None
         try:
             return self._strategy(member.group, member.instance.client_id, queues, client_ids)
@@ -153,8 +153,33 @@ class Rebalancer:
             log.exception("%s: the strategy failed for %s", member.group, topic)
             return None
 
-    async def _client_ids(self, topic: str) -> list[str]:
-        """Ask the brokers of the topic one after the other. Raises the last one's error."""
+    async def _member_ids(self, topic: str) -> list[str] | None:
+        """Who is in the group; None if the broker does not know us, or all of the others, yet.
+
+        What we hold stays ours meanwhile.
+        """
+        instance = self._member.instance
+        address, client_ids = await self._ask_ids(topic)
+        if instance.client_id not in client_ids:
+            await instance.heartbeat()
+            address, client_ids = await self._ask_ids(topic)
+        if instance.client_id not in client_ids or self._is_too_early(address, client_ids):
+            return None
+        self._known = set(client_ids)
+        return client_ids
+
+    def _is_too_early(self, address: str, client_ids: Collection[str]) -> bool:
+        """Whether members are missing because the broker has only just come back."""
+        now = asyncio.get_running_loop().time()
+        since = self._member.instance.remoting.reconnected_at(address)
+        return now - since < SETTLE and not self._known.issubset(client_ids)
+
+    async def _ask_ids(self, topic: str) -> tuple[str, list[str]]:
+        """Ask the brokers of the topic one after the other. Raises the last one's error.
+
+        Returns:
+            Who answered, and the members he knows.
+        """
         instance = self._member.instance
         route = await instance.routes.require(topic)
         addresses = [a for broker in route.broker_datas for a in broker.broker_addrs.values()]
@@ -167,9 +192,9 @@ class Rebalancer:
                     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
                     ConsumerGroupHeader(self._member.group),
                 )
-                return sorted(fastjson.decode(reply.body, ConsumerIds).consumer_id_list)
+                return address, sorted(fastjson.decode(reply.body, ConsumerIds).consumer_id_list)
             except ServerError:
-                return []  # it has not heard of the group yet
+                return address, []  # it has not heard of the group yet
             except BolideError as exc:
                 failure = exc
         raise failure

@@ -43,7 +43,7 @@ final class PositionCells {
      */
     static Map<String, Object> fromTimestamp(Stage stage) throws Exception {
         send(stage, "before", 3);
-        long second = ((System.currentTimeMillis() + 500) / 1000 + 1) * 1000;
+        long second = ((System.currentTimeMillis() + 1500) / 1000 + 1) * 1000;
         Thread.sleep(second - System.currentTimeMillis() + 5);
         send(stage, "after", 3);
         awaitVisible(stage);
@@ -60,7 +60,7 @@ final class PositionCells {
         DefaultMQPushConsumer consumer = stage.pushConsumer("1", "*");
         Deliveries deliveries = new Deliveries().of(consumer);
         send(stage, "before", 4);
-        Thread.sleep(500);
+        Thread.sleep(1_500);
         long between = System.currentTimeMillis();
         send(stage, "after", 4);
         consumer.start();
