@@ -1,8 +1,32 @@
 """The three states of everything that users start: made, running, closed."""
 
 from enum import Enum, auto
+from types import TracebackType
+from typing import Self
 
 from bolide.client.errors import WrongState
+
+
+class Startable:
+    """What `async with` starts and closes."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
 
 
 class _State(Enum):

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 
 from bolide.client.instance import ClientInstance
-from bolide.client.lifecycle import Lifecycle
+from bolide.client.lifecycle import Lifecycle, Startable
 from bolide.client.settings import ClientSettings
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.headers.offsets import Boundary
 
 
-class Questions:
+class Questions(Startable):
     """Part of every client: names go in and come out without the namespace."""
 
     _client: ClientSettings

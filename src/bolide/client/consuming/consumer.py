@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Mapping
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bolide.client.consuming.consumer_settings import ConsumerSettings, split_arguments
 from bolide.client.consuming.membership import Membership
@@ -32,18 +31,6 @@ class Consumer(Questions, Generic[S]):
         self.group = group
         self.settings, self._client = split_arguments(kind, arguments)
         self._life = Lifecycle("consumer", group)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Join the group; `async with` does so. Without a cluster that answers it goes on trying.

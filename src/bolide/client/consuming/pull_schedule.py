@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from bolide.client.consuming.consumer_settings import ConsumerArguments
 from bolide.client.consuming.pull_consumer import PullConsumer
+from bolide.client.lifecycle import Startable
 from bolide.model.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class PullTurn:
 PullTask = Callable[[MessageQueue, PullTurn], Awaitable[object]]
 
 
-class PullSchedule:
+class PullSchedule(Startable):
     """A task for each queue that is this member's share of the registered topics.
 
     Queues that come get a task, those that go lose theirs; when broadcasting all queues have one.
@@ -42,18 +42,6 @@ class PullSchedule:
         self.consumer = PullConsumer(group, **arguments)
         self._callbacks: dict[str, PullTask] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         await self.consumer.start()

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from bolide.client.errors import BatchPartlySent
 from bolide.client.instance import ClientInstance
@@ -74,18 +73,6 @@ class Producer(Questions):
         self._forbidden_hooks: list[ForbiddenHook] = []
 
     # Start and end
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Begin; `async with` does so.
