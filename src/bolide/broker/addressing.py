@@ -1,6 +1,6 @@
 """Where a message goes at first: where it says, or to the topic of those that wait."""
 
-from bolide.model.message import TransactionType, transaction_type
+from bolide.model.message import TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import SCHEDULE_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import encode_properties
@@ -13,6 +13,7 @@ _TIMER = (
     PropertyName.TIMER_DELIVER_MS,
 )
 _MOST_DIGITS = 9
+_NOT_DELIVERED = (TransactionType.PREPARED, TransactionType.ROLLBACK)
 
 
 def address(draft: RecordDraft, properties: dict[str, str], max_level: int) -> RecordDraft:
@@ -21,11 +22,10 @@ def address(draft: RecordDraft, properties: dict[str, str], max_level: int) -> R
     Raises:
         NoPermission, ServerError: it is of a kind that the broker does not take.
     """
-    if transaction_type(draft.sys_flag) in {TransactionType.NONE, TransactionType.COMMIT}:
-        level = delay_level(properties)
-        if level > 0:
-            return delayed(draft, properties, min(level, max_level))
-        _refuse_timer(properties)
+    level = delay_level(properties)
+    if level > 0:
+        return delayed(draft, properties, min(level, max_level))
+    _refuse_timer(properties)
     return draft._replace(properties=encode_properties(properties).encode())
 
 
@@ -51,12 +51,20 @@ def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> Recor
     )
 
 
-def refuse_transaction(properties: dict[str, str], reconsume_times: int) -> None:
-    """Raises NoPermission for a half message: this broker keeps none."""
+def without_transaction(draft: RecordDraft, properties: dict[str, str]) -> RecordDraft:
+    """The draft as a plain message; half messages and their ends would never be delivered.
+
+    Raises:
+        NoPermission: it is a half message, or the end of one: this broker keeps none.
+    """
     prepared = properties.get(PropertyName.TRANSACTION_PREPARED, "").lower() == "true"
-    # Clients before 4.6.1 leave the mark on a message they send to their retry topic.
-    if prepared and not (reconsume_times > 0 and delay_level(properties) > 0):
-        raise NoPermission("this broker takes no transactional messages: send it as a plain one")
+    if not prepared and transaction_type(draft.sys_flag) not in _NOT_DELIVERED:
+        return draft
+    # Clients before 4.6.1 leave the marks on a message they send to their retry topic.
+    if draft.reconsume_times > 0 and delay_level(properties) > 0:
+        plain = with_transaction_type(draft.sys_flag, TransactionType.NONE)
+        return draft._replace(sys_flag=plain)
+    raise NoPermission("this broker takes no transactional messages: send it as a plain one")
 
 
 def _refuse_timer(properties: dict[str, str]) -> None:

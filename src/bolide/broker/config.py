@@ -132,14 +132,10 @@ class BrokerConfig(ServerSettings):
         30_000, "Most messages of a batch: while it is taken, others wait.",
         bounds=(1, _INT_MAX), ours=True, live=True,
     )  # fmt: skip
-    reject_transaction_message: bool = option(False, "Refuse transactional messages.", live=True)
     start_accept_send_request_time_stamp: float = option(
         0.0, "Milliseconds since 1970 before which no messages are taken.",
         bounds=(0, 2**53), scale=1000, live=True,
     )  # fmt: skip
-    store_reply_message_enable: bool = option(
-        True, "Store the answers of request-reply as messages.", live=True
-    )
 
     # Pulling
     long_polling_enable: bool = option(
@@ -163,7 +159,6 @@ class BrokerConfig(ServerSettings):
         ours=True,
         live=True,
     )
-    enable_property_filter: bool = option(False, "Allow SQL92 filters.", live=True)
     slave_read_enable: bool = option(
         False, "Send consumers that are far behind to a slave.", live=True
     )

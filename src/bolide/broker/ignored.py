@@ -22,7 +22,7 @@ _PROXY = "it matters to RocketMQ's proxy only"
 _COLD = "a read that needs the disk is done on another thread and holds up nobody"
 _UNUSED = "RocketMQ does not use it any more"
 _OWN_CALLS = "a broker here makes few calls of its own"
-_SCHEDULED = "delayed messages are delivered by one task a level"
+_SCHEDULED = "one task delivers the delayed messages of all levels"
 _ROCKSDB = "the store is made of files"
 _STATISTICS = "statistics of deleted topics and groups go with them, all others are kept"
 
@@ -123,6 +123,7 @@ _CONTROLLER_KEYS = {
 }
 
 _TRANSACTION_KEYS = {
+    "rejectTransactionMessage": "false",
     "transactionTimeOut": "6000",
     "transactionCheckMax": "15",
     "transactionCheckInterval": "30000",
@@ -202,6 +203,7 @@ _POP_KEYS = {
 }
 
 _SQL_KEYS = {
+    "enablePropertyFilter": "false",
     "filterSupportRetry": "false",
     "enableCalcFilterBitMap": "false",
     "expectConsumerNumUseFilter": "32",
@@ -305,6 +307,7 @@ _COMPACTION_KEYS = {
 }
 
 _SINGLE = {
+    "storeReplyMessageEnable": Ignored("true", "it comes with request-reply"),
     "messageStorePlugIn": Ignored("", "plug-ins of the store are Java classes"),
     "transferMsgByHeap": Ignored("true", "a reply is always built in memory"),
     "highSpeedMode": Ignored("false", _UNUSED),

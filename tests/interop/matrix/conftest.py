@@ -2,7 +2,8 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.matrix.cells")
+for module in ("sending", "pushing", "reading", "positions"):
+    pytest.register_assert_rewrite(f"tests.interop.matrix.{module}")
 
 from tests.interop.matrix import brokers, players  # noqa: E402
 

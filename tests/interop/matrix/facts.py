@@ -31,6 +31,10 @@ class Message(msgspec.Struct, frozen=True):
         return self.queue, self.offset
 
 
+class Deliveries(msgspec.Struct, frozen=True):
+    deliveries: list[Message]
+
+
 class Pulled(msgspec.Struct, frozen=True):
     status: str
     next: int

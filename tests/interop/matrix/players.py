@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import msgspec
 
@@ -34,8 +34,6 @@ PATIENCE = 110.0
 
 # Rebalancing is quick where a cell waits for it: for retry topics, which come with the first retry.
 JVM = ("-Drocketmq.client.rebalance.waitInterval=1000",)
-
-T = TypeVar("T")
 
 
 class CellFailed(Exception):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bolide.broker.addressing import address, delay_level, refuse_transaction
-from bolide.model.message import SysFlag
+from bolide.broker.addressing import address, delay_level, without_transaction
+from bolide.model.message import SysFlag, TransactionType
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import RecordDraft
 from bolide.protocol.refusals import NoPermission, ServerError
@@ -59,11 +59,6 @@ def test_a_timer_message_that_has_come_out_is_an_ordinary_one() -> None:
     assert (found.topic, found.queue_id) == (b"T", 3)
 
 
-@pytest.mark.parametrize("flag", [SysFlag.PREPARED, SysFlag.ROLLBACK])
-def test_half_messages_are_never_delayed(flag: SysFlag) -> None:
-    assert addressed({"DELAY": "1"}, sys_flag=int(flag)).topic == b"T"
-
-
 def test_committed_messages_are_delayed() -> None:
     assert addressed({"DELAY": "1"}, sys_flag=int(SysFlag.COMMIT)).topic == b"SCHEDULE_TOPIC_XXXX"
 
@@ -74,14 +69,27 @@ def test_what_is_no_number_is_no_delay(text: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["true", "TRUE"])
-def test_transactional_messages_are_refused(mark: str) -> None:
+@pytest.mark.parametrize("times", [0, 1])
+def test_transactional_messages_are_refused(mark: str, times: int) -> None:
+    message = draft("T")._replace(reconsume_times=times)
     with pytest.raises(NoPermission, match="no transactional messages"):
-        refuse_transaction({"TRAN_MSG": mark}, 0)
+        without_transaction(message, {"TRAN_MSG": mark})
+
+
+@pytest.mark.parametrize("kind", [TransactionType.PREPARED, TransactionType.ROLLBACK])
+def test_what_no_queue_would_lead_to_is_refused(kind: TransactionType) -> None:
     with pytest.raises(NoPermission):
-        refuse_transaction({"TRAN_MSG": mark}, 1)
+        without_transaction(draft("T", sys_flag=kind.value), {})
 
 
-def test_a_retry_of_an_old_client_may_still_have_the_mark_of_a_transaction() -> None:
-    refuse_transaction({"TRAN_MSG": "true", "DELAY": "3"}, 1)
-    refuse_transaction({"TRAN_MSG": "false"}, 0)
-    refuse_transaction({}, 0)
+def test_a_retry_of_an_old_client_is_taken_as_a_plain_message() -> None:
+    flag = TransactionType.PREPARED.value | 1
+    marked = draft("T", sys_flag=flag)._replace(reconsume_times=1)
+    taken = without_transaction(marked, {"TRAN_MSG": "true", "DELAY": "3"})
+    assert taken == marked._replace(sys_flag=1)
+
+
+@pytest.mark.parametrize("kind", [TransactionType.NONE, TransactionType.COMMIT])
+def test_other_messages_stay_as_they_are(kind: TransactionType) -> None:
+    message = draft("T", sys_flag=kind.value)
+    assert without_transaction(message, {"TRAN_MSG": "false"}) is message

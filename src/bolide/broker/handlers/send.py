@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bolide.broker.addressing import address, refuse_transaction
+from bolide.broker.addressing import address, without_transaction
 from bolide.broker.background import Background
 from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
@@ -235,7 +235,7 @@ class SendHandlers:
         self._check_topic(header, topic)
         queue_id = header.queue_id
         if queue_id < 0:
-            queue_id = random.randrange(max(topic.write_queue_nums, 1))  # noqa: S311
+            queue_id = _any_queue(topic)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= _MULTI_TAGS
@@ -259,6 +259,7 @@ class SendHandlers:
     def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
         """The draft with its properties, addressed; and the id that the sender knows it by."""
         properties = decode_properties(header.properties)
+        draft = without_transaction(draft, properties)
         if asks_for_nothing(header.properties) and PropertyName.UNIQUE_ID in properties:
             # Most are such: the string stays as it is, which the fast path counts on.
             plain = draft._replace(properties=self.marks.add_to(header.properties).encode())
@@ -268,7 +269,6 @@ class SendHandlers:
         if PropertyName.UNIQUE_ID not in properties:
             now = int(self._parts.now() * 1000)
             properties[PropertyName.UNIQUE_ID] = self._parts.unique_ids.make(now)
-        refuse_transaction(properties, header.reconsume_times)
         unique_id = properties[PropertyName.UNIQUE_ID]
         return address(draft, properties, self._parts.max_level), unique_id
 
@@ -282,6 +282,7 @@ class SendHandlers:
         properties = decode_properties(header.properties) | self.marks.properties
         # Clients of 5.x give the batch an id too; the messages have their own.
         properties.pop(PropertyName.UNIQUE_ID, None)
+        draft = without_transaction(draft, properties)
         common = encode_properties(properties).encode()
         most = self._parts.cell.value.max_batch_count
         items = islice(iter_batch(draft.body), most + 1)
@@ -329,6 +330,12 @@ class SendHandlers:
         for hook in self._parts.hooks.send:
             hook.after_send(incoming.peer, incoming.header, reply)
         return reply
+
+
+def _any_queue(topic: TopicConfig) -> int:
+    if topic.write_queue_nums < 1:
+        raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
+    return random.randrange(topic.write_queue_nums)  # noqa: S311
 
 
 def _item_draft(item: BatchItem, draft: RecordDraft, common: bytes) -> RecordDraft:

@@ -40,13 +40,13 @@ CELLS: Mapping[str, Cell] = {
 }
 
 
-async def main(name_server: str, broker: str, prefix: str, *cells: str) -> None:
+async def main(name_server: str, _broker: str, prefix: str, *cells: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with (
             Producer(f"{prefix}_producers", name_server=name_server, send_timeout=10) as producer,
             PullConsumer(f"{prefix}_readers", name_server=name_server) as reader,
         ):
-            stage = Stage(name_server, broker, prefix, "", producer, reader, Path(directory))
+            stage = Stage(name_server, prefix, "", producer, reader, Path(directory))
             await asyncio.gather(*(play(replace(stage, cell=cell)) for cell in cells))
 
 

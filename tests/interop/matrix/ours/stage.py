@@ -25,7 +25,6 @@ class Stage:
     """One cell's topic and group."""
 
     name_server: str
-    broker: str
     prefix: str
     cell: str
     producer: Producer

@@ -209,6 +209,23 @@ async def test_a_batch_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_batch_of_half_messages_is_refused(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        answer = await send_batch(core, batch(Message("T", b"a")), sys_flag=4)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert core.log == []
+
+
+@on_loop
+async def test_the_broker_chooses_no_queue_where_there_is_none(tmp_path: Path) -> None:
+    topic = TopicConfig(topic_name="None", write_queue_nums=0, read_queue_nums=4)
+    async with core_in(tmp_path, topic) as core:
+        answer = await send(core, send_header(topic="None", queue_id=-1))
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "no queues to send to" in (answer.remark or "")
+
+
+@on_loop
 async def test_a_batch_of_too_many_messages_is_refused_whole(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         core.cell.apply({"maxBatchCount": "4"})
