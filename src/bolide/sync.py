@@ -3,42 +3,73 @@
 Every class here is a front of its namesake in `bolide` and does what that does.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from bolide import admin
 from bolide.client.blocking import Caller, Front, Subject, blocking, on_the_loop
-from bolide.client.consuming import consumer, lite_pull_consumer, pull_consumer, push_consumer
+from bolide.client.consuming import (
+    assignment,
+    consumer,
+    lite_pull_consumer,
+    pull_consumer,
+    pull_schedule,
+    push_consumer,
+)
 from bolide.client.consuming.consume import Retry
 from bolide.client.consuming.consumer_settings import (
     ConsumerArguments,
     LitePullArguments,
     PushArguments,
 )
-from bolide.client.producing import producer
+from bolide.client.consuming.process_queue import FlowLimits
+from bolide.client.consuming.pulling import PullResult, PullStatus
+from bolide.client.consuming.subscription import Sql
+from bolide.client.producing import producer, selectors
+from bolide.client.producing.faults import FaultTable
 from bolide.client.producing.hooks import ForbiddenHook, SendHook
 from bolide.client.producing.producer import SendArguments
 from bolide.client.producing.producer_settings import ProducerArguments
 from bolide.client.producing.results import SendResult, SendStatus
 from bolide.client.questions import Questions
-from bolide.model.message import Message, StoredMessage
+from bolide.errors import BolideError
+from bolide.model.message import CompressionType, Message, StoredMessage
+from bolide.model.message_checks import InvalidMessage
 from bolide.model.message_queue import MessageQueue
+from bolide.remoting.tls import ClientTls
 
 __all__ = [
     "AdminClient",
+    "BolideError",
+    "ClientTls",
+    "CompressionType",
+    "FaultTable",
+    "FlowLimits",
+    "InvalidMessage",
     "LitePullConsumer",
     "Message",
     "MessageQueue",
     "Producer",
     "PullConsumer",
+    "PullResult",
+    "PullSchedule",
+    "PullStatus",
+    "PullTurn",
     "PushConsumer",
     "Retry",
     "SendResult",
     "SendStatus",
+    "Sql",
     "StoredMessage",
+    "assignment",
+    "selectors",
 ]
+
+PULL_THREADS = 20
+"""How many tasks of a `PullSchedule` run at a time."""
 
 Q = TypeVar("Q", bound="producer.Producer | consumer.Consumer[Any]")
 C = TypeVar("C", bound="consumer.Consumer[Any]")
@@ -177,6 +208,13 @@ class PullConsumer(_Consumer[pull_consumer.PullConsumer]):
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
         super().__init__(pull_consumer.PullConsumer(group, **arguments))
 
+    @classmethod
+    def of(cls, client: pull_consumer.PullConsumer) -> "PullConsumer":
+        """The front of a consumer that is there already."""
+        front = cls.__new__(cls)
+        Front.__init__(front, client)
+        return front
+
     pull = blocking(pull_consumer.PullConsumer.pull)
     pull_block_if_not_found = blocking(pull_consumer.PullConsumer.pull_block_if_not_found)
     fetch_consume_offset = blocking(pull_consumer.PullConsumer.fetch_consume_offset)
@@ -184,6 +222,52 @@ class PullConsumer(_Consumer[pull_consumer.PullConsumer]):
     register_topics = blocking(pull_consumer.PullConsumer.register_topics)
     fetch_balanced_queues = blocking(pull_consumer.PullConsumer.fetch_balanced_queues)
     commit = blocking(pull_consumer.PullConsumer.commit)
+
+
+class PullTurn:
+    """What a pull task is called with beside its queue; see `bolide.PullTurn`."""
+
+    def __init__(self, consumer: PullConsumer) -> None:
+        self.consumer = consumer
+        self.next_delay = pull_schedule.NEXT_DELAY
+
+
+class PullSchedule(Front[pull_schedule.PullSchedule]):
+    """A task for each queue, called while its `with` block runs; see `bolide.PullSchedule`.
+
+    Tasks are plain functions here, and run in threads.
+    """
+
+    def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
+        super().__init__(pull_schedule.PullSchedule(group, **arguments))
+        self.consumer = PullConsumer.of(self.client.consumer)
+        self._pool = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix=f"pull-{group}")
+
+    def register(self, topic: str, task: Callable[[MessageQueue, PullTurn], object]) -> None:
+        """Have `task` called for each queue of a topic that is ours."""
+
+        async def call(queue: MessageQueue, turn: pull_schedule.PullTurn) -> None:
+            here = PullTurn(self.consumer)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._pool, task, queue, here)
+            finally:
+                turn.next_delay = here.next_delay
+
+        self.wait(self.client.register(topic, call))
+
+    def close(self) -> None:
+        """End; a task that is in its thread still goes on to its end."""
+        super().close()
+        self._pool.shutdown(wait=False)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, exc, traceback)
+        self._pool.shutdown(wait=False)
 
 
 class LitePullConsumer(_Consumer[lite_pull_consumer.LitePullConsumer]):

@@ -5,7 +5,7 @@ import errno
 import statistics
 import struct
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from bolide.protocol.refusals import (
     TopicNotFound,
 )
 from bolide.remoting.client import RemotingClient
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply
 from bolide.remoting.errors import RemotingError
 from bolide.store.config import FlushMode
@@ -51,6 +52,7 @@ from tests.support.broker import (
 )
 from tests.support.faults import FaultyDisk
 from tests.support.name_servers import name_server
+from tests.support.store import draft
 from tests.support.wire import RawPeer, request_bytes
 
 NOTHING, AGAIN, MOVED = (
@@ -60,6 +62,7 @@ NOTHING, AGAIN, MOVED = (
 )
 NAMED = {"UNIQ_KEY": "7F00000112345678ABCDEF0000010000"}
 AT_ONCE = "0s 0s 0s 0s 0s 0s"
+SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 RETRY, DEAD = "%RETRY%readers", "%DLQ%readers"
 
 
@@ -257,6 +260,104 @@ async def test_a_thousand_pulls_wait_and_are_all_answered(tmp_path: Path) -> Non
 
 
 @on_loop
+async def test_one_buffer_of_costly_requests_leaves_others_their_turn(tmp_path: Path) -> None:
+    hook = Watcher()
+    async with serving(tmp_path, hooks=Hooks(consume=(hook,))) as (broker, client):
+        await client.send("T", b"x", properties={"TAGS": "A"})
+        for _ in range(900):
+            broker.parts.intake.append(draft("T", b"x", properties={"TAGS": "A"}))
+        costly = [
+            request_bytes(PULL, pull_header("T", subscription="B").to_fields(), opaque=number)
+            for number in range(200)
+        ]
+        async with await RawPeer.connect(broker.address) as peer:
+            await peer.send(b"".join(costly))
+            await until(lambda: hook.seen)
+            await client.send("T", b"y")
+            assert len(hook.seen) < 150, "the send was not served behind them"
+            assert [(await peer.frame()).opaque for _ in costly] == list(range(200))
+
+
+LONG_WAIT = pull_header(
+    "T", 1, sys_flag=SUBSCRIBED | SUSPEND, suspend_timeout_millis=60_000
+).to_fields()
+
+
+@asynccontextmanager
+async def deaf_peer(broker: Broker, pulls: int) -> AsyncIterator[RawPeer]:
+    """A consumer of `T` with pulls that wait, which takes a few kilobytes and reads no more."""
+    beat = Heartbeat(client_id="deaf", consumer_data_set=[ConsumerGroup(group_name="deaf")])
+    async with await RawPeer.connect(broker.address, receive_buffer=4096) as peer:
+        await peer.send(request_bytes(RequestCode.HEART_BEAT, body=fastjson.encode(beat)))
+        notice = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        assert {(await peer.frame()).code for _ in range(2)} == {ResponseCode.SUCCESS, notice}
+        for number in range(pulls):
+            await peer.send(request_bytes(PULL, LONG_WAIT, opaque=number + 10))
+        await until(lambda: len(broker.parts.arrivals) == pulls)
+        yield peer
+
+
+def connection_of(broker: Broker, client_id: str, group: str) -> Connection:
+    found = broker.parts.clients.find_consumer(group, client_id)
+    assert found is not None
+    return found
+
+
+SMALL_BUFFERS: dict[str, Any] = {
+    "server_socket_snd_buf_size": 16 * 1024,
+    "write_buffer_high_water_mark": 64 * 1024,
+}
+
+
+@on_loop
+async def test_pulls_of_a_client_that_does_not_read_wait_until_it_does(tmp_path: Path) -> None:
+    async with serving(tmp_path, **SMALL_BUFFERS) as (broker, client):
+        await client.send("T", b"first")
+        async with deaf_peer(broker, pulls=40) as peer:
+            await client.send("T", bytes(300_000))
+            connection = connection_of(broker, "deaf", "deaf")
+            await until(lambda: connection.is_blocked)
+            await client.send("T", b"another")
+            assert len(broker.parts.arrivals) > 30
+            assert 64 * 1024 < connection.unsent < 1_000_000
+            assert connection.held > connection.unsent, "what waits is under way"
+            numbers = []
+            for _ in range(40):
+                answer = await peer.frame()
+                numbers.append(answer.opaque)
+                assert len(answer.body) > 300_000
+            assert sorted(numbers) == list(range(10, 50))
+            await until(lambda: connection.held == 0)
+
+
+@on_loop
+async def test_a_member_that_does_not_read_keeps_no_notices_from_others(tmp_path: Path) -> None:
+    settings = SMALL_BUFFERS | {"server_oneway_semaphore_value": 1}
+    async with serving(tmp_path, **settings) as (broker, client):
+        await client.send("T", b"first")
+        async with deaf_peer(broker, pulls=2), await RawPeer.connect(broker.address) as member:
+            await client.send("T", bytes(300_000))
+            await until(lambda: connection_of(broker, "deaf", "deaf").is_blocked)
+            groups = [ConsumerGroup(group_name=name) for name in ("deaf", "sound")]
+            for number in range(3):
+                beat = Heartbeat(client_id=f"c-{number}", consumer_data_set=groups)
+                request = request_bytes(RequestCode.HEART_BEAT, body=fastjson.encode(beat))
+                if number == 0:
+                    await member.send(request)
+                    await until(lambda: broker.parts.clients.consumer_ids("sound"))
+                else:
+                    async with await RawPeer.connect(broker.address) as other:
+                        await other.send(request)
+                        await other.frame()
+            told: set[str] = set()
+            while len(told) < 2:
+                frame = await member.frame()
+                if frame.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+                    told.add((frame.fields or {})["consumerGroup"])
+            assert told == {"deaf", "sound"}
+
+
+@on_loop
 async def test_tags_are_filtered_and_the_position_moves_past_what_is_not_wanted(
     tmp_path: Path,
 ) -> None:
@@ -411,6 +512,30 @@ async def test_consumers_that_ask_again_do_not_hold_up_a_broker_that_stops(tmp_p
             begun = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - begun < 3.0
         await asyncio.gather(*consuming)
+
+
+@on_loop
+async def test_while_one_port_drains_the_other_has_no_pull_come_again_and_again(
+    tmp_path: Path,
+) -> None:
+    async def consume(client: BrokerClient) -> None:
+        with suppress(RemotingError):
+            while True:
+                await client.wait_for("T", 1)
+
+    hook = Watcher()
+    hooks = Hooks(consume=(hook,))
+    async with BrokerClient("") as client, AsyncExitStack() as outlasting:
+        async with broker_in(tmp_path, hooks=hooks, shutdown_wait_time_seconds=10) as broker:
+            client.address = broker.address
+            await client.send("T")
+            host, _, port = broker.address.rpartition(":")
+            vip = await RawPeer.connect(f"{host}:{int(port) - 2}")
+            outlasting.callback(vip.close)  # it does not hang up, so its port takes a while
+            consuming = asyncio.create_task(consume(client))
+            await until(lambda: len(broker.parts.arrivals))
+        await consuming
+    assert len(hook.seen) < 20
 
 
 # ---- the disk
@@ -574,7 +699,6 @@ def sending(**given: Any) -> dict[str, str]:
     return send_header("T", **given).to_short()
 
 
-SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 LONG_POLL = pull_header(
     "T", 2**40, sys_flag=SUBSCRIBED | SUSPEND, suspend_timeout_millis=2**62
 ).to_fields()

@@ -58,6 +58,22 @@ def test_it_says_where_it_listens_and_what_an_answer_means_and_stops_when_told(
     assert broker.output.endswith("The broker[broker-x] stopped.\n")
 
 
+def test_it_stops_in_order_when_it_is_told_to_while_it_starts(
+    started: list[Running], home: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # a NameServer that never answers
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        broker = Running("mqbroker", *HERE, "-n", address)
+        started.append(broker)
+        mute.settimeout(20)
+        connection, _ = mute.accept()
+        with connection:
+            assert broker.stop() == 0
+    assert not Path("store", "abort").exists()
+    assert "boot success" not in broker.output
+    assert broker.output.endswith("stopped.\n")
+
+
 def test_with_sync_flush_an_answer_means_the_disk(started: list[Running], home: Path) -> None:
     broker = serving(started, "bolide", "broker", "flushDiskType=SYNC_FLUSH", *HERE)
     assert "An acknowledged message is on this disk" in broker.output

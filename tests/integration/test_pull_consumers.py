@@ -1,6 +1,7 @@
 """Consumers that pull, poll and run on a schedule, with a NameServer and a broker of ours."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bolide import sync
 from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
 from bolide.client.consuming.pull_consumer import PullConsumer
 from bolide.client.consuming.pull_schedule import PullSchedule, PullTurn
@@ -102,6 +104,24 @@ async def test_offsets_are_kept_by_the_group(tmp_path: Path) -> None:
             assert await consumer.fetch_consume_offset(QUEUE) == 2
             assert await consumer.fetch_consume_offset(QUEUE, from_store=True) == 1
         assert it.committed() == 2
+
+
+@on_loop
+async def test_a_member_does_not_commit_over_another_what_it_committed_before(
+    tmp_path: Path,
+) -> None:
+    async with (
+        scene(tmp_path) as it,
+        it.pull(commit_interval=0.01) as one,
+        it.pull(commit_interval=60.0) as two,
+    ):
+        await it.send(*map(str, range(6)))
+        await one.update_consume_offset(QUEUE, 1)
+        await until(lambda: it.committed() == 1)
+        await two.update_consume_offset(QUEUE, 5)
+        await two.commit()
+        await asyncio.sleep(0.05)
+        assert it.committed() == 5
 
 
 @on_loop
@@ -269,6 +289,43 @@ async def test_assigned_queues_are_polled_whoever_else_is_there(tmp_path: Path) 
 
 
 @on_loop
+async def test_a_queue_that_is_assigned_while_it_is_given_up_comes_back(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it, it.lite() as consumer:
+        await it.send("0")
+        for queues in ([QUEUE], [], [QUEUE]):
+            await consumer.assign(queues)
+        assert bodies(await polled(consumer, 1)) == ["0"]
+
+
+@on_loop
+async def test_what_overlapping_polls_returned_counts_as_consumed(tmp_path: Path) -> None:
+    second = MessageQueue("T", "broker-a", 1)
+    async with scene(tmp_path, queues=2) as it, it.lite() as consumer:
+        await consumer.assign([QUEUE, second])
+        polls = [asyncio.create_task(consumer.poll(10)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await it.send("0")
+        await it.send("1", queue=second)
+        assert sorted(bodies([*await polls[0], *await polls[1]])) == ["0", "1"]
+        await consumer.commit()
+        assert (it.committed(0), it.committed(1)) == (1, 1)
+
+
+@on_loop
+async def test_a_listener_for_queues_hears_names_without_the_namespace(tmp_path: Path) -> None:
+    heard: list[tuple[str, frozenset[MessageQueue]]] = []
+    async with (
+        scene(tmp_path) as it,
+        Producer("w", name_server=it.cluster.address, namespace="ns") as producer,
+        it.lite(namespace="ns", topic_check_interval=0.01) as consumer,
+    ):
+        await create_topic(producer, "U", 1)
+        consumer.listen_for_queues("U", lambda *news: heard.append(news))
+        await until(lambda: heard)
+        assert heard == [("U", frozenset({MessageQueue("U", "broker-a", 0)}))]
+
+
+@on_loop
 async def test_paused_queues_are_not_pulled(tmp_path: Path) -> None:
     async with scene(tmp_path) as it, it.lite() as consumer:
         consumer.pause([QUEUE])
@@ -330,3 +387,30 @@ async def test_each_assigned_queue_has_a_task_of_its_own(tmp_path: Path, model: 
             await it.send("1", queue=MessageQueue("T", "broker-a", 1))
             await until(lambda: sorted(seen.values()) == [["0"], ["1"]])
         assert (it.committed() == 1) == (model == "clustering")
+
+
+@on_loop
+async def test_plain_functions_pull_on_a_schedule_too(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        seen: list[str] = []
+
+        def pull(queue: MessageQueue, turn: sync.PullTurn) -> None:
+            offset = turn.consumer.fetch_consume_offset(queue) or 0
+            found = turn.consumer.pull(queue, "*", offset)
+            seen.extend(bodies(found.messages))
+            turn.consumer.update_consume_offset(queue, found.next_offset)
+            turn.next_delay = 0.005
+
+        def consume() -> None:
+            with sync.PullSchedule(GROUP, name_server=it.cluster.address) as schedule:
+                schedule.register("T", pull)
+                assert got_all.wait(10)
+
+        got_all = threading.Event()
+        consuming = asyncio.create_task(asyncio.to_thread(consume))
+        await it.send("0", "1")
+        await until(lambda: seen == ["0", "1"])
+        await asyncio.sleep(0.02)
+        got_all.set()
+        await consuming
+        assert it.committed() == 2

@@ -456,12 +456,39 @@ async def test_a_listener_hears_which_queues_are_assigned(tmp_path: Path) -> Non
     async def listen(topic: str, queues: frozenset[object], mine: frozenset[object]) -> None:
         heard.append((topic, len(queues), len(mine)))
 
-    async with scene(tmp_path, queues=4) as it:
-        async with it.consumer(on_assignment=listen) as consumer:
+    async with scene(tmp_path, queues=4) as it, it.consumer(on_assignment=listen) as consumer:
+        await consumer.subscribe("T", "*", it.take)
+        await until(lambda: heard == [("T", 4, 4)])
+        await consumer.unsubscribe("T")
+        await until(lambda: heard[1:] == [("T", 0, 0)])
+
+
+@on_loop
+async def test_a_listener_may_change_what_is_subscribed_to(tmp_path: Path) -> None:
+    async def listen(topic: str, _all: object, mine: frozenset[object]) -> None:
+        if mine:
+            await consumer.unsubscribe(topic)
+
+    async with scene(tmp_path) as it:
+        consumer = it.consumer(on_assignment=listen)
+        async with consumer, asyncio.timeout(10):
             await consumer.subscribe("T", "*", it.take)
-            assert heard == [("T", 4, 4)]
-            await consumer.unsubscribe("T")
-        assert heard[1] == ("T", 0, 0)
+            await until(lambda: not consumer.assigned_queues)
+
+
+@on_loop
+async def test_the_order_of_a_topic_is_changed_between_two_rounds(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it, it.consumer() as consumer:
+        await consumer.subscribe("T", "*", it.take)
+        async with consumer._engine.rebalancer.between_rounds():
+            changing = asyncio.create_task(consumer.subscribe("T", "*", it.take, ordered=True))
+            await asyncio.sleep(0.05)
+            assert len(consumer.assigned_queues) == 1  # a round that is under way still holds it
+        await changing
+        await until(lambda: len(consumer.assigned_queues) == 1)
+        await it.send("0")
+        await it.until_got(1)
+        assert all(held.consuming for held in consumer._engine.holdings if held.queue.topic == "T")
 
 
 @on_loop
@@ -694,6 +721,25 @@ async def test_it_goes_on_after_its_broker_restarted(tmp_path: Path) -> None:
             await it.send("after")
             await until(lambda: len(it.got) >= 2, within=30)
         assert it.bodies == ["before", "after"]
+
+
+@on_loop
+async def test_an_ordered_consumer_has_its_lock_from_a_broker_that_restarted(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path) as it, it.consumer() as consumer:
+        await consumer.subscribe("T", "*", it.take, ordered=True)
+        await it.send("before")
+        await it.until_got(1)
+        (held,) = [each for each in consumer._engine.holdings if each.queue.topic == "T"]
+        await it.cluster.stop_broker()
+        await until(lambda: not held.is_locked)
+        await it.cluster.start_broker()
+        locks = it.cluster.broker.parts.locks
+        await until(lambda: locks.is_locked(GROUP, held.queue))
+        assert held.is_locked
+        await it.send("after")
+        await it.until_got(2)
 
 
 @on_loop

@@ -296,7 +296,7 @@ async def test_a_tls_client_that_does_not_read_is_not_read_from(pair: Pair) -> N
         flood = asyncio.create_task(_send_on(writer, request_bytes(ECHO, body=bytes(100_000))))
         await until(lambda: server.connections)
         (flooded,) = server.connections
-        await until(lambda: flooded._is_blocked)
+        await until(lambda: flooded.is_blocked)
         taken = -1
         while taken != echo.seen.qsize():  # until no more of its requests are taken
             taken = echo.seen.qsize() + 20

@@ -21,6 +21,7 @@ from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
 from bolide.client.consuming.pull_consumer import PullConsumer
 from bolide.client.consuming.pulling import PullStatus
 from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.errors import RouteNotFound
 from bolide.client.producing.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -104,8 +105,9 @@ def test_messages_are_pushed_retried_and_left_among_the_dead(cluster: Cluster, t
 
 
 async def dead_letters(puller: PullConsumer, queue: MessageQueue) -> Sequence[StoredMessage]:
-    route = puller._instance.routes
-    if not await route.refresh(queue.topic) and route.find(queue.topic) is None:
+    try:
+        await puller._instance.routes.refresh(queue.topic)
+    except RouteNotFound:
         return []
     found = await puller.pull(queue, "*", 0)
     return found.messages if found.status is PullStatus.FOUND else []

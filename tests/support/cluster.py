@@ -13,7 +13,7 @@ from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.clients import UnregisterClientHeader
 from bolide.protocol.headers.namesrv import RouteHeader
 from bolide.protocol.headers.send import SendHeader, SendReply
-from bolide.protocol.refusals import TopicNotFound
+from bolide.protocol.refusals import Refusal, TopicNotFound
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, RequestHook, handles
 from bolide.remoting.server import RemotingServer, ServerConfig
@@ -23,16 +23,19 @@ Answer = Callable[[SendHeader, Frame], Reply]
 
 
 class FakeNameServer:
-    """Tells the routes that a test put in `routes`."""
+    """Tells the routes that a test put in `routes`, and refuses those in `refused`."""
 
     def __init__(self) -> None:
         self.routes: dict[str, TopicRoute] = {}
+        self.refused: dict[str, Refusal] = {}
         self.asked: list[str] = []
         self.address = ""
 
     @handles(RouteHeader, RequestCode.GET_ROUTEINFO_BY_TOPIC)
     def route(self, request: Request[RouteHeader]) -> Reply:
         self.asked.append(request.header.topic)
+        if request.header.topic in self.refused:
+            raise self.refused[request.header.topic]
         found = self.routes.get(request.header.topic)
         if found is None:
             raise TopicNotFound(f"No topic route info of {request.header.topic}")

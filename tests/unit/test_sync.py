@@ -11,8 +11,9 @@ import pytest
 
 import bolide
 from bolide import admin, sync
-from bolide.client.blocking import LoopThread, Subject
+from bolide.client.blocking import Front, LoopThread, Subject
 from bolide.client.errors import RouteNotFound, WrongState
+from bolide.client.lifecycle import Startable
 from bolide.client.producing.results import SendResult, SendStatus
 from bolide.model.message import Message
 from tests.support.aio import PATIENCE
@@ -148,7 +149,37 @@ def public_methods(kind: type[Any]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "LitePullConsumer"])
+def test_the_names_are_those_of_asyncio() -> None:
+    assert {*sync.__all__, "__version__"} == set(bolide.__all__)
+    for name in sync.__all__:
+        assert hasattr(sync, name), name
+
+
+class Guest(Startable):
+    """A client that wants to know how its block was left."""
+
+    left: list[object]
+
+    async def start(self) -> None:
+        self.left = []
+
+    async def __aexit__(self, kind: object, exc: object, traceback: object) -> None:
+        self.left.append(kind)
+
+
+def test_the_client_hears_of_an_error_in_the_block() -> None:
+    guest = Guest()
+    with Front(guest):
+        pass
+    assert guest.left == [None]
+    with pytest.raises(ZeroDivisionError), Front(guest):
+        raise ZeroDivisionError
+    assert guest.left == [ZeroDivisionError]
+
+
+@pytest.mark.parametrize(
+    "name", ["Producer", "PushConsumer", "PullConsumer", "LitePullConsumer", "PullSchedule"]
+)
 def test_a_front_has_every_method_of_its_namesake(name: str) -> None:
     plain, front = getattr(bolide, name), getattr(sync, name)
     only_for_instances = {"topics"}

@@ -77,7 +77,7 @@ class Clients:
         addresses = await self._servers.addresses_of_group(group)
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        address = next(iter(addresses.values()))
+        address, *_ = addresses.values()
         return await self._servers.fetch(address, code, RunningConsumer, header, within=_PATIENCE)
 
     async def consume_directly(

@@ -1,17 +1,14 @@
 """Stored messages: found by id, by key or by place."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-
-import msgspec
 
 from bolide.admin.errors import MessageNotFound
 from bolide.admin.servers import Servers, each
-from bolide.model.message import StoredMessage, without_compression
+from bolide.client.received import read_stored
+from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import ConsumeQueueSlice
 from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.compression import decompress
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.headers.query import (
     ConsumeQueueHeader,
@@ -19,7 +16,6 @@ from bolide.protocol.headers.query import (
     ViewMessageHeader,
 )
 from bolide.protocol.message_id import BadMessageId, OffsetId
-from bolide.protocol.record import iter_records
 from bolide.protocol.refusals import QueryNotFound, Refusal
 from bolide.remoting.errors import RemotingError
 
@@ -68,7 +64,7 @@ class Messages:
             reply = await self._servers.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         except Refusal as exc:
             raise MessageNotFound(topic or "?", f"id {offset_message_id}") from exc
-        for message in _read(reply.body):
+        for message in read_stored(reply.body):
             return message
         raise MessageNotFound(topic or "?", f"id {offset_message_id}")
 
@@ -180,7 +176,7 @@ class Messages:
             address, RequestCode.PULL_MESSAGE, header, accept=_NOTHING_FOUND
         )
         told = PullReply.from_fields(reply.fields)
-        messages = [*_read(reply.body, queue.broker_name)]
+        messages = read_stored(reply.body, queue.broker_name)
         return Pulled(messages, told.next_begin_offset, told.min_offset, told.max_offset)
 
     async def queue_entries(
@@ -212,7 +208,7 @@ class Messages:
             )
         except QueryNotFound:
             return []
-        return [*_read(reply.body, broker_name)]
+        return read_stored(reply.body, broker_name)
 
     async def _is_broker(self, address: str) -> bool:
         brokers = (await self._servers.info()).broker_addr_table.values()
@@ -226,12 +222,3 @@ def _host_of(message_id: str) -> str | None:
     except BadMessageId:
         return None
     return str(host) if 0 < host.port <= _MAX_PORT else None
-
-
-def _read(body: bytes, broker_name: str = "") -> Iterator[StoredMessage]:
-    for record in iter_records(body):
-        plain = record._replace(
-            body=memoryview(decompress(record.body, record.sys_flag)),
-            sys_flag=without_compression(record.sys_flag),
-        )
-        yield msgspec.structs.replace(plain.message(), broker_name=broker_name)

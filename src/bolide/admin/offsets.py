@@ -202,7 +202,7 @@ class Offsets:
         """The positions that running consumers have in a topic, by client id."""
         header = ConsumerStatusHeader(topic=topic, group=group, client_addr=client_id or "")
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
-        address = next(iter((await self._servers.addresses_of(topic)).values()))
+        address, *_ = (await self._servers.addresses_of(topic)).values()
         found = await self._servers.fetch(address, code, ConsumerStatus, header, within=_PATIENCE)
         return found.consumer_table
 

@@ -119,17 +119,25 @@ class Servers:
 
     async def addresses_of(self, topic: str, cluster: str | None = None) -> dict[str, str]:
         """The address to ask of each broker that serves the topic, by name: its master if it has
-        one."""
+        one.
+
+        Raises:
+            TopicNotFound: there is none.
+            ClusterNotFound: none is of that cluster.
+        """
         route = await self.route(topic)
         if cluster is not None:
             known = {broker.cluster or "" for broker in route.broker_datas}
             if cluster not in known:
                 raise ClusterNotFound(cluster, known)
-        return {
+        found = {
             broker.broker_name: address_of(broker)
             for broker in sorted(route.broker_datas, key=lambda broker: broker.broker_name)
             if broker.broker_addrs and cluster in {None, broker.cluster}
         }
+        if not found:
+            raise TopicNotFound(f"no broker that has topic {topic!r} is registered now")
+        return found
 
     async def addresses_of_group(self, group: str, cluster: str | None = None) -> dict[str, str]:
         """The same of each broker that a consumer of the group has used; raises GroupUnknown."""

@@ -38,12 +38,14 @@ from bolide.protocol.frame import Frame
 from bolide.protocol.headers.clients import ConsumerGroupHeader
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
+from bolide.protocol.refusals import ServerError
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import RemotingError
-from bolide.remoting.server import RemotingServer
+from bolide.remoting.server import RemotingServer, close_all
+from bolide.remoting.uninterrupted import uninterrupted
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.disk import Disk
@@ -54,6 +56,9 @@ from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS,
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_KNOWN_WITHIN = 2.0
+"""Seconds that the start waits for the first NameServer to know this broker."""
 
 
 class Broker:
@@ -97,9 +102,9 @@ class Broker:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as starting:  # if one fails, those before it end again
-            await asyncio.to_thread(self.store.__enter__)
             starting.push_async_callback(asyncio.to_thread, self.store.close)
-            self.parts = await self._build()
+            await uninterrupted(asyncio.to_thread(self.store.__enter__))
+            self.parts = await uninterrupted(self._build())
             starting.push_async_callback(asyncio.to_thread, self.parts.keeping.save)
             await self._start(self.parts, starting)
             self._running = starting.pop_all()
@@ -123,6 +128,7 @@ class Broker:
             starting.callback(part.stop)
         parts.arrivals.start()
         dispatcher = Dispatcher(*all_handlers(parts))
+        servers: list[RemotingServer] = []
         for delta in (0, VIP_PORT_DELTA):
             server = RemotingServer(
                 config.server_config(delta),
@@ -130,10 +136,11 @@ class Broker:
                 on_close=parts.clients.lost,
                 fast=parts.fast_path,
             )
-            await starting.enter_async_context(server)
+            servers.append(await starting.enter_async_context(server))
+        # Together and at once: a pull that need not wait any more would come again and again.
+        starting.push_async_callback(close_all, servers)
         starting.callback(parts.arrivals.stop)
         registration = self._registration(parts, client)
-        await registration.register()
         parts.topics.announce = registration.announce
         starting.push_async_callback(registration.unregister)
         chores = {
@@ -145,6 +152,9 @@ class Broker:
         for task in tasks:
             task.add_done_callback(_report)
         starting.push_async_callback(_end, tasks)
+        with suppress(TimeoutError):  # it serves without NameServers too, and goes on trying
+            async with asyncio.timeout(_KNOWN_WITHIN):
+                await registration.known()
 
     def _registration(self, parts: Parts, client: RemotingClient) -> Registration:
         return Registration(
@@ -172,6 +182,11 @@ class Broker:
         arrivals = Arrivals()
         intake = Intake(self.store, durability, arrivals)
         background = Background()
+
+        def follow(_: BrokerConfig) -> None:
+            background.start(_follow(topics), "broker-model-topic")
+
+        self.config.on_change(follow)
         offsets = OffsetTable(offsets_table, now)
         offsets.on_reset = arrivals.arrived_in
         statistics = Statistics(
@@ -230,6 +245,8 @@ class _Notices:
         self._background.start(self._tell(connection, group), "broker-notice")
 
     async def _tell(self, connection: Connection, group: str) -> None:
+        if connection.is_blocked:
+            return  # it is a hint: consumers look by themselves every 20 s
         fields = ConsumerGroupHeader(group).to_fields()
         with suppress(RemotingError):  # whoever is gone need not be told
             await connection.notify(
@@ -247,6 +264,13 @@ def _report(task: asyncio.Task[None]) -> None:
     """None of them ends by itself."""
     if not task.cancelled():
         log.error("%s has ended, restart the broker", task.get_name(), exc_info=task.exception())
+
+
+async def _follow(topics: TopicTable) -> None:
+    try:
+        await topics.follow_settings()
+    except ServerError as exc:
+        log.warning("TBW102 is not what the settings say: %s", exc.remark)
 
 
 async def _resolve(name: str) -> str:

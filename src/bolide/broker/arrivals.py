@@ -1,17 +1,23 @@
 """Pulls that wait for messages, by queue; woken by what arrives, or by their deadline.
 
 A waiter is a small record and not a task: many thousand may wait at once. Deadlines are kept in
-buckets of a tenth of a second, which one timer walks through.
+buckets of a tenth of a second, which one timer walks through. Those who are due are asked for a
+short while at a time, so that others get their turn in between.
 """
 
 import asyncio
 import logging
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
 _TICK = 0.1
+
+_TURN = 0.002
+"""Seconds that waiters may keep the event loop busy before others are looked after."""
 
 K = TypeVar("K")
 
@@ -39,6 +45,9 @@ class Arrivals:
         self._by_tick: dict[int, set[Waiter]] = {}
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._due: OrderedDict[Waiter, bool] = OrderedDict()
+        """Who is to be asked next, and whether for the last time."""
+        self._next_turn: asyncio.Handle | None = None
         self._stopped = False
 
     def __len__(self) -> int:
@@ -54,12 +63,16 @@ class Arrivals:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._wake([waiter for held in self._by_queue.values() for waiter in held], last=True)
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+        for waiter in [waiter for held in self._by_queue.values() for waiter in held]:
+            self._ask(waiter, is_last=True)
 
     def hold(self, waiter: Waiter, seconds: float) -> None:
         """Keep a waiter until something arrives or the time is up."""
         if self._stopped:
-            self._wake([waiter], last=True)
+            self._ask(waiter, is_last=True)
             return
         # One tick more: the bucket of a moment is walked through when the moment has passed.
         waiter.tick = max(self._tick_of(self._loop.time() + seconds) + 1, self._done_ticks + 1)
@@ -72,33 +85,58 @@ class Arrivals:
         """Forget a waiter, if it is still there."""
         _discard(self._by_queue, waiter.key, waiter)
         _discard(self._by_tick, waiter.tick, waiter)
+        self._due.pop(waiter, None)
 
     def arrived(self, keys: Iterable[QueueKey]) -> None:
         """Have the waiters of these queues look again."""
         for key in keys:
-            held = self._by_queue.get(key)
-            if held:
-                self._wake(list(held), last=False)
+            for waiter in self._by_queue.get(key, ()):
+                self._due.setdefault(waiter, False)
+        if self._next_turn is None:
+            self._ask_the_due()
 
     def arrived_in(self, topic: str, queue_ids: Iterable[int]) -> None:
         """As `arrived`, for some queues of a topic."""
         self.arrived([(topic, queue_id) for queue_id in queue_ids])
 
-    def _wake(self, waiters: Iterable[Waiter], *, last: bool) -> None:
-        for waiter in waiters:
-            try:
-                answered = waiter.look(last)
-            except Exception:  # one broken pull must not keep the others asleep
-                log.exception("a waiting pull of %s failed", waiter.key)
-                answered = True
-            if answered or last:
-                self.drop(waiter)
+    def wake(self, waiter: Waiter) -> None:
+        """Have one waiter look again, in the next turn of the loop, if it still waits then."""
+        if waiter in self._by_queue.get(waiter.key, ()):
+            self._due.setdefault(waiter, False)
+            self._wait_for_next_turn()
+
+    def _ask_the_due(self) -> None:
+        end = time.monotonic() + _TURN
+        while self._due:
+            waiter, is_last = self._due.popitem(last=False)
+            self._ask(waiter, is_last=is_last)
+            if self._due and time.monotonic() > end:
+                self._wait_for_next_turn()
+                return
+
+    def _wait_for_next_turn(self) -> None:
+        if self._next_turn is None:
+            self._next_turn = self._loop.call_soon(self._take_next_turn)
+
+    def _take_next_turn(self) -> None:
+        self._next_turn = None
+        self._ask_the_due()
+
+    def _ask(self, waiter: Waiter, *, is_last: bool) -> None:
+        try:
+            answered = waiter.look(is_last)
+        except Exception:  # one broken pull must not keep the others asleep
+            log.exception("a waiting pull of %s failed", waiter.key)
+            answered = True
+        if answered or is_last:
+            self.drop(waiter)
 
     def _sweep(self) -> None:
-        now = self._tick_of(self._loop.time())
+        self._done_ticks = now = self._tick_of(self._loop.time())
         for tick in [tick for tick in self._by_tick if tick <= now]:
-            self._wake(list(self._by_tick.get(tick, ())), last=True)
-        self._done_ticks = now
+            self._due.update(dict.fromkeys(self._by_tick.pop(tick), True))
+        if self._next_turn is None:
+            self._ask_the_due()
         self._timer = self._loop.call_later(_TICK, self._sweep) if self._by_tick else None
 
     @staticmethod

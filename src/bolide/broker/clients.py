@@ -94,15 +94,11 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
         self._places: dict[Connection, _Place] = {}
-        self._connections: dict[str, Connection] = {}
 
     # ---- asking
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
         return self._consumers.get(group)
-
-    def consumer_groups(self) -> list[ConsumerGroup]:
-        return list(self._consumers.values())
 
     def consumer_ids(self, group: str) -> list[str]:
         found = self._consumers.get(group)
@@ -111,6 +107,11 @@ class ClientTable:
     def subscription(self, group: str, topic: str) -> Subscription | None:
         found = self._consumers.get(group)
         return found.subscriptions.get(topic) if found else None
+
+    def wants(self, group: str, topic: str) -> bool:
+        """False if consumers of the group are online and subscribe to other topics only."""
+        found = self._consumers.get(group)
+        return found is None or not found.subscriptions or topic in found.subscriptions
 
     def subscribers(self, topic: str) -> set[str]:
         """The groups whose consumers subscribe to a topic."""
@@ -122,10 +123,6 @@ class ClientTable:
         found = self._consumers.get(group)
         members = reversed(found.by_connection.values()) if found else ()
         return next((each.connection for each in members if each.client_id == client_id), None)
-
-    def find_client(self, client_id: str) -> Connection | None:
-        """The connection on which a client, producer or consumer, was heard of last."""
-        return self._connections.get(client_id)
 
     def producers(self, group: str) -> list[Member]:
         return list(self._producers.get(group, {}).values())
@@ -159,7 +156,7 @@ class ClientTable:
             if connection not in self._producers.setdefault(data.group_name, {}):
                 log.info("producer %s of %s joins", beat.client_id, data.group_name)
             self._producers[data.group_name][connection] = member
-            self._place(member).producers.add(data.group_name)
+            self._place(connection).producers.add(data.group_name)
         return any(changed)
 
     def _consume(self, data: bodies.ConsumerGroup, member: Member, beat: Heartbeat) -> bool:
@@ -194,7 +191,7 @@ class ClientTable:
                 known.client_id, member.client_id, group.name, member.connection.peer,
             )  # fmt: skip
         group.by_connection[member.connection] = member
-        self._place(member).consumers.add(group.name)
+        self._place(member.connection).consumers.add(group.name)
         return known is None
 
     # ---- leaving
@@ -273,29 +270,21 @@ class ClientTable:
             for connection in list(group.by_connection):
                 self._notify(connection, group.name)
 
-    def _place(self, member: Member) -> "_Place":
+    def _place(self, connection: Connection) -> "_Place":
         """The place of a client that is in a group or about to be."""
-        place = self._places.setdefault(member.connection, _Place())
-        place.client_ids.add(member.client_id)
-        self._connections[member.client_id] = member.connection
-        return place
+        return self._places.setdefault(connection, _Place())
 
     def _tidy(self, connection: Connection) -> None:
         """Forget a connection that nobody is on any more."""
         place = self._places[connection]
-        if place.producers or place.consumers:
-            return
-        del self._places[connection]
-        for client_id in place.client_ids:
-            if self._connections.get(client_id) is connection:
-                del self._connections[client_id]
+        if not place.producers and not place.consumers:
+            del self._places[connection]
 
 
 @dataclass(slots=True)
 class _Place:
-    """The clients on a connection and the groups they are in."""
+    """The groups that clients on a connection are in."""
 
-    client_ids: set[str] = field(default_factory=set)
     producers: set[str] = field(default_factory=set)
     consumers: set[str] = field(default_factory=set)
 

@@ -1,14 +1,17 @@
 """Delivers messages whose delay is over to the topics they belong to.
 
 The queue of a level in SCHEDULE_TOPIC_XXXX is in order of delivery, and its units hold the
-delivery time in place of a tags code. So one task looks at the head of each, delivers what is due
-and sleeps until the next one is, or until a message arrives that may be due earlier.
+delivery time in place of a tags code. So one task goes from level to level, delivers a batch of
+what is due at the head of each, and sleeps when a round found nothing: until the next one is due,
+or until a message arrives that may be due earlier.
 """
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
@@ -17,7 +20,8 @@ from bolide.kernel import read_record
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.codes import ResponseCode
-from bolide.protocol.record import Record, RecordDraft
+from bolide.protocol.record import RECORD_HEAD, Record, RecordDraft
+from bolide.protocol.record_errors import BadRecord, RecordTooLarge
 from bolide.store.appending import Appended
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory, StoreUnwritable
@@ -60,6 +64,7 @@ class DelayScheduler:
         self._store_host = store_host
         self._now = now
         self._arrived = asyncio.Event()
+        self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
         """Levels whose messages wait for the store; that is told once."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
@@ -83,36 +88,36 @@ class DelayScheduler:
     async def run(self) -> None:
         while True:
             self._arrived.clear()
-            waits = [await self._deliver_due(level) for level in range(1, self.max_level + 1)]
-            try:
-                async with asyncio.timeout(min(waits)):
-                    await self._arrived.wait()
-            except TimeoutError:
-                pass
+            waits = [await self._deliver_batch(level) for level in range(1, self.max_level + 1)]
+            if seconds := min(waits):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._arrived.wait()
 
-    async def _deliver_due(self, level: int) -> float:
-        """Deliver what is due of a level; returns the seconds until something may be again."""
-        while True:
-            try:
-                found, due = await self._look(level)
-                for record in found.records:
-                    self._deliver(level, record)
-            except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
-                self._stick(level, exc)
-                return _AFTER_FAILURE
-            if found.records:
-                self._stuck.discard(level)
-            if not found.records and not self._passed_over(level, found):
-                return self._seconds_until(due)
-            await asyncio.sleep(0)  # others want to be served too
+    async def _deliver_batch(self, level: int) -> float:
+        """Deliver some of what is due of a level; returns the seconds until more may be."""
+        try:
+            found, due = await self._look(level)
+            self._deliver_all(level, found.records)
+        except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
+            self._stick(level, exc)
+            return _AFTER_FAILURE
+        if found.records:
+            self._stuck.discard(level)
+        elif not self._passed_over(level, found, due):
+            return self._seconds_until(due)
+        await asyncio.sleep(0)  # others want to be served too
+        return 0.0
 
     def _stick(self, level: int, exc: Exception) -> None:
         if level not in self._stuck:
             self._stuck.add(level)
+            advice = "; raise maxMessageSize again" if isinstance(exc, RecordTooLarge) else ""
             known = isinstance(exc, BolideError | ValueError)
             log.error(
-                "delayed messages of level %s wait: %s", level, exc, exc_info=None if known else exc
-            )
+                "delayed messages of level %s wait from number %s on: %s%s",
+                level, self._offset(level), exc, advice, exc_info=None if known else exc,
+            )  # fmt: skip
 
     def _seconds_until(self, due: int) -> float:
         if not due:
@@ -130,13 +135,35 @@ class DelayScheduler:
             found = await asyncio.to_thread(self._store.read, *queue)
         return found, head.next_due
 
-    def _deliver(self, level: int, data: memoryview) -> None:
-        record = read_record(bytes(data))
-        assert isinstance(record, Record)
+    def _deliver_all(self, level: int, records: list[memoryview]) -> None:
+        for data in records:
+            try:
+                record = read_record(bytes(data))
+            except BadRecord as exc:
+                self._step_over(level, data, exc)
+                return
+            assert isinstance(record, Record)
+            self._deliver(level, record)
+
+    def _deliver(self, level: int, record: Record) -> None:
         draft = self._restored(record)
         if draft is not None:
-            self._watch(level, record.queue_offset, self._intake.append(draft))
+            try:
+                self._watch(level, record.queue_offset, self._intake.append(draft))
+            except RecordTooLarge:  # it fitted once, and may again
+                raise
+            except ValueError as exc:
+                log.warning(
+                    "a delayed message at %s belongs nowhere: %s", record.physical_offset, exc
+                )
         self._offsets[level] = record.queue_offset + 1
+
+    def _step_over(self, level: int, data: memoryview, exc: BadRecord) -> None:
+        """Go one further than what was delivered: all from there to the damaged one is lost, and
+        its own number may be damaged too."""
+        *_, place = RECORD_HEAD.unpack_from(data)
+        log.error("the delayed message at %s is damaged and passed over: %s", place, exc.reason)
+        self._offsets[level] = self._offset(level) + 1
 
     def _watch(self, level: int, queue_offset: int, appended: Appended) -> None:
         """Deliver again from here if the store takes back what was delivered, however late."""
@@ -163,13 +190,15 @@ class DelayScheduler:
             record.reconsume_times,
         )  # fmt: skip
 
-    def _passed_over(self, level: int, found: Found) -> bool:
-        """Go on behind what is gone: files were deleted, or the table is of another store."""
+    def _passed_over(self, level: int, found: Found, due: int) -> bool:
+        """Go on behind what is gone: files were deleted, or damaged, or of another store."""
         if found.status in {ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY}:
             log.warning("delay level %s goes on at %s", level, found.next_offset)
             self._offsets[level] = found.next_offset
         elif found.status in {ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_FOUND_NULL}:
             self._offsets[level] = self._offset(level) + 1
+        elif found.status is ReadStatus.NO_MATCHED_MESSAGE and not due:
+            self._offsets[level] = found.next_offset  # all were due, and none could be read
         else:
             return False
         return True
@@ -179,11 +208,12 @@ class DelayScheduler:
 
     def save(self) -> None:
         """Write down how far deliveries are, when what was delivered is on the disk. Blocks."""
-        offsets = dict(self._offsets)
-        if offsets != self._table.value.offset_table and self._store.flush():
-            self._table.value.offset_table = offsets
-            self._table.changed()
-            self._table.save()
+        with self._saving:
+            offsets = dict(self._offsets)
+            if offsets != self._table.value.offset_table and self._store.flush():
+                self._table.value.offset_table = offsets
+                self._table.changed()
+                self._table.save()
 
 
 class _Head:

@@ -90,7 +90,9 @@ class FastPath:
             if _is_plain(topic, config)
         }  # fmt: skip
 
-    def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes]:
+    def serve(
+        self, data: bytes, position: int, connection: Connection, until: float
+    ) -> tuple[int, bytes]:
         replies: list[bytes] = []
         longest = connection.max_frame_size
         while True:
@@ -112,6 +114,8 @@ class FastPath:
             elif not send.one_way:
                 replies.append(self._answer(send, appended, ResponseCode.SUCCESS))
             position = send.end
+            if time.monotonic() > until:
+                break
         return position, b"".join(replies)
 
     def _append(self, send: PlainSend, slot: Slot, peer: str) -> Appended:

@@ -1,6 +1,5 @@
 """The consumer groups of a broker (`SubscriptionGroupManager`)."""
 
-import asyncio
 import logging
 import threading
 import time
@@ -8,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bolide.broker.config import BrokerConfig
 from bolide.broker.names import SYSTEM_GROUPS, validate_group
+from bolide.broker.saving import on_saving_thread
 from bolide.config import ConfigCell
 from bolide.model.names import READ, SYSTEM_GROUP_PREFIX
 from bolide.protocol.bodies.data_version import DataVersion
@@ -136,7 +136,7 @@ class GroupTable:
     async def _save_now(self) -> None:
         self._changed()
         try:
-            await uninterrupted(asyncio.to_thread(self.save))
+            await uninterrupted(on_saving_thread(self.save))
         except OSError as exc:
             raise ServerError(
                 f"in force, but {self._table.path} cannot be written: {exc}; it is tried again"

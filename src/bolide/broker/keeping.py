@@ -11,8 +11,10 @@ from bolide.broker.delay import DelayScheduler
 from bolide.broker.groups import GroupTable
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.queue_locks import QueueLocks
+from bolide.broker.saving import on_saving_thread
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
+from bolide.remoting.uninterrupted import uninterrupted
 from bolide.store.config import StoreConfig
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ class Keeping:
         self._next_sample = time.monotonic() + _SAMPLE
         while True:
             await asyncio.sleep(_PERIOD)
-            await asyncio.to_thread(self._save_due)
+            await uninterrupted(on_saving_thread(self._save_due))
             if time.monotonic() >= self._next_sample:
                 self._next_sample += _SAMPLE
                 for chore in (self.statistics.sample, self.clients.expire, self.locks.expire):

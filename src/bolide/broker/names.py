@@ -57,7 +57,7 @@ def _validate(kind: str, name: str, longest: int) -> None:
         )
 
 
-def system_topics(config: BrokerConfig) -> set[str]:
+def system_topic_names(config: BrokerConfig) -> set[str]:
     """The topics that a broker with these settings keeps for itself."""
     cluster = config.broker_cluster_name
     own = {cluster, config.broker_name, reply_topic(cluster)}
@@ -67,4 +67,4 @@ def system_topics(config: BrokerConfig) -> set[str]:
 
 
 def is_system_topic(topic: str, config: BrokerConfig) -> bool:
-    return topic.startswith(SYSTEM_TOPIC_PREFIX) or topic in system_topics(config)
+    return topic.startswith(SYSTEM_TOPIC_PREFIX) or topic in system_topic_names(config)

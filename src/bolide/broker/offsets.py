@@ -1,11 +1,11 @@
 """How far the groups have consumed (`ConsumerOffsetManager`)."""
 
-import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from bolide.broker.saving import on_saving_thread
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.refusals import ServerError
@@ -24,7 +24,7 @@ _MOST_WARNED = 10_000
 
 class OffsetTable:
     """Committed offsets by group, topic and queue, out of a table that is loaded; belongs to one
-    event loop, except for saving.
+    event loop, except for saving and the two `find`, which any thread may call.
 
     A reset by the broker is pending until a pull takes it: meanwhile it is what `find` tells, and
     what consumers commit is of the time before and does not count.
@@ -164,7 +164,7 @@ class OffsetTable:
             ServerError: that is not possible now; the keeper tries again.
         """
         try:
-            await uninterrupted(asyncio.to_thread(self.save))
+            await uninterrupted(on_saving_thread(self.save))
         except OSError as exc:
             raise ServerError(
                 f"in force, but {self._table.path} cannot be written: {exc}; it is tried again"

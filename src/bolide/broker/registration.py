@@ -3,18 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from functools import partial
 from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from bolide.broker.config import BrokerConfig
+from bolide.broker.teller import Message, Teller
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
+from bolide.model.names import INHERIT
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.registration import RegisterBrokerBody, compress
+from bolide.protocol.bodies.topics import MappedTopicConfigTable
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.namesrv import (
     QueryDataVersionHeader,
@@ -32,7 +35,7 @@ _UNREGISTER_WITHIN = 3.0
 _GATHER = 0.01
 """Seconds that changes of topics are gathered: many at once are one registration."""
 _ANNOUNCE_WITHIN = 1.0
-"""Seconds that who changed a topic waits for NameServers, of which one may be down."""
+"""Seconds that who changed a topic waits for NameServers, all of which may be down."""
 
 
 class Registration:
@@ -57,46 +60,85 @@ class Registration:
         self._client = client
         self._address = address
         self._ha_address = ha_address
+        self._changes = 0
         self._changed = asyncio.Event()
-        self._told = asyncio.Event()
-        """Set when the next registration of a change has ended; each has its own."""
+        self._heard = asyncio.Event()
+        """Set when the next NameServer has answered or failed to; each time it is another."""
+        self._tellers: dict[str, Teller] = {}
         self._silent: set[str] = set()
-        topics.on_change(self._changed.set)
-        cell.on_change(lambda _: self._changed.set())
+        topics.on_change(self._note_change)
+        cell.on_change(lambda _: self._note_change())
 
     async def run(self) -> None:
-        """Register again whenever topics change, and now and then."""
-        while True:
-            period = self._cell.value.register_name_server_period
-            try:
-                async with asyncio.timeout(min(max(period, _SHORTEST_PERIOD), _LONGEST_PERIOD)):
-                    await self._changed.wait()
-            except TimeoutError:
-                await self.register(force=self._cell.value.force_register)
-            else:
-                await asyncio.sleep(_GATHER)
-                self._changed.clear()
-                told, self._told = self._told, asyncio.Event()
-                await self.register()
-                told.set()
+        """Register at once, whenever topics or settings change, and now and then."""
+        force = True
+        try:
+            while True:
+                await self._tell_all(force=force)
+                force = await self._next_time()
+        finally:
+            await asyncio.gather(*(teller.stop() for teller in self._tellers.values()))
 
     async def announce(self) -> None:
-        """Wait until the NameServers know what has changed up to now, or give them up."""
-        with suppress(TimeoutError):
+        """Wait until those NameServers know what has changed up to now that answer at all."""
+        changes = self._changes
+        try:
             async with asyncio.timeout(_ANNOUNCE_WITHIN):
-                await self._told.wait()
+                await self.known()
+        except TimeoutError:
+            for teller in self._current():
+                teller.answers &= teller.tried >= changes
 
-    async def register(self, *, force: bool = True) -> int:
-        """Register with all NameServers at once; returns how many took it."""
-        body, header = self._message()
+    async def known(self) -> None:
+        """Wait until a NameServer knows what has changed up to now, and so do all others that
+        took the last registration; or until all have failed."""
+        changes = self._changes
+        while not self._is_known(changes):
+            await self._heard.wait()
+
+    def _is_known(self, changes: int) -> bool:
+        tellers = self._current()
+        if any(teller.knows >= changes for teller in tellers):
+            tellers = [teller for teller in tellers if teller.answers]
+        return all(teller.tried >= changes for teller in tellers)
+
+    def _note_change(self) -> None:
+        self._changes += 1
+        self._changed.set()
+
+    async def _next_time(self) -> bool:
+        """Wait for the next registration; says whether it must be one."""
+        period = self._cell.value.register_name_server_period
+        try:
+            async with asyncio.timeout(min(max(period, _SHORTEST_PERIOD), _LONGEST_PERIOD)):
+                await self._changed.wait()
+        except TimeoutError:
+            return self._cell.value.force_register
+        await asyncio.sleep(_GATHER)
+        self._changed.clear()
+        return True
+
+    async def _tell_all(self, *, force: bool) -> None:
+        message = await self._message(force=force)
+        for teller in self._current():
+            teller.tell(message)
         servers = self._cell.value.name_servers
-        done = await asyncio.gather(
-            *(
-                self._attempt(server, self._register(server, header, body, force))
-                for server in servers
-            )
-        )
-        return sum(done)
+        for server in self._tellers.keys() - set(servers):
+            await self._tellers.pop(server).stop()
+
+    def _current(self) -> list[Teller]:
+        """One for each NameServer of the settings."""
+        for server in self._cell.value.name_servers:
+            if server not in self._tellers:
+                self._tellers[server] = Teller(partial(self._tell, server), self._hear)
+        return [self._tellers[server] for server in self._cell.value.name_servers]
+
+    def _hear(self) -> None:
+        heard, self._heard = self._heard, asyncio.Event()
+        heard.set()
+
+    async def _tell(self, server: str, message: Message) -> bool:
+        return await self._attempt(server, self._register(server, message))
 
     async def unregister(self) -> None:
         """Tell all NameServers that the broker leaves."""
@@ -119,9 +161,13 @@ class Registration:
         """Do it, and say once what happened: not every thirty seconds again."""
         try:
             await work
-        except (BolideError, ValueError) as exc:
+        except Exception as exc:
             if server not in self._silent:
-                log.warning("NameServer %s does not take this broker: %s", server, exc)
+                known = isinstance(exc, BolideError | ValueError)
+                log.warning(
+                    "NameServer %s does not take this broker: %s",
+                    server, exc, exc_info=None if known else exc,
+                )  # fmt: skip
                 self._silent.add(server)
             return False
         if server in self._silent:
@@ -129,21 +175,20 @@ class Registration:
             self._silent.discard(server)
         return True
 
-    async def _register(
-        self, server: str, header: RegisterBrokerHeader, body: bytes, force: bool
-    ) -> None:
-        if not force and not await self._is_outdated(server):
+    async def _register(self, server: str, message: Message) -> None:
+        if not message.force and not await self._is_outdated(server):
             return
         await self._client.call(
             server,
             RequestCode.REGISTER_BROKER,
-            header,
-            body=body,
+            message.header,
+            body=message.body,
             within=self._cell.value.register_broker_timeout,
         )
 
     async def _is_outdated(self, server: str) -> bool:
-        """Whether a NameServer holds another version of the topics; to ask is a heartbeat too."""
+        """Whether a NameServer holds another version of the topics, or does not say; to ask is a
+        heartbeat too."""
         config = self._cell.value
         header = QueryDataVersionHeader(
             broker_name=config.broker_name,
@@ -152,21 +197,21 @@ class Registration:
             broker_id=config.broker_id,
         )
         body = fastjson.encode(self._topics.data_version)
-        answer = await self._client.call(server, RequestCode.QUERY_DATA_VERSION, header, body=body)
-        return QueryDataVersionReply.from_fields(answer.fields).changed
+        code = RequestCode.QUERY_DATA_VERSION
+        try:
+            answer = await self._client.call(server, code, header, body=body)
+            return QueryDataVersionReply.from_fields(answer.fields).changed
+        except BolideError as exc:
+            log.debug("NameServer %s does not say what it knows: %s", server, exc)
+            return True
 
     async def _say(self, server: str, code: RequestCode, header: UnregisterBrokerHeader) -> None:
         await self._client.call(server, code, header, within=_UNREGISTER_WITHIN)
 
-    def _message(self) -> tuple[bytes, RegisterBrokerHeader]:
-        config, table = self._cell.value, self._topics.table
-        table.topic_config_table = {
-            name: msgspec.structs.replace(topic, perm=topic.perm & (config.broker_permission | 1))
-            for name, topic in table.topic_config_table.items()
-        }
-        registration = RegisterBrokerBody(topic_config_serialize_wrapper=table)
-        plain = not config.compressed_register
-        body = fastjson.encode(registration) if plain else compress(registration)
+    async def _message(self, *, force: bool) -> Message:
+        config, changes = self._cell.value, self._changes
+        allowed, compressed = config.broker_permission | INHERIT, config.compressed_register
+        body = await asyncio.to_thread(_encode, self._topics.table, allowed, compressed=compressed)
         header = RegisterBrokerHeader(
             broker_name=config.broker_name,
             broker_addr=self._address(),
@@ -174,7 +219,20 @@ class Registration:
             ha_server_addr=self._ha_address(),
             broker_id=config.broker_id,
             enable_acting_master=False,
-            compressed=not plain,
+            compressed=compressed,
             body_crc32=crc32(body) & _CRC_MASK,
         )
-        return body, header
+        return Message(changes, header, body, force)
+
+
+def _encode(topics: MappedTopicConfigTable, allowed: int, *, compressed: bool) -> bytes:
+    """A registration's body; takes long where there are many topics."""
+    topics.topic_config_table = {
+        name: topic
+        if topic.perm & allowed == topic.perm
+        else msgspec.structs.replace(topic, perm=topic.perm & allowed)
+        for name, topic in topics.topic_config_table.items()
+    }
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
+    # There are only texts as keys: fastjson would write the same, many times slower here.
+    return compress(body) if compressed else msgspec.json.encode(body, order="sorted")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import msgspec
 
 from bolide.broker.config import BrokerConfig
+from bolide.broker.saving import on_saving_thread
 from bolide.broker.system_topics import system_topics, topic_of
 from bolide.config import ConfigCell
 from bolide.model.names import INHERIT, READ, SCHEDULE_TOPIC, TBW102, WRITE, is_retry_topic
@@ -176,6 +177,10 @@ class TopicTable:
             self._table.save()
             self._show()
 
+    async def follow_settings(self) -> None:
+        """Make the model of new topics what the settings say: producers look at its route."""
+        await self._change(self._adapt_model)
+
     # ---- inside
 
     def _inherited(self, topic: str, model: str, queue_nums: int) -> TopicConfig:
@@ -186,7 +191,9 @@ class TopicTable:
             raise _not_found(topic, f"create it; {model}, its model, does not exist here either")
         if not found.perm & INHERIT:
             raise _not_found(topic, f"create it; {model} lacks the permission to be its model")
-        queues = max(0, min(queue_nums, found.write_queue_nums))
+        # The setting counts at once, and TBW102 follows it.
+        most = config.default_topic_queue_nums if model == TBW102 else found.write_queue_nums
+        queues = max(1, min(queue_nums, most))
         filter_type = found.topic_filter_type
         return topic_of(topic, queues, perm=found.perm & ~INHERIT, topic_filter_type=filter_type)
 
@@ -198,15 +205,21 @@ class TopicTable:
         return found
 
     def _adapt_to_settings(self, topics: Topics, delay_levels: int) -> None:
-        """Whether topics are created by sending, and how many delay levels there are, may differ
-        from what the file says."""
-        if model := topics.get(TBW102):
-            may = self._cell.value.auto_create_topic_enable
-            perm = model.perm | INHERIT if may else model.perm & ~INHERIT
-            topics[TBW102] = msgspec.structs.replace(model, perm=perm)
+        """Settings may differ from what the file says."""
+        self._adapt_model(topics)
         delayed = topics[SCHEDULE_TOPIC]
         if min(delayed.read_queue_nums, delayed.write_queue_nums) < delay_levels:
             topics[SCHEDULE_TOPIC] = topic_of(SCHEDULE_TOPIC, delay_levels)
+
+    def _adapt_model(self, topics: Topics) -> None:
+        """Whether topics are created by sending, and with how many queues."""
+        if model := topics.get(TBW102):
+            config = self._cell.value
+            may, queues = config.auto_create_topic_enable, config.default_topic_queue_nums
+            perm = model.perm | INHERIT if may else model.perm & ~INHERIT
+            topics[TBW102] = msgspec.structs.replace(
+                model, perm=perm, read_queue_nums=queues, write_queue_nums=queues
+            )
 
     async def _change(
         self,
@@ -233,7 +246,7 @@ class TopicTable:
         before = self._table.value
         self._prepare(topics)
         try:
-            await asyncio.to_thread(self._table.save)
+            await on_saving_thread(self._table.save)
         except OSError as exc:
             self._table.value = before
             raise ServerError(

@@ -1,5 +1,6 @@
 """Settings of a broker from their sources, and its run until it is told to stop."""
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,11 +85,15 @@ def make_broker(settings: tuple[BrokerConfig, StoreConfig], texts: Mapping[str, 
 async def _run(broker: Broker, log_file: Path | None) -> None:
     logs.set_level(broker.config.value.log_level)
     on_hangup(lambda: reload_logs(log_file))
+    await until_stopped(_serve(broker))
+    print(f"The broker[{broker.config.value.broker_name}] stopped.", flush=True)
+
+
+async def _serve(broker: Broker) -> None:
     async with broker:
         spare_collections()
         announce(broker)
-        await until_stopped()
-    print(f"The broker[{broker.config.value.broker_name}] stopped.", flush=True)
+        await asyncio.Event().wait()
 
 
 def announce(broker: Broker) -> None:

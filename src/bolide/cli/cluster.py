@@ -1,5 +1,6 @@
 """All that `bolide standalone` runs in one process: its settings, its start and its end."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,13 +69,17 @@ def serve(cluster: Cluster, log_file: Path | None) -> None:
 async def _run(cluster: Cluster, log_file: Path | None) -> None:
     logs.set_level(cluster.broker.log_level)
     on_hangup(lambda: reload_logs(log_file))
+    await until_stopped(_serve(cluster))
+    print("All stopped.", flush=True)
+
+
+async def _serve(cluster: Cluster) -> None:
     async with NameServer(cluster.name_server) as server:
         name_server.announce(server)
         async with _broker(cluster, server.port) as broker:
             spare_collections()
             broker_server.announce(broker)
-            await until_stopped()
-    print("All stopped.", flush=True)
+            await asyncio.Event().wait()
 
 
 def _broker(cluster: Cluster, name_server_port: int) -> Broker:

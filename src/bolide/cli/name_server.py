@@ -1,5 +1,6 @@
 """Settings of a NameServer from their four sources, and its run until it is told to stop."""
 
+import asyncio
 import os
 from collections.abc import Coroutine
 from pathlib import Path
@@ -76,10 +77,14 @@ async def _run(config: NameServerConfig, texts: dict[str, str], log_file: Path |
     logs.set_level(config.log_level)
     on_hangup(lambda: reload_logs(log_file))
     ignored = {key: text for key, text in texts.items() if key in IGNORED}
-    async with NameServer(config, ignored) as server:
-        announce(server)
-        await until_stopped()
+    await until_stopped(_serve(NameServer(config, ignored)))
     print("The Name Server stopped.", flush=True)
+
+
+async def _serve(server: NameServer) -> None:
+    async with server:
+        announce(server)
+        await asyncio.Event().wait()
 
 
 def announce(server: NameServer) -> None:

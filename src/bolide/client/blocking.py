@@ -12,23 +12,14 @@ from concurrent.futures import Future
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from bolide.client.errors import WrongState
+from bolide.client.lifecycle import Startable
 from bolide.remoting import event_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Startable(Protocol):
-    """What a front may hold."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 C = TypeVar("C", bound=Startable)
 
 
@@ -129,7 +120,7 @@ class Front(Caller, Generic[C]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self.wait(self.client.__aexit__(kind, exc, traceback))
 
     def start(self) -> None:
         """Begin; `with` does so."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bolide.errors import BolideError
 from bolide.protocol.refusals import Refusal
-from bolide.remoting.errors import CallTimedOut, ConnectFailed
+from bolide.remoting.errors import ConnectFailed
 
 if TYPE_CHECKING:
     from bolide.client.producing.results import SendResult
@@ -99,7 +99,13 @@ class SendFailed(ClientError):
 
 
 class SendTimedOut(SendFailed):
-    """The time for the send was over; it may still have been stored."""
+    """The time for the send, or for its last try, was over; it may still have been stored."""
+
+    def __init__(
+        self, topic: str, brokers: Sequence[str], seconds: float, cause: Exception | None
+    ) -> None:
+        super().__init__(topic, brokers, seconds, cause)
+        self.code = TIMED_OUT
 
 
 class BatchPartlySent(ClientError):
@@ -144,6 +150,4 @@ def _send_text(topic: str, brokers: Sequence[str], seconds: float, cause: Except
 def _code_of(cause: Exception | None) -> int:
     if isinstance(cause, Refusal | ClientError):
         return cause.code
-    if isinstance(cause, ConnectFailed):
-        return CONNECT_FAILED
-    return TIMED_OUT if cause is None or isinstance(cause, CallTimedOut) else -1
+    return CONNECT_FAILED if isinstance(cause, ConnectFailed) else -1

@@ -32,7 +32,6 @@ class Heartbeats:
         self._routes = routes
         self._call = call
         self._wanted = asyncio.Event()
-        self._versions: dict[str, int] = {}
         self._silent: set[str] = set()  # brokers whose silence was told of
 
     def soon(self) -> None:
@@ -60,24 +59,16 @@ class Heartbeats:
 
     async def _send_to(self, address: str, body: bytes) -> None:
         try:
-            answer = await self._call(address, RequestCode.HEART_BEAT, body=body)
+            await self._call(address, RequestCode.HEART_BEAT, body=body)
         except BolideError as exc:
             if address not in self._silent:
                 self._silent.add(address)
                 log.warning("broker %s does not take heartbeats: %s", address, exc)
             return
-        self._versions[address] = answer.version
         if address in self._silent:
             self._silent.discard(address)
             log.info("broker %s takes heartbeats again", address)
 
-    def version(self, address: str) -> int:
-        """RocketMQ's number of the broker's version; 0 until it answered."""
-        return self._versions.get(address, 0)
-
     def forget_brokers(self) -> None:
         """Drop what was noted of brokers that no route names any more."""
-        known = self._routes.addresses()
-        self._silent &= known
-        for address in self._versions.keys() - known:
-            del self._versions[address]
+        self._silent &= self._routes.addresses()

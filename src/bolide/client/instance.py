@@ -2,19 +2,25 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, Self
 
-from bolide.client.errors import NameServersUnreachable, NoNameServer
+from bolide.client.errors import NameServersUnreachable, NoNameServer, RouteNotFound
 from bolide.client.heartbeats import Heartbeats
 from bolide.client.lookups import Lookups
 from bolide.client.members import ConsumerMember, Members, ProducerMember
-from bolide.client.name_servers import REFRESH_INTERVAL, NameServers, fetch_addresses
+from bolide.client.name_servers import (
+    REFRESH_INTERVAL,
+    RETRY_INTERVAL,
+    NameServers,
+    fetch_addresses,
+)
 from bolide.client.routes import Routes
 from bolide.client.server_requests import ServerRequests
 from bolide.client.settings import ClientSettings
+from bolide.client.sharing import Sharing
 from bolide.client.signing import Signer
 from bolide.errors import BolideError, ConfigError
 from bolide.protocol import fastjson
@@ -31,8 +37,6 @@ from bolide.remoting.errors import CallTimedOut, RemotingError
 
 log = logging.getLogger(__name__)
 
-_Shared = dict[ClientSettings, "ClientInstance"]
-
 
 class ClientInstance:
     """One client of a cluster, by the eyes of its brokers. Made by `acquire`, ended by `release`.
@@ -40,7 +44,7 @@ class ClientInstance:
     It starts whether or not a NameServer can be reached; what needs a route fails until one can.
     """
 
-    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared]] = WeakKeyDictionary()
+    _sharing: "ClassVar[Sharing[ClientInstance]]" = Sharing()
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -67,7 +71,6 @@ class ClientInstance:
         self._users = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._told_of: set[str] = set()  # what is failing, and was logged
-        self._beating = asyncio.Lock()
         self._addresses_known = asyncio.Event()
         if settings.name_servers or not settings.address_server:
             self._addresses_known.set()
@@ -76,25 +79,26 @@ class ClientInstance:
 
     @classmethod
     async def acquire(cls, settings: ClientSettings) -> "ClientInstance":
-        """The instance with these settings on this event loop, started if it is new."""
-        shared = cls._by_loop.setdefault(asyncio.get_running_loop(), {})
-        instance = shared.get(settings)
-        is_new = instance is None
-        if instance is None:
-            instance = shared[settings] = cls(settings)
-        instance._users += 1
-        if is_new:
-            await instance._start()
-        return instance
+        """The instance with these settings on this event loop, started if it is new.
+
+        Raises:
+            ConfigError: a client of this process has the same id and other settings.
+        """
+        return await cls._sharing.get(settings, cls).join()
+
+    async def join(self) -> Self:
+        """Say that one more uses it; the first one starts it."""
+        self._users += 1
+        if self._users == 1:
+            await self._start()
+        return self
 
     async def release(self) -> None:
         """Say that one user is done; the last one ends it."""
         self._users -= 1
-        if self._users:
-            return
-        shared = self._by_loop.get(asyncio.get_running_loop(), {})
-        shared.pop(self.settings, None)
-        await self._close()
+        if not self._users:
+            self._sharing.remove(self)
+            await self._close()
 
     async def _start(self) -> None:
         await self.remoting.__aenter__()
@@ -110,6 +114,7 @@ class ClientInstance:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.routes.close()
         await self.remoting.__aexit__(None, None, None)
         log.info("client %s ended", self.client_id)
 
@@ -192,10 +197,6 @@ class ClientInstance:
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - 2}"
 
-    def broker_version(self, address: str) -> int:
-        """RocketMQ's number of the broker's version; 0 until it answered a heartbeat."""
-        return self._heartbeats.version(address)
-
     async def _connect(self, address: str, code: RequestCode, seconds: float) -> float:
         """Connect within the time for a call; returns how long it took."""
         loop = asyncio.get_running_loop()
@@ -274,19 +275,31 @@ class ClientInstance:
         self.routes.forget_all_but(wanted)
         try:
             for topic in sorted(wanted):
-                await self.routes.refresh(topic)
-        except BolideError as exc:
+                await self._poll_route(topic)
+        except NoNameServer as exc:
             self._tell_once("routes", "the routes cannot be refreshed: %s", exc)
         else:
             self._tell_of_end("routes", "the routes can be refreshed again")
         self._heartbeats.forget_brokers()
 
+    async def _poll_route(self, topic: str) -> None:
+        subject = f"route of {topic}"
+        try:
+            with suppress(RouteNotFound):  # it may come, or come back
+                await self.routes.refresh(topic)
+        except NoNameServer:
+            raise
+        except BolideError as exc:
+            self._tell_once(subject, "the route of topic %s cannot be refreshed: %s", topic, exc)
+        else:
+            self._tell_of_end(subject, "the route of topic %s can be refreshed again", topic)
+
     # Address server
 
     async def _watch_address_server(self, url: str) -> None:
         while True:
-            await self._ask_address_server(url)
-            pause = REFRESH_INTERVAL if self.name_servers.addresses else 1.0
+            await self._guarded(self._ask_address_server(url), "address server")
+            pause = REFRESH_INTERVAL if self.name_servers.addresses else RETRY_INTERVAL
             await asyncio.sleep(pause)
 
     async def _ask_address_server(self, url: str) -> None:
@@ -324,3 +337,6 @@ def _hooks(settings: ClientSettings) -> tuple[Signer, ...]:
     if not settings.access_key or not settings.secret_key:
         return ()
     return (Signer(settings.access_key, settings.secret_key, settings.security_token),)
+
+
+os.register_at_fork(after_in_child=ClientInstance._sharing.forget)  # noqa: SLF001  its own

@@ -6,6 +6,7 @@ Names are those on the wire; producers and consumers put namespaces on and take 
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from bolide.client.errors import RouteNotFound
@@ -116,16 +117,35 @@ class Lookups:
         Raises:
             MessageNotFound: there is none.
             BadMessageId: that is no id.
+            RouteNotFound: nobody has the topic.
         """
         place = OffsetId.decode(message_id)
-        if place.host.port <= _MAX_PORT and (topic is None or self._is_broker(str(place.host))):
-            return await self._view(message_id, place, topic)
-        if topic is None:
+        names_host = 0 < place.host.port <= _MAX_PORT
+        if topic is not None:
+            return await self._view_in(topic, message_id, place, names_host=names_host)
+        if not names_host:
             raise MessageNotFound(message_id, ": an id that a client gave needs the topic too")
+        return await self._view(message_id, place, None)
+
+    async def _view_in(
+        self, topic: str, message_id: str, place: OffsetId, *, names_host: bool
+    ) -> StoredMessage:
+        """Both kinds of ids look alike: one that names a broker is looked up there first."""
+        await self._asker.routes.require(topic)
+        is_known = names_host and self._asker.routes.name_of(str(place.host)) is not None
+        if is_known:
+            with suppress(MessageNotFound):
+                return await self._view(message_id, place, topic)
         found = await self.query_messages(topic, message_id, unique=True)
-        if not found:
-            raise MessageNotFound(message_id, f" in topic {topic!r}")
-        return found[-1]
+        if found:
+            return found[-1]
+        missing = MessageNotFound(message_id, f" in topic {topic!r}")
+        if is_known or not names_host:
+            raise missing
+        try:  # brokers may be registered by names
+            return await self._view(message_id, place, topic)
+        except RemotingError as exc:
+            raise missing from exc
 
     async def _view(self, message_id: str, place: OffsetId, topic: str | None) -> StoredMessage:
         address = str(place.host)
@@ -136,9 +156,6 @@ class Lookups:
             raise MessageNotFound(message_id) from exc
         (message,) = self._read(answer.body, self._asker.routes.name_of(address) or "")
         return message
-
-    def _is_broker(self, address: str) -> bool:
-        return self._asker.routes.name_of(address) is not None
 
     async def query_messages(
         self,

@@ -4,6 +4,7 @@ import logging
 import random
 import urllib.request
 from collections.abc import Iterable
+from http.client import HTTPException
 
 from bolide.client.settings import parse_addresses
 from bolide.errors import ConfigError
@@ -12,6 +13,9 @@ log = logging.getLogger(__name__)
 
 REFRESH_INTERVAL = 120.0
 """Seconds between two looks at an address server."""
+
+RETRY_INTERVAL = 1.0
+"""The same as long as it has told no list."""
 
 _MAX_ANSWER = 64 * 1024
 
@@ -65,6 +69,9 @@ def fetch_addresses(url: str, timeout: float) -> tuple[str, ...]:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"address_server={url!r}: must be a URL of http:// or https://")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=timeout) as answer:
-        text = answer.read(_MAX_ANSWER).decode("utf-8", "replace")
+    try:
+        with direct.open(url, timeout=timeout) as answer:
+            text = answer.read(_MAX_ANSWER).decode("utf-8", "replace")
+    except (HTTPException, ValueError) as exc:
+        raise ConfigError(f"address_server={url!r}: what answers there is no HTTP: {exc}") from exc
     return parse_addresses(text.strip())

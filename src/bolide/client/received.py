@@ -31,24 +31,29 @@ def read_messages(
         BadRecord: the bytes are no records.
     """
     return [
-        _message(record, broker_name, min_offset, max_offset, namespace)
+        _message(record, _topic(record, namespace), broker_name, min_offset, max_offset)
         for record in iter_records(body)
     ]
 
 
+def read_stored(body: bytes, broker_name: str = "") -> list[StoredMessage]:
+    """The same, but topics as the broker calls them, those of retries too."""
+    return [_message(record, record.topic, broker_name) for record in iter_records(body)]
+
+
 def _message(
     record: Record,
+    topic: str,
     broker_name: str,
-    min_offset: int | None,
-    max_offset: int | None,
-    namespace: str,
+    min_offset: int | None = None,
+    max_offset: int | None = None,
 ) -> StoredMessage:
     body, sys_flag = bytes(record.body), record.sys_flag
     if sys_flag & _COMPRESSED:
         body, sys_flag = _inflated(record, body)
     # fmt: off
     return StoredMessage(
-        _topic(record, namespace), body, record.properties_later(), record.flag, record.queue_id,
+        topic, body, record.properties_later(), record.flag, record.queue_id,
         record.queue_offset, record.physical_offset, sys_flag, record.born_timestamp,
         unpack_host(record.born_host), record.store_timestamp, unpack_host(record.store_host),
         record.reconsume_times, record.prepared_transaction_offset, record.body_crc, record.size,

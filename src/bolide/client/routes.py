@@ -3,16 +3,17 @@
 Plain values and one question: who asks the NameServer, and when, is the instance's business.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from bolide.client.errors import BrokerUnknown, RouteNotFound
+from bolide.client.errors import BrokerUnknown, RouteNotFound, WrongState
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import QueueRoute, TopicRoute
+from bolide.remoting.joint import Joint
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,17 @@ class Fallback(NamedTuple):
     queues: int
 
 
+class _Known(NamedTuple):
+    """A route, and the queues of it for producers and for consumers."""
+
+    route: TopicRoute
+    publish: Queues
+    subscribe: Queues
+
+
+_Wanted = tuple[str, Fallback | None]
+
+
 class Routes:
     """Known routes by topic; a topic that is not known is asked for once at a time."""
 
@@ -48,70 +60,74 @@ class Routes:
         self._ask = ask
         self._on_change = on_change
         self._on_new_broker = on_new_broker
-        self._routes: dict[str, TopicRoute] = {}
-        self._publish: dict[str, Queues] = {}
-        self._subscribe: dict[str, Queues] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._known: dict[str, _Known] = {}
+        self._learning: Joint[_Wanted, _Known] = Joint(_closed)
+
+    async def close(self) -> None:
+        """Ask no more; those who wait for a route get WrongState."""
+        await self._learning.close()
 
     # Routes
 
-    @property
-    def topics(self) -> Collection[str]:
-        return self._routes.keys()
-
     def find(self, topic: str) -> TopicRoute | None:
-        return self._routes.get(topic)
+        known = self._known.get(topic)
+        return known.route if known else None
 
     async def require(self, topic: str) -> TopicRoute:
         """Raises RouteNotFound or NoNameServer."""
-        return self._routes.get(topic) or await self._learn(topic, None)
+        return (self._known.get(topic) or await self._learn(topic, None)).route
 
     async def refresh(self, topic: str) -> bool:
-        """Ask again; True if the route changed. One that is no longer found is kept."""
-        route = await self._ask(topic)
-        return route is not None and self._put(topic, route)
+        """Ask again; True if the route changed.
+
+        Raises:
+            RouteNotFound: the NameServer knows it no longer. Whoever uses the old one may go on:
+                a NameServer that has just been started knows nothing yet.
+        """
+        before = self._known.get(topic)
+        return await self._renew(topic) is not before
 
     def forget_all_but(self, topics: Iterable[str]) -> None:
         """Drop the routes that nobody uses, and the brokers that only they named."""
-        unused = self._routes.keys() - set(topics)
+        unused = self._known.keys() - set(topics)
         for topic in unused:
-            del self._routes[topic], self._publish[topic], self._subscribe[topic]
-            self._locks.pop(topic, None)
+            del self._known[topic]
         if unused:
-            self._collect_brokers()
+            self._forget_brokers()
 
-    async def _learn(self, topic: str, fallback: Fallback | None) -> TopicRoute:
-        async with self._locks.setdefault(topic, asyncio.Lock()):
-            if topic not in self._routes:
-                route = await self._ask(topic)
-                if route is None and fallback is not None:
-                    route = _narrowed(await self._ask(fallback.topic), fallback.queues)
-                if route is None:
-                    self._locks.pop(topic, None)
-                    raise RouteNotFound(topic)
-                self._put(topic, route)
-            return self._routes[topic]
+    async def _learn(self, topic: str, fallback: Fallback | None) -> _Known:
+        return await self._learning.done(
+            (topic, fallback), lambda: self._renew(topic, fallback), f"route {topic}"
+        )
 
-    def _put(self, topic: str, route: TopicRoute) -> bool:
-        route = _sorted(route)
-        if self._routes.get(topic) == route:
-            return False
-        if topic in self._routes:
-            log.info("the route of topic %s changed", topic)
-        self._routes[topic] = route
-        self._publish[topic] = tuple(publish_queues(topic, route))
-        self._subscribe[topic] = tuple(subscribe_queues(topic, route))
-        self._collect_brokers()
-        self._on_change(topic)
-        return True
+    async def _renew(self, topic: str, fallback: Fallback | None = None) -> _Known:
+        route = await self._ask(topic)
+        if route is None and fallback is not None:
+            route = _narrowed(await self._ask(fallback.topic), fallback.queues)
+        if route is None:
+            raise RouteNotFound(topic)
+        return self._put(topic, _sorted(route))
+
+    def _put(self, topic: str, route: TopicRoute) -> _Known:
+        known = self._known.get(topic)
+        is_new = known is None or known.route != route
+        if known is None or is_new:
+            if known is not None:
+                log.info("the route of topic %s changed", topic)
+            queues = tuple(publish_queues(topic, route)), tuple(subscribe_queues(topic, route))
+            known = self._known[topic] = _Known(route, *queues)
+        told = {each.broker_name: each.broker_addrs for each in route.broker_datas}
+        if is_new or not told.items() <= self.brokers.items():
+            self._note_brokers(told)
+        if is_new:
+            self._on_change(topic)
+        return known
 
     # Queues
 
     def find_publish_queues(self, topic: str) -> Queues | None:
-        return self._publish.get(topic)
-
-    def find_subscribe_queues(self, topic: str) -> Queues | None:
-        return self._subscribe.get(topic)
+        known = self._known.get(topic)
+        return known.publish if known else None
 
     async def publish_queues(self, topic: str, fallback: Fallback | None = None) -> Queues:
         """The writable queues of brokers with a master, sorted by broker.
@@ -120,20 +136,21 @@ class Routes:
             RouteNotFound: there is none, nor a topic to make it after.
             NoNameServer: there is nobody to ask.
         """
-        if topic not in self._routes:
-            await self._learn(topic, fallback)
-        elif not self._publish[topic]:
-            await self.refresh(topic)
-        if not self._publish[topic]:
+        known = self._known.get(topic)
+        if known is None:
+            known = await self._learn(topic, fallback)
+        elif not known.publish:
+            known = await self._renew(topic)
+        if not known.publish:
             raise RouteNotFound(topic, "send to")
-        return self._publish[topic]
+        return known.publish
 
     async def subscribe_queues(self, topic: str) -> Queues:
         """The readable queues, sorted. Raises as `publish_queues` does."""
-        await self.require(topic)
-        if not self._subscribe[topic]:
+        known = self._known.get(topic) or await self._learn(topic, None)
+        if not known.subscribe:
             raise RouteNotFound(topic, "read from")
-        return self._subscribe[topic]
+        return known.subscribe
 
     # Brokers
 
@@ -148,19 +165,18 @@ class Routes:
         """
         address = self.master(broker_name)
         if address is None:
-            await self.refresh(topic)
+            with suppress(RouteNotFound):
+                await self.refresh(topic)
             address = self.master(broker_name)
         if address is None:
             raise BrokerUnknown(broker_name)
         return address
 
-    def find_broker(
-        self, broker_name: str, broker_id: int, *, only_this: bool = False
-    ) -> BrokerAddress | None:
+    def find_broker(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
         """Where to pull from: the wanted member, for a slave the next one, else any."""
         members = self.brokers.get(broker_name) or {}
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
-        for number in wanted if only_this else [*wanted, *sorted(members)]:
+        for number in [*wanted, *sorted(members)]:
             if number in members:
                 return BrokerAddress(members[number], number != MASTER_ID)
         return None
@@ -180,15 +196,18 @@ class Routes:
                 return name
         return None
 
-    def _collect_brokers(self) -> None:
+    def _note_brokers(self, told: Mapping[str, dict[int, str]]) -> None:
+        """What was told last counts: another topic's route may be older than a broker's move."""
         known = self.addresses()
-        brokers: dict[str, dict[int, str]] = {}
-        for route in self._routes.values():
-            for broker in route.broker_datas:
-                brokers.setdefault(broker.broker_name, {}).update(broker.broker_addrs)
-        self.brokers = brokers
+        self.brokers |= told
+        self._forget_brokers()
         if self.addresses() - known:
             self._on_new_broker()
+
+    def _forget_brokers(self) -> None:
+        routes = (known.route for known in self._known.values())
+        named = {broker.broker_name for route in routes for broker in route.broker_datas}
+        self.brokers = {name: self.brokers[name] for name in self.brokers if name in named}
 
 
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
@@ -250,3 +269,7 @@ def _narrowed(route: TopicRoute | None, most: int) -> TopicRoute | None:
         for queues in route.queue_datas
     ]
     return msgspec.structs.replace(route, queue_datas=narrow)
+
+
+def _closed(wanted: _Wanted) -> WrongState:
+    return WrongState(f"the client was closed while it asked for the route of {wanted[0]!r}")

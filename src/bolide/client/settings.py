@@ -40,7 +40,7 @@ class ClientArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Durations are seconds. Clients with equal settings on one event loop share an instance."""
+    """Durations are seconds."""
 
     name_servers: tuple[str, ...] = ()
     """Asked one at a time: one until it fails, then the next."""
@@ -49,7 +49,8 @@ class ClientSettings:
     """A URL that answers with the list of NameServers; asked again every 2 minutes."""
 
     instance_name: str = DEFAULT_NAME
-    """Clients of one name in one process share connections; the default shares with nobody."""
+    """Clients of one name in one process share connections, and must have the same settings;
+    the default shares with nobody."""
 
     unit_name: str = ""
     unit_mode: bool = False

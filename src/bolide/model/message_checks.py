@@ -39,10 +39,14 @@ class InvalidMessage(BolideError, ValueError):
         return type(self), (self.field, self.reason)
 
 
-@lru_cache(maxsize=4096)
 def check_topic(topic: str) -> None:
     if not isinstance(topic, str) or not topic:
         raise InvalidMessage("topic", f"{topic!r} is not the name of a topic")
+    _check_name(topic)
+
+
+@lru_cache(maxsize=4096)
+def _check_name(topic: str) -> None:
     if not _NAME.fullmatch(topic):
         raise InvalidMessage(
             "topic", f"{topic!r} holds other characters than letters, digits and % | _ -"

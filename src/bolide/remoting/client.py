@@ -17,6 +17,7 @@ from bolide.remoting.address import split_address
 from bolide.remoting.connection import Connection, ConnectionLimits, finish_all
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
+from bolide.remoting.joint import Joint
 from bolide.remoting.outbox import Outbox
 from bolide.remoting.tls import ClientTls
 
@@ -54,7 +55,8 @@ class RemotingClient:
         self._hooks = tuple(hooks)
         self._outbox = Outbox()
         self._connections: dict[str, Connection] = {}
-        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._connecting: Joint[str, Connection] = Joint(_closed)
+        self._is_closed = False
         self._reconnected: dict[str, float] = {}  # -inf after the first connection
         self._context: ssl.SSLContext | None = (
             self.config.tls.context() if self.config.tls else None
@@ -76,8 +78,8 @@ class RemotingClient:
         traceback: TracebackType | None,
     ) -> None:
         self._keeper.cancel()
-        for connecting in self._connecting.values():
-            connecting.cancel()
+        self._is_closed = True
+        await self._connecting.close()
         await finish_all(self._connections.values(), self.config.call_timeout)
 
     async def call(
@@ -142,33 +144,20 @@ class RemotingClient:
         return Frame(code=code, fields=fields, body=body, encoding=self.config.encoding)
 
     async def _connection(self, address: str) -> Connection:
+        if self._is_closed:
+            raise _closed(address)
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
-        # All callers wait for one attempt and go on together: a lock would let go of one in each
-        # turn of the loop, and the last of thousands would be late.
-        connecting = self._connecting.get(address)
-        if connecting is None:
-            connecting = asyncio.create_task(self._open(address), name=f"connect {address}")
-            self._connecting[address] = connecting
-            connecting.add_done_callback(_heed)
-        try:
-            return await asyncio.shield(connecting)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if caller is not None and caller.cancelling():
-                raise
-            raise ConnectFailed(address, "the client is closed") from None
+        return await self._connecting.done(
+            address, lambda: self._open(address), f"connect {address}"
+        )
 
     async def _open(self, address: str) -> Connection:
-        try:
-            connection = await self._connect(address)
-            self._connections[address] = connection
-            now = asyncio.get_running_loop().time()
-            self._reconnected[address] = now if address in self._reconnected else -math.inf
-            return connection
-        finally:
-            del self._connecting[address]
+        connection = self._connections[address] = await self._connect(address)
+        now = asyncio.get_running_loop().time()
+        self._reconnected[address] = now if address in self._reconnected else -math.inf
+        return connection
 
     async def _connect(self, address: str) -> Connection:
         loop = asyncio.get_running_loop()
@@ -202,7 +191,5 @@ class RemotingClient:
                     del self._connections[address]
 
 
-def _heed(connecting: asyncio.Task[Connection]) -> None:
-    """Those who waited may have given up: then nobody else asks how it ended."""
-    if not connecting.cancelled():
-        connecting.exception()
+def _closed(address: str) -> ConnectFailed:
+    return ConnectFailed(address, "the client is closed")

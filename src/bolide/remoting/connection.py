@@ -4,14 +4,14 @@ Both peers may ask: responses go to the pending calls, requests to the dispatche
 leaves through the outbox, at the end of the loop's turn. Flow control works in both directions:
 while the peer does not read its replies a server does not read its requests, nor handle those that
 it has read, and a call waits for room. A client always reads: if both peers stopped, neither could
-ever go on. A peer that sends many requests at once gets a short turn, then it is the others' turn.
+ever go on. A peer that sends many requests at once gets a short turn, then it is the others' turn;
+the rest waits as the bytes that came.
 """
 
 import asyncio
 import logging
 import sys
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -58,12 +58,17 @@ class ConnectionLimits:
 class FastPath(Protocol):
     """Serves plain requests straight from the bytes received, ahead of frames and handlers."""
 
-    def serve(self, data: bytes, position: int, connection: "Connection") -> tuple[int, bytes]:
+    def serve(
+        self, data: bytes, position: int, connection: "Connection", until: float
+    ) -> tuple[int, bytes]:
         """Serve the requests that lie in `data` from `position` on, as far as it knows them.
 
+        Args:
+            until: by `time.monotonic`; one request is served in any case, then it is looked at.
+
         Returns:
-            Where it stopped: at the end, at a request that it does not know or at a part of one;
-            and the responses, joined.
+            Where it stopped: at the end, at a request that it does not know, at a part of one or
+            at one for which there is no more time; and the responses, joined.
         """
         ...
 
@@ -85,6 +90,8 @@ class Connection(asyncio.Protocol):
         self.peer = "?"
         self.last_active = 0.0
         """Loop time of the last whole frame in either direction; single bytes do not count."""
+        self.is_blocked = False
+        """The peer does not read: what it is sent now stays in memory."""
         self._dispatcher = dispatcher
         self._limits = limits
         self._outbox = outbox or Outbox()
@@ -92,14 +99,14 @@ class Connection(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._unsent_size = 0
         self._held = 0
+        self._unread = 0
         self._under_way = 0
         self._counts = True  # what it holds is part of what all hold
         self._wrote_eof = False
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
-        self._backlog: deque[Frame] = deque()  # received, to be looked at when there is room
-        self._is_blocked = False  # the peer does not read: the backlog waits
+        self._rest = b""  # received, to be served in the next turn or when there is room
         self._next_turn: asyncio.Handle | None = None
         self._is_finishing = False
         self._end: asyncio.Task[None] | None = None
@@ -132,17 +139,24 @@ class Connection(asyncio.Protocol):
 
     async def notify(self, frame: Frame) -> None:
         """Send a one-way request; returns once it is handed to the socket."""
-        async with self._limits.one_way_calls:
-            frame.opaque = self._pending.number()
-            frame.flag |= FrameFlag.ONE_WAY
-            await self._send(frame)
+        frame.flag |= FrameFlag.ONE_WAY
+        while True:
+            await self._wait_for_room()  # without a permit: a deaf peer must not keep one
+            async with self._limits.one_way_calls:
+                if not self.is_blocked:
+                    frame.opaque = self._pending.number()
+                    await self._send(frame)
+                    return
 
     async def _send(self, frame: Frame) -> None:
-        while not self._writable.is_set():  # others that waited may have filled it up again
-            await self._writable.wait()
+        await self._wait_for_room()
         if self.is_closed:
             raise ConnectionLost(self.peer)
         self._write(encode_frame(frame))
+
+    async def _wait_for_room(self) -> None:
+        while self.is_blocked:  # others that waited may have filled it up again
+            await self._writable.wait()
 
     # State
 
@@ -158,7 +172,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """No request and no call of this connection is under way."""
-        return not (self._tasks or self._owed or self._backlog or self._pending)
+        return not (self._tasks or self._owed or self._rest or self._pending)
 
     @property
     def max_frame_size(self) -> int:
@@ -166,8 +180,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes of a frame that is not whole yet and of requests under way, while they count."""
-        return self._held + self._under_way if self._counts else 0
+        """Bytes that count: received and not served yet, of requests under way, and not read."""
+        return self._held + self._under_way + self._unread if self._counts else 0
 
     @property
     def unsent(self) -> int:
@@ -181,7 +195,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once; what is not sent is lost, and what is held no longer counts."""
-        self._backlog.clear()
+        self._rest = b""
         self._count(-self.held)
         self._counts = False
         self._transport.abort()
@@ -193,7 +207,6 @@ class Connection(asyncio.Protocol):
         connection, and the peer might lose the replies it has not read yet.
         """
         self._is_finishing = True
-        self._backlog.clear()
         while self._tasks or self._owed:
             await (asyncio.wait(self._tasks) if self._tasks else self._nothing_owed.wait())
         self._flush()
@@ -222,56 +235,21 @@ class Connection(asyncio.Protocol):
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._fast is not None:
-            while data and self._decoder.missing:  # first the frame that was begun, by itself
-                rest = self._decoder.missing
-                self._take(data[:rest])
-                data = data[rest:]
-            data = self._serve_fast(self._fast, data) if data else data
-        if data:
-            self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        frames = self._decoder.feed(data)
-        if self._decoder.buffered != self._held:
-            self._hold(self._decoder.buffered)
-        if frames:
-            self.last_active = self._loop.time()
-            self._backlog.extend(frames)
-            self._work_off()
-        if self._decoder.error is not None:
-            self._close_if_answered(self._decoder.error)
-
-    def _serve_fast(self, fast: FastPath, data: bytes) -> bytes:
-        """Have plain requests served ahead; the others in between take the ordinary way, in order.
-
-        Returns:
-            What is left for the ordinary way: part of a frame, or all once that way is blocked.
-        """
-        at = 0
-        while not (self._backlog or self._is_full or self._is_finishing or self._decoder.error):
-            if self._is_overloaded:
-                break
-            start, (at, replies) = at, fast.serve(data, at, self)
-            if at > start:
-                self.last_active = self._loop.time()
-            if replies:
-                self._put(replies)
-            end = at + frame_size(data, at)
-            if not at < end <= len(data):
-                break
-            self._take(data[at:end])
-            at = end
-        return data[at:] if at else data
+        if self._rest:
+            self._keep(self._rest + data)
+        else:
+            self._serve(data)
 
     def eof_received(self) -> None:
         self._flush()  # the transport closes itself now, before the outbox gets to it
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
+        self.is_blocked = False
         self._writable.set()
-        self._backlog.clear()
+        self._rest = b""
         self._hold(0)
+        self._count_unread()
         self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
@@ -284,48 +262,96 @@ class Connection(asyncio.Protocol):
             self._on_close(self)
 
     def pause_writing(self) -> None:
+        self.is_blocked = True
         self._writable.clear()
         if not self._limits.always_read:
-            self._is_blocked = True
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self.is_blocked = False
         self._writable.set()
-        self._is_blocked = False
+        self._count_unread()
+        for later in list(self._owed):
+            later.go_on()
         self._go_on()
 
     def _hold(self, size: int) -> None:
         change, self._held = size - self._held, size
         self._count(change)
 
+    def _count_unread(self) -> None:
+        """Note how much a peer that does not read leaves in memory."""
+        size = self.unsent if self.is_blocked else 0
+        change, self._unread = size - self._unread, size
+        self._count(change)
+
     def _count(self, change: int) -> None:
-        if self._counts:
+        if change and self._counts:
             self._held_by_all.change(change)
 
     # Requests and responses of the peer
 
-    def _work_off(self) -> None:
-        """Take the frames of the backlog in order, for one turn, while their replies find room."""
-        backlog = self._backlog
-        end = time.monotonic() + _TURN
-        while backlog and not self._is_full:
-            reply = self._receive(backlog.popleft())
-            if reply is not None:
-                self._put(reply)
-            if backlog and time.monotonic() > end:
+    def _serve(self, data: bytes) -> None:
+        """Serve what was received in its order, for one turn, while the replies find room."""
+        until = time.monotonic() + _TURN
+        at, end, is_fast = 0, len(data), self._fast is not None
+        while at < end and self._may_serve:
+            start = at
+            at = self._serve_ahead(data, at, until) if is_fast else self._serve_frame(data, at)
+            if start < at < end and time.monotonic() > until:
                 self._wait_for_next_turn()
                 break
+            is_fast = self._fast is not None and not is_fast  # they take turns: who knows the next?
+        self._keep(data[at:] if at else data)
+        if self._decoder.error is not None:
+            self._close_if_answered(self._decoder.error)
+
+    @property
+    def _may_serve(self) -> bool:
+        return not (
+            self._is_full or self._decoder.error is not None or self._transport.is_closing()
+        )
 
     @property
     def _is_full(self) -> bool:
         """Whether further requests must wait: the peer does not read, or asked for a lot."""
-        if self._is_blocked:
-            return True
         # A client that waits for an answer of its server must go on reading, come what may.
-        return self._under_way >= _MOST_UNDER_WAY and not self._limits.always_read
+        if self._limits.always_read:
+            return False
+        return self.is_blocked or self._under_way >= _MOST_UNDER_WAY
+
+    def _serve_ahead(self, data: bytes, at: int, until: float) -> int:
+        """Have the fast path serve what it knows; returns where it stopped."""
+        is_begun = self._decoder.missing > 0  # the first bytes belong to a frame that is not whole
+        if self._fast is None or is_begun or self._is_finishing or self._is_overloaded:
+            return at
+        end, replies = self._fast.serve(data, at, self, until)
+        if end > at:
+            self.last_active = self._loop.time()
+        if replies:
+            self._put(replies)
+        return end
+
+    def _serve_frame(self, data: bytes, at: int) -> int:
+        """Serve the next frame, or take in what is there of it; returns where that ends."""
+        size = self._decoder.missing or frame_size(data, at) or len(data)
+        for frame in self._decoder.feed(data[at : at + size]):  # one at most
+            self.last_active = self._loop.time()
+            reply = self._receive(frame)
+            if reply is not None:
+                self._put(reply)
+        return min(at + size, len(data))
+
+    def _keep(self, rest: bytes) -> None:
+        """Keep what is not served yet; it counts as held, as does a frame that is not whole."""
+        lost = self._decoder.error is not None or self._transport.is_closing()
+        self._rest = b"" if lost else rest
+        size = len(self._rest) + self._decoder.buffered
+        if size != self._held:
+            self._hold(size)
 
     def _wait_for_next_turn(self) -> None:
-        if self._next_turn is None and not self.is_closed:
+        if self._next_turn is None and not self._transport.is_closing():
             self._transport.pause_reading()
             self._next_turn = self._loop.call_soon(self._take_next_turn)
 
@@ -334,18 +360,15 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Work off what is left, then read on."""
-        if self._transport.is_closing():
-            return
-        self._work_off()  # this may come to a halt again
-        if self._decoder.error is not None:
-            self._close_if_answered(self._decoder.error)
-        elif not (self._backlog or self._is_full):
+        """Serve what is left, then read on."""
+        rest, self._rest = self._rest, b""
+        self._serve(rest)  # this may come to a halt again
+        if not (self._rest or self._is_full or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def _close_if_answered(self, error: ProtocolError) -> None:
         """The stream is lost; what came before in good order is answered first."""
-        if self._backlog or self._is_finishing or self._transport.is_closing():
+        if self._end is not None or self._is_finishing or self._transport.is_closing():
             return
         log.warning("closing the connection of %s: %s", self.peer, error)
         if self._tasks or self._owed:
@@ -456,6 +479,8 @@ class Connection(asyncio.Protocol):
         unsent, self._unsent, self._unsent_size = self._unsent, [], 0
         if unsent and not self.is_closed:
             self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+            if self.is_blocked:
+                self._count_unread()
 
 
 def _weight(frame: Frame) -> int:

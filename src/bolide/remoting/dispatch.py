@@ -53,13 +53,17 @@ class Later:
     """Returned by a plain handler whose answer is not known yet: a promise, lighter than a task.
 
     Whoever keeps it calls `answer` or `fail`, once. When the connection is lost first, `on_lost`
-    is called if somebody set it, and what is answered afterwards goes nowhere.
+    is called if somebody set it, and what is answered afterwards goes nowhere. A large answer had
+    better wait while the promise `is_blocked`; `on_room` is called, once, when it no longer is.
     """
 
-    __slots__ = ("_connection", "_dispatcher", "_frame", "_outcome", "is_lost", "on_lost")
+    __slots__ = (
+        "_connection", "_dispatcher", "_frame", "_outcome", "is_lost", "on_lost", "on_room",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.on_lost: Callable[[], None] | None = None
+        self.on_room: Callable[[], None] | None = None
         self.is_lost = False
         self._dispatcher: Dispatcher | None = None
         self._frame: Frame | None = None
@@ -78,6 +82,17 @@ class Later:
         self.is_lost = True
         if self.on_lost is not None:
             self.on_lost()
+
+    @property
+    def is_blocked(self) -> bool:
+        """The peer does not read: an answer would stay in memory."""
+        return self._connection is not None and self._connection.is_blocked
+
+    def go_on(self) -> None:
+        """The peer reads again."""
+        on_room, self.on_room = self.on_room, None
+        if on_room is not None:
+            on_room()
 
     def bind(
         self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection", weight: int

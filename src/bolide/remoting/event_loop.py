@@ -36,10 +36,25 @@ def spare_collections() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-async def until_stopped() -> None:
-    """Wait until the process is asked to stop, by SIGTERM or Ctrl-C."""
-    stop = asyncio.Event()
+async def until_stopped(serving: Coroutine[Any, Any, None]) -> None:
+    """Run `serving` until the process is asked to stop, by SIGTERM or Ctrl-C.
+
+    It is cancelled then, once, and tidies up after itself, even if it has only begun to start.
+    """
+    task = asyncio.ensure_future(serving)
+    is_asked = False
+
+    def stop() -> None:
+        nonlocal is_asked
+        if not is_asked:
+            is_asked = True
+            task.cancel()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not is_asked:
+            raise

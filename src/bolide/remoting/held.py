@@ -1,8 +1,8 @@
-"""Memory held for the peers of an endpoint: frames that are not whole yet, requests under way.
+"""Memory held for the peers of an endpoint: what is not served yet, under way, or not read.
 
 A frame may be 16 MiB long, and a peer may send all but its last byte, or many that take a while to
-serve. One such peer is harmless; a thousand of them would take 16 GiB. Past the limit the one that
-holds the most is closed.
+serve; or it may ask for a lot and not read it. One such peer is harmless; a thousand of them would
+take 16 GiB. Past the limit the one that holds the most is closed.
 """
 
 from collections.abc import Callable

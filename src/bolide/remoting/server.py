@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -98,6 +98,10 @@ class RemotingServer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Accept no more, drain and close all connections; a second time it does nothing."""
         self._keeper.cancel()
         if self._listener.fileno() != -1:
             self._loop.remove_reader(self._listener)
@@ -233,6 +237,11 @@ class RemotingServer:
         for connection in [c for c in self.connections if c.last_active < oldest]:
             log.info("closing the connection of %s: idle", connection.peer)
             connection.abort()
+
+
+async def close_all(servers: Iterable[RemotingServer]) -> None:
+    """Close servers that belong together at the same time."""
+    await asyncio.gather(*(server.close() for server in servers))
 
 
 async def _listen(config: ServerConfig) -> socket.socket:

@@ -105,6 +105,20 @@ async def test_bodies_are_plain_whatever_they_were_sent_as() -> None:
 
 
 @on_loop
+async def test_a_body_that_does_not_inflate_does_not_hide_the_others() -> None:
+    async with cast() as stage:
+        broken = record("%RETRY%g", body=b"junk", sys_flag=CompressionType.ZLIB.flags)
+        stage.first.answers(QUERY, broken + record())
+
+        found = await stage.admin.messages.by_unique_id("Orders", UNIQUE)
+
+        assert [(each.topic, each.body) for each in found] == [
+            ("%RETRY%g", b"junk"),
+            ("Orders", b"text"),
+        ]
+
+
+@on_loop
 async def test_an_id_that_names_a_broker_is_looked_up_there() -> None:
     async with cast() as stage:
         stage.first.answers(VIEW, record())

@@ -11,9 +11,9 @@ from bolide.admin import (
     NoNameServer,
 )
 from bolide.errors import ConfigError
-from bolide.protocol.bodies.routes import TopicList
+from bolide.protocol.bodies.routes import TopicList, TopicRoute
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.refusals import RequestCodeNotSupported
+from bolide.protocol.refusals import RequestCodeNotSupported, TopicNotFound
 from bolide.remoting.errors import ConnectFailed
 from tests.support.aio import on_loop
 from tests.unit.admin.scripted import CLUSTER, cast
@@ -125,3 +125,14 @@ async def test_requests_are_signed_with_both_keys_or_not_at_all() -> None:
         assert fields.keys() == {"AccessKey", "Signature"}
     with pytest.raises(ConfigError, match="together"):
         AdminClient(address, access_key="me")
+
+
+@on_loop
+async def test_a_topic_whose_brokers_are_all_away_is_told() -> None:
+    async with cast() as stage:
+        stage.name_server.answers(RequestCode.GET_ROUTEINFO_BY_TOPIC, TopicRoute())
+
+        with pytest.raises(TopicNotFound, match="'Orders' is registered now"):
+            await stage.admin.offsets.status("billing", "Orders")
+        with pytest.raises(GroupUnknown):
+            await stage.admin.clients.running("billing", "client")

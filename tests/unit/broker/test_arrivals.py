@@ -18,6 +18,17 @@ def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TICK", 0.01)
 
 
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not end a turn in the middle of a test that is not about turns."""
+    monkeypatch.setattr(module, "_TURN", 60.0)
+
+
+@pytest.fixture
+def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TURN", -1.0)
+
+
 class Looks:
     """A waiter that notes how it is asked; it is content once `answer` is true."""
 
@@ -147,3 +158,89 @@ async def test_at_the_end_all_are_answered_and_nobody_waits_any_more() -> None:
     arrivals.hold(late.waiter, LONG)
     assert late.asked == [True]
     assert len(arrivals) == 0
+
+
+# Turns
+
+
+def asked(waiters: list[Looks]) -> int:
+    return sum(len(each.asked) for each in waiters)
+
+
+@pytest.mark.usefixtures("one_a_turn")
+@on_loop
+async def test_many_are_asked_in_turns_each_of_them_once() -> None:
+    arrivals = started()
+    many = [Looks(answer=True) for _ in range(5)]
+    for each in many:
+        arrivals.hold(each.waiter, LONG)
+    for _ in range(3):
+        arrivals.arrived([HERE])
+    for turn in range(5):
+        assert asked(many) == turn + 1
+        await asyncio.sleep(0)
+    assert [each.asked for each in many] == [[False]] * 5
+    assert len(arrivals) == 0
+
+
+@pytest.mark.usefixtures("one_a_turn")
+@on_loop
+async def test_who_is_dropped_before_its_turn_is_passed_over_and_the_others_are_not() -> None:
+    arrivals = started()
+    many = [Looks(answer=True) for _ in range(4)]
+    for each in many:
+        arrivals.hold(each.waiter, LONG)
+    arrivals.arrived([HERE])
+    gone = next(each for each in many if not each.asked)
+    arrivals.drop(gone.waiter)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert (asked(many), gone.asked) == (3, [])
+
+
+@pytest.mark.usefixtures("one_a_turn")
+@on_loop
+async def test_those_whose_time_is_up_are_asked_in_turns_too() -> None:
+    arrivals = started()
+    many = [Looks() for _ in range(4)]
+    for each in many:
+        arrivals.hold(each.waiter, 0.0)
+    while not asked(many):  # noqa: ASYNC110  every turn of the loop is looked at
+        await asyncio.sleep(0)
+    arrivals.arrived([HERE])  # that there is something now does not give them more time
+    for turn in range(4):
+        assert asked(many) == turn + 1
+        await asyncio.sleep(0)
+    assert [each.asked for each in many] == [[True]] * 4
+    assert len(arrivals) == 0
+
+
+@pytest.mark.usefixtures("one_a_turn")
+@on_loop
+async def test_at_the_end_those_who_wait_for_their_turn_are_answered_too() -> None:
+    arrivals = started()
+    many = [Looks() for _ in range(4)]
+    for each in many:
+        arrivals.hold(each.waiter, LONG)
+    arrivals.arrived([HERE])
+    arrivals.stop()
+    assert [each.asked[-1:] for each in many] == [[True]] * 4
+    await asyncio.sleep(0.01)
+    assert asked(many) == 5
+    assert len(arrivals) == 0
+
+
+@on_loop
+async def test_one_can_be_woken_by_itself_while_it_waits() -> None:
+    arrivals = started()
+    one, other = Looks(), Looks()
+    for each in (one, other):
+        arrivals.hold(each.waiter, LONG)
+    arrivals.wake(one.waiter)
+    await asyncio.sleep(0)
+    assert (one.asked, other.asked) == ([False], [])
+    arrivals.drop(one.waiter)
+    arrivals.wake(one.waiter)
+    await asyncio.sleep(0)
+    assert one.asked == [False]
+    arrivals.stop()

@@ -82,7 +82,7 @@ async def test_a_consumer_joins_with_what_it_says_of_itself(tables: BrokerTables
     assert tables.clients.subscription("g", "T") == Subscription(topic="T", sub_version=1)
     assert tables.clients.subscription("g", "U") is None
     assert tables.clients.subscribers("T") == {"g"}
-    assert tables.clients.find_consumer("g", "a") is tables.clients.find_client("a") is connection
+    assert tables.clients.find_consumer("g", "a") is connection
 
 
 @on_loop
@@ -126,7 +126,6 @@ async def test_the_broker_and_the_group_can_each_switch_the_telling_off(
 async def test_a_group_that_does_not_exist_is_passed_over(tables: BrokerTables) -> None:
     assert not join(tables, beat("a", "T", group="unknown"), connected())
     assert tables.clients.consumer_group("unknown") is None
-    assert tables.clients.find_client("a") is None
 
 
 @on_loop
@@ -185,6 +184,19 @@ async def test_subscriptions_are_asked_for_after_a_change_and_a_restart(
     assert not tables.clients.needs_subscriptions(beat("a", "T", fingerprint=7))
 
 
+@on_loop
+async def test_a_group_wants_what_it_subscribes_to_and_anything_while_nobody_knows(
+    tables: BrokerTables,
+) -> None:
+    assert tables.clients.wants("g", "T")
+    connection = connected()
+    join(tables, beat("a"), connection)
+    assert tables.clients.wants("g", "T")
+    join(tables, beat("a", "U"), connection)
+    assert tables.clients.wants("g", "U")
+    assert not tables.clients.wants("g", "T")
+
+
 # ---- leaving
 
 
@@ -199,7 +211,6 @@ async def test_a_client_that_takes_leave_is_gone_and_the_others_are_told(
     tables.clients.unregister("a", None, "g", first)
     assert tables.clients.consumer_ids("g") == ["b"]
     assert tables.told == [(second, "g")]
-    assert tables.clients.find_client("a") is None
 
 
 @on_loop
@@ -214,7 +225,6 @@ async def test_a_lost_connection_takes_all_its_groups_along(tables: BrokerTables
     assert tables.told == [(other, "g")]
     assert tables.clients.consumer_group("h") is None
     assert tables.clients.producer_groups() == []
-    assert tables.clients.find_client("a") is None
     tables.clients.lost(lost)
     tables.clients.unregister("a", "p1", "h", lost)
     assert tables.told == [(other, "g")]
@@ -229,7 +239,7 @@ async def test_a_client_that_reconnects_is_one_client(tables: BrokerTables) -> N
     assert tables.clients.find_consumer("g", "a") is new
     tables.clients.lost(old)
     assert tables.clients.consumer_ids("g") == ["a"]
-    assert tables.clients.find_client("a") is new
+    assert tables.clients.find_consumer("g", "a") is new
 
 
 @on_loop
@@ -242,13 +252,7 @@ async def test_two_clients_on_one_connection_are_the_last_of_them(
     assert tables.clients.consumer_ids("g") == ["b"]
     assert "a and b of group g share the connection" in caplog.text
     tables.clients.lost(connection)
-    assert tables.clients.find_client("a") is tables.clients.find_client("b") is None
-
-
-@on_loop
-async def test_a_heartbeat_without_groups_leaves_no_trace(tables: BrokerTables) -> None:
-    join(tables, Heartbeat(client_id="a"), connected())
-    assert tables.clients.find_client("a") is None
+    assert tables.clients.consumer_group("g") is None
 
 
 # ---- producers
@@ -260,10 +264,8 @@ async def test_producers_are_known_by_group_and_name(tables: BrokerTables) -> No
     assert not join(tables, producer("p", "p1", "p2"), connection)
     assert tables.clients.producer_groups() == ["p1", "p2"]
     assert [member.client_id for member in tables.clients.producers("p1")] == ["p"]
-    assert tables.clients.find_client("p") is connection
     tables.clients.unregister("p", "p1", None, connection)
     assert tables.clients.producer_groups() == ["p2"]
-    assert tables.clients.find_client("p") is connection
 
 
 # ---- silence

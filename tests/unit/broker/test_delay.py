@@ -1,6 +1,7 @@
 """Delayed messages: never early, none forgotten, in the order of their level."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ from tests.support.store import STORE_HOST, draft, record_of
 LEVELS = "1s 5s 20s"
 SECONDS = (0, 1, 5, 20)
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+MAGIC, BODY_LENGTH = 4, 84
+"""Where these stand in a record."""
 ALL = ReadLimits(max_count=10_000, max_size=2**30, max_scanned=10_000)
 
 
@@ -74,6 +77,15 @@ class Bench:
 
     def append(self, message: RecordDraft) -> None:
         self.store.append(message)
+
+    def places(self) -> list[int]:
+        return [place for place, _ in self.store.log.items()]
+
+    def damage(self, place: int, at: int) -> None:
+        """Spoil four bytes of the record at a place of the log."""
+        record = bytearray(dict(self.store.log.items())[place])
+        record[at : at + 4] = b"\x7f\xff\xff\xff"
+        self.store.log._records[place] = bytes(record)
 
     @asynccontextmanager
     async def scheduling(self, levels: str = LEVELS) -> AsyncIterator[DelayScheduler]:
@@ -226,6 +238,7 @@ async def test_tags_are_filtered_again_where_a_message_comes_out(tmp_path: Path)
         b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01-1\x02",
         b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x01x\x02",
         b"DELAY\x011\x02REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010\x02",
+        b"DELAY\x011\x02REAL_TOPIC\x01../T\x02REAL_QID\x010\x02",
     ],
 )
 @on_loop
@@ -239,6 +252,50 @@ async def test_a_message_that_belongs_nowhere_is_passed_over(
         bench.clock.advance(1.0)
         await bench.delivers(good)
     assert bench.store.topics() == {SCHEDULE, "T"}
+
+
+@on_loop
+async def test_a_damaged_message_is_passed_over_and_told_of_and_the_rest_is_delivered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    first, _, _, last = (bench.send(1) for _ in range(4))
+    damaged = bench.places()[1:3]
+    for place in damaged:
+        bench.damage(place, BODY_LENGTH)
+    bench.clock.advance(1.0)
+    async with bench.scheduling() as scheduler:
+        await bench.delivers(first, last)
+        assert scheduler.progress()[1] == (4, 4)
+    told = [record.getMessage() for record in caplog.records if record.name == module.log.name]
+    assert len(told) == 2
+    assert all(f"at {place} is damaged" in text for place, text in zip(damaged, told, strict=True))
+
+
+@on_loop
+async def test_a_whole_batch_of_ruins_does_not_stop_a_level(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for _ in range(70):
+        bench.send(1)
+    for place in bench.places():
+        bench.damage(place, MAGIC)
+    good = bench.send(1)
+    bench.clock.advance(1.0)
+    async with bench.scheduling():
+        await bench.delivers(good)
+
+
+@on_loop
+async def test_a_level_with_a_backlog_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    backlog = [bench.send(1) for _ in range(1000)]
+    other = bench.send(2)
+    bench.clock.advance(5.0)
+    async with bench.scheduling():
+        await until(lambda: len(bench.delivered()) == 1001)
+    order = bench.delivered()
+    assert order.index(other) <= 64
+    assert [body for body in order if body != other] == backlog
 
 
 @on_loop
@@ -307,6 +364,31 @@ async def test_progress_is_saved_only_when_the_disk_has_what_was_delivered(
 
 
 @on_loop
+async def test_progress_is_saved_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    message = bench.send(1)
+    second_came = threading.Event()
+    inside: list[bool] = []
+
+    def flush() -> bool:
+        inside.append(True)
+        if len(inside) == 1:
+            second_came.wait(0.1)
+        else:
+            second_came.set()
+        return True
+
+    monkeypatch.setattr(bench.store, "flush", flush)
+    async with bench.scheduling() as scheduler:
+        bench.clock.advance(1.0)
+        await bench.delivers(message)
+        await asyncio.gather(*(asyncio.to_thread(scheduler.save) for _ in range(2)))
+    assert inside == [True], "the second one finds all saved"
+
+
+@on_loop
 async def test_where_files_are_gone_it_goes_on_with_what_is_left(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.send(1)
@@ -365,7 +447,8 @@ async def test_a_message_that_the_store_will_not_have_waits_and_the_other_levels
     bench.clock.advance(5.0)
     async with bench.scheduling():
         await bench.delivers(small)
-        assert "delayed messages of level 1 wait" in caplog.text
+        assert "delayed messages of level 1 wait from number 0 on: body of 3 bytes" in caplog.text
+        assert caplog.text.count("raise maxMessageSize again") == 1
         bench.config.apply({"maxMessageSize": str(before.max_message_size)})
         await bench.delivers(small, large)
 

@@ -4,6 +4,7 @@ That its answers are those of the ordinary way is for `test_fast_path_twin`.
 """
 
 import asyncio
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def plain(topic: str = "T", *, body: bytes = b"hello", opaque: int = 1, **given:
 
 def serves(core: BrokerCore, data: bytes) -> bool:
     """Whether the fast path takes a frame; nothing else sees it."""
-    end, _ = core.fast_path.serve(data, 0, core.connect().connection)
+    end, _ = core.fast_path.serve(data, 0, core.connect().connection, inf)
     return end == len(data)
 
 
@@ -166,7 +167,7 @@ async def test_it_stops_at_what_it_does_not_know_and_is_asked_again_behind_it(
     peer = core.connect()
     delayed = plain(properties=NAMED | {"DELAY": "1"}, opaque=2)
     data = plain(opaque=1) + delayed + plain(opaque=3)
-    end, replies = core.fast_path.serve(data, 0, peer.connection)
+    end, replies = core.fast_path.serve(data, 0, peer.connection, inf)
     assert end == len(plain(opaque=1))
     assert replies
     peer.receive(data)
@@ -177,10 +178,21 @@ async def test_it_stops_at_what_it_does_not_know_and_is_asked_again_behind_it(
 
 
 @on_loop
+async def test_when_the_time_is_up_it_stops_behind_a_whole_message(tmp_path: Path) -> None:
+    core = BrokerCore(tmp_path)
+    data = plain(opaque=1) + plain(opaque=2)
+    end, replies = core.fast_path.serve(data, 0, core.connect().connection, -inf)
+    assert end == len(plain(opaque=1))
+    assert replies
+    assert len(core.log) == 1
+    await core.stop()
+
+
+@on_loop
 async def test_half_a_frame_is_left_alone(tmp_path: Path) -> None:
     core = BrokerCore(tmp_path)
     data = plain(opaque=1) + plain(opaque=2)[:-1]
-    end, _ = core.fast_path.serve(data, 0, core.connect().connection)
+    end, _ = core.fast_path.serve(data, 0, core.connect().connection, inf)
     assert end == len(plain(opaque=1))
     assert len(core.log) == 1
     await core.stop()

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bolide.broker import arrivals as arrivals_module
 from bolide.broker.fast_path import FastPath
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
@@ -206,7 +207,8 @@ class Outcome(NamedTuple):
 @pytest.fixture(autouse=True)
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a turn takes decides only when the loop gets to other things, not what happens."""
-    monkeypatch.setattr(connection_module, "_TURN", 60.0)
+    for module in (connection_module, arrivals_module):
+        monkeypatch.setattr(module, "_TURN", 60.0)
 
 
 @pytest.fixture(autouse=True)
@@ -279,6 +281,14 @@ def test_sends_that_wait_for_the_disk_are_answered_alike(tmp_path: Path, stream:
     compare(stream, tmp_path, FlushMode.SYNC)
 
 
+@settings(FUZZ, max_examples=100)
+@given(stream=streams())
+def test_requests_with_a_turn_for_each_are_answered_alike(tmp_path: Path, stream: Stream) -> None:
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(connection_module, "_TURN", -1.0)
+        compare(stream, tmp_path)
+
+
 @pytest.mark.parametrize("key", TOP + FIELDS)
 def test_whatever_stands_in_a_field_is_taken_alike(tmp_path: Path, key: str) -> None:
     for value in ODD + INTERESTING.get(key, []):
@@ -313,9 +323,9 @@ def test_plain_sends_are_served_by_the_fast_path(
     serve = FastPath.serve
 
     def watched(
-        path: FastPath, data: bytes, position: int, connection: Connection
+        path: FastPath, data: bytes, position: int, connection: Connection, until: float
     ) -> tuple[int, bytes]:
-        end, replies = serve(path, data, position, connection)
+        end, replies = serve(path, data, position, connection, until)
         served.append(end - position)
         return end, replies
 
@@ -323,3 +333,6 @@ def test_plain_sends_are_served_by_the_fast_path(
     plain = PLAIN.encode()
     assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
     assert served == [3 * len(plain)]
+    monkeypatch.setattr(connection_module, "_TURN", -1.0)
+    assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
+    assert served[1:] == [len(plain)] * 3, "what waits for its turn does not lose its way"

@@ -1,7 +1,9 @@
 """What a broker does now and then."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -13,8 +15,10 @@ from bolide.broker.delay import DelayScheduler
 from bolide.broker.keeping import Keeping
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
+from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.store.config import StoreConfig
-from tests.support.aio import on_loop, until
+from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker_tables import BrokerTables
 
 
@@ -75,6 +79,46 @@ async def test_what_groups_have_consumed_is_saved_while_the_broker_runs(
     tables.offsets.commit("readers", "T", 0, 7)
     async with bench.running():
         await until(lambda: saved_offset(tables.directory) == 7)
+
+
+@on_loop
+async def test_tables_are_saved_while_all_shared_threads_are_busy(tables: BrokerTables) -> None:
+    bench = Bench(tables)
+    may_end = threading.Event()
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as shared:
+        loop.set_default_executor(shared)
+        cold = asyncio.ensure_future(asyncio.to_thread(may_end.wait, PATIENCE))
+        try:
+            await tables.topics.update(TopicConfig(topic_name="T"))
+            await tables.groups.update(GroupConfig(group_name="readers"))
+            await tables.offsets.save_now()
+            tables.offsets.commit("readers", "T", 0, 7)
+            async with bench.running():
+                await until(lambda: saved_offset(tables.directory) == 7)
+            assert not cold.done()
+        finally:
+            may_end.set()
+            await cold
+
+
+@on_loop
+async def test_a_save_under_way_is_waited_for_at_the_end(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tables)
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def save() -> None:
+        begun.set()
+        may_end.wait(PATIENCE)
+        ended.set()
+
+    monkeypatch.setattr(bench.delay, "save", save)
+    async with bench.running():
+        await until(begun.is_set)
+        asyncio.get_running_loop().call_later(0.02, may_end.set)
+    assert ended.is_set()
 
 
 @on_loop

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,9 +30,13 @@ from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.server import RemotingServer, ServerConfig
 from tests.support.aio import on_loop, until
 from tests.support.broker_tables import BrokerTables
+from tests.support.mute import mute_server
+from tests.support.threads import note_threads
 
 ADDRESS, HA_ADDRESS = "10.0.0.1:10911", "10.0.0.1:10912"
 DEAD = "127.0.0.1:1"
+TASK = "registration"
+BUSY: dict[str, Any] = {"register_name_server_period": 0.0}
 
 
 class Registrar:
@@ -42,9 +48,13 @@ class Registrar:
         self.departures: list[UnregisterBrokerHeader] = []
         self.knows = False
         self.refuses = False
+        self.says_nothing_of_versions = False
+        self.holds = asyncio.Event()
+        self.holds.set()
 
     @handles(RegisterBrokerHeader, RequestCode.REGISTER_BROKER)
-    def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
+    async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
+        await self.holds.wait()
         if self.refuses:
             raise ServerError("not now")
         self.registrations.append((request.header, request.body))
@@ -53,6 +63,8 @@ class Registrar:
     @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION)
     def query(self, request: Request[QueryDataVersionHeader]) -> Reply:
         self.questions.append(request.header)
+        if self.says_nothing_of_versions:
+            raise ServerError("what version?")
         return Reply(header=QueryDataVersionReply(changed=not self.knows))
 
     @handles(UnregisterBrokerHeader, RequestCode.UNREGISTER_BROKER)
@@ -85,13 +97,19 @@ class Bench(NamedTuple):
     registration: Registration
     tables: BrokerTables
 
+    async def creates(self, topic: str) -> float:
+        """Seconds until who made a topic goes on."""
+        begun = time.monotonic()
+        await self.tables.topics.update(TopicConfig(topic_name=topic))
+        await self.registration.announce()
+        return time.monotonic() - begun
+
 
 @asynccontextmanager
-async def registering(
-    tables: BrokerTables, *servers: str, running: bool = False, **settings: Any
-) -> AsyncIterator[Bench]:
+async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> AsyncIterator[Bench]:
+    """A registration at work, which some NameServer knows of already if one can."""
     tables = tables.restarted(name_servers=servers, broker_cluster_name="c1", **settings)
-    await tables.topics.update(TopicConfig(topic_name="T", perm=7))
+    await tables.topics.update(TopicConfig(topic_name="T", perm=7, attributes={"+a": 'ü\n"'}))
     async with RemotingClient(ClientConfig(connect_timeout=0.5)) as client:
         registration = Registration(
             tables.cell,
@@ -100,24 +118,27 @@ async def registering(
             address=lambda: ADDRESS,
             ha_address=lambda: HA_ADDRESS,
         )
-        task = asyncio.create_task(registration.run()) if running else None
+        task = asyncio.create_task(registration.run(), name=TASK)
         try:
+            await registration.announce()
             yield Bench(registration, tables)
         finally:
-            if task:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registrations without a reason come quickly."""
+    monkeypatch.setattr(module, "_SHORTEST_PERIOD", 0.01)
 
 
 @on_loop
 async def test_every_name_server_is_told_who_the_broker_is_and_what_it_serves(
     tables: BrokerTables,
 ) -> None:
-    async with (
-        registrars(2) as (found, addresses),
-        registering(tables, *addresses) as bench,
-    ):
-        assert await bench.registration.register() == 2
+    async with registrars(2) as (found, addresses), registering(tables, *addresses):
+        await until(lambda: all(registrar.registrations for registrar in found))
     for registrar in found:
         ((header, body),) = registrar.registrations
         assert (header.broker_name, header.broker_id, header.cluster_name) == ("broker-a", 0, "c1")
@@ -127,14 +148,31 @@ async def test_every_name_server_is_told_who_the_broker_is_and_what_it_serves(
 
 
 @on_loop
+async def test_a_registration_is_byte_for_byte_as_java_writes_it(tables: BrokerTables) -> None:
+    async with registrars() as ((registrar,), addresses), registering(tables, *addresses):
+        ((_, body),) = registrar.registrations
+    assert body == fastjson.encode(fastjson.decode(body, RegisterBrokerBody))
+
+
+@on_loop
+async def test_a_registration_is_written_on_another_thread(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = note_threads(monkeypatch, module, "RegisterBrokerBody")
+    async with registrars() as (_, addresses), registering(tables, *addresses):
+        pass
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+@on_loop
 async def test_a_compressed_registration_says_the_same(tables: BrokerTables) -> None:
     async with (
         registrars() as ((registrar,), addresses),
         registering(tables, *addresses) as bench,
     ):
-        await bench.registration.register()
         bench.tables.cell.apply({"compressedRegister": "true"})
-        await bench.registration.register()
+        await bench.registration.announce()
     (_, plain), (header, body) = registrar.registrations
     assert header.compressed
     assert decompress(body, with_mapping=True) == fastjson.decode(plain, RegisterBrokerBody)
@@ -146,43 +184,140 @@ async def test_topics_are_announced_with_what_the_broker_allows(tables: BrokerTa
         registrars() as ((registrar,), addresses),
         registering(tables, *addresses, broker_permission=4) as bench,
     ):
-        await bench.registration.register()
         assert registrar.topics["T"].perm & 6 == 4
         assert bench.tables.topics.require("T").perm == 7, "its own table stays as it is"
 
 
+# ---- NameServers that are away
+
+
 @on_loop
 async def test_a_name_server_that_is_away_holds_up_nobody_and_is_told_of_once(
-    tables: BrokerTables, caplog: pytest.LogCaptureFixture
+    tables: BrokerTables, caplog: pytest.LogCaptureFixture, busy: None
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with (
-        registrars(2) as ((first, second), addresses),
-        registering(tables, DEAD, *addresses) as bench,
-    ):
+    async with registrars(2) as ((first, second), addresses):
         second.refuses = True
-        for _ in range(3):
-            assert await bench.registration.register() == 1
-        assert len(first.registrations) == 3
-        texts = [record.getMessage() for record in caplog.records]
-        assert len([text for text in texts if DEAD in text]) == 1
-        assert len([text for text in texts if "not now" in text]) == 1
-        second.refuses = False
-        assert await bench.registration.register() == 2
-        assert f"NameServer {addresses[1]} takes this broker again" in caplog.text
+        async with registering(tables, DEAD, *addresses, **BUSY):
+            await until(lambda: len(first.registrations) >= 3)
+            await until(lambda: "not now" in caplog.text)
+            texts = [record.getMessage() for record in caplog.records]
+            assert len([text for text in texts if DEAD in text]) == 1
+            assert len([text for text in texts if "not now" in text]) == 1
+            second.refuses = False
+            await until(lambda: f"NameServer {addresses[1]} takes this broker again" in caplog.text)
 
 
 @on_loop
-async def test_without_force_a_name_server_that_knows_is_only_asked(tables: BrokerTables) -> None:
+async def test_a_mute_name_server_keeps_the_others_from_nothing(
+    tables: BrokerTables, busy: None
+) -> None:
     async with (
-        registrars(2) as ((knowing, other), addresses),
+        mute_server() as mute,
+        registrars() as ((registrar,), addresses),
+        registering(tables, mute, *addresses, **BUSY) as bench,
+    ):
+        assert "T" in registrar.topics
+        assert await bench.creates("New") < 0.5
+        assert "New" in registrar.topics
+        await until(lambda: len(registrar.registrations) >= 5)
+
+
+@on_loop
+async def test_a_name_server_that_falls_silent_is_waited_for_once(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ANNOUNCE_WITHIN", 0.3)
+    async with (
+        registrars(2) as ((first, second), addresses),
         registering(tables, *addresses) as bench,
     ):
+        await bench.creates("Both")
+        assert "Both" in first.topics
+        assert "Both" in second.topics
+        first.holds = asyncio.Event()
+        assert await bench.creates("Late") >= 0.3
+        assert await bench.creates("Quick") < 0.3
+        assert "Quick" in second.topics
+        first.holds.set()
+        await until(lambda: "Quick" in first.topics)
+        first.holds = asyncio.Event()
+        assert await bench.creates("Again") >= 0.3, "it had answered again"
+        first.holds.set()
+
+
+@on_loop
+async def test_where_none_answers_who_made_a_topic_waits_a_moment_and_goes_on(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ANNOUNCE_WITHIN", 0.1)
+    async with mute_server() as mute, registering(tables, mute, DEAD) as bench:
+        assert 0.1 <= await bench.creates("New") < 2.0
+
+
+@on_loop
+async def test_where_all_refuse_nobody_waits(tables: BrokerTables) -> None:
+    async with registrars() as ((registrar,), addresses):
+        registrar.refuses = True
+        async with registering(tables, *addresses) as bench:
+            assert await bench.creates("New") < 0.5
+
+
+@on_loop
+async def test_name_servers_can_be_changed_at_run_time(tables: BrokerTables) -> None:
+    async with (
+        registrars(2) as ((old, new), addresses),
+        registering(tables, addresses[0]) as bench,
+    ):
+        bench.tables.cell.apply({"namesrvAddr": addresses[1]})
+        await bench.creates("New")
+        assert "New" in new.topics
+        assert "New" not in old.topics
+
+
+# ---- without force
+
+
+@on_loop
+async def test_without_force_a_name_server_that_knows_is_only_asked(
+    tables: BrokerTables, busy: None
+) -> None:
+    async with registrars(2) as ((knowing, other), addresses):
         knowing.knows = True
-        assert await bench.registration.register(force=False) == 2
-    assert (len(knowing.registrations), len(other.registrations)) == (0, 1)
-    (question,) = knowing.questions
+        async with registering(tables, *addresses, force_register=False, **BUSY):
+            await until(lambda: len(knowing.questions) >= 3 and len(other.registrations) >= 3)
+    assert len(knowing.registrations) == 1, "at the start"
+    question = knowing.questions[0]
     assert (question.broker_addr, question.broker_name) == (ADDRESS, "broker-a")
+
+
+@on_loop
+async def test_who_does_not_say_what_it_knows_is_told_all(tables: BrokerTables, busy: None) -> None:
+    async with registrars() as ((registrar,), addresses):
+        registrar.says_nothing_of_versions = True
+        async with registering(tables, *addresses, force_register=False, **BUSY):
+            await until(lambda: len(registrar.registrations) >= 3)
+    assert len(registrar.questions) >= 2
+
+
+@on_loop
+async def test_a_change_that_waits_behind_a_slow_call_is_told_without_asking(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch, busy: None
+) -> None:
+    """Settings have no version, by which a NameServer would see that they changed."""
+    monkeypatch.setattr(module, "_ANNOUNCE_WITHIN", 0.05)
+    async with registrars() as ((registrar,), addresses):
+        registrar.knows = True
+        async with registering(tables, *addresses, force_register=False, **BUSY) as bench:
+            registrar.holds = asyncio.Event()
+            await bench.creates("New")
+            bench.tables.cell.apply({"brokerPermission": "4"})
+            await asyncio.sleep(0.1)  # registrations without a reason pile up behind it
+            registrar.holds.set()
+            await until(lambda: "New" in registrar.topics and registrar.topics["New"].perm & 6 == 4)
+
+
+# ---- when
 
 
 @on_loop
@@ -198,23 +333,23 @@ async def test_a_broker_that_leaves_says_good_bye_to_all(tables: BrokerTables) -
 
 
 @on_loop
-async def test_changed_topics_are_told_at_once_and_many_in_one(tables: BrokerTables) -> None:
+async def test_many_changes_at_once_are_told_in_one(tables: BrokerTables) -> None:
     async with (
         registrars() as ((registrar,), addresses),
-        registering(tables, *addresses, running=True) as bench,
+        registering(tables, *addresses) as bench,
     ):
-        await asyncio.sleep(0)
-        for number in range(5):
-            await bench.tables.topics.update(TopicConfig(topic_name=f"New{number}"))
-        await until(lambda: registrar.registrations and "New4" in registrar.topics)
-        assert len(registrar.registrations) < 5
+        for allowed in "42424":
+            bench.tables.cell.apply({"brokerPermission": allowed})
+        await bench.registration.announce()
+        assert len(registrar.registrations) == 2
+        assert registrar.topics["T"].perm & 6 == 4
 
 
 @on_loop
 async def test_who_announces_a_change_waits_until_it_is_known(tables: BrokerTables) -> None:
     async with (
         registrars() as ((registrar,), addresses),
-        registering(tables, *addresses, running=True) as bench,
+        registering(tables, *addresses) as bench,
     ):
         await bench.tables.topics.update(TopicConfig(topic_name="New"))
         await bench.registration.announce()
@@ -225,22 +360,17 @@ async def test_who_announces_a_change_waits_until_it_is_known(tables: BrokerTabl
 async def test_changed_settings_are_told_at_once(tables: BrokerTables) -> None:
     async with (
         registrars() as ((registrar,), addresses),
-        registering(tables, *addresses, running=True) as bench,
+        registering(tables, *addresses) as bench,
     ):
-        await asyncio.sleep(0)
         bench.tables.cell.apply({"brokerPermission": "4"})
-        await until(lambda: registrar.registrations)
-        assert registrar.topics["T"].perm & 6 == 4
+        await until(lambda: registrar.topics["T"].perm & 6 == 4)
 
 
 @on_loop
-async def test_without_changes_it_registers_now_and_then(
-    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_SHORTEST_PERIOD", 0.01)
+async def test_without_changes_it_registers_now_and_then(tables: BrokerTables, busy: None) -> None:
     async with (
         registrars() as ((registrar,), addresses),
-        registering(tables, *addresses, running=True, register_name_server_period=0.0),
+        registering(tables, *addresses, **BUSY),
     ):
         await until(lambda: len(registrar.registrations) >= 3)
 
@@ -250,18 +380,16 @@ async def test_without_changes_it_registers_now_and_then(
 async def test_the_period_is_never_under_ten_seconds_or_over_a_minute(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch, asked: float, period: float
 ) -> None:
-    waited: list[float] = []
+    waited: list[float | None] = []
     timeout = asyncio.timeout
 
     def noting(seconds: float | None) -> asyncio.Timeout:
-        waited.append(seconds or 0.0)
+        task = asyncio.current_task()
+        if task is not None and task.get_name() == TASK:
+            waited.append(seconds)
         return timeout(seconds)
 
-    async with registering(tables, register_name_server_period=asked) as bench:
-        monkeypatch.setattr(asyncio, "timeout", noting)
-        task = asyncio.create_task(bench.registration.run())
-        await asyncio.sleep(0)
-        monkeypatch.undo()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    monkeypatch.setattr(asyncio, "timeout", noting)
+    async with registering(tables, register_name_server_period=asked):
+        await until(lambda: waited)
     assert waited == [period]

@@ -59,6 +59,9 @@ def test_the_model_follows_the_setting_from_start_to_start(started: BrokerTables
     on = off.restarted(auto_create_topic_enable=True)
     on.topics.create_system_topics()
     assert on.topics.require(TBW102).perm == 7
+    more = on.restarted(default_topic_queue_nums=12)
+    more.topics.create_system_topics()
+    assert more.topics.require(TBW102).write_queue_nums == 12
 
 
 def test_the_delay_topic_has_a_queue_for_each_level(started: BrokerTables) -> None:
@@ -73,14 +76,41 @@ def test_the_delay_topic_has_a_queue_for_each_level(started: BrokerTables) -> No
 # ---- created by sending
 
 
-@pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (16, 8), (0, 0), (-1, 0)])
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (16, 8), (0, 1), (-1, 1)])
 @on_loop
-async def test_a_topic_gets_the_smaller_number_of_queues(
+async def test_a_topic_gets_the_smaller_number_of_queues_and_never_none(
     started: BrokerTables, asked: int, made: int
 ) -> None:
     topic = await started.topics.create_on_send("T", TBW102, asked)
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (made, made, 6)
     assert started.topics.find("T") is topic
+
+
+@pytest.mark.parametrize(("setting", "made"), [("2", 2), ("12", 12), ("65535", 16)])
+@on_loop
+async def test_the_most_queues_of_a_new_topic_can_be_changed_at_run_time(
+    started: BrokerTables, setting: str, made: int
+) -> None:
+    started.cell.apply({"defaultTopicQueueNums": setting})
+    topic = await started.topics.create_on_send("T", TBW102, 16)
+    assert topic.write_queue_nums == made
+
+
+@on_loop
+async def test_the_model_that_producers_see_follows_the_settings(started: BrokerTables) -> None:
+    started.cell.apply({"defaultTopicQueueNums": "12", "autoCreateTopicEnable": "false"})
+    await started.topics.follow_settings()
+    model = started.restarted().topics.require(TBW102)
+    assert (model.read_queue_nums, model.write_queue_nums, model.perm) == (12, 12, 6)
+
+
+@on_loop
+async def test_another_model_has_the_say_over_the_topics_made_after_it(
+    started: BrokerTables,
+) -> None:
+    started.cell.apply({"defaultTopicQueueNums": "2"})
+    topic = await started.topics.create_on_send("T", "DefaultCluster", 99)
+    assert topic.write_queue_nums == 16
 
 
 @on_loop

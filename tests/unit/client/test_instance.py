@@ -4,9 +4,10 @@ import socket
 
 import pytest
 
-from bolide.client.errors import GroupTaken, NameServersUnreachable, NoNameServer
+from bolide.client.errors import GroupTaken, NameServersUnreachable, NoNameServer, WrongState
 from bolide.client.instance import ClientInstance
 from bolide.client.settings import ClientSettings
+from bolide.errors import ConfigError
 from bolide.model.message import Host, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
@@ -23,6 +24,7 @@ from bolide.protocol.headers.clients import (
 )
 from bolide.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
 from bolide.protocol.record import encode_message
+from bolide.protocol.refusals import SystemBusy
 from bolide.remoting.errors import CallTimedOut
 from bolide.remoting.tls import ClientTls
 from tests.support.aio import PATIENCE, on_loop, until
@@ -101,6 +103,33 @@ async def test_equal_settings_share_an_instance_until_the_last_lets_go() -> None
 
 
 @on_loop
+async def test_one_client_id_with_other_settings_is_refused() -> None:
+    async with fake_cluster() as cluster:
+        first = await acquired(cluster)
+        with pytest.raises(ConfigError, match="with another namespace, call_timeout: brokers"):
+            await acquired(cluster, call_timeout=4.0, namespace="NS")
+        await first.release()
+        other = await acquired(cluster, call_timeout=4.0)
+        await other.release()
+
+
+def test_one_client_id_lives_on_one_event_loop_at_a_time() -> None:
+    async def acquire_and_release() -> None:
+        await (await ClientInstance.acquire(settings())).release()
+
+    async def scenario() -> None:
+        instance = await ClientInstance.acquire(settings())
+        with pytest.raises(ConfigError, match="on another event loop"):
+            await asyncio.to_thread(asyncio.run, acquire_and_release())
+        await instance.release()
+        await asyncio.to_thread(asyncio.run, acquire_and_release())
+        await ClientInstance.acquire(settings())  # nobody releases it
+
+    asyncio.run(scenario())
+    asyncio.run(acquire_and_release())
+
+
+@on_loop
 async def test_without_a_name_server_the_error_says_what_to_give() -> None:
     instance = await ClientInstance.acquire(settings())
     with pytest.raises(NoNameServer, match="give name_server="):
@@ -154,6 +183,24 @@ async def test_an_address_server_that_is_down_is_told_of_once(
 
 
 @on_loop
+async def test_an_address_server_that_talks_nonsense_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = iter([IndexError("unheard of"), ConfigError("no list")])
+
+    def fetch(_url: str, _timeout: float) -> tuple[str, ...]:
+        for failure in failures:
+            raise failure
+        return ("10.0.0.9:9876",)
+
+    monkeypatch.setattr("bolide.client.instance.fetch_addresses", fetch)
+    monkeypatch.setattr("bolide.client.instance.RETRY_INTERVAL", 0.001)
+    instance = await ClientInstance.acquire(settings(address_server="http://somewhere"))
+    await until(lambda: instance.name_servers.addresses == ("10.0.0.9:9876",))
+    await instance.release()
+
+
+@on_loop
 async def test_a_consumer_is_told_of_to_masters_and_slaves_and_a_producer_to_masters() -> None:
     async with fake_cluster("broker-a", "slave") as cluster:
         master, slave = cluster.brokers
@@ -170,7 +217,7 @@ async def test_a_consumer_is_told_of_to_masters_and_slaves_and_a_producer_to_mas
         instance.add_consumer("G", Consumer())
         beat = await asyncio.wait_for(slave.heartbeats.get(), PATIENCE)
         assert [each.group_name for each in beat.consumer_data_set] == ["G"]
-        await until(lambda: instance.broker_version(slave.address))
+        await until(lambda: master.heartbeats.qsize() == 1)
         await instance.remove_consumer("G")
         await instance.remove_producer("P")
         said = [(each.consumer_group, each.producer_group) for each in master.unregistered]
@@ -235,11 +282,9 @@ async def test_routes_are_polled_and_offline_brokers_forgotten() -> None:
         instance.add_consumer("G", consumer)
         await instance.routes.require("T")
         assert instance.routes.brokers.keys() == {"broker-a", "broker-b"}
-        await until(lambda: instance.broker_version(cluster.brokers[1].address))
         cluster.name_server.routes["T"] = route_of(cluster.brokers[0])
         await until(lambda: len(consumer.changed) == 2)
         assert instance.routes.brokers.keys() == {"broker-a"}
-        await until(lambda: not instance.broker_version(cluster.brokers[1].address))
         await instance.release()
 
 
@@ -259,6 +304,44 @@ async def test_a_name_server_that_goes_and_comes_is_told_of_once(
         await instance.release()
     assert caplog.text.count("the routes cannot be refreshed") == 1
     assert caplog.text.count("the routes can be refreshed again") == 1
+
+
+@on_loop
+async def test_a_route_that_is_refused_does_not_keep_the_others_old(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Many(Producer):
+        def topics(self) -> set[str]:
+            return {"A", "Missing", "T"}
+
+    caplog.set_level(logging.INFO)
+    async with fake_cluster() as cluster:
+        routes, refused = cluster.name_server.routes, cluster.name_server.refused
+        routes["A"] = routes["T"]
+        instance = await acquired(cluster)
+        instance.add_producer("P", Many())
+        refused["A"] = SystemBusy("flow control")
+        for _ in range(2):
+            await instance.poll_routes()
+        assert instance.routes.find("T") is not None
+        del refused["A"]
+        await instance.poll_routes()
+        assert instance.routes.find("A") is not None
+        await instance.release()
+    assert caplog.text.count("the route of topic A cannot be refreshed: flow control") == 1
+    assert caplog.text.count("the route of topic A can be refreshed again") == 1
+    assert "Missing" not in caplog.text
+
+
+@on_loop
+async def test_who_waits_for_a_route_is_told_of_the_end() -> None:
+    with address_server("") as url:  # nobody will ever say whom to ask
+        instance = await ClientInstance.acquire(settings(address_server=url, call_timeout=60.0))
+        waiting = asyncio.create_task(instance.routes.require("T"))
+        await asyncio.sleep(0)
+        await instance.release()
+        with pytest.raises(WrongState, match="closed while it asked for the route of 'T'"):
+            await waiting
 
 
 @on_loop
@@ -339,7 +422,8 @@ async def test_a_request_for_a_group_that_is_not_here_is_refused_as_java_does() 
 @on_loop
 async def test_the_vip_channel_is_two_ports_below() -> None:
     async with fake_cluster() as cluster:
-        plain, vip = await acquired(cluster), await acquired(cluster, vip_channel=True)
+        plain = await acquired(cluster)
+        vip = await acquired(cluster, vip_channel=True, instance_name="vip")
         assert plain.vip("10.0.0.1:10911") == "10.0.0.1:10911"
         assert vip.vip("[::1]:10911") == "[::1]:10909"
         await plain.release()

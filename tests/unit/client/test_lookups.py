@@ -88,6 +88,24 @@ async def test_a_message_is_found_by_each_of_its_ids_and_its_key(
 
 
 @on_loop
+async def test_a_client_that_has_sent_nothing_finds_messages_too(tmp_path: Path) -> None:
+    async with producing(tmp_path) as p:
+        sent = await p.send(Message("T", b"1"))
+        await registered(p, "T")
+        for message_id in (sent.offset_message_id, sent.message_id):
+            async with Producer("H", name_server=p._client.name_servers) as fresh:
+                found = await fresh.view_message(message_id, "T")
+                assert found.message_id == sent.message_id
+        async with Producer("H", name_server=p._client.name_servers) as fresh:
+            route = await fresh._instance.routes.require("T")
+            named = route.broker_datas[0].broker_addrs
+            named[0] = named[0].replace("127.0.0.1", "localhost")
+            fresh._instance.routes.brokers = {"broker-a": dict(named)}
+            found = await fresh.view_message(sent.offset_message_id, "T")
+            assert found.message_id == sent.message_id
+
+
+@on_loop
 async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
     async with producing(tmp_path) as p:
         sent = await p.send(Message("T", b"1"))

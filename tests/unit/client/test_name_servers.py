@@ -1,3 +1,4 @@
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,23 @@ def address_server(text: str) -> Iterator[str]:
             thread.join()
 
 
+@contextmanager
+def garbage_server() -> Iterator[str]:
+    """Answers one question, but not in HTTP; yields its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"garbage\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        thread.join()
+
+
 def test_the_one_that_answered_is_asked_first() -> None:
     servers = NameServers(["a:1", "b:2", "c:3"])
     servers.choose("b:2")
@@ -62,5 +80,9 @@ def test_an_address_server_tells_the_list() -> None:
 def test_an_address_server_that_tells_something_else_is_refused() -> None:
     with address_server("<html>") as url, pytest.raises(ConfigError, match="<html>"):
         fetch_addresses(url, 5.0)
+    with garbage_server() as url, pytest.raises(ConfigError, match="no HTTP: garbage"):
+        fetch_addresses(url, 5.0)
+    with pytest.raises(ConfigError, match="no HTTP"):
+        fetch_addresses("http://[", 5.0)
     with pytest.raises(ConfigError, match="address_server='ftp://x'"):
         fetch_addresses("ftp://x", 5.0)

@@ -67,7 +67,7 @@ async def test_a_route_is_asked_for_once_whoever_wants_it() -> None:
     await asyncio.gather(*(routes.require("T") for _ in range(10)))
     assert asked.topics == ["T"]
     assert routes.find_publish_queues("T") == queues("T", ("a", 0), ("a", 1))
-    assert routes.find_subscribe_queues("T") == await routes.subscribe_queues("T")
+    assert await routes.subscribe_queues("T") == queues("T", ("a", 0), ("a", 1))
 
 
 @on_loop
@@ -105,7 +105,7 @@ async def test_a_topic_that_nobody_may_write_to_is_told_apart() -> None:
 
 
 @on_loop
-async def test_changes_are_told_and_a_lost_route_is_kept() -> None:
+async def test_changes_are_told_and_a_lost_route_is_told_of_and_kept() -> None:
     changed: list[str] = []
     asked = Asked(T=route(a=6, b=6))
     routes = Routes(asked, on_change=changed.append)
@@ -116,7 +116,8 @@ async def test_changes_are_told_and_a_lost_route_is_kept() -> None:
     asked.known["T"] = route(b=6)
     assert await routes.refresh("T")
     del asked.known["T"]
-    assert not await routes.refresh("T")
+    with pytest.raises(RouteNotFound, match="'T'"):
+        await routes.refresh("T")
     assert routes.find_publish_queues("T") == queues("T", ("b", 0), ("b", 1))
     assert changed == ["T", "T"]
 
@@ -144,6 +145,7 @@ async def test_a_master_that_is_not_known_is_asked_for() -> None:
     await routes.require("T")
     asked.known["T"] = route(a=6, b=6)
     assert await routes.require_master("b", "T") == "b:1"
+    del asked.known["T"]
     with pytest.raises(BrokerUnknown, match="'c' is not known"):
         await routes.require_master("c", "T")
 
@@ -155,6 +157,56 @@ async def test_a_pull_goes_to_the_wanted_member_else_to_any() -> None:
     assert routes.find_broker("a", 0) == BrokerAddress("a:1", is_slave=False)
     assert routes.find_broker("a", 1) == BrokerAddress("a:2", is_slave=True)
     assert routes.find_broker("a", 2) == BrokerAddress("a:1", is_slave=False)
-    assert routes.find_broker("a", 2, only_this=True) is None
     assert routes.find_broker("b", 1) == BrokerAddress("b:1", is_slave=False)
     assert routes.find_broker("c", 0) is None
+
+
+@on_loop
+async def test_the_newest_word_on_a_broker_counts() -> None:
+    asked = Asked(New=route(a=6), Old=route(a=6))
+    news: list[int] = []
+    routes = Routes(asked, on_new_broker=lambda: news.append(1))
+    for topic in ("New", "Old"):
+        await routes.require(topic)
+    del asked.known["Old"]
+    moved = asked.known["New"] = route(a=6)
+    moved.broker_datas[0].broker_addrs = {0: "elsewhere:1"}
+    await routes.refresh("New")
+    with pytest.raises(RouteNotFound):
+        await routes.refresh("Old")
+    assert routes.brokers == {"a": {0: "elsewhere:1"}}
+    assert len(news) == 2
+    asked.known["Old"] = route(a=6)
+    assert not await routes.refresh("Old")
+    assert routes.master("a") == "a:1"
+
+
+@on_loop
+async def test_a_route_that_is_forgotten_while_it_is_asked_for_is_still_told() -> None:
+    asked = Asked(T=route(a=4))
+    routes = Routes(asked)
+    await routes.require("T")
+    asked.known["T"] = route(a=6)
+    asking = asyncio.create_task(routes.publish_queues("T"))
+    await asyncio.sleep(0)
+    routes.forget_all_but([])
+    assert await asking == queues("T", ("a", 0), ("a", 1))
+
+
+@on_loop
+async def test_all_who_wait_for_a_route_go_on_together() -> None:
+    routes = Routes(Asked(T=route(a=6)))
+    waiting = [asyncio.create_task(routes.require("T")) for _ in range(1000)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert all(task.done() for task in waiting)
+
+
+@on_loop
+async def test_one_that_gives_up_does_not_stop_the_others() -> None:
+    routes = Routes(Asked(T=route(a=6)))
+    first, second = (asyncio.create_task(routes.require("T")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == route(a=6)
+    assert first.cancelled()

@@ -64,6 +64,7 @@ def test_keys_may_be_parted_by_more_than_one_blank() -> None:
     ("field", "given", "hint"),
     [
         ("topic", {"topic": ""}, "name of a topic"),
+        ("topic", {"topic": ["T"]}, "name of a topic"),
         ("topic", {"topic": "a b"}, "'a b' holds other characters"),
         ("topic", {"topic": "t" * 128}, "over 127"),
         ("topic", {"topic": "%RETRY%" + "t" * 250}, "over 255"),

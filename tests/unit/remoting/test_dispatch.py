@@ -321,3 +321,21 @@ async def test_who_keeps_a_promise_hears_when_the_connection_is_lost() -> None:
     plain.answer(Reply())
     watched.fail(ZeroDivisionError())
     assert len(promiser.transport.writes) == writes
+
+
+@on_loop
+async def test_who_keeps_a_promise_hears_once_when_a_peer_reads_again() -> None:
+    promiser = Promiser()
+    heard: list[str] = []
+    watched, plain, kept = promiser.ask(1), promiser.ask(2), promiser.ask(3)
+    for later, name in ((watched, "watched"), (kept, "kept")):
+        later.on_room = lambda name=name: heard.append(name)
+    assert not Later().is_blocked
+    assert not watched.is_blocked
+    kept.answer(Reply(body=bytes(2 * 1024 * 1024)))
+    assert (watched.is_blocked, plain.is_blocked) == (True, True)
+    promiser.transport.drain()
+    promiser.connection.pause_writing()
+    promiser.connection.resume_writing()
+    assert heard == ["watched"]
+    assert not watched.is_blocked

@@ -157,8 +157,7 @@ class ConsumerHandlers:
             "%s reset the offsets of %s in %s to %s",
             request.connection.peer, header.group, header.topic, offsets,
         )  # fmt: skip
-        table = {self._queue(header.topic, number): to for number, to in offsets.items()}
-        return Reply(body=fastjson.encode(ResetOffsets(offset_table=table)))
+        return Reply(body=await self._body(header.topic, offsets))
 
     async def _reset_here(self, header: ResetOffsetHeader) -> dict[int, int]:
         topic = self._topics.require(header.topic)
@@ -187,8 +186,8 @@ class ConsumerHandlers:
                 f" Topic: {header.topic} Timestamp: {header.timestamp}"
             )
         wanted = await self._by_time(header, range(topic.write_queue_nums))
-        offsets = targets(
-            wanted, lambda number: self._consumed(header, number), force=header.is_force
+        offsets = await asyncio.to_thread(
+            targets, wanted, lambda number: self._consumed(header, number), force=header.is_force
         )
         await asyncio.gather(*(self._tell(member, header, offsets, language) for member in members))
         return offsets
@@ -219,7 +218,8 @@ class ConsumerHandlers:
             timestamp=header.timestamp,
             is_force=header.is_force,
         ).to_fields()
-        body = self._body(header.topic, offsets, is_cpp=_CPP in {language, member.language})
+        is_cpp = _CPP in {language, member.language}
+        body = await self._body(header.topic, offsets, is_cpp=is_cpp)
         code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
         try:
             async with asyncio.timeout(_STATUS_SECONDS):
@@ -227,16 +227,19 @@ class ConsumerHandlers:
         except (RemotingError, TimeoutError) as exc:
             log.warning("%s is not told to reset its offsets: %s", member.client_id, exc)
 
-    def _body(self, topic: str, offsets: dict[int, int], *, is_cpp: bool) -> bytes:
-        name = self._cell.value.broker_name
-        if is_cpp:
-            listed = [
-                QueueOffset(topic=topic, broker_name=name, queue_id=number, offset=to)
-                for number, to in offsets.items()
-            ]
-            return fastjson.encode(ResetOffsetsForC(offset_table=listed))
-        table = {self._queue(topic, number): to for number, to in offsets.items()}
-        return fastjson.encode(ResetOffsets(offset_table=table))
+    async def _body(self, topic: str, offsets: dict[int, int], *, is_cpp: bool = False) -> bytes:
+        write = _write_for_c if is_cpp else _write
+        return await asyncio.to_thread(write, topic, self._cell.value.broker_name, offsets)
 
-    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._cell.value.broker_name, queue_id)
+
+def _write(topic: str, broker_name: str, offsets: dict[int, int]) -> bytes:
+    table = {MessageQueue(topic, broker_name, number): to for number, to in offsets.items()}
+    return fastjson.encode(ResetOffsets(offset_table=table))
+
+
+def _write_for_c(topic: str, broker_name: str, offsets: dict[int, int]) -> bytes:
+    listed = [
+        QueueOffset(topic=topic, broker_name=broker_name, queue_id=number, offset=to)
+        for number, to in offsets.items()
+    ]
+    return fastjson.encode(ResetOffsetsForC(offset_table=listed))

@@ -153,11 +153,7 @@ class OffsetHandlers:
         header = request.header
         topic = (header.topic or "").strip()
         for each in {topic} if topic else self._offsets.topics_of(header.src_group):
-            if each in self._topics and (header.offline or self._consumes(header.src_group, each)):
+            is_wanted = header.offline or self._clients.wants(header.src_group, each)
+            if is_wanted and each in self._topics:
                 self._offsets.clone(header.src_group, header.dest_group, each)
         return Reply()
-
-    def _consumes(self, group: str, topic: str) -> bool:
-        """False if the group is there and subscribes to other topics only."""
-        found = self._clients.consumer_group(group)
-        return found is None or not found.subscriptions or topic in found.subscriptions

@@ -241,18 +241,26 @@ class PullHandlers:
             seconds = max(header.suspend_timeout_millis, 0) / 1000
 
         def look(is_last: bool) -> bool:
+            if later.is_blocked and not is_last:
+                later.on_room = lambda: arrivals.wake(waiter)
+                return False
             return later.is_lost or self._look_again(pull, later, is_last=is_last)
 
+        arrivals = self._parts.arrivals
         waiter = Waiter((header.topic, header.queue_id), look)
-        later.on_lost = lambda: self._parts.arrivals.drop(waiter)
-        self._parts.arrivals.hold(waiter, seconds)
+        later.on_lost = lambda: arrivals.drop(waiter)
+        arrivals.hold(waiter, seconds)
         return later
 
     def _look_again(self, pull: Pull, later: Later, *, is_last: bool) -> bool:
         """Answer a pull that waits, if there is an answer by now or no more time."""
         pull.begun = self._parts.now()
         try:
-            reply = self._reset(pull) or self._answer_now(pull, is_last=is_last)
+            reply = self._reset(pull) or (
+                self._answer_empty(pull)
+                if later.is_blocked
+                else self._answer_now(pull, is_last=is_last)
+            )
         except NotInMemory:
             self._parts.background.settle(later, self._serve_cold(pull))
             return True
@@ -275,6 +283,14 @@ class PullHandlers:
             code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= found.max_offset
         )
         return None if waits and not is_last else self._reply(pull, found)
+
+    def _answer_empty(self, pull: Pull) -> Reply:
+        """Time is up for a client that does not read: it gets no messages on top of the unread."""
+        store, topic, queue_id = self._parts.store, pull.header.topic, pull.header.queue_id
+        moved = pull.offset > pull.header.queue_offset
+        status = ReadStatus.NO_MATCHED_MESSAGE if moved else ReadStatus.OFFSET_FOUND_NULL
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        return self._reply(pull, Found(status, pull.offset, low, high))
 
     # ---- answers
 

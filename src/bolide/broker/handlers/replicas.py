@@ -1,5 +1,6 @@
 """What replicas copy besides the log: offsets, as the files hold them (`AdminBrokerProcessor`)."""
 
+import asyncio
 from collections.abc import Callable
 
 from bolide.broker.offsets import OffsetTable
@@ -17,8 +18,9 @@ class ReplicaHandlers:
         self._delay_offsets = delay_offsets
 
     @handles(NoHeader, RequestCode.GET_ALL_CONSUMER_OFFSET)
-    def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
-        return Reply(body=CONSUMER_OFFSETS.encode(self._offsets.table))
+    async def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
+        body = await asyncio.to_thread(CONSUMER_OFFSETS.encode, self._offsets.table)
+        return Reply(body=body)
 
     @handles(NoHeader, RequestCode.GET_ALL_DELAY_OFFSET)
     def delay_offsets(self, request: Request[NoHeader]) -> Reply:

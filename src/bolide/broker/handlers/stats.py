@@ -23,6 +23,7 @@ from bolide.protocol.headers.groups import ConsumeStatsHeader, TopicGroupHeader
 from bolide.protocol.headers.runtime import BrokerConsumeStatsHeader, StatsHeader
 from bolide.protocol.headers.topics import TopicHeader
 from bolide.protocol.refusals import ServerError
+from bolide.remoting.address import format_address
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
 
@@ -54,27 +55,32 @@ class StatsHandlers:
     @handles(TopicHeader, RequestCode.GET_TOPIC_STATS_INFO)
     async def topic_stats(self, request: Request[TopicHeader]) -> Reply:
         topic = self._topics.require(request.header.topic)
-        count = max(topic.read_queue_nums, topic.write_queue_nums)
-        queues = [self._queue(topic, queue_id) for queue_id in range(count)]
-        table = await asyncio.to_thread(
-            lambda: {queue: topic_offset(self._store, queue) for queue in queues}
-        )
         tps = self._statistics.put_tps(topic.topic_name)
-        return Reply(body=fastjson.encode(TopicStats(offset_table=table, topic_put_tps=tps)))
+
+        def compute() -> TopicStats:
+            count = max(topic.read_queue_nums, topic.write_queue_nums)
+            queues = [self._queue(topic, queue_id) for queue_id in range(count)]
+            table = {queue: topic_offset(self._store, queue) for queue in queues}
+            return TopicStats(offset_table=table, topic_put_tps=tps)
+
+        return await _reply_from_thread(compute)
 
     @handles(ConsumeStatsHeader, RequestCode.GET_CONSUME_STATS)
     async def consume_stats(self, request: Request[ConsumeStatsHeader]) -> Reply:
         header = request.header
         group, names = header.consumer_group, self._topics_asked_for(header)
         topics = [topic for name in names if (topic := self._topics.find(name))]
-        positions = [
-            position
-            for topic in topics
-            for position in self._positions(group, topic, topic.read_queue_nums)
-        ]
         tps = sum(self._statistics.get_tps(group, topic.topic_name) for topic in topics)
-        stats = await asyncio.to_thread(self._progress, positions, tps)
-        return Reply(body=fastjson.encode(stats))
+
+        def compute() -> ConsumeStats:
+            positions = [
+                position
+                for topic in topics
+                for position in self._positions(group, topic, topic.read_queue_nums)
+            ]
+            return self._progress(positions, tps)
+
+        return await _reply_from_thread(compute)
 
     def _topics_asked_for(self, header: ConsumeStatsHeader) -> Iterable[str]:
         """A list is taken as it is; else what the online consumers did not subscribe to is out."""
@@ -82,25 +88,29 @@ class StatsHandlers:
             return listed
         group = header.consumer_group
         named = [header.topic] if header.topic else sorted(self._offsets.topics_of(group))
-        return [name for name in named if self._is_subscribed(group, name)]
+        return [name for name in named if self._clients.wants(group, name)]
 
     @handles(BrokerConsumeStatsHeader, RequestCode.GET_BROKER_CONSUME_STATS)
     async def broker_consume_stats(self, request: Request[BrokerConsumeStatsHeader]) -> Reply:
-        wanted = [
-            (group, self._positions(group, topic, topic.write_queue_nums), tps)
-            for group, topic, tps in self._consumed_topics(only_order=request.header.is_order)
-        ]
+        consumed = self._consumed_topics(only_order=request.header.is_order)
+        groups = [group.group_name for group in self._groups]
+        return await _reply_from_thread(lambda: self._sum_up(groups, consumed))
+
+    def _sum_up(
+        self, groups: list[str], consumed: list[tuple[str, TopicConfig, float]]
+    ) -> BrokerConsumeStats:
         config = self._cell.value
-        body = BrokerConsumeStats(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
-        by_group = {group.group_name: list[ConsumeStats]() for group in self._groups}
-        for group, positions, tps in wanted:
-            stats = await asyncio.to_thread(self._progress, positions, tps)
+        address = format_address((config.broker_ip1, config.listen_port))
+        body = BrokerConsumeStats(broker_addr=address)
+        by_group = {group: list[ConsumeStats]() for group in groups}
+        for group, topic, tps in consumed:
+            stats = self._progress(self._positions(group, topic, topic.write_queue_nums), tps)
             by_group[group].append(stats)
             for progress in stats.offset_table.values():
                 body.total_diff += progress.broker_offset - progress.consumer_offset
                 body.total_inflight_diff += progress.pull_offset - progress.consumer_offset
         body.consume_stats_list = [{group: stats} for group, stats in by_group.items()]
-        return Reply(body=fastjson.encode(body))
+        return body
 
     def _consumed_topics(self, *, only_order: bool) -> list[tuple[str, TopicConfig, float]]:
         """All groups with the topics they consume and at what rate."""
@@ -113,18 +123,20 @@ class StatsHandlers:
             for group in self._groups
             for name in topics_of[group.group_name]
             if (topic := self._topics.find(name)) and (topic.order or not only_order)
-            if self._is_subscribed(group.group_name, name)
+            if self._clients.wants(group.group_name, name)
         ]
 
     @handles(TopicGroupHeader, RequestCode.QUERY_CONSUME_TIME_SPAN)
     async def time_spans(self, request: Request[TopicGroupHeader]) -> Reply:
         topic = self._topics.require(request.header.topic)
-        positions = self._positions(request.header.group, topic, topic.write_queue_nums)
-        now = self._now()
-        spans = await asyncio.to_thread(
-            lambda: [time_span(self._store, position, now) for position in positions]
-        )
-        return Reply(body=fastjson.encode(ConsumeTimeSpans(consume_time_span_set=spans)))
+        group, now = request.header.group, self._now()
+
+        def compute() -> ConsumeTimeSpans:
+            positions = self._positions(group, topic, topic.write_queue_nums)
+            spans = [time_span(self._store, position, now) for position in positions]
+            return ConsumeTimeSpans(consume_time_span_set=spans)
+
+        return await _reply_from_thread(compute)
 
     @handles(StatsHeader, RequestCode.VIEW_BROKER_STATS_DATA)
     def view(self, request: Request[StatsHeader]) -> Reply:
@@ -135,11 +147,6 @@ class StatsHandlers:
         return Reply(body=fastjson.encode(found))
 
     # ---- inside
-
-    def _is_subscribed(self, group: str, topic: str) -> bool:
-        """Whether its consumers subscribe to a topic; nobody knows while none is online."""
-        found = self._clients.consumer_group(group)
-        return found is None or not found.subscriptions or topic in found.subscriptions
 
     def _queue(self, topic: TopicConfig, queue_id: int) -> MessageQueue:
         return MessageQueue(topic.topic_name, self._cell.value.broker_name, queue_id)
@@ -158,3 +165,8 @@ class StatsHandlers:
     def _progress(self, positions: list[Position], tps: float) -> ConsumeStats:
         table = {each.queue: queue_progress(self._store, each) for each in positions}
         return ConsumeStats(offset_table=table, consume_tps=tps)
+
+
+async def _reply_from_thread(compute: Callable[[], object]) -> Reply:
+    """Answer with what `compute` returns; to write it down takes long too, for a large topic."""
+    return Reply(body=await asyncio.to_thread(lambda: fastjson.encode(compute())))

@@ -12,7 +12,7 @@ from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.groups import GroupTable
 from bolide.broker.json_body import MAX_BODY, read_json
-from bolide.broker.names import is_system_topic, system_topics, validate_topic
+from bolide.broker.names import is_system_topic, system_topic_names, validate_topic
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
@@ -31,6 +31,7 @@ from bolide.protocol.headers.topics import (
     TopicHeader,
 )
 from bolide.protocol.refusals import InvalidParameter, TopicNotFound
+from bolide.remoting.address import format_address
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
 
@@ -177,13 +178,14 @@ class TopicHandlers:
         return Reply(body=fastjson.encode(found))
 
     @handles(AllTopicsHeader, RequestCode.GET_ALL_TOPIC_CONFIG)
-    def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
+    async def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
         # All of it at once, page or not: it has no keys that only fastjson would write.
-        return Reply(body=msgspec.json.encode(self._topics.table, order="sorted"))
+        encode = partial(msgspec.json.encode, self._topics.table, order="sorted")
+        return Reply(body=await asyncio.to_thread(encode))
 
     @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def show_system_topics(self, request: Request[NoHeader]) -> Reply:
-        return _topic_list(system_topics(self._cell.value))
+        return _topic_list(system_topic_names(self._cell.value))
 
     @handles(TopicHeader, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
     def groups_of_topic(self, request: Request[TopicHeader]) -> Reply:
@@ -194,7 +196,7 @@ class TopicHandlers:
     @handles(GroupHeader, RequestCode.QUERY_TOPICS_BY_CONSUMER)
     def topics_of_group(self, request: Request[GroupHeader]) -> Reply:
         config = self._cell.value
-        address = f"{config.broker_ip1}:{config.listen_port}"
+        address = format_address((config.broker_ip1, config.listen_port))
         return _topic_list(self._offsets.topics_of(request.header.group), address)
 
     @handles(TopicGroupHeader, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER)

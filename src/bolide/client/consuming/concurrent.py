@@ -153,7 +153,10 @@ class ConcurrentConsumption:
                 self.take(held, [_tried_once_more(message) for message in again])
 
     async def _is_sent_back(self, held: HeldQueue, message: StoredMessage, level: int) -> bool:
-        if self.common.send_back is None or message.queue_offset not in held.process:
+        if message.queue_offset not in held.process:
+            return True
+        if self.common.send_back is None:
+            self._drop(held, [message], Outcome(0, None))
             return True
         try:
             await self.common.send_back.send(message, level)
@@ -171,21 +174,17 @@ class ConcurrentConsumption:
 
     async def _wait_for_handler(self, held: HeldQueue, messages: list[StoredMessage]) -> None:
         """A retry may arrive before its topic is subscribed to, or long after it was."""
-        await held.sleep(LATER)
-        if held.is_dropped:
-            return
         topic = messages[0].topic
-        if handler := self.common.handlers.get(topic):
-            self._submit(held, handler, messages)
-            return
-        self.common.rare.warning(
-            ("no handler", topic),
-            "%s: no handler for a retry of topic %s",
-            self.common.group,
-            topic,
-        )
-        for message in messages:
-            await self._is_sent_back(held, message, 0)
+        while messages:
+            await held.sleep(LATER)
+            if held.is_dropped:
+                return
+            if handler := self.common.handlers.get(topic):
+                self._submit(held, handler, messages)
+                return
+            text = "%s: no handler for a retry of topic %s"
+            self.common.rare.warning(("no handler", topic), text, self.common.group, topic)
+            messages = [m for m in messages if not await self._is_sent_back(held, m, 0)]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="bolide-send-back")

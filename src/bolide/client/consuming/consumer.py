@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Generic, TypeVar
 
 from bolide.client.consuming.consumer_settings import ConsumerSettings, split_arguments
@@ -40,13 +41,10 @@ class Consumer(Questions, Generic[S]):
             GroupTaken: another consumer of the group shares the client instance.
         """
         self._life.begin()
-        self._instance = await ClientInstance.acquire(self._client)
         try:
-            self._member = self._open(self._instance, self._client.wrap(self.group))
-            self._instance.add_consumer(self._member.group, self._member)
+            await self._enter()
         except BaseException:
             self._life.fail()
-            await self._instance.release()
             raise
         try:
             await self._begin()
@@ -58,11 +56,10 @@ class Consumer(Questions, Generic[S]):
         """Leave the group and commit what was consumed; a second time does nothing."""
         if not self._life.end():
             return
-        try:
+        async with AsyncExitStack() as last:
+            last.push_async_callback(self._instance.release)
+            last.push_async_callback(self._instance.remove_consumer, self._member.group)
             await self._end()
-            await self._instance.remove_consumer(self._member.group)
-        finally:
-            await self._instance.release()
 
     async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a topic can be read from.
@@ -86,8 +83,20 @@ class Consumer(Questions, Generic[S]):
         Raises:
             BolideError: neither its broker nor the retry topic took it.
         """
-        sender = SendBack(self._running(), self._member.group, self.settings.sent_back_times)
-        await sender.send(message, delay_level)
+        self._running()
+        await self._send_back.send(message, delay_level)
+
+    async def _enter(self) -> None:
+        """Get the client instance and become one of its consumers."""
+        self._instance = await ClientInstance.acquire(self._client)
+        group = self._client.wrap(self.group)
+        try:
+            self._send_back = SendBack(self._instance, group, self.settings.sent_back_times)
+            self._member = self._open(self._instance, group)
+            self._instance.add_consumer(group, self._member)
+        except BaseException:
+            await self._instance.release()
+            raise
 
     def _filter(self, topic: str, expression: Expression) -> Filter:
         """Raises BadTagExpression."""

@@ -23,6 +23,8 @@ class HeldQueue:
         """Handed to workers and not settled."""
         self.last_pull = self.last_consume = now()
         self.locked_at: float | None = None
+        self.is_granted: Callable[[], bool] = lambda: True
+        """Whether the broker can still know of the lock."""
         self.pulling: asyncio.Task[None] | None = None
         """Cancelled when the queue is dropped."""
         self.consuming: asyncio.Task[None] | None = None
@@ -40,7 +42,8 @@ class HeldQueue:
     @property
     def is_locked(self) -> bool:
         """Whether the broker's lock is ours for certain."""
-        return self.locked_at is not None and self._now() - self.locked_at < LOCK_LIFE
+        is_fresh = self.locked_at is not None and self._now() - self.locked_at < LOCK_LIFE
+        return is_fresh and self.is_granted()
 
     def take(self, messages: Sequence[StoredMessage], next_offset: int) -> Sequence[StoredMessage]:
         """Take in what a pull found; those that are new."""

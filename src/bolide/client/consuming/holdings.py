@@ -5,13 +5,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bolide.client.consuming.held_queue import HeldQueue
 from bolide.client.consuming.offsets import OffsetStore
 from bolide.client.consuming.queue_locks import QueueLocks
 from bolide.client.rare_log import RareLog
-from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -100,11 +100,21 @@ class Holdings:
         self._drop(held)
         self._begin(held.queue, queue_offset, held)
         if commit:
-            self._spawn(self._offsets.write({held.queue: queue_offset}, wait=True))
+            self._spawn(self._write(held.queue, queue_offset))
 
-    async def commit(self, *, wait: bool = False) -> None:
+    async def commit(self) -> None:
+        """Raises what the store of offsets raises, if they are not kept."""
         if self._held:
-            await self._offsets.write(self.progress(), wait=wait)
+            await self._offsets.write(self.progress(), wait=True)
+
+    async def commit_by_the_way(self) -> None:
+        """As `commit`, but waits for no answer, and a failure is only said."""
+        try:
+            await self._offsets.write(self.progress(), wait=False)
+        except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's
+            self._rare.warning("commit", "offsets cannot be committed now: %r", exc)
+        else:
+            self._rare.forget("commit")
 
     async def close(self, within: float) -> None:
         """Give everything up: wait for handlers at work, commit, unlock."""
@@ -131,24 +141,23 @@ class Holdings:
     async def _hold(self, queue: MessageQueue) -> bool:
         try:
             start = await self._tenancy.locate(queue)
-        except BolideError as exc:
-            text = "where to begin in %s cannot be found out now: %s"
+        except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's
+            text = "where to begin in %s cannot be found out now: %r"
             self._rare.warning(queue.broker_name, text, queue, exc)
             return False
         if self._is_closed:
             return False
-        self._begin(queue, start, None)
+        if queue not in self._held:
+            self._begin(queue, start, None)
         return True
 
     def _begin(self, queue: MessageQueue, start: int, before: HeldQueue | None) -> None:
         held = HeldQueue(queue, start, self._tenancy.now)
-        if self._is_lockable(queue.topic):
+        if self._locks is not None and self._tenancy.is_ordered(queue.topic):
+            held.is_granted = partial(self._locks.holds, queue)
             held.locked_at = before.locked_at if before else self._tenancy.now()
         self._held[queue] = held
         self._tenancy.begin(held, before)
-
-    def _is_lockable(self, topic: str) -> bool:
-        return self._locks is not None and self._tenancy.is_ordered(topic)
 
     def _drop(self, held: HeldQueue) -> None:
         held.drop()
@@ -165,10 +174,11 @@ class Holdings:
         queue, before = held.queue, held.process.unfinished
         try:
             # At once, for whoever gets the queue now; and again with what is still under way.
-            await self._keep(queue, before)
+            if self._commits:
+                await self._write(queue, before)
             await _within(within, held.idle(), f"handlers are still at work on {queue}")
-            if held.process.unfinished != before:
-                await self._keep(queue, held.process.unfinished)
+            if self._commits and held.process.unfinished != before:
+                await self._raise(queue, held.process.unfinished)
             if self._locks is not None and held.locked_at is not None:
                 await self._locks.unlock([queue])
         finally:
@@ -183,9 +193,24 @@ class Holdings:
             await asyncio.wait([held.consuming])
             self._lingering.discard(held.consuming)
 
-    async def _keep(self, queue: MessageQueue, queue_offset: int) -> None:
-        if self._commits:
+    async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Commit one offset; what fails is said and leads to nothing but duplicates."""
+        try:
             await self._offsets.write({queue: queue_offset}, wait=True)
+        except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's
+            text = "the offset %d of %s could not be committed: %r"
+            self._rare.warning(("commit", queue.broker_name), text, queue_offset, queue, exc)
+
+    async def _raise(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Commit unless the group is further already: the queue may be another's by now."""
+        try:
+            stored = await self._offsets.read(queue)
+        except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's
+            text = "the offset of %s cannot be read: %r"
+            self._rare.warning(("commit", queue.broker_name), text, queue, exc)
+            return
+        if stored is None or stored < queue_offset:
+            await self._write(queue, queue_offset)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(_logged(work), name="bolide-queue")

@@ -1,10 +1,11 @@
 """The consumer that is polled: messages are pulled ahead and handed over when asked for."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Unpack
 
+from bolide.client.consuming.chosen_queues import ChosenQueues
 from bolide.client.consuming.consume_counters import SAMPLE_EVERY
 from bolide.client.consuming.consumer import Consumer
 from bolide.client.consuming.consumer_settings import LitePullArguments, LitePullSettings
@@ -56,7 +57,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         """
         super().__init__(LitePullSettings, group, arguments)
         self._paused: set[MessageQueue] = set()
-        self._polled: Polled | None = None
+        self._polled: list[Polled] = []  # several, if polls overlapped
         self._is_assigned: bool | None = None
         self._next_commit = 0.0
 
@@ -67,7 +68,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            self._polled = None  # what the last poll returned was not dealt with
+            self._polled.clear()  # what was returned last was not dealt with
         await self.close()
 
     # Which queues
@@ -95,17 +96,20 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     async def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
         """Take exactly these queues, whatever other members do.
 
+        One that cannot be had at once, because its broker does not answer, comes by and by.
+
         Raises:
             WrongState: a topic was subscribed to, or it is not running.
+            RouteNotFound: a topic is not there.
         """
-        self._choose(assigned=True)
+        instance = self._choose(assigned=True)
         wanted = [self._wrapped(queue) for queue in queues]
         topics = {queue.topic for queue in wanted}
+        for topic in topics:
+            await instance.routes.require(topic)
         self._assigned_filters = {topic: self._filter(topic, expression) for topic in topics}
         self._member.other_topics = topics
-        for topic in topics | set(self._holdings.topics()):
-            await self._running().routes.require(topic)
-            await self._holdings.change(topic, [q for q in wanted if q.topic == topic])
+        await self._chosen.choose(wanted)
         self._buffer.purge()
 
     @property
@@ -117,7 +121,11 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     def listen_for_queues(self, topic: str, listener: QueueListener) -> None:
         """Have a function called when the queues of a topic change, whoever they belong to."""
         self._running()
-        self._watch.add(self._client.wrap(topic), listener)
+
+        def tell(_: str, queues: frozenset[MessageQueue]) -> Awaitable[object] | object:
+            return listener(topic, frozenset(map(self._unwrapped, queues)))
+
+        self._watch.add(self._client.wrap(topic), tell)
 
     # Messages
 
@@ -127,9 +135,11 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         self._settle_polled()
         if self.settings.auto_commit:
             await self._commit_when_due()
-        self._polled = await self._buffer.take(timeout)
-        wake_all(self._holdings)
-        return self._polled.messages if self._polled else []
+        polled = await self._buffer.take(timeout)
+        if polled is None:
+            return []
+        self._polled.append(polled)
+        return polled.messages
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull no more of these queues; what is held of them is still polled."""
@@ -170,11 +180,15 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     # Progress
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit what was polled so far, or these offsets."""
+        """Commit what was polled so far, or these offsets.
+
+        Raises:
+            BolideError: a broker refused, or did not answer.
+        """
         self._running()
         if offsets is None:
             self._settle_polled()
-            await self._holdings.commit(wait=True)
+            await self._holdings.commit()
             return
         wrapped = {self._wrapped(queue): offset for queue, offset in offsets.items()}
         await self._offsets.write(wrapped, wait=True)
@@ -189,12 +203,13 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         settings = self.settings
         self._keepers = Keepers()
-        self._buffer = PollBuffer()
+        self._buffer = PollBuffer(lambda: wake_all(self._holdings))
         self._assigned_filters = {}
         self._offsets = offset_store(instance, group, settings)
         locator = Locator(instance, self._offsets, settings.start(time.time()))
         tenancy = Tenancy(locate=locator.locate, begin=self._begin_queue)
         self._holdings = Holdings(self._offsets, tenancy, None, commits=settings.auto_commit)
+        self._chosen = ChosenQueues(self._holdings)
         self._member = PullMember(
             instance,
             group,
@@ -256,23 +271,22 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         instance = self._running()
         if self._is_assigned not in {None, assigned}:
             raise WrongState("subscribe and assign exclude each other: use one of them")
-        if self._is_assigned is None and not assigned:
-            self._keepers.run(self._rebalancer.run())
+        if self._is_assigned is None:
+            self._keepers.run(self._chosen.run() if assigned else self._rebalancer.run())
         self._is_assigned = assigned
         return instance
 
     def _settle_polled(self) -> None:
-        """Count what the last poll returned as consumed."""
-        if self._polled is not None:
-            self._polled.held.done(self._polled.messages)
-            self._polled = None
+        """Count what polls have returned as consumed."""
+        for polled in self._polled:
+            polled.held.done(polled.messages)
+        self._polled.clear()
 
     def _forget_polled(self, held: HeldQueue) -> None:
-        if self._polled is not None and self._polled.held is held:
-            self._polled = None
+        self._polled = [polled for polled in self._polled if polled.held is not held]
 
     async def _commit_when_due(self) -> None:
         now = time.monotonic()
         if now >= self._next_commit:
             self._next_commit = now + self.settings.commit_interval
-            await self._holdings.commit()
+            await self._holdings.commit_by_the_way()

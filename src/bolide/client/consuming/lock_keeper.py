@@ -1,6 +1,5 @@
 """Keep the locks of the queues that are consumed in order."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from bolide.client.consuming.held_queue import HeldQueue
 from bolide.client.consuming.holdings import Holdings
 from bolide.client.consuming.offsets import OffsetStore
 from bolide.client.consuming.queue_locks import QueueLocks
-from bolide.errors import BolideError
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +29,11 @@ class LockKeeper:
         self._holdings = holdings
         self._now = now
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(EVERY)
-            await self.renew()
-
     async def renew(self) -> None:
         """Ask once for the locks of all queues that had one."""
         ordered = {held.queue: held for held in self._holdings if held.locked_at is not None}
+        for held in ordered.values():
+            _note_loss(held)
         for queue, granted in (await self._locks.lock(ordered)).items():
             held = ordered[queue]
             if not granted:
@@ -51,6 +46,7 @@ class LockKeeper:
 
     async def regain(self, held: HeldQueue) -> bool:
         """Get back a lock that ran out; False if there is none, or the queue begins anew."""
+        _note_loss(held)
         granted = (await self._locks.lock([held.queue])).get(held.queue)
         return bool(granted) and await self._resume(held)
 
@@ -58,8 +54,8 @@ class LockKeeper:
         """Go on with a lock that was lost for a while, where somebody else stopped if he did."""
         try:
             stored = await self._offsets.read(held.queue)
-        except BolideError as exc:
-            log.warning("the offset of %s cannot be read: %s", held.queue, exc)
+        except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's
+            log.warning("the offset of %s cannot be read: %r", held.queue, exc)
             return False
         held.locked_at = self._now()
         if stored is not None and stored > held.process.unfinished:
@@ -67,3 +63,9 @@ class LockKeeper:
             return False
         held.wake()
         return True
+
+
+def _note_loss(held: HeldQueue) -> None:
+    """A new lock alone does not bring a lost one back: somebody may have consumed meanwhile."""
+    if not held.is_locked:
+        held.locked_at = 0.0

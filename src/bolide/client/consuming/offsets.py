@@ -32,7 +32,7 @@ class OffsetStore(Protocol):
         """None if there is none; raises if that cannot be said now."""
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
-        """Keep these; with `wait` return only when they are kept, as far as that can be known."""
+        """Keep these; with `wait` return only when they are kept, and raise if they are not."""
 
 
 class OffsetSettings(Protocol):
@@ -64,6 +64,8 @@ class RemoteOffsets:
         self._instance = instance
         self._group = group
         self._rare = RareLog(log)
+        self._greeting = asyncio.Lock()
+        self._greeted: set[str] = set()  # brokers that know of the group
 
     async def read(self, queue: MessageQueue) -> int | None:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
@@ -80,20 +82,36 @@ class RemoteOffsets:
         return OffsetReply.from_fields(found.fields).offset
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
-        """Failures are logged: the next write says more anyway."""
-        await asyncio.gather(*(self._write(*each, wait=wait) for each in offsets.items()))
+        """Without `wait` failures are logged: the next write says more anyway.
+
+        Raises:
+            BolideError: with `wait`: not all were kept.
+        """
+        writes = (self._write(*each, wait=wait) for each in offsets.items())
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        for queue, outcome in zip(offsets, outcomes, strict=True):
+            if outcome is None:
+                self._rare.forget(queue.broker_name)
+            elif wait or not isinstance(outcome, BolideError):
+                raise outcome
+            else:
+                text = "group %s: offsets at %s cannot be committed now: %s"
+                self._rare.warning(queue.broker_name, text, self._group, queue.broker_name, outcome)
 
     async def _write(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
         header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, offset)
         send = self._instance.call if wait else self._instance.notify
-        try:
-            address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
-            await send(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        except BolideError as exc:
-            text = "group %s: offsets at %s cannot be committed now: %s"
-            self._rare.warning(queue.broker_name, text, self._group, queue.broker_name, exc)
-        else:
-            self._rare.forget(queue.broker_name)
+        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        await self._greet(address)
+        await send(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def _greet(self, address: str) -> None:
+        """Brokers take no offsets of groups they have not heard of; a heartbeat makes a group."""
+        async with self._greeting:
+            if address not in self._greeted:
+                known = self._instance.routes.addresses()
+                await self._instance.heartbeat()
+                self._greeted |= {address, *known}
 
 
 class OffsetTable(fastjson.Struct, kw_only=True):
@@ -113,6 +131,7 @@ class LocalOffsets:
         root = Path(directory) if directory else Path.home() / LOCAL_DIRECTORY
         self.path = root / client_id / group / "offsets.json"
         self._table: dict[MessageQueue, int] | None = None
+        self._changes = self._kept = 0  # changes of the table, and how many the file has
         self._writing = threading.Lock()  # a write whose waiter was cancelled may still be at it
 
     async def read(self, queue: MessageQueue) -> int | None:
@@ -120,11 +139,11 @@ class LocalOffsets:
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
         table = await self._load()
-        if all(table.get(queue) == offset for queue, offset in offsets.items()):
-            return
-        table.update(offsets)
-        data = fastjson.encode(OffsetTable(offset_table=dict(table)))
-        await asyncio.to_thread(self._replace, data)
+        if any(table.get(queue) != offset for queue, offset in offsets.items()):
+            table.update(offsets)
+            self._changes += 1
+        if self._kept < self._changes:
+            await asyncio.to_thread(self._keep, table, self._changes)
 
     async def _load(self) -> dict[MessageQueue, int]:
         if self._table is None:
@@ -133,9 +152,13 @@ class LocalOffsets:
             self._table = found if self._table is None else self._table
         return self._table
 
-    def _replace(self, data: bytes) -> None:
+    def _keep(self, table: dict[MessageQueue, int], change: int) -> None:
         with self._writing:
-            snapshot.replace(self.path, data)
+            if self._kept >= change:
+                return  # another write took it along
+            changes = self._changes  # before the copy: it has these changes at least
+            snapshot.replace(self.path, fastjson.encode(OffsetTable(offset_table=dict(table))))
+            self._kept = changes
 
     def _read_file(self) -> dict[MessageQueue, int]:
         for data in snapshot.read(self.path):

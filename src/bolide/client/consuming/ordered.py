@@ -86,11 +86,11 @@ class OrderedConsumption:
         while not held.is_dropped:
             handler = self._common.handlers.get(topic)
             messages = held.process.first(handler.batch) if handler else []
-            if handler is None or not messages:
-                await held.change()
-            elif self._locks is not None and not held.is_locked:
+            if self._locks is not None and not held.is_locked:
                 if not await self._locks.regain(held):
                     await held.sleep(_LOCK_AGAIN)
+            elif handler is None or not messages:
+                await held.change()
             else:
                 await self._consume(held, handler, messages)
 

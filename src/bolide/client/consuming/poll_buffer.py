@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bolide.client.consuming.held_queue import HeldQueue
@@ -19,7 +19,9 @@ class Polled(NamedTuple):
 class PollBuffer:
     """Groups of messages in the order in which they came; those of dropped queues vanish."""
 
-    def __init__(self) -> None:
+    def __init__(self, made_room: Callable[[], object] = lambda: None) -> None:
+        """`made_room` is called whenever there are fewer messages than before."""
+        self._made_room = made_room
         self._groups: deque[Polled] = deque()
         self._filled = asyncio.Event()
         self._count = 0
@@ -47,11 +49,13 @@ class PollBuffer:
         """Let go of what belongs to queues that were dropped."""
         self._groups = deque(group for group in self._groups if not group.held.is_dropped)
         self._count = sum(len(group.messages) for group in self._groups)
+        self._made_room()
 
     def _next(self) -> Polled | None:
         while self._groups:
             group = self._groups.popleft()
             self._count -= len(group.messages)
+            self._made_room()
             if not group.held.is_dropped:
                 return group
         return None

@@ -1,12 +1,13 @@
 """The consumer that pulls when its user says so, from where its user says."""
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Unpack
 
 from bolide.client.consuming.consumer import Consumer
 from bolide.client.consuming.consumer_settings import ConsumerArguments, ConsumerSettings
 from bolide.client.consuming.keepers import Keepers
 from bolide.client.consuming.membership import Membership
+from bolide.client.consuming.noted_offsets import NotedOffsets
 from bolide.client.consuming.offsets import offset_store
 from bolide.client.consuming.pull_member import PullMember
 from bolide.client.consuming.pulling import Pull, Puller, PullResult
@@ -75,19 +76,22 @@ class PullConsumer(Consumer[ConsumerSettings]):
         """
         self._running()
         wrapped = self._wrapped(queue)
-        if not from_store and wrapped in self._updated:
-            return self._updated[wrapped]
-        return await self._offsets.read(wrapped)
+        noted = None if from_store else self._noted.find(wrapped)
+        return await self._offsets.read(wrapped) if noted is None else noted
 
     async def update_consume_offset(self, queue: MessageQueue, queue_offset: int) -> None:
         """Note how far a queue was consumed; it is committed within `commit_interval`."""
         self._running()
-        self._updated[self._wrapped(queue)] = queue_offset
+        self._noted.note(self._wrapped(queue), queue_offset)
 
     async def commit(self) -> None:
-        """Commit what was updated now."""
+        """Commit what was updated now.
+
+        Raises:
+            BolideError: a broker refused, or did not answer.
+        """
         self._running()
-        await self._commit(wait=True)
+        await self._noted.write()
 
     async def register_topics(self, *topics: str) -> None:
         """Take part in sharing out the queues of these topics; see `fetch_balanced_queues`."""
@@ -130,11 +134,11 @@ class PullConsumer(Consumer[ConsumerSettings]):
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         settings = self.settings
         self._keepers = Keepers()
-        self._updated: dict[MessageQueue, int] = {}
-        self._shares = Shares()
         self._offsets = offset_store(instance, group, settings)
+        self._noted = NotedOffsets(self._offsets)
+        self._shares = Shares(self._noted.let_go)
         self._puller = Puller(instance, group, settings.filter_hooks)
-        member = PullMember(instance, group, settings, progress=lambda: self._updated)
+        member = PullMember(instance, group, settings, progress=self._noted.all)
         self._rebalancer = Rebalancer(
             member, settings.allocate, self._shares, self._assignment_listener()
         )
@@ -142,21 +146,18 @@ class PullConsumer(Consumer[ConsumerSettings]):
 
     async def _begin(self) -> None:
         self._keepers.run(self._rebalancer.run())
-        self._keepers.every(self.settings.commit_interval, self._commit)
+        self._keepers.every(self.settings.commit_interval, self._noted.try_write)
 
     async def _end(self) -> None:
         await self._keepers.close()
-        await self._commit(wait=True)
-
-    async def _commit(self, *, wait: bool = False) -> None:
-        if self._updated:
-            await self._offsets.write(dict(self._updated), wait=wait)
+        await self._noted.try_write()
 
 
 class Shares:
-    """The queues that are ours, of which nothing is held."""
+    """The queues that are ours, of which nothing is held; `lose` hears of those that go."""
 
-    def __init__(self) -> None:
+    def __init__(self, lose: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
+        self._lose = lose
         self._queues: dict[str, frozenset[MessageQueue]] = {}
 
     def of_topic(self, topic: str) -> frozenset[MessageQueue]:
@@ -166,5 +167,7 @@ class Shares:
         return [topic for topic, queues in self._queues.items() if queues]
 
     async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+        lost = self.of_topic(topic).difference(wanted)
         self._queues[topic] = frozenset(wanted)
+        await self._lose(lost)
         return True

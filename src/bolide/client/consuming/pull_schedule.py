@@ -42,12 +42,14 @@ class PullSchedule(Startable):
         self.consumer = PullConsumer(group, **arguments)
         self._callbacks: dict[str, PullTask] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._is_closed = False
 
     async def start(self) -> None:
         await self.consumer.start()
 
     async def close(self) -> None:
         """End the tasks, then commit offsets and leave the group."""
+        self._is_closed = True
         await self._stop(set(self._tasks))
         await self.consumer.close()
 
@@ -61,6 +63,8 @@ class PullSchedule(Startable):
     ) -> None:
         running = {queue for queue in self._tasks if queue.topic == topic}
         await self._stop(running - mine)
+        if self._is_closed:
+            return
         for queue in mine - running:
             self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"bolide-{queue}")
         if self._listener is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,7 @@ from bolide.client.errors import BrokerUnknown
 from bolide.client.instance import ClientInstance
 from bolide.client.received import read_messages
 from bolide.client.routes import BrokerAddress
-from bolide.model.message import StoredMessage
+from bolide.model.message import StoredMessage, SysFlag
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
@@ -26,8 +27,12 @@ MASTER = 0
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION, _LITE = 0x1, 0x2, 0x4, 0x10
 
-# Records of a reply this large are read in a thread: bodies may have to be inflated.
+# Records of a reply this large are read in a thread; compressed bodies may grow a thousandfold.
 _LARGE_REPLY = 256 * 1024
+_LARGE_COMPRESSED = 8 * 1024
+
+_SIZE_AND_SYS_FLAG = struct.Struct(">I32xi")  # how a record begins; see bolide.protocol.record
+_COMPRESSED = int(SysFlag.COMPRESSED)
 
 FilterHook = Callable[[StoredMessage], bool]
 """Says whether a message that matched its subscription is wanted after all."""
@@ -120,9 +125,6 @@ class Puller:
         )
         return await self._result(pull, reply)
 
-    def forget(self, queue: MessageQueue) -> None:
-        self._suggested.pop(queue, None)
-
     async def _broker(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
         suggested = self._suggested.get(queue, MASTER)
@@ -162,7 +164,7 @@ class Puller:
                 namespace=self._instance.settings.namespace,
             )
 
-        found = await asyncio.to_thread(read) if len(body) > _LARGE_REPLY else read()
+        found = await asyncio.to_thread(read) if _is_long_to_read(body) else read()
         if delta := header.offset_delta:
             found = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in found]
         if pull.filter.tags:
@@ -175,3 +177,15 @@ class Puller:
         except Exception:
             log.exception("a filter hook failed; the message stays in")
             return True
+
+
+def _is_long_to_read(body: bytes) -> bool:
+    if len(body) <= _LARGE_COMPRESSED or len(body) > _LARGE_REPLY:
+        return len(body) > _LARGE_REPLY
+    position = 0
+    while position + _SIZE_AND_SYS_FLAG.size <= len(body):
+        size, sys_flag = _SIZE_AND_SYS_FLAG.unpack_from(body, position)
+        if sys_flag & _COMPRESSED:
+            return True
+        position += max(size, _SIZE_AND_SYS_FLAG.size)
+    return False

@@ -80,10 +80,11 @@ class PushConsumer(Consumer[PushSettings]):
             self._wanted[topic] = _Wanted(expression, called)
             return
         await check_sql(self._running(), self._member.group, wanted)
-        before = self._handlers.get(topic)
-        if before is not None and before.is_ordered != ordered:
-            await self._engine.holdings.change(wanted.topic, [])
-        self._handlers[topic] = called
+        async with self._engine.rebalancer.between_rounds():
+            before = self._handlers.get(topic)
+            if before is not None and before.is_ordered != ordered:
+                await self._engine.holdings.change(wanted.topic, [])
+            self._handlers[topic] = called
         await self._join([wanted])
 
     async def unsubscribe(self, topic: str) -> None:
@@ -129,9 +130,13 @@ class PushConsumer(Consumer[PushSettings]):
         )
 
     async def commit(self) -> None:
-        """Commit the offsets now rather than at the next interval."""
+        """Commit the offsets now rather than at the next interval.
+
+        Raises:
+            BolideError: a broker refused, or did not answer.
+        """
         self._running()
-        await self._engine.holdings.commit(wait=True)
+        await self._engine.holdings.commit()
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         listener = self._assignment_listener()

@@ -69,7 +69,7 @@ class PushEngine:
     def start(self) -> None:
         keepers, settings = self._keepers, self.settings
         keepers.run(self.rebalancer.run())
-        keepers.every(settings.commit_interval, self.holdings.commit)
+        keepers.every(settings.commit_interval, self.holdings.commit_by_the_way)
         keepers.every(min(60.0, settings.consume_timeout / 4), self._expire)
         keepers.every(SAMPLE_EVERY, self._counters.sample)
         if self._lock_keeper is not None:
@@ -112,7 +112,10 @@ class PushEngine:
 
     def _is_blocked(self, held: HeldQueue) -> bool:
         in_order = held.consuming is not None
-        if self.is_paused or (in_order and self._lock_keeper is not None and not held.is_locked):
+        if in_order and self._lock_keeper is not None and not held.is_locked:
+            held.wake()  # for the loop that consumes: it gets the lock back
+            return True
+        if self.is_paused:
             return True
         limits = self.settings.flow_limits
         if limits.is_shared:

@@ -22,6 +22,15 @@ class QueueLocks:
         self._instance = instance
         self._group = group
         self._rare = RareLog(log)
+        self._granted: dict[MessageQueue, float] = {}  # and on which connection, see `_line`
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether the lock was granted on the connection that there is now.
+
+        A broker that restarted has forgotten its locks, and may have given them to others.
+        """
+        line = self._line(queue)
+        return line is not None and self._granted.get(queue) == line
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
         """Whether each lock was granted; a queue whose broker gave no answer is not among them."""
@@ -44,9 +53,14 @@ class QueueLocks:
             broker = queues[0].broker_name
             self._rare.warning(broker, "group %s: no locks at %s: %s", self._group, broker, exc)
             return {}
+        for queue in granted.intersection(queues):
+            if (line := self._line(queue)) is not None:
+                self._granted[queue] = line
         return {queue: queue in granted for queue in queues}
 
     async def _unlock(self, queues: list[MessageQueue]) -> None:
+        for queue in queues:
+            self._granted.pop(queue, None)
         try:
             address = await self._master(queues[0])
             body = self._body(queues)
@@ -56,6 +70,13 @@ class QueueLocks:
 
     async def _master(self, queue: MessageQueue) -> str:
         return await self._instance.routes.require_master(queue.broker_name, queue.topic)
+
+    def _line(self, queue: MessageQueue) -> float | None:
+        """What tells the connection to a queue's broker from former ones; None without one."""
+        remoting, address = self._instance.remoting, self._instance.routes.master(queue.broker_name)
+        if address is None or not remoting.is_connected(address):
+            return None
+        return remoting.reconnected_at(address)
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
         return fastjson.encode(

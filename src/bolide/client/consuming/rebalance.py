@@ -37,6 +37,9 @@ AssignmentListener = Callable[
 """Called with a topic, all its queues and those that are ours now, whenever ours change."""
 
 
+_News = tuple[str, frozenset[MessageQueue], frozenset[MessageQueue]]
+
+
 class Holder(Protocol):
     """Holds queues and gives them up."""
 
@@ -68,8 +71,19 @@ class Rebalancer:
         self._misses = 0
         self._known: set[str] = set()  # the members of the last round
         self._round = asyncio.Lock()  # one round at a time: each reads what is held and changes it
+        # Told outside of rounds: a listener may subscribe, and that takes a round of its own.
+        self._news: asyncio.Queue[_News] = asyncio.Queue()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell_news(), name="bolide-assignment-listener")
+            await self._run_rounds()
+
+    def between_rounds(self) -> asyncio.Lock:
+        """To be held by those who change what a round reads."""
+        return self._round
+
+    async def _run_rounds(self) -> None:
         while True:
             self._member.wanted.clear()
             balanced = await self._guarded_round()
@@ -209,17 +223,17 @@ class Rebalancer:
             log.info(
                 "%s: %d of %d queues of %s", self._member.group, len(after), len(queues), topic
             )
-            await self._tell(topic, frozenset(queues), after)
+            self._news.put_nowait((topic, frozenset(queues), after))
         return complete
 
-    async def _tell(
-        self, topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]
-    ) -> None:
-        if self._listener is None:
-            return
-        try:
-            heard = self._listener(topic, queues, mine)
-            if inspect.isawaitable(heard):
-                await heard
-        except Exception:
-            log.exception("the listener for assigned queues failed")
+    async def _tell_news(self) -> None:
+        while True:
+            news = await self._news.get()
+            if self._listener is None:
+                continue
+            try:
+                heard = self._listener(*news)
+                if inspect.isawaitable(heard):
+                    await heard
+            except Exception:
+                log.exception("the listener for assigned queues failed")

@@ -5,11 +5,12 @@ import logging
 import time
 
 from bolide.client.instance import ClientInstance
+from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
 from bolide.model.message import CompressionType, StoredMessage
 from bolide.model.names import retry_topic
 from bolide.model.properties import PropertyName
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.compression import compress
 from bolide.protocol.headers.send import SendBackHeader, SendHeader
 from bolide.protocol.property_string import encode_properties
@@ -24,6 +25,13 @@ _FIRST_LEVEL = 3
 _COMPRESS_FROM = 4096
 _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 
+# The broker has the message, though not yet as safe as it should be.
+_STORED = {
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+
 
 class SendBack:
     """Sends back for one group."""
@@ -32,6 +40,7 @@ class SendBack:
         self._instance = instance
         self._group = group
         self._max_times = max_reconsume_times
+        self._rare = RareLog(log)
 
     async def send(self, message: StoredMessage, delay_level: int = 0) -> None:
         """Ask the broker to take it back; if that fails, send it again to the retry topic.
@@ -42,7 +51,13 @@ class SendBack:
         try:
             await self._ask_broker(message, delay_level)
         except BolideError as exc:
-            log.warning("%s: sending %s back failed: %s", self._group, message.message_id, exc)
+            self._rare.warning(
+                message.broker_name,
+                "%s: sending %s back failed, it is sent anew: %s",
+                self._group,
+                message.message_id,
+                exc,
+            )
             await self.resend(message)
 
     async def resend(self, message: StoredMessage) -> None:
@@ -56,8 +71,9 @@ class SendBack:
             try:
                 master = await self._instance.routes.require_master(queue.broker_name, topic)
                 header = self._resend_header(message, queue.queue_id, sys_flag)
+                code = RequestCode.SEND_MESSAGE_V2
                 await self._instance.call(
-                    master, RequestCode.SEND_MESSAGE_V2, header.to_short(), body=body
+                    master, code, header.to_short(), body=body, accept=_STORED
                 )
             except BolideError as exc:
                 failure = exc

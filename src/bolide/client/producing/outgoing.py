@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from ipaddress import ip_address
 from random import SystemRandom
@@ -27,8 +27,6 @@ from bolide.protocol.property_string import encode_properties
 _PREPARED = int(SysFlag.PREPARED)
 _THREAD_OVER = 64 * 1024
 """Bytes of a body from which on it is compressed in a thread."""
-
-_ITEM_OVERHEAD = 22  # of a message in a batch: lengths, flag, marks
 
 
 class Outgoing(msgspec.Struct):
@@ -75,11 +73,12 @@ class Packer:
             topic, RequestCode.SEND_MESSAGE_V2, fields, body, (unique_id,), (message,), kind
         )
 
+    @property
+    def max_size(self) -> int:
+        return self._settings.max_message_size
+
     def pack_batch(self, messages: Sequence[Message]) -> Outgoing:
-        """Raises InvalidMessage for what a batch cannot hold."""
-        check_batch(messages)
-        for message in messages:
-            check_sendable(message, self._settings.max_message_size)
+        """Of messages that `check_batch` let pass. Raises InvalidMessage if they are too large."""
         ids = tuple(message.unique_id or _make_id() for message in messages)
         body = encode_batch(
             message.with_properties({PropertyName.UNIQUE_ID: unique_id})
@@ -124,48 +123,6 @@ class Packer:
         if len(body) < _THREAD_OVER:
             return compress(body, kind, level), kind.flags
         return await asyncio.to_thread(compress, body, kind, level), kind.flags
-
-
-def check_batch(messages: Sequence[Message]) -> None:
-    """Raises InvalidMessage: one topic, one wait flag, no delays, no retries."""
-    if not messages:
-        raise InvalidMessage("messages", "a batch of none")
-    first = messages[0]
-    for message in messages:
-        if not isinstance(message, Message):
-            raise TypeError(f"a batch is of Messages, not of {type(message).__name__}")
-        if message.topic != first.topic:
-            raise InvalidMessage(
-                "topic", f"a batch is of one topic, not of {first.topic!r} and {message.topic!r}"
-            )
-        if message.wait_stored != first.wait_stored:
-            raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
-        if message.delay_level:
-            raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
-    if first.topic.startswith(RETRY_PREFIX):
-        raise InvalidMessage("topic", f"{first.topic!r}: retries cannot be sent as a batch")
-
-
-def split_batch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
-    """Cut a list into runs whose batches are of at most `limit` bytes, if each message fits."""
-    run: list[Message] = []
-    size = 0
-    for message in messages:
-        more = _item_size(message)
-        if run and size + more > limit:
-            yield run
-            run, size = [], 0
-        run.append(message)
-        size += more
-    if run:
-        yield run
-
-
-def _item_size(message: Message) -> int:
-    """Bytes that a message takes in a batch, its id included."""
-    properties = len(encode_properties(message.properties).encode())
-    own_id = 0 if message.unique_id else len(PropertyName.UNIQUE_ID) + 2 + 56
-    return _ITEM_OVERHEAD + len(message.body) + properties + own_id
 
 
 def _move_retry_counts(properties: dict[str, str], fields: dict[str, str]) -> None:

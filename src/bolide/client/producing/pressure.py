@@ -1,7 +1,7 @@
 """Back-pressure: how many sends and how many bytes of them may be under way at once."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 
 
 class Pressure:
@@ -12,7 +12,7 @@ class Pressure:
         self._max_bytes = max_bytes
         self._count = 0
         self._bytes = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
 
     @property
     def under_way(self) -> tuple[int, int]:
@@ -32,14 +32,14 @@ class Pressure:
         if self.try_enter(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
+        self._waiting[turn] = size
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.leave(size)  # its turn came in the same moment
             else:
-                self._waiting.remove((size, turn))
+                self._waiting.pop(turn, None)  # a send that left may have met it first
                 self._let_in()
             raise
 
@@ -50,13 +50,15 @@ class Pressure:
             self._let_in()
 
     def _let_in(self) -> None:
-        while self._waiting and self._has_room(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
-            if turn.cancelled():
-                continue
-            self._count += 1
-            self._bytes += size
-            turn.set_result(None)
+        while self._waiting:
+            turn, size = next(iter(self._waiting.items()))
+            if not turn.cancelled():
+                if not self._has_room(size):
+                    return
+                self._count += 1
+                self._bytes += size
+                turn.set_result(None)
+            del self._waiting[turn]
 
     def _has_room(self, size: int) -> bool:
         if not self._count:

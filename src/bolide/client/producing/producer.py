@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, TypedDict, Unpack, overload
 
 from bolide.client.errors import BatchPartlySent
 from bolide.client.instance import ClientInstance
 from bolide.client.lifecycle import Lifecycle
+from bolide.client.producing.batches import Batches
 from bolide.client.producing.faults import Faults
 from bolide.client.producing.hooks import ForbiddenHook, SendHook
-from bolide.client.producing.outgoing import Outgoing, Packer, check_batch, split_batch
+from bolide.client.producing.outgoing import Outgoing, Packer
 from bolide.client.producing.pressure import Pressure
 from bolide.client.producing.producer_settings import (
     SETTING_NAMES,
@@ -19,6 +21,7 @@ from bolide.client.producing.producer_settings import (
 from bolide.client.producing.results import SendResult
 from bolide.client.producing.selectors import QueueSelector, by_hash
 from bolide.client.producing.sending import Sending
+from bolide.client.producing.under_way import UnderWay
 from bolide.client.questions import Questions
 from bolide.client.routes import Fallback
 from bolide.client.settings import ClientSettings
@@ -68,6 +71,7 @@ class Producer(Questions):
         self._fallback = Fallback(
             self.settings.create_topic_key, self.settings.default_topic_queue_nums
         )
+        self._under_way = UnderWay()
         self._topics: set[str] = set()
         self._send_hooks: list[SendHook] = []
         self._forbidden_hooks: list[ForbiddenHook] = []
@@ -80,14 +84,13 @@ class Producer(Questions):
         Raises:
             WrongState: it was started before.
             GroupTaken: another producer of the group shares the instance.
+            ConfigError: a client of the same `instance_name` has other settings.
         """
         self._life.begin()
-        self._instance = await ClientInstance.acquire(self._client)
         try:
-            self._instance.add_producer(self._client.wrap(self.group), self)
-        except BolideError:
+            self._instance = await self._joined()
+        except BaseException:
             self._life.fail()
-            await self._instance.release()
             raise
         self._loop = asyncio.get_running_loop()
         faults = Faults(self.settings.fault_table, self._loop.time)
@@ -101,10 +104,27 @@ class Producer(Questions):
         )
 
     async def close(self) -> None:
-        """End; `async with` does so. A second time does nothing."""
-        if self._life.end():
-            await self._instance.remove_producer(self._client.wrap(self.group))
-            await self._instance.release()
+        """Wait for the sends under way, `send_timeout` at most, and end; `async with` does so.
+
+        A second time does nothing.
+        """
+        if not self._life.end():
+            return
+        async with AsyncExitStack() as leaving:
+            leaving.push_async_callback(self._instance.release)
+            leaving.push_async_callback(
+                self._instance.remove_producer, self._client.wrap(self.group)
+            )
+            await self._under_way.finish(self.settings.send_timeout)
+
+    async def _joined(self) -> ClientInstance:
+        instance = await ClientInstance.acquire(self._client)
+        try:
+            instance.add_producer(self._client.wrap(self.group), self)
+        except BaseException:
+            await instance.release()
+            raise
+        return instance
 
     # Sending
 
@@ -131,13 +151,14 @@ class Producer(Questions):
         if not isinstance(message, Message):
             return await self.send_batch(message, **how)
         self._life.require_running()
-        deadline = self._deadline(how)
-        return await self._send(await self._packer.pack(message), deadline, how)
+        with self._under_way:
+            deadline = self._deadline(how)
+            return await self._send(await self._packer.pack(message), deadline, how)
 
     async def send_batch(
         self, messages: Iterable[Message], *, split: bool = True, **how: Unpack[SendArguments]
     ) -> list[SendResult]:
-        """Send messages of one topic together, in as few requests as their size allows.
+        """Send messages of one topic together, in as few requests as size and number allow.
 
         Args:
             messages: what to send; all of one topic and one wait flag, none delayed.
@@ -154,18 +175,21 @@ class Producer(Questions):
         """
         self._life.require_running()
         given = list(messages)
-        check_batch(given)
-        runs = list(split_batch(given, self.settings.max_message_size)) if split else [given]
-        packed = [self._packer.pack_batch(run) for run in runs]
+        with self._under_way:
+            return await self._send_batch(Batches(self._packer, given, split=split), how)
+
+    async def _send_batch(self, batches: Batches, how: SendArguments) -> list[SendResult]:
+        await batches.check()
         results: list[SendResult] = []
-        for number, outgoing in enumerate(packed):
-            try:
+        sent = 0
+        try:
+            while outgoing := await batches.next():
                 results.append(await self._send(outgoing, self._deadline(how), how))
-            except BolideError as exc:
-                if not results:
-                    raise
-                sent = sum(map(len, runs[:number]))
-                raise BatchPartlySent(results, sent, len(given) - sent) from exc
+                sent += len(outgoing.messages)
+        except BolideError as exc:
+            if not results:
+                raise
+            raise BatchPartlySent(results, sent, batches.size - sent) from exc
         return results
 
     async def send_oneway(self, message: Message, **how: Unpack[SendArguments]) -> None:
@@ -174,11 +198,12 @@ class Producer(Questions):
         Raises as `send` does if it could not even be handed to a connection.
         """
         self._life.require_running()
-        deadline = self._deadline(how)
-        outgoing = await self._packer.pack(message)
-        chosen = await self._chosen(outgoing, deadline, how)
-        self._topics.add(outgoing.topic)
-        await self._sending.throw(outgoing, chosen, deadline)
+        with self._under_way:
+            deadline = self._deadline(how)
+            outgoing = await self._packer.pack(message)
+            chosen = await self._chosen(outgoing, deadline, how)
+            self._topics.add(outgoing.topic)
+            await self._sending.throw(outgoing, chosen, deadline)
 
     async def _send(self, outgoing: Outgoing, deadline: float, how: SendArguments) -> SendResult:
         size = len(outgoing.body)

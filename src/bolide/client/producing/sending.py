@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from bolide.client.errors import ClientError, SendFailed, SendTimedOut
+from bolide.client.errors import BrokerUnknown, ClientError, SendFailed, SendTimedOut
 from bolide.client.instance import ClientInstance
 from bolide.client.producing.faults import Faults
 from bolide.client.producing.hooks import ForbiddenHook, SendContext, SendHook
@@ -20,7 +20,7 @@ from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendReply
 from bolide.protocol.refusals import Refusal
-from bolide.remoting.errors import RemotingError
+from bolide.remoting.errors import CallTimedOut, RemotingError
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,11 @@ class _Tries:
     """What became of the tries of one send so far."""
 
     began: float
+    deadline: float
     brokers: list[str] = field(default_factory=list)
     failure: Exception | None = None
-    result: SendResult | None = None
+    less_safe: SendResult | None = None
+    """It was stored, but another try may do better."""
 
 
 class Sending:
@@ -67,24 +69,30 @@ class Sending:
         self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
     ) -> SendResult:
         """Send to the one queue once, or to any of several until a try succeeds."""
-        tries = _Tries(self._now())
+        tries = _Tries(self._now(), deadline)
         if isinstance(chosen, MessageQueue):
-            if await self._try(outgoing, chosen, deadline - tries.began, tries):
-                return self._outcome(outgoing, tries)
+            result = await self._try(outgoing, chosen, deadline - tries.began, tries)
+        else:
+            result = await self._try_several(outgoing, chosen, tries)
+        result = result or tries.less_safe
+        if result is None:
             raise self._failure(outgoing, tries)
+        return result
+
+    async def _try_several(
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], tries: _Tries
+    ) -> SendResult | None:
         for left in range(self._settings.retries, -1, -1):
-            seconds = deadline - self._now()
+            seconds = tries.deadline - self._now()
             if seconds <= 0:
                 break
             avoid = tries.brokers[-1] if tries.brokers else None
-            queue = self._choice.choose(outgoing.topic, chosen, avoid)
+            queue = self._choice.choose(outgoing.topic, queues, avoid)
             if left and self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
-            if await self._try(outgoing, queue, seconds, tries):
-                return self._outcome(outgoing, tries)
-        if tries.result is not None:
-            return tries.result
-        raise self._failure(outgoing, tries)
+            if result := await self._try(outgoing, queue, seconds, tries):
+                return result
+        return None
 
     async def throw(
         self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
@@ -92,12 +100,21 @@ class Sending:
         """Send one-way, once."""
         if not isinstance(chosen, MessageQueue):
             chosen = self._choice.choose(outgoing.topic, chosen)
-        async with self.until(deadline, outgoing):
-            address = await self._address(chosen)
-            context = self._before(outgoing, chosen, address, one_way=True)
-            _address_to(outgoing, chosen)
-            await self._instance.notify(address, outgoing.code, outgoing.fields, body=outgoing.body)
-            self._after(context, None, None)
+        address = self._find_address(chosen)
+        if address is None:
+            async with self.until(deadline, outgoing):
+                address = await self._require_address(chosen)
+        context = self._before(outgoing, chosen, address, one_way=True)
+        _address_to(outgoing, chosen)
+        try:
+            async with self.until(deadline, outgoing):
+                await self._instance.notify(
+                    address, outgoing.code, outgoing.fields, body=outgoing.body
+                )
+        except Exception as exc:
+            self._after(context, None, exc)
+            raise
+        self._after(context, None, None)
 
     @asynccontextmanager
     async def until(self, deadline: float, outgoing: Outgoing) -> AsyncIterator[None]:
@@ -112,12 +129,12 @@ class Sending:
 
     async def _try(
         self, outgoing: Outgoing, queue: MessageQueue, seconds: float, tries: _Tries
-    ) -> bool:
-        """One try; whether it was the last."""
+    ) -> SendResult | None:
+        """One try; None if another one may do better."""
         tries.brokers.append(queue.broker_name)
         began = self._now()
         try:
-            tries.result = await self._send_to(outgoing, queue, seconds)
+            result = await self._send_to(outgoing, queue, seconds)
         except (RemotingError, Refusal, ClientError) as exc:
             tries.failure = exc
             if self._faults is not None:
@@ -126,20 +143,25 @@ class Sending:
                 exc.add_note(f"while sending to {queue}")
                 raise
             log.debug("a try to send to %s failed: %s", queue, exc)
-            return False
+            return None
         if self._faults is not None:
             self._faults.sent(queue.broker_name, self._now() - began)
-        good = tries.result.status is SendStatus.SEND_OK
-        return good or not self._settings.retry_another_broker_when_not_store_ok
+        good = result.status is SendStatus.SEND_OK
+        if good or not self._settings.retry_another_broker_when_not_store_ok:
+            return result
+        tries.less_safe = result
+        return None
 
     async def _send_to(self, outgoing: Outgoing, queue: MessageQueue, seconds: float) -> SendResult:
-        address = self._instance.routes.master(queue.broker_name)
+        address = self._find_address(queue)
         if address is None:
             began = self._now()
-            address = await self._address(queue)
+            try:
+                async with asyncio.timeout(seconds):
+                    address = await self._require_address(queue)
+            except TimeoutError as exc:
+                raise BrokerUnknown(queue.broker_name) from exc
             seconds -= self._now() - began
-        elif self._instance.settings.vip_channel:
-            address = self._instance.vip(address)
         _address_to(outgoing, queue)
         context = self._before(outgoing, queue, address)
         try:
@@ -158,18 +180,20 @@ class Sending:
         self._after(context, result, None)
         return result
 
-    async def _address(self, queue: MessageQueue) -> str:
+    def _find_address(self, queue: MessageQueue) -> str | None:
+        address = self._instance.routes.master(queue.broker_name)
+        return None if address is None else self._instance.vip(address)
+
+    async def _require_address(self, queue: MessageQueue) -> str:
+        """Raises BrokerUnknown or NoNameServer."""
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         return self._instance.vip(address)
 
-    def _outcome(self, outgoing: Outgoing, tries: _Tries) -> SendResult:
-        if tries.result is None:
-            raise self._failure(outgoing, tries)
-        return tries.result
-
     def _failure(self, outgoing: Outgoing, tries: _Tries) -> SendFailed:
-        seconds = self._now() - tries.began
-        kind = SendFailed if tries.failure is not None else SendTimedOut
+        now = self._now()
+        is_late = now >= tries.deadline or isinstance(tries.failure, CallTimedOut)
+        kind = SendTimedOut if is_late else SendFailed
+        seconds = now - tries.began
         failure = kind(outgoing.messages[0].topic, tries.brokers, seconds, tries.failure)
         failure.__cause__ = tries.failure
         return failure

@@ -2,6 +2,7 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** The producer and the reader that all cells share, and the settings of every client. */
 final class Clients implements AutoCloseable {
@@ -55,6 +56,17 @@ final class Clients implements AutoCloseable {
                 .updateTopicRouteInfoFromNameServer(topic)) {
                 return;
             }
+        }
+    }
+
+    /**
+     * Connects to the broker of a topic that exists: in 4.2 the second of two threads that want the
+     * first connection closes that of the other, and with it the way of its answers.
+     */
+    void connect(String topic) throws Exception {
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
+            producer.maxOffset(queue);
+            reader.pull(queue, "*", 0, 1);
         }
     }
 

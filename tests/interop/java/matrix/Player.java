@@ -12,10 +12,11 @@ import java.util.concurrent.TimeUnit;
  * Plays cells of the compatibility matrix, several at a time, and prints what it saw in each.
  *
  * Arguments: namesrvAddr brokerAddr prefix cell... For each cell it prints one line of JSON with
- * "facts" or "failure". The topics exist already; a topic is named prefix_cell.
+ * "facts" or "failure". A topic is named prefix_cell and exists already, but for that of "sync".
  */
 public class Player {
     static final int AT_ONCE = 8;
+    static final String MAKES_ITS_TOPIC = "sync";
 
     private static final Map<String, Cell> CELLS = cells();
 
@@ -48,7 +49,7 @@ public class Player {
         List<String> wanted = Arrays.asList(args).subList(3, args.length);
         ExecutorService pool = Executors.newFixedThreadPool(AT_ONCE);
         try (Clients clients = new Clients(args[0], args[1], args[2])) {
-            wanted.forEach(name -> clients.learnRoute(args[2] + "_" + name));
+            prepare(wanted, clients);
             CELLS.forEach((name, cell) -> {
                 if (wanted.contains(name)) {
                     pool.execute(() -> play(name, cell, clients));
@@ -58,6 +59,18 @@ public class Player {
             pool.awaitTermination(150, TimeUnit.SECONDS);
         }
         System.exit(0);
+    }
+
+    private static void prepare(List<String> wanted, Clients clients) throws Exception {
+        for (String name : wanted) {
+            clients.learnRoute(clients.prefix + "_" + name);
+        }
+        for (String name : wanted) {
+            if (!name.equals(MAKES_ITS_TOPIC)) {
+                clients.connect(clients.prefix + "_" + name);
+                return;
+            }
+        }
     }
 
     private static void play(String name, Cell cell, Clients clients) {

@@ -1,6 +1,7 @@
 """What tools ask of consumers through the broker, and resets of offsets."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -36,6 +37,7 @@ from bolide.remoting.server import RemotingServer
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker_tables import BrokerTables, Caller, served
 from tests.support.store import body_of, draft
+from tests.support.threads import note_threads
 
 NAME = "broker-a"
 QUEUES = {MessageQueue("T", NAME, 0): 7}
@@ -320,6 +322,18 @@ async def test_a_consumer_in_cpp_gets_a_list(old_way: BrokerTables) -> None:
         told = await consumer.next_request()
     listed = fastjson.decode(told.body, ResetOffsetsForC).offset_table
     assert [(each.queue_id, each.offset) for each in listed] == [(0, 2), (1, 0)]
+
+
+@on_loop
+async def test_the_offsets_of_a_reset_are_written_on_another_thread(
+    old_way: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asked(old_way) as caller, Consumer().online(old_way, caller.server) as consumer:
+        threads = note_threads(monkeypatch, fastjson, "encode")
+        await reset(caller, reset_to(1_002_000))
+        await consumer.next_request()
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 @on_loop

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bolide.broker import arrivals as arrivals_module
 from bolide.broker.hooks import Hooks
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import (
@@ -21,6 +22,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.record import iter_records
+from bolide.remoting.connection import ConnectionLimits
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryStore
 from bolide.store.reading import Found
@@ -35,6 +37,12 @@ NOTHING, AGAIN, MOVED = (
     ResponseCode.PULL_OFFSET_MOVED,
 )
 WAITS = {"sys_flag": SUBSCRIBED | SUSPEND, "suspend_timeout_millis": 60_000}
+
+
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not end a turn in the middle of a test that is not about turns."""
+    monkeypatch.setattr(arrivals_module, "_TURN", 60.0)
 
 
 @asynccontextmanager
@@ -470,6 +478,85 @@ async def test_at_the_end_all_who_wait_are_answered(tmp_path: Path) -> None:
         assert answer.code == NOTHING
         late, number = wait(core)
         assert late.answer(number) is not None
+
+
+# ---- waiting of those who do not read
+
+
+def deaf(core: BrokerCore, count: int, **given: Any) -> tuple[Peer, list[int]]:
+    """A client with several pulls that wait, and room for less than one answer."""
+    peer = core.connect(limits=ConnectionLimits(write_high_water=1000))
+    header = pull_header(queue_offset=0, **WAITS | given)
+    return peer, [peer.ask(RequestCode.PULL_MESSAGE, header) for _ in range(count)]
+
+
+def answered(peer: Peer, numbers: list[int]) -> list[int]:
+    return [number for number in numbers if peer.answer(number)]
+
+
+@on_loop
+async def test_who_does_not_read_is_answered_as_far_as_there_is_room_and_goes_on_when_it_reads(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path) as core:
+        peer, numbers = deaf(core, 4)
+        store(core, bytes(2000))
+        for count in range(1, 4):
+            await asyncio.sleep(0)
+            assert len(answered(peer, numbers)) == count
+            assert (peer.connection.is_blocked, len(core.arrivals)) == (True, 4 - count)
+            store(core, b"more")  # that does not make room
+            await asyncio.sleep(0)
+            assert len(answered(peer, numbers)) == count
+            peer.transport.drain()
+        await asyncio.sleep(0)
+        assert answered(peer, numbers) == numbers
+        assert all(bodies(peer.answer(number))[0] == bytes(2000) for number in numbers)
+
+
+@on_loop
+async def test_others_are_answered_while_one_does_not_read(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        deaf(core, 4)
+        peer, number = wait(core)
+        store(core, bytes(2000))
+        await asyncio.sleep(0)
+        assert bodies(peer.answer(number)) == [bytes(2000)]
+
+
+@pytest.mark.parametrize(
+    ("tags", "code", "goes_on_at"), [("*", NOTHING, (0, 0, 2)), ("B", AGAIN, (1, 0, 2))]
+)
+@on_loop
+async def test_when_the_time_is_up_who_does_not_read_gets_a_small_answer_and_no_messages(
+    tmp_path: Path, tags: str, code: ResponseCode, goes_on_at: tuple[int, int, int]
+) -> None:
+    async with core_in(tmp_path) as core:
+        peer, (number,) = deaf(core, 1, suspend_timeout_millis=150, subscription=tags)
+        if tags != "*":
+            store(core, b"not wanted", tags="A")
+            await asyncio.sleep(0)
+        peer.connection.pause_writing()
+        store(core, *[b"wanted"] * (2 if tags == "*" else 1), tags="B")
+        await until(lambda: peer.answer(number))
+        answer = peer.answer(number)
+        assert answer is not None
+        assert (answer.code, answer.body, position(answer)) == (code, b"", goes_on_at)
+        assert len(core.arrivals) == 0
+
+
+@on_loop
+async def test_a_reset_is_told_to_who_does_not_read_when_its_time_is_up(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        core.tables.offsets.on_reset = core.arrivals.arrived_in
+        peer, (number,) = deaf(core, 1)
+        peer.connection.pause_writing()
+        core.tables.offsets.reset("readers", "T", {0: 0})
+        assert peer.answer(number) is None
+        core.arrivals.stop()
+        answer = peer.answer(number)
+        assert answer is not None
+        assert (answer.code, answer.remark) == (MOVED, "OFFSET_RESET")
 
 
 # ---- what is not in memory

@@ -1,13 +1,18 @@
 """What replicas copy besides the log, over a real connection."""
 
+import threading
+
+import pytest
+
 from bolide.broker.handlers.replicas import ReplicaHandlers
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.codes import RequestCode
-from bolide.store.tables import DelayOffsets
+from bolide.store.tables import DelayOffsets, kinds
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables, served
+from tests.support.threads import note_threads
 
 
 @on_loop
@@ -33,3 +38,15 @@ async def test_delay_offsets_are_told_as_they_are_at_that_time(tables: BrokerTab
         known.offset_table[3] = 17
         answer = await caller.call(RequestCode.GET_ALL_DELAY_OFFSET)
     assert fastjson.decode(answer.body, DelayOffsets) == known
+
+
+@on_loop
+async def test_consumer_offsets_are_written_on_another_thread(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = note_threads(monkeypatch, kinds, "_topics_by_group")
+    handlers = ReplicaHandlers(offsets=tables.offsets, delay_offsets=DelayOffsets)
+    async with served(tables, handlers) as caller:
+        await caller.call(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()

@@ -1,5 +1,6 @@
 """What is in topics, how far groups are, and what was counted."""
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,6 +21,7 @@ from bolide.protocol.bodies.stats import (
 )
 from bolide.protocol.bodies.topics import TopicConfig, TopicOffset, TopicStats
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.header import Header
 from bolide.protocol.headers.groups import ConsumeStatsHeader, TopicGroupHeader
 from bolide.protocol.headers.runtime import BrokerConsumeStatsHeader, StatsHeader
 from bolide.protocol.headers.topics import TopicHeader
@@ -27,6 +29,7 @@ from bolide.protocol.refusals import ServerError, TopicNotFound
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables, Caller, served
 from tests.support.store import draft
+from tests.support.threads import note_threads
 
 NAME = "broker-a"
 
@@ -232,3 +235,33 @@ async def test_counters_are_viewed_by_name_and_key(tables: BrokerTables) -> None
             await caller.call(
                 RequestCode.VIEW_BROKER_STATS_DATA, StatsHeader("TOPIC_PUT_NUMS", "U")
             )
+
+
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [
+        (RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("T")),
+        (RequestCode.GET_CONSUME_STATS, ConsumeStatsHeader(consumer_group="g", topic="T")),
+        (RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader(is_order=False)),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, TopicGroupHeader(topic="T", group="g")),
+    ],
+)
+@on_loop
+async def test_what_may_be_large_is_written_on_another_thread(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch, code: RequestCode, header: Header
+) -> None:
+    async with asked(tables) as (caller, _):
+        threads = note_threads(monkeypatch, fastjson, "encode")
+        await caller.call(code, header)
+    assert threads
+    assert threading.current_thread() not in threads
+
+
+@on_loop
+async def test_an_address_of_ipv6_is_told_in_brackets(tables: BrokerTables) -> None:
+    async with asked(tables.restarted(broker_ip1="2001:db8::1")) as (caller, _):
+        found = await caller.call(
+            RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader(is_order=False)
+        )
+    stats = fastjson.decode(found.body, BrokerConsumeStats)
+    assert stats.broker_addr == "[2001:db8::1]:10911"

@@ -1,9 +1,11 @@
 """Requests about topics, over a real connection."""
 
 import json
+import threading
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bolide.broker.handlers.topics import TopicHandlers
@@ -21,6 +23,7 @@ from bolide.store.message_store import MessageStore
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables, Caller, served
 from tests.support.store import draft, small_config
+from tests.support.threads import note_threads
 
 
 def serving(
@@ -242,6 +245,24 @@ async def test_all_topics_are_told_with_their_version(tables: BrokerTables) -> N
         "topicQueueMappingDetailMap",
         "topicQueueMappingInfoMap",
     }
+
+
+@on_loop
+async def test_all_topics_are_written_on_another_thread(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tables) as caller:
+        threads = note_threads(monkeypatch, msgspec.json, "encode")
+        await caller.call(RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+@on_loop
+async def test_an_address_of_ipv6_is_told_in_brackets(tables: BrokerTables) -> None:
+    async with serving(tables.restarted(broker_ip1="2001:db8::1")) as caller:
+        answer = await caller.call(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupHeader("g"))
+    assert fastjson.decode(answer.body, TopicList).broker_addr == "[2001:db8::1]:10911"
 
 
 @on_loop

@@ -107,3 +107,19 @@ async def test_without_lock_or_offset_there_is_no_going_on() -> None:
     it.broker.granted = False
     assert not await it.keeper.regain(it.held)
     assert not it.held.is_locked
+
+
+@on_loop
+async def test_a_lock_of_a_lost_connection_counts_only_after_a_look_at_the_offset() -> None:
+    it = Scene()
+    it.held.is_granted = lambda: it.broker.offset is not None
+    assert it.held.is_locked
+    it.broker.offset = None
+    assert not it.held.is_locked
+    it.broker.fails = True
+    assert not await it.keeper.regain(it.held)
+    it.broker.offset = 50
+    assert not it.held.is_locked
+    it.broker.fails = False
+    await it.keeper.renew()
+    assert it.restarted == [50]

@@ -1,12 +1,24 @@
-"""Offsets in a file, as Java's broadcasting clients keep them; those at brokers are in interop."""
+"""Offsets in a file, as Java's broadcasting clients keep them, and at brokers."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
 from bolide.client.consuming.offsets import LocalOffsets
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.heartbeat import Heartbeat
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.offsets import CommitOffsetHeader
+from bolide.protocol.refusals import ServerError
+from bolide.remoting.dispatch import Reply, Request, handles
 from tests.support.aio import on_loop
+from tests.support.cluster import FakeBroker, FakeNameServer, route_of, serving
 
 FIRST, SECOND = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 
@@ -75,3 +87,91 @@ async def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
     store.path.unlink()
     await store.write({FIRST: 5}, wait=True)
     assert not store.path.exists()
+
+
+@on_loop
+async def test_a_write_that_is_overtaken_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    overtaken = asyncio.Event()
+
+    async def first_comes_last(work: Callable[..., None], *args: object) -> None:
+        begun.append(work)
+        if len(begun) == 1:
+            await overtaken.wait()
+        work(*args)
+        overtaken.set()
+
+    store = store_in(tmp_path)
+    await store.read(FIRST)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "to_thread", first_comes_last)
+        await asyncio.gather(*(store.write({queue: 9}, wait=True) for queue in (FIRST, SECOND)))
+    again = store_in(tmp_path)
+    assert (await again.read(FIRST), await again.read(SECOND)) == (9, 9)
+
+
+@on_loop
+async def test_what_could_not_be_written_is_written_next_time(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    await store.read(FIRST)
+    in_the_way = store.path.parent.parent
+    in_the_way.write_text("no directory")
+    with pytest.raises(OSError, match="irectory"):
+        await store.write({FIRST: 5}, wait=True)
+    in_the_way.unlink()
+    await store.write({FIRST: 5}, wait=True)
+    assert await store_in(tmp_path).read(FIRST) == 5
+
+
+# At brokers
+
+
+class Broker(FakeBroker):
+    """Takes offsets only of groups that a heartbeat made known."""
+
+    def __init__(self) -> None:
+        super().__init__("broker-a")
+        self.groups: set[str] = set()
+        self.committed: list[int] = []
+
+    @handles(NoHeader, RequestCode.HEART_BEAT)
+    async def heartbeat(self, request: Request[NoHeader]) -> Reply:
+        await asyncio.sleep(0.02)  # a commit that does not wait for this is first
+        told = fastjson.decode(request.body, Heartbeat)
+        self.groups.update(group.group_name for group in told.consumer_data_set)
+        return Reply()
+
+    @handles(CommitOffsetHeader, RequestCode.UPDATE_CONSUMER_OFFSET)
+    def commit(self, request: Request[CommitOffsetHeader]) -> Reply:
+        if request.header.consumer_group not in self.groups:
+            raise ServerError("not a group that is known")
+        if request.header.commit_offset > 100:
+            raise ServerError("beyond the end")
+        self.committed.append(request.header.commit_offset)
+        return Reply()
+
+
+@asynccontextmanager
+async def consuming() -> AsyncIterator[tuple[Broker, LitePullConsumer]]:
+    servers, broker = FakeNameServer(), Broker()
+    async with serving(servers), serving(broker):
+        servers.routes["T"] = route_of(broker, queues=2)
+        async with LitePullConsumer("G", name_server=servers.address) as consumer:
+            yield broker, consumer
+
+
+@on_loop
+async def test_the_first_commit_of_a_group_does_not_overtake_its_heartbeat() -> None:
+    async with consuming() as (broker, consumer):
+        await consumer.commit({FIRST: 5})
+        assert broker.committed == [5]
+
+
+@on_loop
+async def test_a_commit_that_is_refused_says_so_and_the_others_are_kept() -> None:
+    async with consuming() as (broker, consumer):
+        with pytest.raises(ServerError, match="beyond the end"):
+            await consumer.commit({FIRST: 500, SECOND: 5})
+        assert broker.committed == [5]

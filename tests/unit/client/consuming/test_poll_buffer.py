@@ -5,7 +5,7 @@ import asyncio
 from bolide.client.consuming.held_queue import HeldQueue
 from bolide.client.consuming.poll_buffer import PollBuffer, Polled
 from bolide.model.message_queue import MessageQueue
-from tests.support.aio import on_loop
+from tests.support.aio import on_loop, until
 from tests.support.clock import FakeClock
 from tests.unit.client.stored import stored
 
@@ -49,3 +49,17 @@ async def test_purging_makes_room() -> None:
     gone.drop()
     buffer.purge()
     assert len(buffer) == 0
+
+
+@on_loop
+async def test_those_who_wait_for_room_hear_of_it_also_while_a_poll_waits() -> None:
+    heard: list[int] = []
+    buffer, gone = PollBuffer(lambda: heard.append(len(buffer))), held()
+    buffer.put(gone, [stored(0)])
+    gone.drop()
+    taking = asyncio.create_task(buffer.take(10))
+    await until(lambda: heard == [0])
+    buffer.put(held(1), [stored(5)])
+    assert await taking is not None
+    buffer.purge()
+    assert heard == [0, 0, 0]

@@ -1,20 +1,25 @@
 """What a pull asks for, and what its answer means."""
 
+import random
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from bolide.client.consuming import pulling
 from bolide.client.consuming.pulling import Pull, Puller, PullStatus
 from bolide.client.consuming.subscription import Filter, Sql
 from bolide.client.errors import BrokerUnknown
 from bolide.client.instance import ClientInstance
+from bolide.client.received import read_messages
 from bolide.client.settings import ClientSettings
-from bolide.model.message import Host, StoredMessage
+from bolide.model.message import CompressionType, Host, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute, QueueRoute, TopicRoute
 from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.compression import compress
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.record import encode_message
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
@@ -75,14 +80,15 @@ def answer(**given: Any) -> PullReply:
     return PullReply(**values | {"max_offset": 20} | given)
 
 
-def record(queue_offset: int, tags: str) -> bytes:
+def record(queue_offset: int, tags: str, body: bytes = b"body", sys_flag: int = 0) -> bytes:
     host = Host("127.0.0.1", 1)
     return encode_message(
         StoredMessage(
             "T",
-            b"body",
+            body,
             {"TAGS": tags},
             queue_offset=queue_offset,
+            sys_flag=sys_flag,
             born_host=host,
             store_host=host,
         )
@@ -169,3 +175,24 @@ async def test_a_broker_that_no_route_names_is_an_error() -> None:
     async with scene() as it:
         with pytest.raises(BrokerUnknown, match="broker-z"):
             await Puller(it.instance, "G").pull(pull(queue=MessageQueue("T", "broker-z", 0)))
+
+
+@on_loop
+async def test_bodies_that_grow_are_inflated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def read(*args: Any, **kwargs: Any) -> list[StoredMessage]:
+        threads.append(threading.current_thread())
+        return read_messages(*args, **kwargs)
+
+    monkeypatch.setattr(pulling, "read_messages", read)
+    noise, kind = random.Random(1).randbytes(10_000), CompressionType.ZLIB
+    async with scene() as it:
+        puller = Puller(it.instance, "G")
+        plain, packed = record(3, "A", noise), record(4, "A", compress(noise, kind), kind.flags)
+        for body in (plain, plain + packed):
+            it.master.reply = Reply(header=answer(), body=body)
+            found = await puller.pull(pull())
+            assert {message.body for message in found.messages} == {noise}
+    here = threading.current_thread()
+    assert [thread is here for thread in threads] == [True, False]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bolide.client.consuming.assignment import average
-from bolide.client.consuming.rebalance import SETTLE, Rebalancer
+from bolide.client.consuming.rebalance import SETTLE, AssignmentListener, Rebalancer
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ConsumerIds
@@ -14,7 +14,7 @@ from bolide.protocol.bodies.routes import BrokerRoute, TopicRoute
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header
-from tests.support.aio import on_loop
+from tests.support.aio import on_loop, until
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
 ADDRESS = "127.0.0.1:10911"
@@ -34,6 +34,7 @@ class Cluster:
         self.group = "G"
         self.is_broadcasting = False
         self.filters = {"T": None}
+        self.wanted = asyncio.Event()
 
     async def require(self, topic: str) -> TopicRoute:
         broker = BrokerRoute(broker_name="broker-a", cluster="c", broker_addrs={0: ADDRESS})
@@ -66,8 +67,8 @@ class Cluster:
         return True
 
 
-def rebalancer(cluster: Any) -> Rebalancer:
-    return Rebalancer(cluster, average, cluster)
+def rebalancer(cluster: Any, listener: AssignmentListener | None = None) -> Rebalancer:
+    return Rebalancer(cluster, average, cluster, listener)
 
 
 @on_loop
@@ -115,6 +116,22 @@ async def test_a_new_member_gets_its_share_also_from_a_broker_that_was_gone() ->
     cluster.client_ids = ("a", "b", "c", "d")
     assert await balancer.balance()
     assert len(cluster.held) == 1
+
+
+@on_loop
+async def test_a_listener_may_ask_for_a_round_and_hears_of_all_in_order() -> None:
+    cluster, heard = Cluster("a"), []
+
+    async def listen(_topic: str, _all: object, mine: frozenset[MessageQueue]) -> None:
+        heard.append(len(mine))
+        cluster.client_ids = ("a", "b")
+        assert await balancer.balance()
+
+    balancer = rebalancer(cluster, listen)
+    running = asyncio.create_task(balancer.run())
+    await until(lambda: heard == [4, 2])
+    running.cancel()
+    await asyncio.wait([running])
 
 
 def now() -> float:

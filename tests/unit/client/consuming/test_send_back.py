@@ -9,7 +9,7 @@ from bolide.client.consuming.send_back import SendBack
 from bolide.client.instance import ClientInstance
 from bolide.client.settings import ClientSettings
 from bolide.model.message import StoredMessage
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.compression import decompress
 from bolide.protocol.headers.send import SendBackHeader
 from bolide.protocol.property_string import decode_properties
@@ -110,3 +110,23 @@ async def test_when_nothing_takes_it_the_last_reason_is_told() -> None:
         with pytest.raises(ServiceNotAvailable, match="disk full"):
             await it.sender.send(message())
         assert len(it.broker.sends) == 3
+
+
+@pytest.mark.parametrize("status", ["FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT"])
+@on_loop
+async def test_a_copy_that_is_stored_is_sent_once_however_safe_it_is(status: str) -> None:
+    async with scene() as it:
+        it.broker.answer = lambda *_: Reply(code=ResponseCode[status])
+        await it.sender.resend(message())
+        assert len(it.broker.sends) == 1
+
+
+@on_loop
+async def test_a_broker_that_takes_nothing_back_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as it:
+        it.broker.refuses = True
+        await it.sender.send(message())
+        await it.sender.send(message())
+        assert caplog.text.count("back failed") == 1

@@ -89,3 +89,19 @@ async def test_one_that_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
     async with asyncio.timeout(1):
         await second
     assert pressure.under_way == (1, 1)
+
+
+@on_loop
+async def test_one_that_is_cancelled_before_another_leaves_is_passed_over() -> None:
+    pressure = Pressure(1, 100)
+    await pressure.enter(1)
+    first = asyncio.create_task(pressure.enter(1))
+    second = asyncio.create_task(pressure.enter(1))
+    await settled()
+    first.cancel()
+    pressure.leave(1)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    async with asyncio.timeout(1):
+        await second
+    assert pressure.under_way == (1, 1)

@@ -1,5 +1,8 @@
 import asyncio
 import logging
+import socket
+import threading
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,6 +192,11 @@ async def test_without_a_route_the_error_names_the_topic() -> None:
             await p.send(Message("Missing", b"1"))
         with pytest.raises(RouteNotFound):
             await p.fetch_publish_queues("Missing")
+        await p.send(MESSAGE)
+        del cluster.name_server.routes["T"]
+        with pytest.raises(RouteNotFound):
+            await p.fetch_publish_queues("T")
+        await p.send(MESSAGE)
     assert failed.value.code == 10005
 
 
@@ -329,11 +337,42 @@ async def test_a_queue_of_an_unknown_broker_is_an_error() -> None:
 async def test_a_broker_that_does_not_answer_ends_the_send_in_time() -> None:
     async with fake_cluster() as cluster, producer(cluster) as p:
         hold = cluster.brokers[0].hold = asyncio.Event()
-        with pytest.raises(SendFailed) as failed:
+        with pytest.raises(SendTimedOut, match=r"1 try .* did not answer") as failed:
             await p.send(MESSAGE, timeout=0.05)
         hold.set()
     assert isinstance(failed.value.__cause__, CallTimedOut)
     assert failed.value.code == 10002
+
+
+@on_loop
+async def test_a_send_that_has_no_time_left_for_another_try_timed_out() -> None:
+    class Slow:
+        def before(self, context: SendContext) -> None:
+            pass
+
+        def after(self, context: SendContext) -> None:
+            time.sleep(0.11)
+
+    async with fake_cluster() as cluster, producer(cluster) as p:
+        p.add_send_hook(Slow())
+        cluster.brokers[0].answer = busy
+        with pytest.raises(SendTimedOut, match=r"1 try .* flow control") as failed:
+            await p.send(MESSAGE, timeout=0.1)
+    assert isinstance(failed.value.__cause__, SystemBusy)
+    assert failed.value.code == 10002
+
+
+@on_loop
+async def test_looking_for_a_broker_ends_in_time_too() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with fake_cluster() as cluster, producer(cluster, call_timeout=60.0) as p:
+            await p.send(MESSAGE)
+            p.set_name_servers(f"127.0.0.1:{silent.getsockname()[1]}")
+            gone = MessageQueue("T", "gone", 0)
+            with pytest.raises(SendTimedOut, match="'gone' is not known"):
+                await p.send(MESSAGE, queue=gone, timeout=0.05)
+            with pytest.raises(SendTimedOut):
+                await p.send_oneway(MESSAGE, queue=gone, timeout=0.05)
 
 
 @on_loop
@@ -497,6 +536,33 @@ async def test_a_list_that_was_sent_in_part_says_how_far_it_came() -> None:
     assert isinstance(failed.value.__cause__, SendFailed)
 
 
+@on_loop
+async def test_a_list_is_split_at_the_count_too_and_packed_beside_the_loop() -> None:
+    messages = [Message("T", b"1")] * 25_000
+    threads: list[str] = []
+
+    class Watched(Message):
+        @property
+        def delay_level(self) -> int:
+            threads.append(threading.current_thread().name)
+            return 0
+
+    messages[-1] = Watched("T", b"1")
+    async with fake_cluster() as cluster, producer(cluster) as p:
+        results = await p.send(messages)
+    assert [len(result.message_ids) for result in results] == [10_000, 10_000, 5_000]
+    assert threads
+    assert "MainThread" not in threads
+
+
+@on_loop
+async def test_one_bad_message_at_the_end_of_a_long_list_lets_nothing_be_sent() -> None:
+    async with fake_cluster() as cluster, producer(cluster, max_message_size=1100) as p:
+        with pytest.raises(InvalidMessage, match="body: is empty"):
+            await p.send([*(Message("T", bytes(400)) for _ in range(9)), Message("T", b"")])
+    assert not cluster.sends
+
+
 # Back-pressure, hooks, life
 
 
@@ -554,6 +620,20 @@ async def test_hooks_see_every_try() -> None:
 
 
 @on_loop
+async def test_hooks_hear_of_a_one_way_send_that_failed() -> None:
+    notes = Notes()
+    async with fake_cluster() as cluster, producer(cluster) as p:
+        p.add_send_hook(notes)
+        dead = FakeBroker("dead")
+        dead.address = NOWHERE
+        cluster.name_server.routes["T"] = route_of(dead)
+        with pytest.raises(ConnectFailed):
+            await p.send_oneway(MESSAGE)
+    (thrown,) = notes.after_each
+    assert isinstance(thrown.error, ConnectFailed)
+
+
+@on_loop
 async def test_a_hook_that_fails_is_logged_and_nothing_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -601,6 +681,54 @@ async def test_it_is_used_between_start_and_close() -> None:
             await p.max_offset(MessageQueue("T", "broker-a", 0))
         with pytest.raises(WrongState, match="is closed"):
             await p.start()
+
+
+@on_loop
+async def test_its_end_waits_for_the_sends_under_way() -> None:
+    async with fake_cluster() as cluster:
+        (broker,) = cluster.brokers
+        hold = broker.hold = asyncio.Event()
+        async with producer(cluster, max_sends_under_way=2) as p:
+            sends = [asyncio.create_task(p.send(MESSAGE)) for _ in range(5)]
+            await until(lambda: len(broker.sends) == 2)
+            asyncio.get_running_loop().call_later(0.02, hold.set)
+        assert {(await send).status for send in sends} == {SendStatus.SEND_OK}
+    assert len(broker.sends) == 5
+
+
+@on_loop
+async def test_a_send_that_outlasts_the_end_fails_and_opens_no_connection() -> None:
+    async with fake_cluster() as cluster:
+        (broker,) = cluster.brokers
+        hold = broker.hold = asyncio.Event()
+        async with producer(cluster, send_timeout=0.05, call_timeout=0.05) as p:
+            send = asyncio.create_task(p.send(MESSAGE, timeout=60.0))
+            await until(lambda: broker.sends)
+        with pytest.raises(SendFailed, match="the client is closed"):
+            await send
+        hold.set()
+        assert not p._instance.remoting.is_connected(broker.address)
+    assert len(broker.sends) == 1
+
+
+@on_loop
+async def test_a_start_that_failed_may_be_tried_again(tmp_path: Path) -> None:
+    async with fake_cluster() as cluster:
+        trust = tmp_path / "missing.pem"
+        p = producer(cluster, tls=ClientTls(trust=trust))
+        with pytest.raises(ConfigError):
+            await p.start()
+        with pytest.raises(WrongState, match="not started"):
+            await p.send(MESSAGE)
+        await p.close()
+
+
+@on_loop
+async def test_one_instance_name_with_other_settings_is_refused() -> None:
+    async with fake_cluster() as cluster, producer(cluster, instance_name="one"):
+        second = producer(cluster, instance_name="one", call_timeout=4.0)
+        with pytest.raises(ConfigError, match=r"instance_name='one'.*another call_timeout"):
+            await second.start()
 
 
 @on_loop

@@ -1,0 +1,90 @@
+"""A list of messages on its way out: checked as a whole, then packed batch by batch."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from bolide.client.producing.outgoing import Outgoing, Packer
+from bolide.client.validation import check_sendable
+from bolide.model.message import Message
+from bolide.model.message_checks import InvalidMessage
+from bolide.model.names import RETRY_PREFIX
+from bolide.model.properties import PropertyName
+from bolide.protocol.property_string import encode_properties
+
+T = TypeVar("T")
+
+MAX_COUNT = 10_000
+"""Messages of one batch: the broker's answer has an id for each."""
+
+_THREAD_OVER = 500  # messages: more of them would hold up the loop
+_ITEM_OVERHEAD = 22  # of a message in a batch: lengths, flag, marks
+
+
+class Batches:
+    """One request after the other is packed when its turn comes, of many messages in a thread."""
+
+    def __init__(self, packer: Packer, messages: Sequence[Message], *, split: bool) -> None:
+        self.size = len(messages)
+        self._packer = packer
+        self._messages = messages
+        self._runs = split_batch(messages, packer.max_size) if split else iter([messages])
+
+    async def check(self) -> None:
+        """Raises InvalidMessage for what cannot be sent together."""
+        await self._run(lambda: check_batch(self._messages, self._packer.max_size))
+
+    async def next(self) -> Outgoing | None:
+        """The next request, None after the last. Raises InvalidMessage for a batch too large."""
+        return await self._run(self._pack_next)
+
+    def _pack_next(self) -> Outgoing | None:
+        run = next(self._runs, None)
+        return None if run is None else self._packer.pack_batch(run)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work) if self.size > _THREAD_OVER else work()
+
+
+def check_batch(messages: Sequence[Message], max_size: int) -> None:
+    """Raises InvalidMessage: one topic, one wait flag, no delays, no retries, none too large."""
+    if not messages:
+        raise InvalidMessage("messages", "a batch of none")
+    first = messages[0]
+    for message in messages:
+        if not isinstance(message, Message):
+            raise TypeError(f"a batch is of Messages, not of {type(message).__name__}")
+        check_sendable(message, max_size)
+        if message.topic != first.topic:
+            raise InvalidMessage(
+                "topic", f"a batch is of one topic, not of {first.topic!r} and {message.topic!r}"
+            )
+        if message.wait_stored != first.wait_stored:
+            raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
+        if message.delay_level:
+            raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
+    if first.topic.startswith(RETRY_PREFIX):
+        raise InvalidMessage("topic", f"{first.topic!r}: retries cannot be sent as a batch")
+
+
+def split_batch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
+    """Cut a list into runs: batches of at most `limit` bytes, if each message fits, and none of
+    too many messages."""
+    run: list[Message] = []
+    size = 0
+    for message in messages:
+        more = _item_size(message)
+        if run and (size + more > limit or len(run) == MAX_COUNT):
+            yield run
+            run, size = [], 0
+        run.append(message)
+        size += more
+    if run:
+        yield run
+
+
+def _item_size(message: Message) -> int:
+    """Bytes that a message takes in a batch, its id included."""
+    properties = len(encode_properties(message.properties).encode())
+    own_id = 0 if message.unique_id else len(PropertyName.UNIQUE_ID) + 2 + 56
+    return _ITEM_OVERHEAD + len(message.body) + properties + own_id
