@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from bolide.protocol.codes import RequestCode
+from bolide.broker.handlers import HANDLERS
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.refusals import RequestCodeNotSupported
+from bolide.protocol.requests import REQUESTS, Role
 from bolide.remoting.client import RemotingClient
+from bolide.remoting.dispatch import handled_codes
 from tests.support.aio import PATIENCE, on_loop
+from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
 
 ANSWERED_BY_A_NAME_SERVER = {
@@ -78,3 +82,41 @@ async def test_codes_nobody_has_are_answered_with_not_supported(
             response = await connection.call(Frame(code=code, encoding=encoding), PATIENCE)
             assert response.code == 3
             assert response.encoding is encoding
+
+
+# ---- the broker
+
+NOT_YET = {
+    "transactions": {37, 323},
+    "timers": {60, 61, 370},
+    "request-reply": {324, 325},
+    "POP": {400, 401, 402, *range(200050, 200057), 200151},
+    "access control": {50, 51, 52, 53, *range(3001, 3011)},
+    "replication and its controller": {905, 906, 908, 1007, 1008},
+    "static topics": {513},
+    "cold data control": {2001, 2002, 2003, 2004},
+    "RocksDB": {354, 355},
+    "broker containers": {902, 903},
+}
+"""What a broker of RocketMQ answers and ours does not, by what it belongs to."""
+
+
+def test_a_broker_handles_every_code_but_those_listed() -> None:
+    asked = {code for code, kind in REQUESTS.items() if Role.BROKER in kind.answered_by}
+    answered = {code for group in HANDLERS for code in handled_codes(group)}
+    assert {int(code) for code in asked - answered} == set().union(*NOT_YET.values())
+    assert answered <= asked
+
+
+@on_loop
+async def test_a_broker_answers_all_of_them_and_refuses_the_others_by_number(
+    tmp_path: Path,
+) -> None:
+    answered = {code for group in HANDLERS for code in handled_codes(group)}
+    async with broker_in(tmp_path) as broker, RemotingClient() as client:
+        connection = await client._connection(broker.address)
+        for code in RequestCode:
+            answer = await connection.call(Frame(code=code), PATIENCE)
+            assert (answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED) == (
+                code not in answered
+            ), code

@@ -736,8 +736,7 @@ async def test_an_ordered_consumer_has_its_lock_from_a_broker_that_restarted(
         await until(lambda: not held.is_locked)
         await it.cluster.start_broker()
         locks = it.cluster.broker.parts.locks
-        await until(lambda: locks.is_locked(GROUP, held.queue))
-        assert held.is_locked
+        await until(lambda: locks.is_locked(GROUP, held.queue) and held.is_locked)
         await it.send("after")
         await it.until_got(2)
 
