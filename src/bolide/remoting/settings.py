@@ -55,7 +55,7 @@ class ServerSettings:
     )
     max_held_bytes: int = option(
         512 * 1024 * 1024,
-        "Bytes of frames and requests that may be held; past it who holds the most is closed.",
+        "Bytes of frames, requests and unread replies held; past it who holds the most is closed.",
         bounds=(1024 * 1024, 2**40),
         ours=True,
     )
