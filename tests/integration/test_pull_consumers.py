@@ -164,6 +164,18 @@ async def test_a_pulled_message_can_be_sent_back(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_of_a_queue_that_belongs_to_another_nothing_is_noted(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it, it.pull() as consumer:
+        await it.send("0")
+        await consumer.register_topics("T")
+        stranger = MessageQueue("T", QUEUE.broker_name, 9)
+        await consumer.update_consume_offset(stranger, 7)
+        await consumer.update_consume_offset(QUEUE, 1)
+        await consumer.commit()
+        assert it.cluster.broker.parts.offsets.of(GROUP, "T") == {QUEUE.queue_id: 1}
+
+
+@on_loop
 async def test_a_pull_consumer_tells_of_itself(tmp_path: Path) -> None:
     async with scene(tmp_path) as it, it.pull() as consumer:
         await consumer.register_topics("T")

@@ -32,6 +32,7 @@ class Teller:
         self._tell = tell
         self._ended = ended
         self._next: Message | None = None
+        self._must_force = False
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, message: Message) -> None:
@@ -48,7 +49,11 @@ class Teller:
     async def _tell_waiting(self) -> None:
         while (message := self._next) is not None:
             self._next = None
+            # What must be taken and was not: the version of the topics may not tell of it.
+            if self._must_force:
+                message = replace(message, force=True)
             self.answers = await self._tell(message)
+            self._must_force = message.force and not self.answers
             self.tried = message.number
             if self.answers:
                 self.knows = message.number

@@ -263,6 +263,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_blocked = True
+        self._count_unread()
         self._writable.clear()
         if not self._limits.always_read:
             self._transport.pause_reading()
@@ -346,7 +347,7 @@ class Connection(asyncio.Protocol):
         """Keep what is not served yet; it counts as held, as does a frame that is not whole."""
         lost = self._decoder.error is not None or self._transport.is_closing()
         self._rest = b"" if lost else rest
-        size = len(self._rest) + self._decoder.buffered
+        size = 0 if lost else len(rest) + self._decoder.buffered
         if size != self._held:
             self._hold(size)
 
@@ -357,7 +358,11 @@ class Connection(asyncio.Protocol):
 
     def _take_next_turn(self) -> None:
         self._next_turn = None
-        self._go_on()
+        try:
+            self._go_on()
+        except Exception:  # the transport would close it; here nobody else does
+            log.exception("closing the connection of %s", self.peer)
+            self.abort()
 
     def _go_on(self) -> None:
         """Serve what is left, then read on."""

@@ -49,6 +49,8 @@ async def until_stopped(serving: Coroutine[Any, Any, None]) -> None:
         if not is_asked:
             is_asked = True
             task.cancel()
+            # Its tidying up has deadlines, and those of Python 3.11.2 fail in a cancelled task.
+            loop.call_soon(task.uncancel)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -80,9 +80,15 @@ class PullConsumer(Consumer[ConsumerSettings]):
         return await self._offsets.read(wrapped) if noted is None else noted
 
     async def update_consume_offset(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Note how far a queue was consumed; it is committed within `commit_interval`."""
+        """Note how far a queue was consumed; it is committed within `commit_interval`.
+
+        Of a queue that was shared out and belongs to another member by now nothing is noted.
+        """
         self._running()
-        self._noted.note(self._wrapped(queue), queue_offset)
+        wrapped = self._wrapped(queue)
+        shared = wrapped.topic in self._member.filters
+        if not shared or wrapped in self._shares.of_topic(wrapped.topic):
+            self._noted.note(wrapped, queue_offset)
 
     async def commit(self) -> None:
         """Commit what was updated now.

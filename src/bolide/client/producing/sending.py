@@ -139,7 +139,10 @@ class Sending:
             tries.failure = exc
             if self._faults is not None:
                 self._faults.failed(queue.broker_name, self._now() - began)
-            if isinstance(exc, Refusal) and exc.code not in self._settings.retried_codes:
+            is_final = isinstance(exc, Refusal) and exc.code not in self._settings.retried_codes
+            if is_final and tries.less_safe is not None:
+                return tries.less_safe  # it is stored: a try for better must not hide that
+            if is_final:
                 exc.add_note(f"while sending to {queue}")
                 raise
             log.debug("a try to send to %s failed: %s", queue, exc)

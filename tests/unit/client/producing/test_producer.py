@@ -21,7 +21,7 @@ from bolide.client.errors import (
 )
 from bolide.client.producing.hooks import SendContext, SendKind
 from bolide.client.producing.producer import Producer
-from bolide.client.producing.results import SendStatus
+from bolide.client.producing.results import SendResult, SendStatus
 from bolide.client.producing.selectors import by_random
 from bolide.errors import ConfigError
 from bolide.model.message import CompressionType, Message
@@ -417,6 +417,27 @@ async def test_one_stored_less_safely_may_be_tried_elsewhere() -> None:
         assert cluster.brokers[0].sends
         cluster.brokers[1].answer = unsafe
         assert (await p.send(MESSAGE)).status is SendStatus.FLUSH_DISK_TIMEOUT
+
+
+@on_loop
+async def test_a_refusal_elsewhere_does_not_hide_that_it_is_stored_less_safely() -> None:
+    def unsafe(header: SendHeader, frame: Frame) -> Reply:
+        return Reply(code=10, header=stored(header, frame).header)
+
+    def refuse(header: SendHeader, frame: Frame) -> Reply:
+        raise MessageIllegal("not here")
+
+    async with (
+        fake_cluster("broker-a", "broker-b") as cluster,
+        producer(cluster, retry_another_broker_when_not_store_ok=True) as p,
+    ):
+        cluster.brokers[0].answer, cluster.brokers[1].answer = unsafe, refuse
+        outcomes = await asyncio.gather(
+            *(p.send(MESSAGE) for _ in range(8)), return_exceptions=True
+        )
+    results = [each for each in outcomes if isinstance(each, SendResult)]
+    assert {each.status for each in results} == {SendStatus.FLUSH_DISK_TIMEOUT}
+    assert len(results) == len(cluster.brokers[0].sends)
 
 
 @on_loop
