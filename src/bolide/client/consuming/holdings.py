@@ -108,7 +108,7 @@ class Holdings:
             await self._offsets.write(self.progress(), wait=True)
 
     async def commit_by_the_way(self) -> None:
-        """As `commit`, but waits for no answer, and a failure is only said."""
+        """As `commit`, but a failure is only said."""
         try:
             await self._offsets.write(self.progress(), wait=False)
         except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's

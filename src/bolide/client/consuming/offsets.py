@@ -64,6 +64,8 @@ class RemoteOffsets:
         self._instance = instance
         self._group = group
         self._rare = RareLog(log)
+        # RocketMQ's brokers take requests in any order: one write has ended before the next begins.
+        self._writing = asyncio.Lock()
         self._greeting = asyncio.Lock()
         self._greeted: set[str] = set()  # brokers that know of the group
 
@@ -82,13 +84,14 @@ class RemoteOffsets:
         return OffsetReply.from_fields(found.fields).offset
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
-        """Without `wait` failures are logged: the next write says more anyway.
+        """Commit; without `wait` failures are logged only: the next write says more anyway.
 
         Raises:
             BolideError: with `wait`: not all were kept.
         """
-        writes = (self._write(*each, wait=wait) for each in offsets.items())
-        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        async with self._writing:
+            writes = (self._write(*each) for each in offsets.items())
+            outcomes = await asyncio.gather(*writes, return_exceptions=True)
         for queue, outcome in zip(offsets, outcomes, strict=True):
             if outcome is None:
                 self._rare.forget(queue.broker_name)
@@ -98,12 +101,11 @@ class RemoteOffsets:
                 text = "group %s: offsets at %s cannot be committed now: %s"
                 self._rare.warning(queue.broker_name, text, self._group, queue.broker_name, outcome)
 
-    async def _write(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
+    async def _write(self, queue: MessageQueue, offset: int) -> None:
         header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, offset)
-        send = self._instance.call if wait else self._instance.notify
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         await self._greet(address)
-        await send(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _greet(self, address: str) -> None:
         """Brokers take no offsets of groups they have not heard of; a heartbeat makes a group."""
