@@ -4,7 +4,8 @@ Each function takes what a player told; the players in Java and in Python do the
 the same words. The docstring is the title of the cell in the table.
 """
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
@@ -16,6 +17,7 @@ from tests.interop.matrix.witness import Witness
 
 T = TypeVar("T")
 SECOND = 1000
+PATIENCE = 5.0
 
 Check = Callable[["Seen"], None]
 ADDED: list["Cell"] = []
@@ -42,8 +44,14 @@ class Seen:
     def told(self, kind: type[T]) -> T:
         return msgspec.json.decode(self.facts, type=kind)
 
-    def committed(self, queues: int = 4, group: str | None = None) -> dict[int, int]:
-        return self.witness.committed(group or self.group, self.topic, queues)
+    def committed(self, awaited: Mapping[int, int]) -> dict[int, int]:
+        """The group's offsets by queue, soon those awaited: commits have no answer to wait for."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = self.witness.committed(self.group, self.topic, awaited.keys())
+            if found == awaited or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
 
 
 @dataclass(frozen=True)

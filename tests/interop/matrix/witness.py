@@ -1,7 +1,7 @@
 """A look at a broker past all clients, by single requests."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bolide.protocol.codes import RequestCode
@@ -25,7 +25,7 @@ class Witness:
         """Make the topics and wait until the name server knows them."""
         asyncio.run(self._create_topics(queues_of_topics))
 
-    def committed(self, group: str, topic: str, queues: int) -> dict[int, int]:
+    def committed(self, group: str, topic: str, queues: Iterable[int]) -> dict[int, int]:
         """The offsets of the group by queue."""
         return asyncio.run(self._committed(group, topic, queues))
 
@@ -56,10 +56,10 @@ class Witness:
             return False
         return True
 
-    async def _committed(self, group: str, topic: str, queues: int) -> dict[int, int]:
+    async def _committed(self, group: str, topic: str, queues: Iterable[int]) -> dict[int, int]:
         found = {}
         async with RemotingClient(ClientConfig(call_timeout=30)) as client:
-            for queue in range(queues):
+            for queue in queues:
                 header = QueryOffsetHeader(consumer_group=group, topic=topic, queue_id=queue)
                 reply = await client.call(self.address, RequestCode.QUERY_CONSUMER_OFFSET, header)
                 found[queue] = OffsetReply.from_fields(reply.fields).offset
