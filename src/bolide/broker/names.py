@@ -1,9 +1,10 @@
 """Names of topics and groups: which are allowed, which are the broker's own, what they mean."""
 
-import re
-
 from bolide.broker.config import BrokerConfig
 from bolide.model.names import (
+    ALLOWED_NAME,
+    MAX_SYSTEM_TOPIC_LENGTH,
+    MAX_TOPIC_LENGTH,
     RETRY_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
@@ -25,16 +26,13 @@ SYSTEM_GROUPS = (
     "CID_ONSAPI_OWNER",
     TRANSACTION_GROUP,
 )
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LONGEST_TOPIC = 127
-_LONGEST_OF_GROUP = 255  # what a directory may be called
-_LONGEST_GROUP = _LONGEST_OF_GROUP - len(RETRY_PREFIX)
+_LONGEST_GROUP = MAX_SYSTEM_TOPIC_LENGTH - len(RETRY_PREFIX)
 
 
 def validate_topic(topic: str) -> None:
     """Raises InvalidParameter if a topic may not be called so."""
     of_group = is_retry_topic(topic) or is_dead_letter_topic(topic)
-    _validate("topic", topic, _LONGEST_OF_GROUP if of_group else _LONGEST_TOPIC)
+    _validate("topic", topic, MAX_SYSTEM_TOPIC_LENGTH if of_group else MAX_TOPIC_LENGTH)
 
 
 def validate_group(group: str) -> None:
@@ -45,7 +43,7 @@ def validate_group(group: str) -> None:
 def _validate(kind: str, name: str, longest: int) -> None:
     if not name.strip():
         raise InvalidParameter(f"The specified {kind} is blank: give it a name.")
-    if not _NAME.fullmatch(name):
+    if not ALLOWED_NAME.fullmatch(name):
         raise InvalidParameter(
             f"The specified {kind} {name[:longest]!r} contains illegal characters,"
             " allowing only ^[%|a-zA-Z0-9_-]+$"

@@ -6,14 +6,15 @@ from functools import lru_cache
 from typing import Final
 
 from bolide.errors import BolideError
-from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from bolide.model.names import (
+    ALLOWED_NAME,
+    DEAD_LETTER_PREFIX,
+    MAX_SYSTEM_TOPIC_LENGTH,
+    MAX_TOPIC_LENGTH,
+    RETRY_PREFIX,
+)
 from bolide.model.properties import KEY_SEPARATOR, RESERVED_NAMES, PropertyName
 
-MAX_TOPIC_LENGTH: Final = 127
-MAX_SYSTEM_TOPIC_LENGTH: Final = 255
-"""Of %RETRY% and %DLQ% topics, which hold the name of a group."""
-
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SEPARATORS = re.compile("[\x01\x02]")
 _LONG_TOPICS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NAMED = {  # how a reserved property is given instead
@@ -47,7 +48,7 @@ def check_topic(topic: str) -> None:
 
 @lru_cache(maxsize=4096)
 def _check_name(topic: str) -> None:
-    if not _NAME.fullmatch(topic):
+    if not ALLOWED_NAME.fullmatch(topic):
         raise InvalidMessage(
             "topic", f"{topic!r} holds other characters than letters, digits and % | _ -"
         )

@@ -1,5 +1,6 @@
 """Names of topics and groups that RocketMQ gives a meaning, and the bits of permissions."""
 
+import re
 from typing import Final
 
 READ, WRITE, INHERIT = 4, 2, 1
@@ -44,6 +45,12 @@ _NOT_SENDABLE = frozenset({
 })  # fmt: skip
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+ALLOWED_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+"""What topics and groups may be called."""
+MAX_TOPIC_LENGTH: Final = 127
+MAX_SYSTEM_TOPIC_LENGTH: Final = 255
+"""Of %RETRY% and %DLQ% topics, which hold the name of a group; what a directory may be called."""
 
 
 def is_sendable(topic: str) -> bool:

@@ -7,6 +7,7 @@ from bolide.broker.clients import ClientTable, Member
 from bolide.broker.config import BrokerConfig
 from bolide.broker.groups import GroupTable
 from bolide.broker.offsets import OffsetTable
+from bolide.broker.records import record_at
 from bolide.broker.resetting import checked_offset, offsets_by_time, targets
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
@@ -93,10 +94,10 @@ class ConsumerHandlers:
             offset = OffsetId.decode(message_id).physical_offset
         except BadMessageId as exc:
             raise InvalidParameter(f"msgId: {exc}") from exc
-        found = await asyncio.to_thread(self._store.record_at, offset)
+        found = await record_at(self._store, offset)
         if found is None:
             raise ServerError(f"no message {message_id} is kept here: deleted, or never stored")
-        return bytes(found)
+        return found
 
     async def _pass_on(self, frame: Frame, group: str, client_id: str) -> Reply:
         connection = self._clients.find_consumer(group, client_id)

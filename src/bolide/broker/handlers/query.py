@@ -3,6 +3,7 @@
 import asyncio
 
 from bolide.broker.clients import ClientTable
+from bolide.broker.records import record_at
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.queues import ConsumeQueueEntry, ConsumeQueueSlice
 from bolide.protocol.codes import RequestCode
@@ -15,7 +16,6 @@ from bolide.protocol.headers.query import (
 )
 from bolide.protocol.refusals import InvalidParameter, QueryNotFound, ServerError
 from bolide.remoting.dispatch import Reply, Request, handles
-from bolide.store.errors import NotInMemory
 from bolide.store.queries import Queries
 from bolide.store.reading import ReadableQueue
 
@@ -54,17 +54,14 @@ class QueryHandlers:
     @handles(ViewMessageHeader, RequestCode.VIEW_MESSAGE_BY_ID)
     async def view(self, request: Request[ViewMessageHeader]) -> Reply:
         offset = request.header.offset
-        try:
-            found = self._store.record_at(offset, may_block=False)
-        except NotInMemory:
-            found = await asyncio.to_thread(self._store.record_at, offset)
+        found = await record_at(self._store, offset)
         if found is None:
             raise ServerError(
                 f"can not find message by the offset, {offset}: none begins there,"
                 f" or it is deleted already; messages from {self._store.log.min_offset}"
                 f" to {self._store.log.written} are kept"
             )
-        return Reply(body=bytes(found))
+        return Reply(body=found)
 
     @handles(ConsumeQueueHeader, RequestCode.QUERY_CONSUME_QUEUE)
     async def consume_queue(self, request: Request[ConsumeQueueHeader]) -> Reply:

@@ -1,6 +1,5 @@
 """Messages that consumers could not handle: sent back to be tried again, or to the dead letters."""
 
-import asyncio
 import logging
 import random
 import time
@@ -12,6 +11,7 @@ from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
 from bolide.broker.groups import GroupTable
 from bolide.broker.intake import Intake
+from bolide.broker.records import record_at
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
@@ -30,7 +30,7 @@ from bolide.protocol.record import Record, RecordDraft
 from bolide.protocol.refusals import NoPermission, ServerError
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
-from bolide.store.errors import NotInMemory, StoreClosed, StoreUnwritable
+from bolide.store.errors import StoreClosed, StoreUnwritable
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +84,10 @@ class SendBackHandlers:
         return Reply()
 
     async def _message_at(self, physical_offset: int) -> Record:
-        store = self._parts.store
-        try:
-            data = store.record_at(physical_offset, may_block=False)
-        except NotInMemory:
-            data = await asyncio.to_thread(store.record_at, physical_offset)
+        data = await record_at(self._parts.store, physical_offset)
         if data is None:
             raise ServerError(f"look message by offset failed, {physical_offset}: no message there")
-        record = read_record(bytes(data))
+        record = read_record(data)
         assert isinstance(record, Record)
         return record
 
