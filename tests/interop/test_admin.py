@@ -83,7 +83,7 @@ def test_ours_shows_what_javas_shows(
     ours = cluster.ours()[command]
 
     assert not ours.startswith("failed")
-    assert facts(command, ours) == facts(command, java)
+    assert facts(command, ours) == facts(command, java), java
 
 
 @pytest.mark.parametrize("command", REFUSED)

@@ -8,7 +8,8 @@ public class MqadminBatch {
     private static final String SLEEPER = "NettyEventExecutor";
 
     public static void main(String[] args) {
-        Thread waker = new Thread(MqadminBatch::wakeSleepers);
+        Thread command = Thread.currentThread();
+        Thread waker = new Thread(() -> wakeSleepers(command));
         waker.setDaemon(true);
         waker.start();
         for (int n = 0; n < args.length; n++) {
@@ -20,12 +21,17 @@ public class MqadminBatch {
         System.exit(0);
     }
 
-    /** At the end of a command 5.x often waits three seconds for a thread that waits for nothing. */
-    private static void wakeSleepers() {
+    /**
+     * At the end of a command 5.x often waits three seconds for a thread that waits for nothing.
+     * Before the end that thread sends heartbeats: interrupted then, it closes the connection.
+     */
+    private static void wakeSleepers(Thread command) {
         while (true) {
-            for (Thread thread : Thread.getAllStackTraces().keySet()) {
-                if (thread.getName().contains(SLEEPER)) {
-                    thread.interrupt();
+            if (isJoining(command)) {
+                for (Thread thread : Thread.getAllStackTraces().keySet()) {
+                    if (thread.getName().contains(SLEEPER)) {
+                        thread.interrupt();
+                    }
                 }
             }
             try {
@@ -34,5 +40,14 @@ public class MqadminBatch {
                 return;
             }
         }
+    }
+
+    private static boolean isJoining(Thread command) {
+        for (StackTraceElement frame : command.getStackTrace()) {
+            if (frame.getClassName().equals("java.lang.Thread") && frame.getMethodName().equals("join")) {
+                return true;
+            }
+        }
+        return false;
     }
 }
