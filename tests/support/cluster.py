@@ -63,15 +63,19 @@ class FakeBroker:
         self.sends.append(header)
         self.frames.append(request.frame)
         self.arrived.set()
-        if self.hold is not None:
-            await self.hold.wait()
+        await self._held()
         return self.answer(header, request.frame)
 
     @handles(NoHeader, RequestCode.HEART_BEAT)
-    def heartbeat(self, request: Request[NoHeader]) -> Reply:
+    async def heartbeat(self, request: Request[NoHeader]) -> Reply:
         self.connections.add(request.connection)
         self.heartbeats.put_nowait(fastjson.decode(request.body, Heartbeat))
+        await self._held()
         return Reply()
+
+    async def _held(self) -> None:
+        if self.hold is not None:
+            await self.hold.wait()
 
     @handles(UnregisterClientHeader, RequestCode.UNREGISTER_CLIENT)
     def unregister(self, request: Request[UnregisterClientHeader]) -> Reply:

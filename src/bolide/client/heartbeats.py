@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
@@ -33,6 +34,8 @@ class Heartbeats:
         self._call = call
         self._wanted = asyncio.Event()
         self._silent: set[str] = set()  # brokers whose silence was told of
+        # RocketMQ's brokers take requests in any order: an older one must not come in last.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def soon(self) -> None:
         """Have one sent now rather than at the next interval."""
@@ -54,12 +57,13 @@ class Heartbeats:
         self._wanted.clear()
         routes = self._routes
         addresses = routes.addresses() if self._members.consumers else routes.masters()
-        body = fastjson.encode(self._members.heartbeat())
-        await asyncio.gather(*(self._send_to(address, body) for address in addresses))
+        await asyncio.gather(*map(self._send_to, addresses))
 
-    async def _send_to(self, address: str, body: bytes) -> None:
+    async def _send_to(self, address: str) -> None:
         try:
-            await self._call(address, RequestCode.HEART_BEAT, body=body)
+            async with self._turns[address]:
+                body = fastjson.encode(self._members.heartbeat())
+                await self._call(address, RequestCode.HEART_BEAT, body=body)
         except BolideError as exc:
             if address not in self._silent:
                 self._silent.add(address)
@@ -71,4 +75,8 @@ class Heartbeats:
 
     def forget_brokers(self) -> None:
         """Drop what was noted of brokers that no route names any more."""
-        self._silent &= self._routes.addresses()
+        known = self._routes.addresses()
+        self._silent &= known
+        for address in self._turns.keys() - known:
+            if not self._turns[address].locked():
+                del self._turns[address]

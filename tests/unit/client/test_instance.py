@@ -241,6 +241,27 @@ async def test_one_group_has_one_member_in_an_instance() -> None:
 
 
 @on_loop
+async def test_an_older_heartbeat_never_comes_in_after_a_newer_one() -> None:
+    async with fake_cluster() as cluster:
+        (broker,) = cluster.brokers
+        instance = await acquired(cluster)
+        await instance.routes.require("T")
+        broker.hold = asyncio.Event()
+        instance.add_producer("older", Producer())
+        first = asyncio.create_task(instance.heartbeat())
+        await asyncio.wait_for(broker.heartbeats.get(), PATIENCE)
+        instance.add_producer("newer", Producer())
+        second = asyncio.create_task(instance.heartbeat())
+        await instance.call(broker.address, RequestCode.UNREGISTER_CLIENT, {"clientID": "x"})
+        assert broker.heartbeats.empty()
+        broker.hold.set()
+        await asyncio.gather(first, second)
+        beat = await broker.heartbeats.get()
+        assert [each.group_name for each in beat.producer_data_set] == ["older", "newer"]
+        await instance.release()
+
+
+@on_loop
 async def test_heartbeats_go_on_and_a_silent_broker_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

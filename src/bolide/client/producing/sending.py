@@ -194,7 +194,7 @@ class Sending:
 
     def _failure(self, outgoing: Outgoing, tries: _Tries) -> SendFailed:
         now = self._now()
-        is_late = now >= tries.deadline or isinstance(tries.failure, CallTimedOut)
+        is_late = now >= tries.deadline or _is_timeout(tries.failure)
         kind = SendTimedOut if is_late else SendFailed
         seconds = now - tries.began
         failure = kind(outgoing.messages[0].topic, tries.brokers, seconds, tries.failure)
@@ -233,6 +233,13 @@ class Sending:
         context.result, context.error = result, error
         for hook in self._send_hooks:
             _guarded(hook.after, context)
+
+
+def _is_timeout(failure: BaseException | None) -> bool:
+    """Timers may fire a little early, so that the clock alone does not tell."""
+    return isinstance(failure, CallTimedOut) or (
+        isinstance(failure, BrokerUnknown) and isinstance(failure.__cause__, TimeoutError)
+    )
 
 
 def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
