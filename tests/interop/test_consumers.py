@@ -191,7 +191,7 @@ def test_java_mqadmin_sees_a_consumer_of_ours_and_resets_it(cluster: Cluster, to
             assert "CONSUME_PASSIVELY" in status
             assert re.search(rf"{topic}\s+broker-a\s+1\s+4", status)
             progress = await asyncio.to_thread(cluster.mqadmin, "consumerProgress", "-g", group)
-            assert "Diff Total: 0" in progress
+            assert "Diff Total: 0" in progress, (progress, got, c.assigned_queues)
             await asyncio.to_thread(
                 cluster.mqadmin, "resetOffsetByTime", "-g", group, "-t", topic, "-s", "0"
             )

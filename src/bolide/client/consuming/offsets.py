@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +24,10 @@ log = logging.getLogger(__name__)
 
 LOCAL_DIRECTORY = ".rocketmq_offsets"
 """Below the home directory, where Java clients keep theirs too."""
+
+
+Table = tuple[str, str]
+"""A broker and a topic: where a group has one offset for each queue."""
 
 
 class OffsetStore(Protocol):
@@ -68,6 +73,9 @@ class RemoteOffsets:
         self._writing = asyncio.Lock()
         self._greeting = asyncio.Lock()
         self._greeted: set[str] = set()  # brokers that know of the group
+        # Of two offsets that begin a topic's table at once RocketMQ's brokers may lose one.
+        self._beginning: defaultdict[Table, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._begun: set[Table] = set()
 
     async def read(self, queue: MessageQueue) -> int | None:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
@@ -105,6 +113,12 @@ class RemoteOffsets:
         header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, offset)
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         await self._greet(address)
+        table = (queue.broker_name, queue.topic)
+        async with self._beginning[table]:
+            if table not in self._begun:
+                await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+                self._begun.add(table)
+                return
         await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _greet(self, address: str) -> None:

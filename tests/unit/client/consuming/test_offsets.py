@@ -135,6 +135,7 @@ class Broker(FakeBroker):
         super().__init__("broker-a")
         self.groups: set[str] = set()
         self.committed: list[int] = []
+        self.table: dict[int, int] | None = None
 
     @handles(NoHeader, RequestCode.HEART_BEAT)
     async def heartbeat(self, request: Request[NoHeader]) -> Reply:
@@ -144,13 +145,22 @@ class Broker(FakeBroker):
         return Reply()
 
     @handles(CommitOffsetHeader, RequestCode.UPDATE_CONSUMER_OFFSET)
-    def commit(self, request: Request[CommitOffsetHeader]) -> Reply:
+    async def commit(self, request: Request[CommitOffsetHeader]) -> Reply:
         if request.header.consumer_group not in self.groups:
             raise ServerError("not a group that is known")
         if request.header.commit_offset > 100:
             raise ServerError("beyond the end")
         self.committed.append(request.header.commit_offset)
+        await self._note(request.header)
         return Reply()
+
+    async def _note(self, header: CommitOffsetHeader) -> None:
+        """As RocketMQ does it: between the look and the making of a table others come in."""
+        table = self.table
+        if table is None:
+            await asyncio.sleep(0.02)
+            self.table = table = {}
+        table[header.queue_id] = header.commit_offset
 
 
 @asynccontextmanager
@@ -175,3 +185,10 @@ async def test_a_commit_that_is_refused_says_so_and_the_others_are_kept() -> Non
         with pytest.raises(ServerError, match="beyond the end"):
             await consumer.commit({FIRST: 500, SECOND: 5})
         assert broker.committed == [5]
+
+
+@on_loop
+async def test_the_first_commits_of_a_topic_come_one_after_the_other() -> None:
+    async with consuming() as (broker, consumer):
+        await consumer.commit({FIRST: 5, SECOND: 6})
+        assert broker.table == {FIRST.queue_id: 5, SECOND.queue_id: 6}
