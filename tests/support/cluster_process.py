@@ -28,7 +28,7 @@ class ClusterProcess:
     def address(self) -> str:
         return f"127.0.0.1:{self.namesrv.port}"
 
-    def start_broker(self, name: str = "broker-a", **settings: object) -> Server:
+    def start_broker(self, name: str = "broker-a", /, **settings: object) -> Server:
         """Start it, a second time on the same port and store, with the settings of the first."""
         chosen = self._settings.setdefault(
             name, {"brokerName": name, "messageDelayLevel": QUICK_DELAYS, **settings}
