@@ -8,7 +8,7 @@ FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fmt bench bench-store bench-broker docs clean
+.PHONY: help run test test-long lint fmt bench bench-store bench-broker bench-spark docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flus
 bench-broker: $(VENV)/test.stamp  ## what a message costs a broker, beside Apache's; into docs/benchmarks.md
 	@$(BIN)/python -m tests.interop.apache
 	@$(BIN)/python -m benchmarks.broker --into docs/benchmarks.md
+
+bench-spark: $(VENV)/test.stamp  ## rows per second through Spark; into docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.spark --into docs/benchmarks.md
 
 docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build the site
 	@$(BIN)/python -m docs.reference

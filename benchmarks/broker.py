@@ -21,8 +21,7 @@ from benchmarks.broker_report import Start
 from benchmarks.brokers import Running, contenders, start_standalone, started
 from benchmarks.generators import compile_generator
 from benchmarks.processes import machine, private_mib
-
-BEGIN, END = "<!-- written by make bench-broker -->", "<!-- end of make bench-broker -->"
+from benchmarks.publishing import publish
 
 
 def main() -> None:
@@ -50,7 +49,7 @@ def main() -> None:
         *broker_report.latencies(latencies, options.rate, options.latency_seconds),
         *broker_report.footprint(starts, standalone, after),
     ]
-    _publish("\n".join(report), options.into)
+    publish("\n".join(report), "make bench-broker", options.into)
     if options.json:
         raw = {
             "starts": [asdict(each) for each in starts],
@@ -95,16 +94,6 @@ def _head(options: argparse.Namespace) -> list[str]:
         f" brackets; each kind of load warmed up for {options.warm_up:g} s."
     )
     return [f"Measured with `make bench-broker` on {machine()}.", "", rounds]
-
-
-def _publish(report: str, page: Path | None) -> None:
-    print(report)
-    if page is not None:
-        before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if not (begin and end):
-            sys.exit(f"{page} has no lines {BEGIN!r} and {END!r}: nothing was written there")
-        page.write_text(f"{before}{BEGIN}\n{report}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

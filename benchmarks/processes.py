@@ -15,6 +15,25 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """That of a process, of all that it started and they started, the ended ones too."""
+    stats = {int(file.parent.name): _stat(file) for file in Path("/proc").glob("[0-9]*/stat")}
+    found = {pid}
+    while (
+        more := {each for each, fields in stats.items() if fields and int(fields[1]) in found}
+        - found
+    ):
+        found |= more
+    return sum(sum(map(int, stats[each][11:15])) for each in found if stats[each]) / _TICKS
+
+
+def _stat(file: Path) -> list[str]:
+    try:
+        return file.read_text().rpartition(")")[2].split()
+    except OSError:
+        return []  # ended meanwhile
+
+
 def resident_mib(pid: int) -> float:
     return _status_mib(pid, "VmRSS")
 

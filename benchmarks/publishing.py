@@ -1,0 +1,17 @@
+"""Reports between the marks of a page."""
+
+import sys
+from pathlib import Path
+
+
+def publish(report: str, command: str, page: Path | None) -> None:
+    """Print the report, and write it between the marks of the command's part of a page."""
+    print(report)
+    if page is None:
+        return
+    opening, closing = f"<!-- written by {command} -->", f"<!-- end of {command} -->"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(opening)
+    _, end, after = rest.partition(closing)
+    if not (begin and end):
+        sys.exit(f"{page} has no lines {opening!r} and {closing!r}: nothing was written there")
+    page.write_text(f"{before}{opening}\n{report}\n{closing}{after}", encoding="utf-8")
