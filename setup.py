@@ -10,7 +10,7 @@ try:
 except ImportError:
     cythonize = None
 
-KERNELS = ("_index", "_records")
+KERNELS = ("_columns", "_index", "_records")
 
 
 def extensions() -> list[Extension]:

@@ -1,8 +1,8 @@
 """The inner loops over records and index entries, compiled where the install could do it.
 
-`reference` says in plain Python what they do; `_records` and `_index` are the same in Cython, byte
-for byte and error for error. The environment's BOLIDE_KERNEL=python forces the reference. May
-import `protocol` and `model`, nothing above.
+`reference`, `gathering` and `columns` say in plain Python what they do; `_records`, `_index` and
+`_columns` are the same in Cython, byte for byte and error for error. The environment's
+BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`, nothing above.
 """
 
 import os
@@ -13,10 +13,12 @@ from bolide.kernel.results import Check, QueueRun, Scan, Stop
 try:
     if os.environ.get("BOLIDE_KERNEL") == "python":
         raise ImportError  # noqa: TRY301  as if there were none
+    from bolide.kernel._columns import Columns
     from bolide.kernel._index import find_keys, put_keys, rebuild_slots
     from bolide.kernel._records import (
         body_crc,
         describe,
+        gather,
         read_record,
         record_size,
         scan,
@@ -25,6 +27,8 @@ try:
 
     COMPILED = True
 except ImportError:
+    from bolide.kernel.columns import Columns
+    from bolide.kernel.gathering import gather
     from bolide.kernel.reference import (
         body_crc,
         describe,
@@ -43,12 +47,14 @@ __all__ = [
     "COMPILED",
     "SCHEDULE_TOPIC",
     "Check",
+    "Columns",
     "QueueRun",
     "Scan",
     "Stop",
     "body_crc",
     "describe",
     "find_keys",
+    "gather",
     "put_keys",
     "read_record",
     "rebuild_slots",

@@ -15,6 +15,18 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from bolide.kernel._bytes cimport publish32, put32, put64, u32, u64
 from bolide.kernel._crc cimport crc, crc_init
+from bolide.kernel._fields cimport (
+    BORN_V6,
+    FIXED_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_V6,
+    V4_SIZE,
+    V6_SIZE,
+    Fields,
+    Slice,
+    cut,
+)
 
 from bolide.kernel import reference
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
@@ -23,9 +35,6 @@ from bolide.protocol.record import MAX_BODY_SIZE, Record
 crc_init()
 
 cdef enum:
-    FIXED_SIZE = 72  # up to and with the body's length, without the hosts
-    V4_SIZE = 8
-    V6_SIZE = 20
     MAX_V1_TOPIC = 0x7F
     MAX_LENGTH = 0x7FFF
     UNIT_SIZE = 20
@@ -34,14 +43,12 @@ cdef enum:
     SEAL_NAME_SIZE = 9
     TRANSACTION = 0xC
     PREPARED = 0x4
-    BORN_V6 = 0x10
-    STORE_V6 = 0x20
     INNER_BATCH = 0x80
     CHECK_BODY = 1
     CHECK_SEAL = 2
+    HEAD_SIZE = 36  # up to and with the physical offset
+    PLACE_AT = 28
 
-cdef uint32_t MAGIC_V1 = 0xDAA320A7
-cdef uint32_t MAGIC_V2 = 0xDAA320AB
 cdef const char *SEAL_NAME = b"__CRC32#\x01"
 cdef bytes SCHEDULE_TOPIC = reference.SCHEDULE_TOPIC
 
@@ -69,11 +76,6 @@ cdef extern from *:
     uint32_t hash_bytes "bolide_hash"(
         uint32_t value, const uint8_t *at, size_t size, uint8_t *seen
     ) noexcept nogil
-
-
-cdef struct Slice:
-    const uint8_t *at
-    Py_ssize_t size
 
 
 def body_crc(buffer):
@@ -247,64 +249,6 @@ cdef void fill(uint8_t *at, Draft *parts, bytes born_host, bytes store_host, int
 
 
 # Reading a record
-
-
-cdef struct Fields:
-    Py_ssize_t size
-    uint32_t magic
-    int32_t sys_flag
-    Slice born_host
-    const uint8_t *store_timestamp
-    Slice store_host
-    Slice body
-    Slice topic
-    Slice properties
-
-
-cdef bint cut(const uint8_t *at, Py_ssize_t left, Fields *fields) noexcept nogil:
-    """Find the fields of a record whose lengths add up; False if none is there."""
-    cdef Py_ssize_t size, head_size, length_size, rest
-    cdef const uint8_t *next
-    if left < 8:
-        return False
-    size, fields.magic = u32(at), u32(at + 4)
-    if fields.magic != MAGIC_V1 and fields.magic != MAGIC_V2:
-        return False
-    if size > left or size < FIXED_SIZE:
-        return False
-    fields.size = size
-    fields.sys_flag = <int32_t>u32(at + 36)
-    fields.born_host.size = V6_SIZE if fields.sys_flag & BORN_V6 else V4_SIZE
-    fields.store_host.size = V6_SIZE if fields.sys_flag & STORE_V6 else V4_SIZE
-    head_size = FIXED_SIZE + fields.born_host.size + fields.store_host.size
-    rest = size - head_size
-    if rest < 0:
-        return False
-    fields.born_host.at = at + 48
-    fields.store_timestamp = at + 48 + fields.born_host.size
-    fields.store_host.at = fields.store_timestamp + 8
-    next = at + head_size
-    fields.body.at, fields.body.size = next, u32(next - 4)
-    if fields.body.size > rest:
-        return False
-    next += fields.body.size
-    rest -= fields.body.size
-    length_size = 1 if fields.magic == MAGIC_V1 else 2
-    if rest < length_size:
-        return False
-    if length_size == 1:
-        fields.topic.size = <int8_t>next[0]
-    else:
-        fields.topic.size = <int16_t>(next[0] << 8 | next[1])
-    next += length_size
-    rest -= length_size
-    if fields.topic.size < 0 or rest < fields.topic.size + 2:
-        return False
-    fields.topic.at = next
-    next += fields.topic.size
-    rest -= fields.topic.size + 2
-    fields.properties.at, fields.properties.size = next + 2, <int16_t>(next[0] << 8 | next[1])
-    return fields.properties.size == rest
 
 
 cdef bint body_is_sound(const uint8_t *at, Fields *fields) noexcept nogil:
@@ -687,3 +631,41 @@ def scan(
         [QueueRun(run.topic, run.queue_id, run.first_offset, run.copy()) for run in found.runs],
         found.items.copy(),
     )
+
+
+def gather(units, Py_ssize_t first, block, int64_t start, int64_t count, int64_t size):
+    cdef Py_buffer source, log
+    cdef list found = []
+    cdef int64_t taken = 0, begin, place
+    cdef uint64_t distance
+    cdef int32_t told
+    cdef Py_ssize_t at, end
+    cdef const uint8_t *unit
+    cdef const uint8_t *head
+    PyObject_GetBuffer(units, &source, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(block, &log, PyBUF_SIMPLE)
+        try:
+            at, end = first * UNIT_SIZE, source.len - UNIT_SIZE
+            while 0 <= at <= end and len(found) < count:
+                unit = <const uint8_t *>source.buf + at
+                place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
+                if told < HEAD_SIZE or taken + told > size or place < start:
+                    break
+                distance = <uint64_t>place - <uint64_t>start  # too far for a signed one
+                if told > log.len or distance > <uint64_t>(log.len - told):
+                    break
+                begin = <int64_t>distance
+                head = <const uint8_t *>log.buf + begin
+                if u32(head) != <uint32_t>told or <int64_t>u64(head + PLACE_AT) != place:
+                    break
+                if u32(head + 4) != MAGIC_V1 and u32(head + 4) != MAGIC_V2:
+                    break
+                found.append(block[begin : begin + told])
+                taken += told
+                at += UNIT_SIZE
+        finally:
+            PyBuffer_Release(&log)
+    finally:
+        PyBuffer_Release(&source)
+    return found, taken

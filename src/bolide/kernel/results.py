@@ -23,6 +23,8 @@ class Stop(Enum):
     EMPTY = "empty"
     """Zeros where a record would begin: nothing was ever written there."""
     DAMAGED = "damaged"
+    FULL = "full"
+    """No room is left for what the records are taken into."""
 
 
 class QueueRun(NamedTuple):

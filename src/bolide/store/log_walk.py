@@ -88,10 +88,11 @@ class LogWalk:
         check: Check = Check.BODY,
         delays: tuple[int, ...] = (),
         keys: bool = False,
+        start: int | None = None,
     ) -> None:
-        """`size` is the length the file should have; its name is its start."""
+        """`size` is the length the file should have; its start is its name unless told."""
         self.path = path
-        self.start = int(path.name)
+        self.start = int(path.name) if start is None else start
         self._size = size
         self._length = 0
         self._check = check

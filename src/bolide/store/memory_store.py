@@ -29,7 +29,7 @@ from bolide.store.appending import (
     with_seal_room,
 )
 from bolide.store.config import StoreConfig, delay_levels
-from bolide.store.consume_queue import Unit
+from bolide.store.consume_queue import UNIT, Unit
 from bolide.store.flusher import Flushed, Listener
 from bolide.store.health import Health
 from bolide.store.queries import Queries
@@ -109,7 +109,7 @@ class MemoryStore(Queries):
             code = delivery_time(draft, timestamp, code, self._delays)
         self.log.put(bytes(record))
         if queued:
-            queue.units.append(Unit(place, size, code))
+            queue.entries.append(Unit(place, size, code))
         if self.config.value.index_enabled and kind != ROLLBACK:
             for value in hashes:
                 self._index[value].append((place, timestamp))
@@ -200,21 +200,24 @@ class MemoryQueue:
     """All units of a queue that ever were, so that an offset is a place in the list."""
 
     def __init__(self) -> None:
-        self.units: list[Unit] = []
+        self.entries: list[Unit] = []
         self.min_offset = 0
 
     @property
     def max_offset(self) -> int:
-        return len(self.units)
+        return len(self.entries)
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
-        return iter(self.units[queue_offset : queue_offset + count])
+        return iter(self.entries[queue_offset : queue_offset + count])
+
+    def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytes:
+        return b"".join(UNIT.pack(*unit) for unit in self.read(queue_offset, count))
 
     def end_below(self, physical_offset: int) -> int:
-        return len(self.units)
+        return len(self.entries)
 
     def raise_minimum(self, physical_offset: int) -> None:
-        self.min_offset = bisect_left(self.units, physical_offset, key=lambda unit: unit[0])
+        self.min_offset = bisect_left(self.entries, physical_offset, key=lambda unit: unit[0])
 
 
 class MemoryQueues:

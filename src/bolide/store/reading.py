@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from bolide.kernel import gather
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
-from bolide.store.consume_queue import BLANK_SIZE, Unit
+from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class ReadableQueue(Protocol):
     def end_below(self, physical_offset: int) -> int: ...
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]: ...
+
+    def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytes | bytearray: ...
 
 
 class ReadStatus(Enum):
@@ -108,11 +111,8 @@ def read_queue(
         return Found(status, next_offset, low, high)
     count = min(high - queue_offset, max(limits.max_scanned, limits.max_count))
     found = Found(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
-    window = _Window(commit_log, may_block=may_block)
-    for unit in queue.read(queue_offset, count, may_block=may_block):
-        if unit.size <= 0 or not _take(unit, found, limits, wanted, window):
-            break
-        found.next_offset += 1
+    units = queue.units(queue_offset, count, may_block)
+    _take_all(units, found, limits, wanted, _Window(commit_log, may_block=may_block))
     if found.next_offset == queue_offset and not found.records:
         # The unit is not there any more: go on where the queue begins now.
         found.status = ReadStatus.OFFSET_FOUND_NULL
@@ -130,6 +130,36 @@ def _outside(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] |
     if queue_offset > high:
         return ReadStatus.OFFSET_OVERFLOW_BADLY, high
     return None
+
+
+def _take_all(
+    units: bytes | bytearray, found: Found, limits: ReadLimits, wanted: Wanted, window: "_Window"
+) -> None:
+    """One by one what asks for a look; runs of what is simply wanted all at once."""
+    at, end = 0, len(units) // UNIT_SIZE
+    is_plain = wanted.code is None and wanted.record is None
+    while at < end:
+        if taken := _take_run(units, at, found, limits, window) if is_plain else 0:
+            at += taken
+            continue
+        unit = Unit._make(UNIT.unpack_from(units, at * UNIT_SIZE))
+        if unit.size <= 0 or not _take(unit, found, limits, wanted, window):
+            break
+        found.next_offset += 1
+        at += 1
+
+
+def _take_run(
+    units: bytes | bytearray, at: int, found: Found, limits: ReadLimits, window: "_Window"
+) -> int:
+    count, size = limits.max_count - len(found.records), limits.max_size - found.size
+    records, taken = gather(units, at, window.block, window.start, count, size)
+    if records:
+        found.records += records
+        found.size += taken
+        found.next_offset += len(records)
+        found.status = ReadStatus.FOUND
+    return len(records)
 
 
 def _take(unit: Unit, found: Found, limits: ReadLimits, wanted: Wanted, window: "_Window") -> bool:
@@ -169,16 +199,16 @@ class _Window:
     def __init__(self, commit_log: ReadableLog, *, may_block: bool) -> None:
         self._log = commit_log
         self._may_block = may_block
-        self._start = 0
-        self._block = memoryview(b"")
+        self.start = 0
+        self.block = memoryview(b"")
 
     def read(self, physical_offset: int, size: int) -> memoryview | None:
-        at = physical_offset - self._start
-        if not 0 <= at <= len(self._block) - size:
+        at = physical_offset - self.start
+        if not 0 <= at <= len(self.block) - size:
             block = self._log.read_block(
                 physical_offset, size, max(size, _BLOCK), may_block=self._may_block
             )
             if block is None:
                 return None
-            self._start, self._block, at = physical_offset, block, 0
-        return self._block[at : at + size]
+            self.start, self.block, at = physical_offset, block, 0
+        return self.block[at : at + size]

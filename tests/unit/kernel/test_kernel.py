@@ -36,9 +36,9 @@ def test_the_compiled_kernel_is_taken_where_it_is_there() -> None:
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_the_compiled_kernel_is_really_compiled() -> None:
-    from bolide.kernel import _index, _records
+    from bolide.kernel import _columns, _index, _records
 
-    for module in (_index, _records):
+    for module in (_columns, _index, _records):
         assert str(module.__file__).endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
 
 

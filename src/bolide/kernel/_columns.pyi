@@ -1,0 +1,1 @@
+from bolide.kernel.columns import Columns as Columns

@@ -1,0 +1,140 @@
+"""Columns that grow by some rows at a time, in plain Python."""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, Protocol
+
+from bolide.kernel.column_buffers import ColumnBuffers, Pairs, Strings
+from bolide.kernel.property_columns import read_properties
+
+FIELDS = 14
+"""Of a row, as `Building.add` takes them."""
+
+_LAST_MS = ((1 << 63) - 1) // 1000
+_LONG_MASK = (1 << 64) - 1
+
+
+class Building:
+    def __init__(self) -> None:
+        self._columns = {name: make() for name, make in _COLUMNS.items()}
+        self._pairs_end = array("i", [0])
+        self._names = _Texts()
+        self._values = _Texts()
+
+    def add(self, fields: list[Any]) -> None:
+        """Take in rows, one behind the other, of so many fields each."""
+        (
+            topic, queue_id, queue_offset, physical_offset, store_digits, texts, body, born, stored,
+            born_host, store_host, times, sys_flag, flag,
+        ) = (fields[number::FIELDS] for number in range(FIELDS))  # fmt: skip
+        offset_ids = [
+            b"%s%016X" % (digits, place & _LONG_MASK)
+            for digits, place in zip(store_digits, physical_offset, strict=True)
+        ]
+        read = read_properties(texts)
+        ids = [own or made for own, made in zip(read.unique_ids, offset_ids, strict=True)]
+        rows = (
+            topic, queue_id, queue_offset, physical_offset, ids, offset_ids, read.keys, read.tags,
+            body, born, stored, born_host, store_host, times, sys_flag, flag,
+        )  # fmt: skip
+        for column, items in zip(self._columns.values(), rows, strict=True):
+            column.add(items)
+        self._pairs_end.extend([*accumulate(read.counts, initial=self._pairs_end.pop())])
+        self._names.add(read.names)
+        self._values.add(read.values)
+
+    def cut(self, rows: int, *, with_properties: bool) -> ColumnBuffers:
+        columns = {name: column.cut() for name, column in self._columns.items()}
+        names, values = self._names.cut(), self._values.cut()
+        pairs = Pairs(self._pairs_end, self._pairs_end[-1], names, values)
+        return ColumnBuffers(rows=rows, **columns, properties=pairs if with_properties else None)
+
+
+class _Column(Protocol):
+    def add(self, items: Any, /) -> None: ...
+
+    def cut(self) -> Any: ...
+
+
+class _Texts:
+    def __init__(self) -> None:
+        self._offsets = array("i", [0])
+        self._data = bytearray()
+
+    def add(self, items: Sequence[bytes]) -> None:
+        self._offsets.extend([*accumulate(map(len, items), initial=self._offsets.pop())])
+        self._data += b"".join(items)
+
+    def cut(self) -> Strings:
+        return Strings(self._offsets, self._data)
+
+
+class _TextsOrNone:
+    def __init__(self) -> None:
+        self._texts = _Texts()
+        self._rows = 0
+        self._missing: list[int] = []
+
+    def add(self, items: Sequence[bytes | None]) -> None:
+        if None in items:
+            rows = enumerate(items, self._rows)
+            self._missing += [row for row, item in rows if item is None]
+        self._texts.add([item or b"" for item in items])
+        self._rows += len(items)
+
+    def cut(self) -> Strings:
+        texts = self._texts.cut()
+        return texts._replace(valid=self._bits()) if self._missing else texts
+
+    def _bits(self) -> bytearray:
+        bits = bytearray(((1 << self._rows) - 1).to_bytes((self._rows + 7) // 8, "little"))
+        for row in self._missing:
+            bits[row // 8] ^= 1 << row % 8
+        return bits
+
+
+class _Numbers:
+    def __init__(self, kind: str) -> None:
+        self._numbers = array(kind)
+
+    def add(self, items: Iterable[int]) -> None:
+        self._numbers.extend(items)
+
+    def cut(self) -> "array[int]":
+        return self._numbers
+
+
+class _Times(_Numbers):
+    """Milliseconds made to microseconds; damaged ones end where the type does."""
+
+    def __init__(self) -> None:
+        super().__init__("q")
+
+    def add(self, items: Iterable[int]) -> None:
+        try:
+            super().add(array("q", [time * 1000 for time in items]))
+        except OverflowError:
+            super().add([max(min(time, _LAST_MS), -_LAST_MS) * 1000 for time in items])
+
+
+_int, _long = partial(_Numbers, "i"), partial(_Numbers, "q")
+_COLUMNS: dict[str, Callable[[], _Column]] = {
+    "topic": _Texts,
+    "queue_id": _int,
+    "queue_offset": _long,
+    "physical_offset": _long,
+    "message_id": _Texts,
+    "offset_message_id": _Texts,
+    "keys": _TextsOrNone,
+    "tags": _TextsOrNone,
+    "body": _Texts,
+    "born_timestamp": _Times,
+    "store_timestamp": _Times,
+    "born_host": _Texts,
+    "store_host": _Texts,
+    "reconsume_times": _int,
+    "sys_flag": _int,
+    "flag": _int,
+}

@@ -1,0 +1,229 @@
+"""Records into columns, in plain Python: it says what `_columns` does, and stands in for it.
+
+The fields of rows are kept in one list, and go from there to their columns every few hundred rows:
+so the many small objects stay in the processor's cache.
+"""
+
+import struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Walk, Wanted
+from bolide.kernel.column_building import FIELDS, Building
+from bolide.kernel.property_columns import as_utf_8
+from bolide.kernel.reference import Halt, judge, refuse_outside
+from bolide.kernel.results import Check, Stop
+from bolide.model.message import SysFlag, without_compression
+from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
+from bolide.protocol.hosts import V4_SIZE, V6_SIZE, unpack_host
+from bolide.protocol.record import Buffer
+
+MAX_ROWS = 10_000
+MAX_BODY_SIZE = 16 * 1024 * 1024
+MAX_HOSTS = 10_000
+"""Whose texts are kept in memory."""
+
+_HOSTS = ((V4_SIZE, V4_SIZE), (V6_SIZE, V4_SIZE), (V4_SIZE, V6_SIZE), (V6_SIZE, V6_SIZE))
+_HEADS = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}si8xI") for born, store in _HOSTS)
+_MAGIC_V1, _MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
+_FLAG_BYTE_AT = 39  # the low byte of sysFlag, where the IPv6 bits are
+_OFFSET_AT = 28
+_CRC_MASK = 0x7FFF_FFFF
+_LONG = 1 << 63
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_PREPARED = int(SysFlag.PREPARED)
+
+_FOLD = 512 * FIELDS
+
+
+class Columns:
+    """Takes records in, buffer after buffer, until it is full, and gives their columns.
+
+    It is full with `max_rows` rows, or once their bodies have `max_body_size` bytes, inflated.
+    Compressed bodies are inflated; one that cannot be stays as it is, marked by its sysFlag, and
+    counts in `left_compressed`. Text that is not UTF-8 has U+FFFD where it is not.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted = EVERYTHING,
+        *,
+        properties: bool = True,
+        max_rows: int = MAX_ROWS,
+        max_body_size: int = MAX_BODY_SIZE,
+    ) -> None:
+        """Without `properties` the last column is left out."""
+        self._wanted = wanted
+        self._with_properties = properties
+        self._max_rows = max_rows
+        self._max_body_size = max_body_size
+        self._topics: dict[bytes, bytes | None] = {}
+        self._hosts: dict[bytes, HostTexts] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self.rows = 0
+        self.body_size = 0
+        self.left_compressed = 0
+        self._fields: list[Any] = []
+        self._building = Building()
+
+    def add(
+        self,
+        buffer: Buffer,
+        position: int = 0,
+        end: int | None = None,
+        *,
+        physical_offset: int | None = None,
+        check_crc: bool = False,
+        offset_delta: int = 0,
+    ) -> Walk:
+        """Take in the records that begin between two positions of a buffer.
+
+        Args:
+            buffer: records back to back; the last one may reach past `end`.
+            position: where the first one begins.
+            end: by default that of the buffer.
+            physical_offset: that of position 0, to compare with what records say; None: unknown.
+            check_crc: whether to look at the bodies of rows; other records are only passed over.
+            offset_delta: to be added to queue offsets.
+
+        Raises:
+            ValueError: the positions lie outside of the buffer.
+        """
+        data = bytes(buffer)
+        last = len(data) if end is None else end
+        refuse_outside(len(data), position, last, physical_offset or 0)
+        while position < last:
+            if self.is_full:
+                return Walk(position, Stop.FULL, "")
+            size = self._take(data, position, physical_offset, check_crc, offset_delta)
+            if not size:
+                halt = halt_at(data, position, physical_offset, check_crc=check_crc)
+                return Walk(position, halt.stop, halt.reason)
+            position += size
+        return Walk(position, Stop.END, "")
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= self._max_rows or self.body_size >= self._max_body_size
+
+    def cut(self) -> ColumnBuffers:
+        """The columns of what was taken in; it is empty afterwards."""
+        self._fold()
+        columns = self._building.cut(self.rows, with_properties=self._with_properties)
+        self._reset()
+        return columns
+
+    def _fold(self) -> None:
+        if self._fields:
+            self._building.add(self._fields)
+            self._fields.clear()
+
+    # ---- one record
+
+    def _take(  # noqa: C901, PLR0911  all in one, as it runs once a record
+        self, data: bytes, at: int, base: int | None, check_crc: bool, delta: int
+    ) -> int:
+        """Returns the size of the record, 0 if it is not sound."""
+        size: int
+        try:
+            head = _HEADS[data[at + _FLAG_BYTE_AT] >> 4 & 3]
+            (
+                size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag,
+                born, born_host, stored, store_host, times, body_size,
+            ) = head.unpack_from(data, at)  # fmt: skip
+            body_at = at + head.size
+            topic_at = body_at + body_size
+            if magic == _MAGIC_V1:
+                topic_size, most = data[topic_at], 0x7F
+                topic_at += 1
+            elif magic == _MAGIC_V2:
+                topic_size, most = data[topic_at] << 8 | data[topic_at + 1], 0x7FFF
+                topic_at += 2
+            else:
+                return 0
+            text_at = topic_at + topic_size + 2
+            text_size = data[text_at - 2] << 8 | data[text_at - 1]
+        except (IndexError, struct.error):
+            return 0
+        end = at + size
+        if topic_size > most or text_size > 0x7FFF or text_at + text_size != end or end > len(data):
+            return 0
+        if base is not None and physical_offset != base + at:
+            return 0
+        if delta:
+            queue_offset = (queue_offset + delta + _LONG) % (2 * _LONG) - _LONG
+        wanted = self._wanted
+        if not (
+            wanted.first_offset <= queue_offset < wanted.end_offset
+            and wanted.since <= stored < wanted.until
+        ) or (sys_flag & _PREPARED and not wanted.undelivered):
+            return size
+        raw = data[topic_at : text_at - 2]
+        topic = self._topics[raw] if raw in self._topics else self._judge_topic(raw)
+        if topic is None:
+            return size
+        body = data[body_at : body_at + body_size]
+        if check_crc and body and crc32(body) & _CRC_MASK != crc:
+            return 0
+        if sys_flag & _COMPRESSED:
+            body, sys_flag = self._inflate(body, sys_flag)
+        bearer = self._hosts.get(born_host) or self._meet(born_host)
+        keeper = self._hosts.get(store_host) or self._meet(store_host)
+        self.rows += 1
+        self.body_size += len(body)
+        self._fields += (
+            topic, queue_id, queue_offset, physical_offset, keeper.digits, data[text_at:end],
+            body, born, stored, bearer.text, keeper.text, times, sys_flag, flag,
+        )  # fmt: skip
+        if len(self._fields) >= _FOLD:
+            self._fold()
+        return size
+
+    def _judge_topic(self, raw: bytes) -> bytes | None:
+        """The topic as UTF-8, None if it is not wanted."""
+        wanted = self._wanted.topic is None or self._wanted.topic(raw)
+        return self._topics.setdefault(raw, as_utf_8(raw) if wanted else None)
+
+    def _inflate(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
+        plain = inflate(body, sys_flag)
+        if plain is None:
+            self.left_compressed += 1
+            return body, sys_flag
+        return plain, without_compression(sys_flag)
+
+    def _meet(self, packed: bytes) -> "HostTexts":
+        if len(self._hosts) >= MAX_HOSTS:
+            self._hosts.clear()
+        return self._hosts.setdefault(packed, host_texts(packed))
+
+
+class HostTexts(NamedTuple):
+    text: bytes
+    """As people read it."""
+    digits: bytes
+    """As ids have it."""
+
+
+def host_texts(packed: bytes) -> HostTexts:
+    return HostTexts(str(unpack_host(packed)).encode(), packed.hex().upper().encode())
+
+
+def halt_at(buffer: Buffer, position: int, physical_offset: int | None, *, check_crc: bool) -> Halt:
+    """Say why there is no sound record at a position."""
+    base = physical_offset
+    if base is None:
+        own = bytes(buffer[position + _OFFSET_AT : position + _OFFSET_AT + 8])
+        base = int.from_bytes(own, signed=True) - position
+    halt = judge(buffer, position, base, Check.BODY if check_crc else Check.NONE)
+    changed = Halt(Stop.DAMAGED, "it changed while it was read")
+    return halt if isinstance(halt, Halt) else changed
+
+
+def inflate(body: Buffer, sys_flag: int) -> bytes | None:
+    """The plain body, None if it cannot be had."""
+    try:
+        return decompress(body, sys_flag)
+    except (BadCompressedBody, CodecMissing):
+        return None

@@ -1,0 +1,95 @@
+"""Records by the units of a queue: what is plain is taken, and the twins agree on where it ends."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bolide.kernel import gathering
+from tests.unit.kernel.drafts import DRAFT, ENCODED, record
+from tests.unit.kernel.kernels import MISSING
+
+Gather = Callable[..., tuple[list[memoryview], int]]
+UNIT = struct.Struct(">qiq")
+START = 4096
+SIZE = len(ENCODED)
+RECORDS = [record(DRAFT, number, START + number * SIZE) for number in range(5)]
+BLOCK = memoryview(b"".join(RECORDS))
+UNITS = b"".join(UNIT.pack(START + number * SIZE, SIZE, 7) for number in range(len(RECORDS)))
+
+
+def compiled() -> Gather:
+    if MISSING:
+        pytest.skip(MISSING)
+    from bolide.kernel import _records
+
+    return _records.gather
+
+
+@pytest.fixture(params=["reference", "compiled"])
+def gather(request: pytest.FixtureRequest) -> Gather:
+    return gathering.gather if request.param == "reference" else compiled()
+
+
+def test_a_run_is_taken_as_views_of_the_block(gather: Gather) -> None:
+    found, size = gather(UNITS, 1, BLOCK, START, 10, 10**6)
+    assert [bytes(each) for each in found] == RECORDS[1:]
+    assert size == 4 * SIZE
+    assert found[0].obj is BLOCK.obj
+
+
+@pytest.mark.parametrize(("count", "size", "taken"), [(2, 10**6, 2), (9, 3 * SIZE, 3), (0, 9, 0)])
+def test_it_ends_at_the_limits(gather: Gather, count: int, size: int, taken: int) -> None:
+    found, total = gather(UNITS, 0, BLOCK, START, count, size)
+    assert (len(found), total) == (taken, taken * SIZE)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        (START + 2 * SIZE, SIZE - 1, 7),
+        (START + 2 * SIZE + 1, SIZE, 7),
+        (START + 5 * SIZE, SIZE, 7),
+        (START - 1, SIZE, 7),
+        (START, 0x7FFF_FFFF, 0),
+        (START, 0, 0),
+        (START, -1, 0),
+    ],
+)
+def test_it_ends_before_a_unit_that_is_not_plain(gather: Gather, odd: tuple[int, ...]) -> None:
+    units = UNITS[: 2 * UNIT.size] + UNIT.pack(*odd) + UNITS[3 * UNIT.size :]
+    found, size = gather(units, 0, BLOCK, START, 10, 10**6)
+    assert (len(found), size) == (2, 2 * SIZE)
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+@given(
+    units=st.lists(
+        st.tuples(
+            st.sampled_from([*range(START - 1, START + 5 * SIZE + 2, SIZE), START, 2**63 - 1, -1]),
+            st.sampled_from([SIZE, SIZE, SIZE, 0, 35, 36, -1, 2**31 - 1]),
+        ),
+        max_size=8,
+    ),
+    spoiled=st.dictionaries(st.integers(0, 5 * SIZE - 1), st.integers(0, 255), max_size=3),
+    tail=st.binary(max_size=19),
+    first=st.integers(0, 4),
+    start=st.sampled_from([START, START, 0, START + SIZE, -5]),
+    limits=st.tuples(st.integers(-1, 9), st.integers(-1, 6 * SIZE)),
+)
+def test_the_twins_agree(
+    units: list[tuple[int, int]],
+    spoiled: dict[int, int],
+    tail: bytes,
+    first: int,
+    start: int,
+    limits: tuple[int, int],
+) -> None:
+    packed = b"".join(UNIT.pack(place, told, 0) for place, told in units) + tail
+    data = bytearray(BLOCK)
+    for at, value in spoiled.items():
+        data[at] = value
+    arguments = (packed, first, memoryview(data), start, *limits)
+    assert compiled()(*arguments) == gathering.gather(*arguments)
