@@ -17,7 +17,6 @@ from bolide.client.routes import BrokerAddress
 from bolide.model.message import StoredMessage, SysFlag
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader, PullReply
 
 log = logging.getLogger(__name__)
@@ -62,6 +61,22 @@ class PullResult:
     messages: Sequence[StoredMessage] = ()
     is_reset: bool = False
     """Whether the offset is another one because somebody reset it at the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawPull:
+    """A broker's answer to a pull, its records as bytes and without regard to tags or hooks."""
+
+    status: PullStatus
+    header: PullReply
+    body: bytes
+    remark: str | None
+    """The store's own word for the status."""
+    from_slave: bool
+
+    @property
+    def is_reset(self) -> bool:
+        return self.remark == _RESET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +129,10 @@ class Puller:
 
     async def pull(self, pull: Pull) -> PullResult:
         """Raises RemotingError, Refusal or BrokerUnknown."""
+        return await self._result(pull, await self.pull_raw(pull))
+
+    async def pull_raw(self, pull: Pull) -> RawPull:
+        """Leave the records as they come, for readers in bulk. Raises as `pull` does."""
         broker = await self._broker(pull.queue)
         # Lite pulls too: 4.9 brokers do not know the code that 5.x gave them.
         reply = await self._instance.call(
@@ -123,7 +142,10 @@ class Puller:
             within=pull.within,
             accept=_ACCEPTED,
         )
-        return await self._result(pull, reply)
+        header = PullReply.from_fields(reply.fields)
+        self._suggested[pull.queue] = header.suggest_which_broker_id
+        status = PullStatus(reply.code)
+        return RawPull(status, header, reply.body, reply.remark, broker.is_slave)
 
     async def _broker(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
@@ -136,20 +158,17 @@ class Puller:
             raise BrokerUnknown(queue.broker_name)
         return found
 
-    async def _result(self, pull: Pull, reply: Frame) -> PullResult:
-        header = PullReply.from_fields(reply.fields)
-        self._suggested[pull.queue] = header.suggest_which_broker_id
-        status = PullStatus(reply.code)
+    async def _result(self, pull: Pull, found: RawPull) -> PullResult:
         messages: Sequence[StoredMessage] = ()
-        if status is PullStatus.FOUND:
-            messages = await self._messages(pull, header, reply.body)
+        if found.status is PullStatus.FOUND:
+            messages = await self._messages(pull, found.header, found.body)
         return PullResult(
-            status,
-            header.next_begin_offset,
-            header.min_offset,
-            header.max_offset,
+            found.status,
+            found.header.next_begin_offset,
+            found.header.min_offset,
+            found.header.max_offset,
             messages,
-            is_reset=reply.remark == _RESET,
+            is_reset=found.is_reset,
         )
 
     async def _messages(

@@ -1,0 +1,195 @@
+"""Positions in queues as text: how options name them, and how checkpoints keep them."""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bolide.arrow.errors import BadPosition
+from bolide.arrow.ranges import Offsets
+from bolide.model.message_queue import MessageQueue
+
+EARLIEST = -2
+"""As an offset in an option: that of the oldest message."""
+LATEST = -1
+"""As an offset in an option: behind the newest message."""
+
+Plain = dict[str, dict[str, dict[str, int]]]
+"""`{"topic": {"broker": {"0": 23}}}`, as JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """At the oldest message of each queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Behind the newest message of each queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """At the first message stored at that time (ms since 1970) or later."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Where a consumer group is; at the oldest message of a queue that it has not consumed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """At these offsets; they may be EARLIEST and LATEST."""
+
+    offsets: Offsets
+
+
+Position = Earliest | Latest | At | Group | Exact
+
+
+# Checkpoints
+
+
+def to_plain(offsets: Offsets) -> Plain:
+    """Sorted by topic, broker and the number of the queue: Spark compares the texts."""
+    plain: Plain = {}
+    for queue in sorted(offsets):
+        brokers = plain.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return plain
+
+
+def to_json(offsets: Offsets) -> str:
+    return json.dumps(to_plain(offsets), separators=(",", ":"))
+
+
+def from_plain(plain: object, *, option: str = "offsets") -> dict[MessageQueue, int]:
+    """Raises BadPosition; it names the option, the topic, the broker and the queue."""
+    return {
+        MessageQueue(topic, broker, _queue_id(number, f"{option}: {topic}: {broker}")): _offset(
+            offset, f"{option}: {topic}: {broker}: {number}"
+        )
+        for topic, brokers in _table(plain, option)
+        for broker, queues in _table(brokers, f"{option}: {topic}")
+        for number, offset in _table(queues, f"{option}: {topic}: {broker}")
+    }
+
+
+def from_json(text: str, *, option: str = "offsets") -> dict[MessageQueue, int]:
+    """Raises BadPosition."""
+    try:
+        plain = json.loads(text)
+    except ValueError as exc:
+        raise BadPosition(f"{option}={text!r}: is no JSON: {exc}") from None
+    return from_plain(plain, option=option)
+
+
+def _table(plain: object, place: str) -> list[tuple[str, Any]]:
+    if not isinstance(plain, Mapping):
+        raise BadPosition(
+            f"{place}: must be an object of topics, of their brokers, of their queues, such as"
+            f' {{"orders": {{"broker-a": {{"0": 23}}}}}}; there stands {plain!r}'
+        )
+    return list(plain.items())
+
+
+def _queue_id(text: str, place: str) -> int:
+    if not text.isdecimal():
+        raise BadPosition(f"{place}: {text!r} must be the number of a queue")
+    return int(text)
+
+
+def _offset(value: object, place: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
+        raise BadPosition(
+            f"{place}: {value!r} must be an offset, {EARLIEST} for the oldest message or"
+            f" {LATEST} for the end"
+        )
+    return value
+
+
+# Options
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_AGO = re.compile(r"-\s*(\d+)\s*(ms|s|m|h|d)")
+_GROUP = "group:"
+
+
+def parse_position(text: str, *, option: str, now: float | None = None) -> Position:
+    """The position that a user wrote.
+
+    Args:
+        text: `earliest`, `latest`, `group:NAME`, `-10m` (before now; ms, s, m, h, d), an ISO time
+            (without a zone it is UTC), or JSON of offsets.
+        option: what it was written for; errors name it.
+        now: seconds since 1970; the clock's by default.
+
+    Raises:
+        BadPosition: it is none of these.
+    """
+    word = text.strip()
+    if word.lower() in ("earliest", "latest"):
+        return Earliest() if word.lower() == "earliest" else Latest()
+    if word.lower().startswith(_GROUP):
+        return _group(word[len(_GROUP) :].strip(), option)
+    if word.startswith("{"):
+        return Exact(from_json(word, option=option))
+    if ago := _AGO.fullmatch(word):
+        return _ago(int(ago[1]) * _UNITS[ago[2]], now)
+    return At(_iso(word, option))
+
+
+def position_of(where: object, *, option: str, now: float | None = None) -> Position:
+    """The position that a program gave: text, a time, how long ago, or offsets.
+
+    Raises:
+        BadPosition: it is none of these.
+    """
+    match where:
+        case Earliest() | Latest() | At() | Group() | Exact():
+            return where
+        case str():
+            return parse_position(where, option=option, now=now)
+        case datetime():
+            return At(to_ms(where))
+        case timedelta():
+            return _ago(abs(where.total_seconds()), now)
+        case Mapping() if all(isinstance(queue, MessageQueue) for queue in where):
+            return Exact(where)
+    return Exact(from_plain(where, option=option))
+
+
+def _group(name: str, option: str) -> Group:
+    if not name:
+        raise BadPosition(f"{option}: the name of a consumer group must follow {_GROUP!r}")
+    return Group(name)
+
+
+def _ago(seconds: float, now: float | None) -> At:
+    return At(int(((time.time() if now is None else now) - seconds) * 1000))
+
+
+def _iso(text: str, option: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadPosition(
+            f"{option}={text!r}: must be earliest, latest, group:NAME, a time such as"
+            " 2024-05-01T08:00:00 (UTC if it names no zone), -10m (before now; ms, s, m, h, d),"
+            ' or JSON such as {"orders": {"broker-a": {"0": 23}}}'
+        ) from None
+    return to_ms(moment)
+
+
+def to_ms(moment: datetime) -> int:
+    """Milliseconds since 1970; a time without a zone is UTC."""
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(zoned.timestamp() * 1000)
