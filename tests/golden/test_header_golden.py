@@ -204,6 +204,7 @@ ADDED = {
     ("SendMessageRequestHeader", "bname"): _RPC,
     ("SendMessageResponseHeader", "MSG_REGION"): _BESIDE,
     ("SendMessageResponseHeader", "TRACE_ON"): _BESIDE,
+    ("SendMessageResponseHeader", "repeats"): "ours, for topics with a dedup.window",
     ("namesrv.GetRouteInfoRequestHeader", "__ZONE_MODE"): _BESIDE,
     ("namesrv.GetRouteInfoRequestHeader", "__ZONE_NAME"): _BESIDE,
     ("namesrv.RegisterBrokerRequestHeader", "__ZONE_NAME"): _BESIDE,

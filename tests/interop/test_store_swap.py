@@ -14,10 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from bolide.model.message import Host
+from bolide.arrow.commit_log import LogReader, plan_splits
+from bolide.arrow.log_options import LogOptions
+from bolide.model.message import Host, StoredMessage
 from bolide.store.layout import Layout
 from bolide.store.verify import Report, verify
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench
@@ -41,6 +45,14 @@ SETTINGS: dict[str, str | int | bool] = {**SIZES, "transactionMetricFlushInterva
 UNMAPPING = "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"  # without it 4.9 cannot drop files
 
 
+Row = tuple[Any, ...]
+TIMES = ("born_timestamp", "store_timestamp")
+COLUMNS = (
+    *("physical_offset", "queue_offset", "topic", "queue_id", "message_id", "offset_message_id"),
+    *("tags", "body", "born_host", "store_host", "reconsume_times", "sys_flag", "flag"),
+)
+
+
 @dataclass(frozen=True)
 class Story:
     """At each handover: what the one who left knew, and what the other then told."""
@@ -49,6 +61,8 @@ class Story:
     to_java: list[tuple[Facts, Facts]]
     reports: list[Report]
     """What `bolide store verify` says of the directory each time that Java has left it."""
+    tables: list[tuple[Facts, list[Row]]]
+    """What Java told each time, and the rows of the log files that it left."""
 
 
 class Directory:
@@ -63,6 +77,7 @@ class Directory:
         self._port = free_port(BROKER_NEIGHBOURS)
         self._turns = count(1)
         self.reports: list[Report] = []
+        self.tables: list[tuple[Facts, list[Row]]] = []
         write_topics(self._root)
 
     def java(self, *, close: bool) -> Facts:
@@ -82,6 +97,7 @@ class Directory:
         else:
             server.kill()
         self.reports.append(verify(Layout.read_off(self._root)))
+        self.tables.append((told, rows_of_log(self._root)))
         return told
 
     def ours(self, left: Facts | None = None, *, close: bool) -> tuple[Facts, Facts]:
@@ -108,14 +124,14 @@ def java_first(directory: Directory, *, close: bool) -> Story:
     java_again = directory.java(close=False)
     found_again, _ = directory.ours(java_again, close=True)
     to_ours = [(java, found), (java_again, found_again)]
-    return Story(to_ours, [(ours, java_again)], directory.reports)
+    return Story(to_ours, [(ours, java_again)], directory.reports, directory.tables)
 
 
 def ours_first(directory: Directory) -> Story:
     _, ours = directory.ours(close=True)
     java = directory.java(close=False)
     found, _ = directory.ours(java, close=True)
-    return Story([(java, found)], [(ours, java)], directory.reports)
+    return Story([(java, found)], [(ours, java)], directory.reports, directory.tables)
 
 
 STORIES = {
@@ -156,6 +172,15 @@ def test_verify_finds_nothing_wrong_with_what_java_left(story: Story) -> None:
     for report in story.reports:
         assert report.sound, report.findings
         assert report.records
+
+
+def test_the_log_files_that_java_left_have_a_row_for_each_message(story: Story) -> None:
+    for java, table in story.tables:
+        ends = {queue: high for queue, (_, high) in java.bounds.items()}
+        found = [row for row in table if row[1] < ends[Queue(row[2], row[3])]]
+        told = [as_row(message) for message in chain.from_iterable(java.messages.values())]
+        assert found == sorted(told)
+        assert len({row[0] // SIZES["mappedFileSizeCommitLog"] for row in found}) > 2
 
 
 def test_ours_finds_by_key_what_java_finds(story: Story) -> None:
@@ -242,6 +267,31 @@ def test_java_delivers_the_delayed_messages_that_ours_left(story: Story) -> None
         ]
         assert sorted(delivered) == sorted(message.body for message in due)
         assert len(due) == 2
+
+
+def rows_of_log(root: Path) -> list[Row]:
+    """All rows of topics that Java tells of, read in many small parts."""
+    topics = (DELAYED, *QUEUES_OF_TOPICS)
+    options = LogOptions(topics=topics, split_size=SIZES["mappedFileSizeCommitLog"] // 7)
+    table = LogReader(plan_splits(str(root), options), options).to_table()
+    times = [table[name].cast(pa.int64()) for name in TIMES]
+    columns = [table[name] for name in COLUMNS]
+    return [
+        (*plain, born // 1000, stored // 1000, dict(properties))
+        for *plain, born, stored, properties in zip(
+            *map(pa.ChunkedArray.to_pylist, [*columns, *times, table["properties"]]), strict=True
+        )
+    ]
+
+
+def as_row(message: StoredMessage) -> Row:
+    return (
+        message.physical_offset, message.queue_offset, message.topic, message.queue_id,
+        message.message_id, message.offset_message_id, message.tags, message.body,
+        str(message.born_host), str(message.store_host), message.reconsume_times,
+        message.sys_flag, message.flag, message.born_timestamp, message.store_timestamp,
+        message.properties,
+    )  # fmt: skip
 
 
 def is_ours(keys: tuple[str, ...]) -> bool:

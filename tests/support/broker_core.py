@@ -5,6 +5,7 @@ from typing import Any
 
 from bolide.broker.arrivals import Arrivals
 from bolide.broker.background import Background
+from bolide.broker.duplicates import Duplicates
 from bolide.broker.durability import Durability
 from bolide.broker.fast_path import FastPath
 from bolide.broker.handlers.pull import PullHandlers, PullParts
@@ -12,10 +13,12 @@ from bolide.broker.handlers.send import SendHandlers, SendParts
 from bolide.broker.handlers.send_back import SendBackHandlers, SendBackParts
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
+from bolide.broker.key_windows import KeyWindows
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.model.message import Host
+from bolide.model.names import SCHEDULE_TOPIC
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
@@ -69,11 +72,14 @@ class BrokerCore:
         self.background = Background()
         for part in (self.durability, self.intake, self.arrivals):
             part.start()
+        self.duplicates = self.new_duplicates()
+        self.duplicates.windows.start()
         self.fast_path = self._fast_path()
         self.dispatcher = Dispatcher(self._send(), self._send_back(), self._pull())
 
     async def stop(self) -> None:
         self.arrivals.stop()
+        self.duplicates.windows.stop()
         self.intake.stop()
         self.durability.stop()
         await self.background.stop()
@@ -90,6 +96,31 @@ class BrokerCore:
         table = Table(directory / "config", TOPICS)
         table.value.topic_config_table = {topic.topic_name: topic for topic in topics}
         return TopicTable(table, self.cell, self.clock)
+
+    def new_duplicates(self) -> Duplicates:
+        """As a restart makes them: they know nothing yet."""
+        windows = KeyWindows(
+            cell=self.cell,
+            store=self.store,
+            topics=self.topics,
+            background=self.background,
+            waiting=self._waiting,
+            now=self.clock,
+        )
+        return Duplicates(
+            windows,
+            store=self.store,
+            intake=self.intake,
+            durability=self.durability,
+            now=self.clock,
+        )
+
+    def _waiting(self) -> dict[int, tuple[int, int]]:
+        """Nobody delivers delayed messages here: all of them wait."""
+        return {
+            level: (0, self.store.max_offset(SCHEDULE_TOPIC, level - 1))
+            for level in range(1, MAX_LEVEL + 1)
+        }
 
     def _fast_path(self) -> FastPath:
         return FastPath(
@@ -111,6 +142,7 @@ class BrokerCore:
                 groups=self.tables.groups,
                 locks=self.tables.locks,
                 intake=self.intake,
+                duplicates=self.duplicates,
                 durability=self.durability,
                 statistics=self.statistics,
                 background=self.background,

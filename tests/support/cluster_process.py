@@ -11,6 +11,7 @@ from tests.interop.bench import Server
 from tests.interop.ours import bolide_broker, bolide_namesrv
 from tests.support.own_cluster import create_topic
 
+_BATCH = 1000
 QUICK_DELAYS = " ".join(["1s"] * 18)
 
 
@@ -68,6 +69,23 @@ class ClusterProcess:
                 return [await producer.send(message) for message in messages]
 
         return asyncio.run(send())
+
+    def fill(self, topic: str, count: int, size: int = 128) -> None:
+        """Send so many messages, each with its number as key, in batches one after the other."""
+
+        async def fill() -> None:
+            async with Producer("setup", name_server=self.address) as producer:
+                for start in range(0, count, _BATCH):
+                    numbers = range(start, min(start + _BATCH, count))
+                    bodies = (f"{number:0{size}d}".encode() for number in numbers)
+                    await producer.send_batch(
+                        [
+                            Message(topic, body, keys=str(number), tags="TagA")
+                            for number, body in zip(numbers, bodies, strict=True)
+                        ]
+                    )
+
+        asyncio.run(fill())
 
 
 @contextmanager

@@ -7,6 +7,7 @@ One module a subject: `clusters`, `name_servers`, `brokers`, `topics`, `groups`,
 from bolide.admin.client import AdminClient
 from bolide.admin.errors import (
     AdminError,
+    AttributeUnknown,
     BadAddress,
     BrokerUnknown,
     ClusterNotFound,
@@ -19,6 +20,7 @@ from bolide.admin.errors import (
 __all__ = [
     "AdminClient",
     "AdminError",
+    "AttributeUnknown",
     "BadAddress",
     "BrokerUnknown",
     "ClusterNotFound",

@@ -41,6 +41,18 @@ class BrokerUnknown(AdminError):
         self.broker = broker
 
 
+class AttributeUnknown(AdminError):
+    """A broker does not know an attribute of topics, or passes over all of them."""
+
+    def __init__(self, address: str, attribute: str) -> None:
+        super().__init__(
+            f"broker {address} does not know the attribute {attribute!r}: RocketMQ has attributes"
+            " since 5.0, and only Bolide's brokers have dedup.window"
+        )
+        self.address = address
+        self.attribute = attribute
+
+
 class GroupOffline(AdminError):
     """No client of the group is connected to the brokers that were asked."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from bolide.admin.errors import AttributeUnknown
 from bolide.admin.servers import Servers, each
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -17,8 +18,9 @@ from bolide.protocol.bodies.topics import (
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.namesrv import ClusterHeader, DeleteTopicHeader
 from bolide.protocol.headers.topics import CreateTopicHeader, TopicConfigHeader, TopicHeader
-from bolide.protocol.refusals import RequestCodeNotSupported, TopicNotFound
+from bolide.protocol.refusals import RequestCodeNotSupported, ServerError, TopicNotFound
 
+_UNSUPPORTED = "unsupported key: "  # what Java's brokers say
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_QUEUES = 8
 """Read and write queues of a topic made by an administrator."""
@@ -75,17 +77,43 @@ class Topics:
 
         Raises:
             InvalidParameter: the name or a number is not allowed.
+            AttributeUnknown: the broker has no such attribute.
         """
-        await self._servers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, _header(config))
+        code, added = RequestCode.UPDATE_AND_CREATE_TOPIC, _added(config.attributes)
+        try:
+            await self._servers.ask(address, code, _header(config))
+        except ServerError as exc:
+            for name in added:
+                if _UNSUPPORTED + name in (exc.remark or ""):
+                    raise AttributeUnknown(address, name) from exc
+            raise
+        if added:  # 4.9 passes over them
+            kept = (await self.config(address, config.topic_name)).attributes
+            for name in added:
+                if name not in kept:
+                    raise AttributeUnknown(address, name)
 
     async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
         """Create or change many topics by one request; 4.9 does not know it."""
         body = fastjson.encode(TopicConfigList([*configs]))
         await self._servers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
 
-    async def create(self, topic: str, cluster: str, *, queues: int = DEFAULT_QUEUES) -> list[str]:
-        """Create a plain topic on every master of a cluster; returns their addresses."""
-        config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+    async def create(
+        self,
+        topic: str,
+        cluster: str,
+        *,
+        queues: int = DEFAULT_QUEUES,
+        attributes: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Create a topic on every master of a cluster; returns their addresses. Raises as
+        `update`."""
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            attributes=dict(attributes or {}),
+        )
         masters = await self._servers.masters_of(cluster)
         for address in masters:
             await self.update(address, config)
@@ -131,6 +159,10 @@ class Topics:
     async def _groups_at(self, address: str, topic: str) -> GroupList:
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
         return await self._servers.fetch(address, code, GroupList, TopicHeader(topic))
+
+
+def _added(attributes: Mapping[str, str]) -> list[str]:
+    return [name.removeprefix("+") for name in attributes if not name.startswith("-")]
 
 
 def _header(config: TopicConfig) -> CreateTopicHeader:

@@ -123,7 +123,7 @@ class Broker:
         config = self.config.value
         client = await starting.enter_async_context(RemotingClient(config.client_config()))
         starting.push_async_callback(parts.background.stop)
-        for part in (parts.durability, parts.intake):
+        for part in (parts.durability, parts.intake, parts.duplicates.windows):
             part.start()
             starting.callback(part.stop)
         parts.arrivals.start()
@@ -145,7 +145,7 @@ class Broker:
         starting.push_async_callback(registration.unregister)
         chores = {
             "broker-registration": registration.run(),
-            "broker-delay": parts.delay.run(),
+            "broker-delay": _deliver(parts),
             "broker-keeping": parts.keeping.run(),
         }
         tasks = [asyncio.create_task(chore, name=name) for name, chore in chores.items()]
@@ -252,6 +252,12 @@ class _Notices:
             await connection.notify(
                 Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
             )
+
+
+async def _deliver(parts: Parts) -> None:
+    """Deliveries begin when it is known what was delivered before a crash."""
+    await parts.duplicates.windows.all_ready()
+    await parts.delay.run()
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

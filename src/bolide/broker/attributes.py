@@ -3,32 +3,46 @@
 Changes come as "+name=value" and "-name": the first sets, the second takes away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from bolide.broker.dedup_window import Span
+from bolide.model.names import is_dead_letter_topic, is_retry_topic
+from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import InvalidParameter
+
+DEDUP_WINDOW = "dedup.window"
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What an attribute may be, of what RocketMQ knows and of what works here."""
+    """What an attribute may be."""
 
-    values: frozenset[str]
-    served: frozenset[str]
-    is_fixed: bool
+    check: Callable[[str], object]
+    """Raises ValueError for a value that cannot be; says what it may be."""
+    is_fixed: bool = False
     """Given when the topic is created, and never changed."""
 
 
-_MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION"})
+def _one_of(served: Collection[str], *others: str) -> Callable[[str], None]:
+    """A check for what works here; `others` are what else RocketMQ knows."""
+
+    def check(value: str) -> None:
+        if value in others:
+            raise ValueError(f"{value} is not supported; use one of {sorted(served)}")
+        if value not in served:
+            raise ValueError(f"it is one of {sorted([*served, *others])}")
+
+    return check
+
+
+_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": Attribute(
-        frozenset({"SimpleCQ", "BatchCQ"}), frozenset({"SimpleCQ"}), is_fixed=True
-    ),
-    "cleanup.policy": Attribute(
-        frozenset({"DELETE", "COMPACTION"}), frozenset({"DELETE"}), is_fixed=True
-    ),
-    "message.type": Attribute(_MESSAGE_TYPES | {"MIXED"}, _MESSAGE_TYPES, is_fixed=False),
+    "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
+    "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
+    "message.type": Attribute(_one_of(_MESSAGE_TYPES, "MIXED")),
+    DEDUP_WINDOW: Attribute(Span.parse),  # ours
 }
 
 
@@ -79,12 +93,16 @@ def changed_attributes(
 
 
 def _checked(name: str, value: str, attribute: Attribute) -> str:
-    if value not in attribute.values:
-        raise InvalidParameter(
-            f"attribute {name!r} cannot be {value!r}: it is one of {sorted(attribute.values)}"
-        )
-    if value not in attribute.served:
-        raise InvalidParameter(
-            f"attribute {name!r}: {value} is not supported; use one of {sorted(attribute.served)}"
-        )
+    try:
+        attribute.check(value)
+    except ValueError as exc:
+        raise InvalidParameter(f"attribute {name!r} cannot be {value!r}: {exc}") from exc
     return value
+
+
+def has_window(topic: TopicConfig) -> bool:
+    """Whether keyed messages are taken once; retries keep the keys of what they once were."""
+    name = topic.topic_name
+    return DEDUP_WINDOW in topic.attributes and not (
+        is_retry_topic(name) or is_dead_letter_topic(name)
+    )

@@ -132,6 +132,12 @@ class BrokerConfig(ServerSettings):
         30_000, "Most messages of a batch: while it is taken, others wait.",
         bounds=(1, _INT_MAX), ours=True, live=True,
     )  # fmt: skip
+    dedup_max_keys: int = option(
+        1_000_000,
+        "Most keys kept for topics with a dedup.window, at about 200 bytes of memory each; beyond"
+        " that the oldest are forgotten.",
+        bounds=(1, 100_000_000), ours=True, live=True,
+    )  # fmt: skip
     start_accept_send_request_time_stamp: float = option(
         0.0, "Milliseconds since 1970 before which no messages are taken.",
         bounds=(0, 2**53), scale=1000, live=True,

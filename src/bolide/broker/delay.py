@@ -63,6 +63,8 @@ class DelayScheduler:
         self._delays = delays
         self._store_host = store_host
         self._now = now
+        self.is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False
+        """Asked of a message and where it waits: it may have been delivered before a crash."""
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
@@ -147,7 +149,7 @@ class DelayScheduler:
 
     def _deliver(self, level: int, record: Record) -> None:
         draft = self._restored(record)
-        if draft is not None:
+        if draft is not None and not self.is_delivered(draft, record.physical_offset):
             try:
                 self._watch(level, record.queue_offset, self._intake.append(draft))
             except RecordTooLarge:  # it fitted once, and may again

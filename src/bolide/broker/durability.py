@@ -40,8 +40,12 @@ class Durability:
         """Whether an append is not safe at once."""
         self.on_progress: Callable[[int], None] = lambda _: None
         """Called with the position up to which the log has become readable."""
+        self.on_taken_back: Callable[[int, int], None] = lambda *_: None
+        """Called when messages are lost: those that lay behind a position and are older than a
+        generation."""
         self._store = store
         self._config = config
+        self._safe = 0
         self._waiting: deque[_Waiting] = deque()
         self._failures = 0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -49,6 +53,7 @@ class Durability:
     def start(self) -> None:
         """Begin to listen to the flusher; call it on the event loop."""
         self._loop = asyncio.get_running_loop()
+        self._safe = self._store.flushed
         if self.waits:
             self._store.on_flushed(self._flushed_on_thread)
 
@@ -59,7 +64,7 @@ class Durability:
 
     def when_safe(self, appended: Appended, tell: Told) -> None:
         """Have `tell` called once: now, when the disk has it, or when that takes too long."""
-        if not self.waits:
+        if not self.waits or appended.end <= self._safe:
             tell(ResponseCode.SUCCESS)
             return
         deadline = self._loop.time() + self._config.value.sync_flush_timeout
@@ -94,8 +99,10 @@ class Durability:
             self._loop.call_soon_threadsafe(self._flushed, flushed)
 
     def _flushed(self, flushed: Flushed) -> None:
+        self._safe = flushed.position
         if flushed.failure is not None:
             self._failures += 1
+            self.on_taken_back(flushed.position, self._failures)
             self._refuse(flushed.position, flushed.failure)
         waiting = self._waiting
         while waiting and waiting[0].end <= flushed.position:

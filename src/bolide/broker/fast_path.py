@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from bolide.broker.attributes import has_window
 from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
 from bolide.broker.hooks import Hooks
@@ -21,6 +22,7 @@ from bolide.config import ConfigCell
 from bolide.kernel.sends import PlainSend, SendAnswers, read_plain_send
 from bolide.model.message import Host
 from bolide.model.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
+from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag
@@ -41,6 +43,7 @@ class Slot(NamedTuple):
 
     topic: bytes
     queues: int
+    has_window: bool
 
 
 class FastPath:
@@ -84,7 +87,9 @@ class FastPath:
         closed = self._hooks.send or config.start_accept_send_request_time_stamp > 0
         self.slots = {} if closed else {
             topic.topic_name: Slot(
-                topic.topic_name.encode(), max(topic.write_queue_nums, topic.read_queue_nums)
+                topic.topic_name.encode(),
+                max(topic.write_queue_nums, topic.read_queue_nums),
+                has_window(topic),
             )
             for topic in self._topics
             if _is_plain(topic, config)
@@ -101,6 +106,8 @@ class FastPath:
                 break
             slot = self.slots.get(send.topic)
             if slot is None or send.queue_id >= slot.queues:
+                break
+            if slot.has_window and PropertyName.DEDUP_KEY in send.properties:
                 break
             started = self._now()
             try:

@@ -8,12 +8,14 @@ from bolide.broker.background import Background
 from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.delay import DelayScheduler
+from bolide.broker.duplicates import Duplicates
 from bolide.broker.durability import Durability
 from bolide.broker.fast_path import FastPath
 from bolide.broker.groups import GroupTable
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.keeping import Keeping
+from bolide.broker.key_windows import KeyWindows
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.queue_locks import QueueLocks
 from bolide.broker.statistics import Statistics
@@ -48,10 +50,27 @@ class Parts:
     unique_ids: UniqueIdMaker
     host: Host
     now: Callable[[], float]
+    duplicates: Duplicates = field(init=False)
     fast_path: FastPath = field(init=False)
     keeping: Keeping = field(init=False)
 
     def __post_init__(self) -> None:
+        windows = KeyWindows(
+            cell=self.cell,
+            store=self.store,
+            topics=self.topics,
+            background=self.background,
+            waiting=self.delay.progress,
+            now=self.now,
+        )
+        self.duplicates = Duplicates(
+            windows,
+            store=self.store,
+            intake=self.intake,
+            durability=self.durability,
+            now=self.now,
+        )
+        self.delay.is_delivered = self.duplicates.is_delivered
         self.fast_path = FastPath(
             cell=self.cell,
             topics=self.topics,

@@ -111,10 +111,16 @@ class SendTimedOut(SendFailed):
 class BatchPartlySent(ClientError):
     """`results` are those of the batches before the one that failed, which is the cause."""
 
-    def __init__(self, results: Sequence["SendResult"], sent: int, left: int) -> None:
+    def __init__(
+        self, results: Sequence["SendResult"], sent: int, left: int, *, keyed: bool = False
+    ) -> None:
+        advice = (  # keyed ones are sent queue by queue, not in their order
+            "send all again, their keys keep the topic from storing one twice"
+            if keyed
+            else f"send those from number {sent} on again"
+        )
         super().__init__(
-            f"{sent} messages were stored, {left} were not or may not have been:"
-            f" send those from number {sent} on again"
+            f"{sent} messages were stored, {left} were not or may not have been: {advice}"
         )
         self.results = tuple(results)
         self.sent = sent

@@ -11,6 +11,7 @@ import msgspec
 
 from bolide.model.message_checks import (
     check_topic,
+    checked_dedup_key,
     checked_flag,
     checked_sharding_key,
     checked_tags,
@@ -51,6 +52,11 @@ class _Read:
         return self.properties.get(PropertyName.SHARDING_KEY)
 
     @property
+    def dedup_key(self) -> str | None:
+        """By which a topic with a window takes it once, however often it is sent."""
+        return self.properties.get(PropertyName.DEDUP_KEY)
+
+    @property
     def wait_stored(self) -> bool:
         """Whether the broker answers only when the message is as safe as its settings say."""
         return self.properties.get(PropertyName.WAIT_STORED, "true").lower() == "true"
@@ -84,6 +90,7 @@ class Message(_Read):
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         sharding_key: str = "",
+        dedup_key: str = "",
         flag: int = 0,
         wait_stored: bool = True,
     ) -> None:
@@ -97,6 +104,8 @@ class Message(_Read):
             properties: names and texts of the user's own.
             delay_level: which of the broker's delays to wait before delivery; 0 is none.
             sharding_key: messages with equal ones belong together; selectors may use it.
+            dedup_key: a topic with `dedup.window` takes it once, however often it is sent; it
+                goes to the queue that the key hashes to.
             flag: a number of the user's own.
             wait_stored: False lets the broker answer before the message is flushed and copied.
 
@@ -113,6 +122,8 @@ class Message(_Read):
             held[PropertyName.DELAY_LEVEL] = level_text(delay_level)
         if sharding_key:
             held[PropertyName.SHARDING_KEY] = checked_sharding_key(sharding_key)
+        if dedup_key:
+            held[PropertyName.DEDUP_KEY] = checked_dedup_key(dedup_key)
         if not wait_stored:
             held[PropertyName.WAIT_STORED] = "false"
         _fill(self, topic, plain_body(body), held, checked_flag(flag))

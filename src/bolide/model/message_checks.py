@@ -22,8 +22,10 @@ _NAMED = {  # how a reserved property is given instead
     PropertyName.KEYS: "keys=",
     PropertyName.DELAY_LEVEL: "delay_level=",
     PropertyName.WAIT_STORED: "wait_stored=",
+    PropertyName.DEDUP_KEY: "dedup_key=",
 }
 _MAX_INT = 2**31 - 1
+_MAX_DEDUP_KEY = 255
 
 
 class InvalidMessage(BolideError, ValueError):
@@ -111,6 +113,15 @@ def user_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def checked_sharding_key(key: object) -> str:
     return _text("sharding_key", key)
+
+
+def checked_dedup_key(key: object) -> str:
+    text = _text("dedup_key", key)
+    if len(text) > _MAX_DEDUP_KEY or not text.isprintable():
+        raise InvalidMessage(
+            "dedup_key", f"{text!r}: it is of at most {_MAX_DEDUP_KEY} printable characters"
+        )
+    return text
 
 
 def _text(field: str, value: object) -> str:

@@ -24,6 +24,7 @@ class PropertyName:
     TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
     TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
     CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+    DEDUP_KEY: Final = "DEDUP_KEY"  # ours
 
     # Set by the sending client or the broker.
     UNIQUE_ID: Final = "UNIQ_KEY"

@@ -21,7 +21,7 @@ Offset id, given by the broker (`MessageDecoder.createMessageId`):
 
 import struct
 from datetime import datetime, timedelta, tzinfo
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from bolide.model.message import Host, offset_message_id
@@ -99,13 +99,21 @@ class UniqueIdMaker:
         self._month_start = self._month_end = 0
 
     def make(self, now_ms: int) -> str:
+        return f"{self._stem(now_ms)}{next(self._counter) & 0xFFFF:04X}"
+
+    def make_many(self, now_ms: int, count: int) -> list[str]:
+        """Ids of one millisecond; of over 65,536 some would be the same."""
+        stem = self._stem(now_ms)
+        return [f"{stem}{number & 0xFFFF:04X}" for number in islice(self._counter, count)]
+
+    def _stem(self, now_ms: int) -> str:
         if now_ms >= self._month_end:
             self._month_start = _month_start(now_ms, self._zone)
             self._month_end = _next_month_start(self._month_start, self._zone)
         since = now_ms - self._month_start
         if -_CLOCK_STEP < since < 0:
             since = 0
-        return f"{self._prefix}{since & 0xFFFF_FFFF:08X}{next(self._counter) & 0xFFFF:04X}"
+        return f"{self._prefix}{since & 0xFFFF_FFFF:08X}"
 
 
 def _from_hex(text: str, kind: str) -> bytes:

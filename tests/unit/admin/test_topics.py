@@ -2,6 +2,7 @@
 
 import pytest
 
+from bolide.admin.errors import AttributeUnknown
 from bolide.admin.topics import attribute_changes
 from bolide.protocol.bodies.groups import GroupList
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -12,7 +13,8 @@ from bolide.protocol.bodies.topics import (
     TopicStats,
 )
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.refusals import TopicNotFound
+from bolide.protocol.refusals import ServerError, TopicNotFound
+from bolide.remoting.dispatch import Reply
 from tests.support.aio import on_loop
 from tests.unit.admin.scripted import CLUSTER, cast
 
@@ -47,6 +49,22 @@ async def test_groups_that_only_one_broker_knows_are_told() -> None:
         other.answers(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(["both"]))
 
         assert await stage.admin.topics.groups("Orders") == ["both", "one"]
+
+
+def refuse(_fields: dict[str, str]) -> Reply:
+    raise ServerError("unsupported key: dedup.window")
+
+
+@pytest.mark.parametrize("answer", [refuse, None], ids=["5.x refuses it", "4.9 passes over it"])
+@on_loop
+async def test_an_attribute_that_a_broker_does_not_know_is_named(answer: object) -> None:
+    wanted = TopicConfig(topic_name="Orders", attributes={"dedup.window": "10m"})
+    async with cast() as stage:
+        stage.first.answers(RequestCode.UPDATE_AND_CREATE_TOPIC, answer)
+        stage.first.answers(RequestCode.GET_TOPIC_CONFIG, TopicConfig(topic_name="Orders"))
+
+        with pytest.raises(AttributeUnknown, match=r"only Bolide's brokers have dedup\.window"):
+            await stage.admin.topics.update(stage.first.address, wanted)
 
 
 @on_loop

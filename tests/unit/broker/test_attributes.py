@@ -37,6 +37,7 @@ def test_changes_are_made_upon_what_is_there() -> None:
     }
     assert changed_attributes(current, {"-message.type": ""}) == {"queue.type": "SimpleCQ"}
     assert changed_attributes(current, {}) == current
+    assert changed_attributes({}, {"+dedup.window": "10m"}) == {"dedup.window": "10m"}
     assert changed_attributes(None, {"+cleanup.policy": "DELETE"}) == {"cleanup.policy": "DELETE"}
 
 
@@ -50,6 +51,7 @@ def test_changes_are_made_upon_what_is_there() -> None:
         ({"+message.type": "MIXED"}, "MIXED is not supported"),
         ({"+queue.type": "BatchCQ"}, "BatchCQ is not supported"),
         ({"+cleanup.policy": "COMPACTION"}, "COMPACTION is not supported"),
+        ({"+dedup.window": "8d"}, "'dedup.window' cannot be '8d': .* 1s to 7d"),
         ({"-message.type": ""}, "is not set"),
     ],
 )

@@ -43,6 +43,7 @@ def all_handlers(parts: Parts) -> list[object]:
                 groups=parts.groups,
                 locks=parts.locks,
                 intake=parts.intake,
+                duplicates=parts.duplicates,
                 durability=parts.durability,
                 statistics=parts.statistics,
                 background=parts.background,

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
 from bolide.broker.addressing import address, without_transaction
 from bolide.broker.background import Background
 from bolide.broker.config import BrokerConfig
+from bolide.broker.duplicates import Duplicates
 from bolide.broker.durability import Durability, unavailable
 from bolide.broker.groups import GroupTable
 from bolide.broker.hooks import Hooks
@@ -66,6 +68,7 @@ class SendParts:
     groups: GroupTable
     locks: QueueLocks
     intake: Intake
+    duplicates: Duplicates
     durability: Durability
     statistics: Statistics
     background: Background
@@ -94,6 +97,14 @@ class Taken(NamedTuple):
     queue_id: int
     unique_id: str | None
     appended: list[Appended]
+    """Where its messages are, in their order."""
+    fresh: list[Appended]
+    """Those of them that were not there before."""
+
+    @property
+    def last(self) -> Appended:
+        """The one that is safe when all are."""
+        return max(self.appended)  # by its physical offset
 
 
 class SendHandlers:
@@ -124,13 +135,19 @@ class SendHandlers:
         try:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
-            if topic is None or is_retry_topic(header.topic):
+            if topic is None or is_retry_topic(header.topic) or self._must_wait(header):
                 later = self._parts.background.answer(self._take_slowly(incoming))
                 later.on_lost = None  # what came is stored, whether or not its sender stays
                 return later
             return self._take(incoming, topic)
         except Refusal as exc:
             return self._refused(incoming, exc)
+
+    def _must_wait(self, header: SendHeader) -> bool:
+        """Whether it cannot be told yet if the message is a repeat."""
+        return self._parts.duplicates.windows.is_reading(header.topic) and (
+            header.batch or PropertyName.DEDUP_KEY in header.properties
+        )
 
     # ---- checks
 
@@ -177,7 +194,7 @@ class SendHandlers:
             except Exception as exc:  # noqa: BLE001  a hook's; the dispatcher makes it a response
                 later.fail(exc)
 
-        self._parts.durability.when_safe(taken.appended[-1], tell)
+        self._parts.durability.when_safe(taken.last, tell)
         return later
 
     async def _take_slowly(self, incoming: Incoming) -> Reply:
@@ -186,8 +203,9 @@ class SendHandlers:
             topic = await self._find_or_create(incoming.header)
             if is_retry_topic(topic.topic_name):
                 incoming, topic = await self._redirect_dead(incoming, topic)
+            await self._parts.duplicates.windows.ready(topic.topic_name)
             taken = self._append(incoming, topic)
-            code = await self._parts.durability.reached(taken.appended[-1])
+            code = await self._parts.durability.reached(taken.last)
             return self._stored(incoming, taken, code)
         except StoreUnwritable as exc:
             return self._told(incoming, taken, exc)
@@ -235,7 +253,7 @@ class SendHandlers:
         self._check_topic(header, topic)
         queue_id = header.queue_id
         if queue_id < 0:
-            queue_id = _any_queue(topic)
+            queue_id = _any_queue(header, topic)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= _MULTI_TAGS
@@ -246,15 +264,26 @@ class SendHandlers:
         try:
             if header.batch:
                 batch = self._batch(header, draft)
-                return Taken(queue_id, None, self._parts.intake.append_batch(batch))
+                return Taken(queue_id, None, *self._put(topic, queue_id, batch))
             draft, unique_id = self._single(header, draft)
-            return Taken(queue_id, unique_id, [self._parts.intake.append(draft)])
+            return Taken(queue_id, unique_id, *self._put(topic, queue_id, [draft]))
         except RecordTooLarge as exc:
             raise MessageIllegal(f"{exc}: send less, or raise maxMessageSize") from exc
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         except (BadBatch, ValueError) as exc:
             raise MessageIllegal(str(exc)) from exc
+
+    def _put(
+        self, topic: TopicConfig, queue_id: int, drafts: list[RecordDraft]
+    ) -> tuple[list[Appended], list[Appended]]:
+        """Append what is not a repeat; where all of it is, and what of that is new."""
+        parts = self._parts
+        if parts.duplicates.windows.covers(topic.topic_name):
+            return parts.duplicates.append(topic.topic_name, queue_id, drafts)
+        single = len(drafts) == 1
+        appended = [parts.intake.append(drafts[0])] if single else parts.intake.append_batch(drafts)
+        return appended, appended
 
     def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
         """The draft with its properties, addressed; and the id that the sender knows it by."""
@@ -305,10 +334,11 @@ class SendHandlers:
 
     def _stored(self, incoming: Incoming, taken: Taken, code: int) -> Reply:
         parts, appended = self._parts, taken.appended
-        size = sum(each.size for each in appended)
-        took = parts.now() - incoming.started
-        topic = incoming.header.topic
-        parts.statistics.sent(topic, taken.queue_id, len(appended), size, took)
+        if taken.fresh:
+            size = sum(each.size for each in taken.fresh)
+            took = parts.now() - incoming.started
+            topic = incoming.header.topic
+            parts.statistics.sent(topic, taken.queue_id, len(taken.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
         marks = self.marks.answer
         answer = SendReply(
@@ -316,6 +346,7 @@ class SendHandlers:
             queue_id=taken.queue_id,
             queue_offset=appended[0].queue_offset,
             transaction_id=taken.unique_id,
+            repeats=len(appended) - len(taken.fresh) or None,
             region=marks.region,
             trace_on=marks.trace_on,
         )
@@ -332,9 +363,12 @@ class SendHandlers:
         return reply
 
 
-def _any_queue(topic: TopicConfig) -> int:
+def _any_queue(header: SendHeader, topic: TopicConfig) -> int:
     if topic.write_queue_nums < 1:
         raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
+    key = decode_properties(header.properties).get(PropertyName.DEDUP_KEY)
+    if key is not None:  # the same queue for a repeat
+        return crc32(key.encode()) % topic.write_queue_nums
     return random.randrange(topic.write_queue_nums)  # noqa: S311
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from bolide.broker.attributes import changed_attributes, parse_changes
+from bolide.broker.attributes import DEDUP_WINDOW, changed_attributes, has_window, parse_changes
 from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.groups import GroupTable
@@ -118,7 +118,13 @@ class TopicHandlers:
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
         known = self._topics.find(config.topic_name)
         attributes = changed_attributes(known.attributes if known else None, config.attributes)
-        return msgspec.structs.replace(config, attributes=attributes)
+        changed = msgspec.structs.replace(config, attributes=attributes)
+        if DEDUP_WINDOW in attributes and not has_window(changed):
+            raise InvalidParameter(
+                f"topic {config.topic_name}: {DEDUP_WINDOW} is not for retries and dead letters,"
+                " which keep the keys of what they once were"
+            )
+        return changed
 
     # ---- deleting
 

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from bolide.client.producing.outgoing import Outgoing, Packer
+from bolide.client.producing.selectors import dedup_queue
 from bolide.client.validation import check_sendable
 from bolide.model.message import Message
 from bolide.model.message_checks import InvalidMessage
+from bolide.model.message_queue import MessageQueue
 from bolide.model.names import RETRY_PREFIX
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import encode_properties
@@ -28,6 +30,7 @@ class Batches:
         self.size = len(messages)
         self._packer = packer
         self._messages = messages
+        self._split = split
         self._runs = split_batch(messages, packer.max_size) if split else iter([messages])
 
     async def check(self) -> None:
@@ -42,12 +45,21 @@ class Batches:
         run = next(self._runs, None)
         return None if run is None else self._packer.pack_batch(run)
 
+    async def by_queue(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, "Batches"]:
+        """Keyed messages by the queues that their keys hash to, in their order within each."""
+        groups = await self._run(lambda: _by_queue(self._messages, queues))
+        return {
+            queue: Batches(self._packer, messages, split=self._split)
+            for queue, messages in groups.items()
+        }
+
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work) if self.size > _THREAD_OVER else work()
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> None:
-    """Raises InvalidMessage: one topic, one wait flag, no delays, no retries, none too large."""
+    """Raises InvalidMessage: one topic, one wait flag, all keyed or none, no delays, no retries,
+    none too large."""
     if not messages:
         raise InvalidMessage("messages", "a batch of none")
     first = messages[0]
@@ -61,6 +73,8 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
             )
         if message.wait_stored != first.wait_stored:
             raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
+        if (message.dedup_key is None) != (first.dedup_key is None):
+            raise InvalidMessage("dedup_key", "all messages of a batch have one, or none has")
         if message.delay_level:
             raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
     if first.topic.startswith(RETRY_PREFIX):
@@ -81,6 +95,15 @@ def split_batch(messages: Iterable[Message], limit: int) -> Iterator[list[Messag
         size += more
     if run:
         yield run
+
+
+def _by_queue(
+    messages: Iterable[Message], queues: Sequence[MessageQueue]
+) -> dict[MessageQueue, list[Message]]:
+    groups: dict[MessageQueue, list[Message]] = {}
+    for message in messages:
+        groups.setdefault(dedup_queue(message.dedup_key or "", queues), []).append(message)
+    return groups
 
 
 def _item_size(message: Message) -> int:

@@ -39,6 +39,8 @@ class Outgoing(msgspec.Struct):
     unique_ids: tuple[str, ...]
     messages: tuple[Message, ...]
     kind: SendKind
+    is_keyed: bool
+    """Whether only the queue it was sent to first may get it again."""
 
 
 class Packer:
@@ -68,10 +70,10 @@ class Packer:
         if PropertyName.TRANSACTION_PREPARED in properties:
             sys_flag |= _PREPARED
         fields = self._fields(topic, properties, sys_flag, message.flag)
-        kind = _kind(properties)
         return Outgoing(
-            topic, RequestCode.SEND_MESSAGE_V2, fields, body, (unique_id,), (message,), kind
-        )
+            topic, RequestCode.SEND_MESSAGE_V2, fields, body, (unique_id,), (message,),
+            _kind(properties), PropertyName.DEDUP_KEY in properties,
+        )  # fmt: skip
 
     @property
     def max_size(self) -> int:
@@ -101,7 +103,17 @@ class Packer:
             ids,
             tuple(messages),
             SendKind.BATCH,
+            messages[0].dedup_key is not None,
         )
+
+    def pack_encoded(self, topic: str, body: bytes) -> Outgoing:
+        """Of a batch that is encoded already; for hooks it is one message."""
+        wrapped = self._client.wrap(topic)
+        fields = self._fields(wrapped, {}, 0, 0)
+        fields["m"] = "true"
+        stand_in = (Message.unchecked(topic, body, {}),)
+        code, kind = RequestCode.SEND_BATCH_MESSAGE, SendKind.BATCH
+        return Outgoing(wrapped, code, fields, body, (), stand_in, kind, is_keyed=False)
 
     def _fields(
         self, topic: str, properties: dict[str, str], sys_flag: int, flag: int
@@ -139,6 +151,11 @@ def _kind(properties: dict[str, str]) -> SendKind:
     if PropertyName.TRANSACTION_PREPARED in properties:
         return SendKind.HALF
     return SendKind.DELAYED if PropertyName.DELAY_LEVEL in properties else SendKind.NORMAL
+
+
+def make_ids(count: int) -> list[str]:
+    """Ids for messages that are encoded by their sender; 65,536 of them at most."""
+    return _maker().make_many(time.time_ns() // 1_000_000, count)
 
 
 def _make_id() -> str:

@@ -38,6 +38,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     region: str = "DefaultRegion"
     trace_on: bool = True
     recall_handle: str | None = None
+    repeats: int = 0
+    """How many of the messages the topic had already, by their `dedup_key`."""
 
     @property
     def message_ids(self) -> list[str]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
+from zlib import crc32
 
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
@@ -31,6 +32,14 @@ def by_machine_room(rooms: Collection[str]) -> QueueSelector:
         return by_random(near or queues, message, key)
 
     return select
+
+
+def dedup_queue(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """The queue that a message with this de-duplication key goes to, in whatever order they are.
+
+    Every producer must choose it so: a repeat is only known in the queue of the first send.
+    """
+    return sorted(queues)[crc32(key.encode()) % len(queues)]
 
 
 def hash_code(key: Any) -> int:

@@ -1,4 +1,7 @@
-"""One send, try after try: to a broker, on failure to another one, until the time is over."""
+"""One send, try after try: to a broker, on failure to another one, until the time is over.
+
+A keyed message is tried at one queue only: no other one would know it for a repeat.
+"""
 
 import asyncio
 import logging
@@ -29,6 +32,15 @@ _STORED = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
+_BETTER_ELSEWHERE = (
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.NO_BUYER_ID,
+    ResponseCode.NOT_IN_CURRENT_UNIT,
+)
+"""Refusals that the same broker would repeat."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
 @dataclass(slots=True)
@@ -68,9 +80,11 @@ class Sending:
     async def send(
         self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
     ) -> SendResult:
-        """Send to the one queue once, or to any of several until a try succeeds."""
+        """Send to the one queue, once unless it is keyed; or to any of several until one has it."""
         tries = _Tries(self._now(), deadline)
-        if isinstance(chosen, MessageQueue):
+        if isinstance(chosen, MessageQueue) and outgoing.is_keyed and self._settings.retries:
+            result = await self._try_again(outgoing, chosen, tries)
+        elif isinstance(chosen, MessageQueue):
             result = await self._try(outgoing, chosen, deadline - tries.began, tries)
         else:
             result = await self._try_several(outgoing, chosen, tries)
@@ -94,6 +108,22 @@ class Sending:
                 return result
         return None
 
+    async def _try_again(
+        self, outgoing: Outgoing, queue: MessageQueue, tries: _Tries
+    ) -> SendResult | None:
+        """The same queue until the time is over."""
+        pause = _FIRST_PAUSE
+        while (seconds := tries.deadline - self._now()) > 0:
+            if self._settings.try_timeout is not None:
+                seconds = min(seconds, self._settings.try_timeout)
+            if result := await self._try(outgoing, queue, seconds, tries):
+                return result
+            if isinstance(tries.failure, Refusal) and tries.failure.code in _BETTER_ELSEWHERE:
+                break
+            await asyncio.sleep(max(min(pause, tries.deadline - self._now()), 0))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        return None
+
     async def throw(
         self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
     ) -> None:
@@ -102,12 +132,12 @@ class Sending:
             chosen = self._choice.choose(outgoing.topic, chosen)
         address = self._find_address(chosen)
         if address is None:
-            async with self.until(deadline, outgoing):
+            async with self.until(deadline, outgoing.messages[0].topic):
                 address = await self._require_address(chosen)
         context = self._before(outgoing, chosen, address, one_way=True)
         _address_to(outgoing, chosen)
         try:
-            async with self.until(deadline, outgoing):
+            async with self.until(deadline, outgoing.messages[0].topic):
                 await self._instance.notify(
                     address, outgoing.code, outgoing.fields, body=outgoing.body
                 )
@@ -117,14 +147,13 @@ class Sending:
         self._after(context, None, None)
 
     @asynccontextmanager
-    async def until(self, deadline: float, outgoing: Outgoing) -> AsyncIterator[None]:
+    async def until(self, deadline: float, topic: str) -> AsyncIterator[None]:
         """Raise SendTimedOut if the block is not done by the deadline."""
         began = self._now()
         try:
             async with asyncio.timeout_at(deadline):
                 yield
         except TimeoutError as exc:
-            topic = outgoing.messages[0].topic
             raise SendTimedOut(topic, (), self._now() - began, None) from exc
 
     async def _try(
@@ -255,6 +284,7 @@ def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResul
         region=reply.region,
         trace_on=reply.trace_on,
         recall_handle=reply.recall_handle,
+        repeats=reply.repeats or 0,
     )
 
 

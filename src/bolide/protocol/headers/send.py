@@ -69,6 +69,7 @@ class SendReply(Header, frozen=True, kw_only=True):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
+    repeats: Int | None = None  # ours: how many of the messages were stored by an earlier send
     region: str = field(name="MSG_REGION", default="DefaultRegion")
     trace_on: bool = field(name="TRACE_ON", default=True)
 
