@@ -1,0 +1,272 @@
+"""Options of the `rocketmq` source: each declared once with type, default, bounds and a sentence.
+
+Spark hands over texts under names in small letters. What is unknown is refused with the nearest
+name, for a misspelt option would otherwise read something else than was meant.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self, TypeVar
+
+from bolide import config
+from bolide.arrow.connection import Connection
+from bolide.arrow.offsets import At, Position, parse_position
+from bolide.arrow.reading import READER_GROUP, ReadOptions
+from bolide.client.settings import ClientSettings
+from bolide.config import option
+from bolide.errors import ConfigError
+from bolide.remoting.tls import ClientTls
+
+O = TypeVar("O")  # noqa: E741  a class of options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConnectionOptions:
+    """How to reach the cluster: the same for the source and the sink."""
+
+    name_server: str | None = option(
+        None, "NameServers as `host:port;host:port`; else those of `NAMESRV_ADDR`."
+    )
+    namespace: str = option("", "Put before the names of topics and groups on the wire.")
+    access_key: str | None = option(
+        None, "Whose requests these are; with `secretKey` they are signed.", secret=True
+    )
+    secret_key: str | None = option(None, "What requests are signed with.", secret=True)
+    security_token: str | None = option(None, "Goes with temporary keys.", secret=True)
+    tls_enable: bool = option(False, "Connect by TLS.")
+    tls_trust_cert_path: Path | None = option(
+        None, "Certificates that sign those of the servers; without it any server is trusted."
+    )
+    tls_cert_path: Path | None = option(None, "The certificate to show to servers that ask.")
+    tls_key_path: Path | None = option(None, "The key of that certificate.")
+    tls_key_password: str | None = option(None, "The password of that key.", secret=True)
+    call_timeout: float = option(
+        3.0, "Milliseconds for one request.", key="callTimeoutMs", scale=1000, bounds=(1, None)
+    )
+    patience: float = option(
+        60.0,
+        "Milliseconds that a broker may be away before a task or a query fails.",
+        key="patienceMs",
+        scale=1000,
+        bounds=(0, None),
+    )
+
+    def __repr__(self) -> str:
+        texts = ", ".join(f"{key}={text!r}" for key, text in config.to_texts(self).items())
+        return f"{type(self).__name__}({texts})"
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Take Spark's options, and `NAMESRV_ADDR` of here: workers may have another, or none.
+
+        Raises:
+            ConfigError: one is unknown, has a wrong value, or does not go with another; names it.
+        """
+        found = load(cls, options)
+        servers = ClientSettings.of(name_server=found.name_server).name_servers
+        found = replace(found, name_server=";".join(servers))
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raises ConfigError where options do not go together."""
+        if not self.tls_enable and self._tls_given():
+            raise ConfigError(f"{self._tls_given()} has no effect without tlsEnable=true")
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigError("accessKey and secretKey must be given together")
+        if not self.name_server:
+            raise ConfigError("nameServer is missing: say nameServer=host:port")
+
+    def connection(self) -> Connection:
+        """How a task, or the driver, reaches the cluster."""
+        return Connection(
+            name_server=self.name_server or "",
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            security_token=self.security_token,
+            namespace=self.namespace,
+            tls=self._tls(),
+            call_timeout=self.call_timeout,
+        )
+
+    def _tls(self) -> ClientTls | None:
+        if not self.tls_enable:
+            return None
+        return ClientTls(
+            certificate=self.tls_cert_path,
+            key=self.tls_key_path,
+            key_password=self.tls_key_password,
+            trust=self.tls_trust_cert_path,
+        )
+
+    def _tls_given(self) -> str | None:
+        given = {
+            "tlsTrustCertPath": self.tls_trust_cert_path,
+            "tlsCertPath": self.tls_cert_path,
+            "tlsKeyPath": self.tls_key_path,
+            "tlsKeyPassword": self.tls_key_password,
+        }
+        return next((name for name, value in given.items() if value), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SourceOptions(ConnectionOptions):
+    """What to read, and how."""
+
+    topic: tuple[str, ...] = option((), "One topic, or several with commas between.", separator=",")
+    topic_pattern: str | None = option(
+        None,
+        "A regular expression that whole names of topics match; topics that are made later too.",
+    )
+    starting_offsets: str | None = option(
+        None,
+        "Where to begin: `earliest`, `latest`, a time such as `2026-01-31T12:00:00Z` or `-10m`,"
+        " `group:NAME`, or JSON by topic, broker and queue, where -2 is earliest and -1 latest;"
+        " `earliest` for a batch and `latest` for a stream unless given."
+        " A stream that has a checkpoint goes on from there instead.",
+    )
+    ending_offsets: str | None = option(
+        None,
+        "Where a batch ends, in the same forms; the message there is not read;"
+        " `latest` unless given.",
+    )
+    starting_timestamp: int | None = option(
+        None,
+        "Begin at the first message stored at that time, in milliseconds since 1970;"
+        " in place of `startingOffsets`.",
+        bounds=(0, None),
+    )
+    ending_timestamp: int | None = option(
+        None,
+        "A batch ends before the first message stored at that time, in milliseconds since 1970;"
+        " in place of `endingOffsets`.",
+        bounds=(0, None),
+    )
+    tags: str | None = option(
+        None,
+        "Only messages with one of these tags, such as `created || paid`; the broker filters.",
+        aliases=("subExpression",),
+    )
+    sql: str | None = option(
+        None, "Only messages whose properties match this SQL92 expression; the broker filters."
+    )
+    include_properties: bool = option(True, "Have the column `properties`.")
+    value_schema: str | None = option(
+        None,
+        "Columns such as `id bigint, name string`: have a column `value` with these, read from"
+        " bodies that are JSON; null where one is not.",
+    )
+    max_offsets_per_trigger: int | None = option(
+        None,
+        "At most so many offsets in a micro-batch, shared out by backlog; at least one of every"
+        " queue that has some.",
+        bounds=(1, None),
+    )
+    max_bytes_per_trigger: int | None = option(
+        None,
+        "At most about so many bytes in a micro-batch, judged by the size of recent messages.",
+        bounds=(1, None),
+    )
+    min_partitions: int | None = option(
+        None, "At least so many tasks: the longest ranges are split.", bounds=(1, None)
+    )
+    max_records_per_partition: int | None = option(
+        None, "At most so many offsets in a task: longer ranges are split.", bounds=(1, None)
+    )
+    fail_on_data_loss: bool = option(
+        True,
+        "Fail when messages are gone that should have been read; else log how many, and go on.",
+    )
+    commit_group: str | None = option(
+        None,
+        "A consumer group that is told the position of a stream, so that `consumerProgress` shows"
+        " its lag; the stream itself goes by its checkpoint.",
+    )
+    consumer_group: str = option(
+        READER_GROUP, "The group that pulls are made for; its position is neither used nor moved."
+    )
+    pull_batch_size: int = option(
+        1024, "Messages to ask for at once; brokers give fewer, Apache's 32.", bounds=(1, None)
+    )
+    pull_timeout: float = option(
+        10.0,
+        "Milliseconds for one pull; after that it is tried again, as long as `patienceMs` lasts.",
+        key="pullTimeoutMs",
+        scale=1000,
+        bounds=(1, None),
+    )
+
+    def check(self) -> None:
+        """Raises ConfigError where options do not go together."""
+        ConnectionOptions.check(self)
+        self._one_of("topic", self.topic, "topicPattern", self.topic_pattern, needed=True)
+        self._one_of("tags", self.tags, "sql", self.sql)
+        for end in ("starting", "ending"):
+            offsets = getattr(self, f"{end}_offsets")
+            timestamp = getattr(self, f"{end}_timestamp")
+            self._one_of(f"{end}Offsets", offsets, f"{end}Timestamp", timestamp)
+
+    @staticmethod
+    def _one_of(
+        name: str, value: object, other: str, other_value: object, *, needed: bool = False
+    ) -> None:
+        if value and other_value is not None:
+            raise ConfigError(f"{name} and {other} cannot be given together")
+        if needed and not value and other_value is None:
+            raise ConfigError(f"{name} or {other} is missing: say what to read")
+
+    def start(self, default: str) -> Position:
+        """Raises ConfigError; names the option."""
+        if self.starting_timestamp is not None:
+            return At(self.starting_timestamp)
+        return parse_position(self.starting_offsets or default, option="startingOffsets")
+
+    def end(self) -> Position:
+        """Raises ConfigError; names the option."""
+        if self.ending_timestamp is not None:
+            return At(self.ending_timestamp)
+        return parse_position(self.ending_offsets or "latest", option="endingOffsets")
+
+    def reading(self) -> ReadOptions:
+        """Raises ConfigError; names the option."""
+        return ReadOptions(
+            tags=self.tags or "*",
+            sql=self.sql,
+            include_properties=self.include_properties,
+            value_schema=self.value_schema,
+            fail_on_data_loss=self.fail_on_data_loss,
+            pull_batch_size=self.pull_batch_size,
+            pull_timeout=self.pull_timeout,
+            patience=self.patience,
+            group=self.consumer_group,
+        )
+
+
+def load(kind: type[O], options: Mapping[str, str]) -> O:
+    """Make a class of options from texts under names in any case.
+
+    Raises:
+        ConfigError: one is unknown or has a wrong value; names it.
+    """
+    declared = config.options_of(kind)
+    names = {name.lower(): name for found in declared.values() for name in names_of(found)}
+    texts = {}
+    for given, text in options.items():
+        name = names.get(given.lower())
+        if name is None:
+            raise ConfigError(f"unknown option {given}{_hint(given, names)}")
+        texts[name] = text
+    return config.load(kind, texts, strict=True)
+
+
+def names_of(declared: config.Option) -> list[str]:
+    return [declared.key, *declared.aliases]
+
+
+def _hint(given: str, names: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(given.lower(), names, n=1)
+    return (
+        f"; did you mean {names[near[0]]}?" if near else f"; there are {', '.join(names.values())}"
+    )

@@ -1,0 +1,65 @@
+"""The source with Apache RocketMQ's servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from bolide import Message
+from tests.interop.bench import Bench
+from tests.interop.conftest import obtain_or_skip
+from tests.spark.kinds import Sent, send, send_all_kinds, wait_for
+from tests.support.cluster_process import QUICK_DELAYS
+
+pytestmark = pytest.mark.interop
+
+TOPIC = "java-kinds"
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("java"), obtain_or_skip) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def name_server(java: Bench) -> str:
+    """Of a cluster whose broker judges SQL92 expressions."""
+    address = java.namesrv("5.x").address
+    java.broker("5.x", address, messageDelayLevel=QUICK_DELAYS, enablePropertyFilter=True)
+    return address
+
+
+@pytest.fixture(scope="module")
+def sent(name_server: str) -> Sent:
+    """Messages of all kinds; the broker makes the topic with the first."""
+    found = send_all_kinds(name_server, TOPIC)
+    wait_for(name_server, TOPIC, len(found.rows) + 1)
+    return found
+
+
+def test_batches_and_streams_of_a_java_broker_are_exactly_what_was_sent(
+    spark: SparkSession, java: Bench, name_server: str, sent: Sent, tmp_path: Path
+) -> None:
+    options = {"nameServer": name_server, "topic": TOPIC, "startingOffsets": "earliest"}
+    batch = spark.read.format("rocketmq").options(**options).load()
+    filtered = spark.read.format("rocketmq").options(**options, sql="a BETWEEN 7 AND 7").load()
+    table = spark.readStream.format("rocketmq").options(**options, commitGroup="spark-lag").load()
+    taken: list[Any] = []
+
+    def take(rows: DataFrame, _: int) -> None:
+        taken.extend(rows.collect())
+
+    sent.check(batch.collect())
+    assert [row.properties["a"] for row in filtered.collect()] == ["7"]
+    writer = table.writeStream.option("checkpointLocation", str(tmp_path)).foreachBatch(take)
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    sent.check(taken)
+
+    send(name_server, [Message(TOPIC, b"one more")])  # Spark commits when there is a next batch
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    assert taken[-1].body == b"one more"
+    printed = java.mqadmin("5.x", "consumerProgress", "-g", "spark-lag", namesrv=name_server)
+    assert "Consume Diff Total: 1" in printed

@@ -1,0 +1,141 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bolide import StoredMessage
+from bolide.client.producing.producer import Producer
+from bolide.spark.sending.errors import RowFailed, RowsFailed
+from bolide.spark.sending.sender import Sender
+from bolide.spark.sending.windows import NoWindow
+from bolide.spark.sink_options import SinkOptions
+from tests.support.aio import on_loop, until
+from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
+from tests.support.topic_contents import contents
+from tests.unit.spark.packed import TASK, pack
+
+
+def chosen(cluster: OwnCluster, **given: str) -> SinkOptions:
+    return SinkOptions.of({"nameServer": cluster.address, "topic": "T", **given})
+
+
+@asynccontextmanager
+async def sending(cluster: OwnCluster, **given: str) -> AsyncIterator[Sender]:
+    options = chosen(cluster, **given)
+    sender = Sender(options.connection(), options, TASK)
+    await sender.start()
+    try:
+        yield sender
+    finally:
+        await sender.close()
+
+
+async def make_topic(cluster: OwnCluster, queues: int = 2) -> None:
+    async with Producer("setup", name_server=cluster.address) as producer:
+        await create_topic(producer, "T", queues)
+
+
+async def stored(cluster: OwnCluster) -> list[list[StoredMessage]]:
+    return list((await contents(cluster.address, "T")).values())
+
+
+@on_loop
+async def test_parcels_of_one_queue_are_stored_in_order(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster, sending(cluster) as sender:
+        await make_topic(cluster)
+        rows = [f"{number}".encode() for number in range(100)]
+        options = chosen(cluster, batchSize="7")
+        parcels = pack(options, body=rows, queue_id=[0] * 100, broker=["broker-a"] * 100)
+        await asyncio.gather(*map(sender.send, parcels))
+        first, second = await stored(cluster)
+    assert [message.body for message in first] == rows
+    assert second == []
+
+
+@on_loop
+async def test_a_topic_is_made_by_rows_that_may_go_anywhere(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster, sending(cluster) as sender:
+        for parcel in pack(chosen(cluster, batchSize="2"), body=[b"a", b"b", b"c"], keys=["k"] * 3):
+            await sender.send(parcel)
+        found = [message for queue in await stored(cluster) for message in queue]
+    assert sorted(message.body for message in found) == [b"a", b"b", b"c"]
+    assert {message.keys for message in found} == {("k",)}
+
+
+@on_loop
+async def test_a_refused_row_is_found_and_its_neighbours_are_stored(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path, max_message_size=1000) as cluster, sending(cluster) as sender:
+        await make_topic(cluster, 1)
+        bodies = [b"a" * 900, b"b" * 1001, b"c" * 900]
+        (parcel,) = pack(chosen(cluster), body=bodies, keys=["ka", "kb", "kc"])
+        with pytest.raises(RowFailed, match=r"row 1 of partition 3, topic 'T', keys 'kb': .*1001"):
+            await sender.send(parcel)
+        await until(lambda: cluster.broker.store.max_offset("T", 0) == 2)
+
+
+@on_loop
+async def test_a_batch_too_large_for_the_broker_is_sent_row_by_row(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path, max_message_size=1000) as cluster, sending(cluster) as sender:
+        await make_topic(cluster, 1)
+        (parcel,) = pack(chosen(cluster), body=[b"x" * 900] * 3)
+        await sender.send(parcel)
+        assert [len(queue) for queue in await stored(cluster)] == [3]
+
+
+@on_loop
+async def test_a_broker_that_comes_back_gets_what_waited(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster, sending(cluster) as sender:
+        await make_topic(cluster, 1)
+        anywhere = pack(chosen(cluster), body=[b"a"])
+        named = pack(chosen(cluster), body=[b"b"], queue_id=[0], broker=["broker-a"])
+        await sender.send(anywhere[0])
+        await cluster.stop_broker()
+        waiting = [asyncio.create_task(sender.send(parcel)) for parcel in anywhere + named]
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in waiting)
+        await cluster.start_broker()
+        await asyncio.gather(*waiting)
+        (queue,) = await stored(cluster)
+    assert {message.body for message in queue} == {b"a", b"b"}
+
+
+@on_loop
+async def test_a_broker_that_stays_away_fails_the_rows(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster:
+        async with sending(cluster, patienceMs="200", sendTimeoutMs="100") as sender:
+            await make_topic(cluster, 1)
+            await cluster.stop_broker()
+            (parcel,) = pack(chosen(cluster), body=[b"a", b"b"])
+            with pytest.raises(RowsFailed, match=r"rows 0 to 1 of partition 3, topic 'T': .*0.2 s"):
+                await sender.send(parcel)
+        await cluster.start_broker()
+
+
+@on_loop
+async def test_a_topic_that_must_know_repeats_is_asked_whether_it_does(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster:
+        await make_topic(cluster, 1)
+        async with sending(cluster, dedup="row") as sender:
+            with pytest.raises(NoWindow, match=r"topic .T. has no attribute dedup\.window"):
+                await sender.queues_of("T")
+
+
+@on_loop
+async def test_rows_sent_again_are_stored_once(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster:
+        async with Producer("setup", name_server=cluster.address) as producer:
+            await producer.create_topic("T", 2, attributes={"+dedup.window": "10m"})
+        async with sending(cluster, dedup="true") as sender:
+            queues = await sender.queues_of("T")
+            keys = [f"key-{number}" for number in range(50)]
+            options = chosen(cluster, dedup="true")
+            parcels = pack(options, lambda _: queues, body=[b"x"] * 50, dedup_key=keys)
+            for parcel in [*parcels, *parcels]:
+                await sender.send(parcel)
+        found = await stored(cluster)
+    assert sorted(
+        message.properties["DEDUP_KEY"] for queue in found for message in queue
+    ) == sorted(keys)
+    assert all(found)
