@@ -131,10 +131,13 @@ class Packer:
         return fields
 
     async def _compressed(self, body: bytes) -> tuple[bytes, int]:
+        """The body as it goes out, and its flags: as it is where compression gains nothing."""
         kind, level = self._settings.compression, self._settings.compression_level
         if len(body) < _THREAD_OVER:
-            return compress(body, kind, level), kind.flags
-        return await asyncio.to_thread(compress, body, kind, level), kind.flags
+            shorter = compress(body, kind, level)
+        else:
+            shorter = await asyncio.to_thread(compress, body, kind, level)
+        return (shorter, kind.flags) if len(shorter) < len(body) else (body, 0)
 
 
 def _move_retry_counts(properties: dict[str, str], fields: dict[str, str]) -> None:

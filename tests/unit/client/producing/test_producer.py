@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import random
 import socket
 import threading
 import time
@@ -97,6 +98,17 @@ async def test_a_large_body_is_compressed(size: int) -> None:
     assert flags[1] == CompressionType.ZLIB.flags
     assert (flags[0] == 0) == (size == 4096)
     assert small.body
+
+
+@pytest.mark.parametrize("size", [4096, 100_000])
+@on_loop
+async def test_a_body_that_compression_would_lengthen_goes_as_it_is(size: int) -> None:
+    body = random.Random(size).randbytes(size)
+    async with fake_cluster() as cluster, producer(cluster) as p:
+        await p.send(Message("T", body))
+        (sent,) = cluster.brokers[0].frames
+        (header,) = cluster.sends
+    assert (sent.body, header.sys_flag) == (body, 0)
 
 
 @on_loop
