@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from bolide.broker.attributes import TOPIC_ATTRIBUTES
 from bolide.broker.config import ALL_IGNORED, BrokerConfig
 from bolide.cli import app
 from bolide.config import options_of
@@ -31,6 +32,8 @@ BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ASSIGNMENTS = re.compile(r"^(\w+=\S* +)*")
 NAMES = {"mqnamesrv": ["namesrv"], "mqbroker": ["broker"], "mqadmin": ["admin"], "bolide": []}
 """Programs, and what each is of `bolide`."""
+SETTINGS = {"namesrv", "broker", "standalone", "admin"}
+"""Commands whose words may be settings."""
 KEYS = {
     key for kind in (NameServerConfig, BrokerConfig, StoreConfig) for key in options_of(kind)
 } | {"namesrvAddr"}
@@ -81,16 +84,21 @@ def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
     keys = KEYS | IGNORED.keys() | IGNORED_CLIENT.keys() | ALL_IGNORED.keys()
     for command, *words in bolide_commands(page):
         found = group.commands.get(command, group)
-        if isinstance(found, TyperGroup) and found is not group:
-            assert words[0] in found.commands, (command, words)
-            found = found.commands[words[0]]
+        rest = iter(words)
+        while isinstance(found, TyperGroup) and found is not group:
+            word = next(rest)
+            known_words = found.commands  # a pipeline may also be a file
+            assert word in known_words or word.endswith(".yaml"), (command, words)
+            found = known_words.get(word) or known_words["FILE"]
         known = {name for parameter in found.params for name in parameter.opts}
         known |= {"-h", "--help"}
         for word in words:
             key, equals, _ = word.partition("=")
             if word.startswith("-"):
                 assert key in known, (command, word)
-            elif equals and "--strict" not in words:  # there a wrong key is the point
+            elif word.startswith("+"):
+                assert key[1:] in TOPIC_ATTRIBUTES, (command, word)
+            elif equals and command in SETTINGS and "--strict" not in words:  # the point there
                 assert key in keys, (command, word)
 
 

@@ -33,7 +33,8 @@ def message_schema(
 ) -> pa.Schema:
     """The schema of every batch: the fields, then `properties`, then `value` as far as asked for.
 
-    All may be null as far as Arrow goes; only `keys`, `tags` and `value` ever are.
+    All may be null as far as Arrow goes; only `keys`, `tags` and `value` ever are, and the `broker`
+    of what was read from log files.
     """
     fields = [*MESSAGE_FIELDS]
     if include_properties:

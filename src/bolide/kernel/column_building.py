@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from bolide.kernel.column_buffers import ColumnBuffers, Pairs, Strings
-from bolide.kernel.property_columns import read_properties
+from bolide.kernel.property_columns import Properties, read_properties
 
 FIELDS = 14
 """Of a row, as `Building.add` takes them."""
@@ -17,7 +17,8 @@ _LONG_MASK = (1 << 64) - 1
 
 
 class Building:
-    def __init__(self) -> None:
+    def __init__(self, *, with_properties: bool) -> None:
+        self._with_properties = with_properties
         self._columns = {name: make() for name, make in _COLUMNS.items()}
         self._pairs_end = array("i", [0])
         self._names = _Texts()
@@ -41,15 +42,22 @@ class Building:
         )  # fmt: skip
         for column, items in zip(self._columns.values(), rows, strict=True):
             column.add(items)
+        if self._with_properties:
+            self._add_pairs(read)
+
+    def _add_pairs(self, read: Properties) -> None:
         self._pairs_end.extend([*accumulate(read.counts, initial=self._pairs_end.pop())])
         self._names.add(read.names)
         self._values.add(read.values)
 
-    def cut(self, rows: int, *, with_properties: bool) -> ColumnBuffers:
+    def cut(self, rows: int) -> ColumnBuffers:
         columns = {name: column.cut() for name, column in self._columns.items()}
+        pairs = self._cut_pairs() if self._with_properties else None
+        return ColumnBuffers(rows=rows, **columns, properties=pairs)
+
+    def _cut_pairs(self) -> Pairs:
         names, values = self._names.cut(), self._values.cut()
-        pairs = Pairs(self._pairs_end, self._pairs_end[-1], names, values)
-        return ColumnBuffers(rows=rows, **columns, properties=pairs if with_properties else None)
+        return Pairs(self._pairs_end, self._pairs_end[-1], names, values)
 
 
 class _Column(Protocol):

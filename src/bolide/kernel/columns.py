@@ -54,6 +54,7 @@ class Columns:
     ) -> None:
         """Without `properties` the last column is left out."""
         self._wanted = wanted
+        self._has_limits = wanted._replace(topic=None) != EVERYTHING
         self._with_properties = properties
         self._max_rows = max_rows
         self._max_body_size = max_body_size
@@ -66,7 +67,7 @@ class Columns:
         self.body_size = 0
         self.left_compressed = 0
         self._fields: list[Any] = []
-        self._building = Building()
+        self._building = Building(with_properties=self._with_properties)
 
     def add(
         self,
@@ -95,7 +96,7 @@ class Columns:
         last = len(data) if end is None else end
         refuse_outside(len(data), position, last, physical_offset or 0)
         while position < last:
-            if self.is_full:
+            if self.rows >= self._max_rows or self.body_size >= self._max_body_size:
                 return Walk(position, Stop.FULL, "")
             size = self._take(data, position, physical_offset, check_crc, offset_delta)
             if not size:
@@ -111,7 +112,7 @@ class Columns:
     def cut(self) -> ColumnBuffers:
         """The columns of what was taken in; it is empty afterwards."""
         self._fold()
-        columns = self._building.cut(self.rows, with_properties=self._with_properties)
+        columns = self._building.cut(self.rows)
         self._reset()
         return columns
 
@@ -154,11 +155,7 @@ class Columns:
             return 0
         if delta:
             queue_offset = (queue_offset + delta + _LONG) % (2 * _LONG) - _LONG
-        wanted = self._wanted
-        if not (
-            wanted.first_offset <= queue_offset < wanted.end_offset
-            and wanted.since <= stored < wanted.until
-        ) or (sys_flag & _PREPARED and not wanted.undelivered):
+        if self._has_limits and not self._is_wanted(queue_offset, stored, sys_flag):
             return size
         raw = data[topic_at : text_at - 2]
         topic = self._topics[raw] if raw in self._topics else self._judge_topic(raw)
@@ -180,6 +177,14 @@ class Columns:
         if len(self._fields) >= _FOLD:
             self._fold()
         return size
+
+    def _is_wanted(self, queue_offset: int, stored: int, sys_flag: int) -> bool:
+        wanted = self._wanted
+        return (
+            wanted.first_offset <= queue_offset < wanted.end_offset
+            and wanted.since <= stored < wanted.until
+            and (wanted.undelivered or not sys_flag & _PREPARED)
+        )
 
     def _judge_topic(self, raw: bytes) -> bytes | None:
         """The topic as UTF-8, None if it is not wanted."""

@@ -66,7 +66,7 @@ def _split(text: bytes) -> tuple[list[bytes], list[bytes]] | None:
 
 def _find_named(
     counts: list[int], names: list[bytes], values: list[bytes]
-) -> list[list[bytes | None]] | None:
+) -> list[Sequence[bytes | None]] | None:
     """Unique ids, keys and tags; None if some message has a name twice."""
     count = counts[0] if counts else 0
     shape = tuple(names[:count])
@@ -82,7 +82,7 @@ def _find_named(
 
 def _find_in_rows(
     counts: list[int], names: list[bytes], values: list[bytes]
-) -> list[list[bytes | None]] | None:
+) -> list[Sequence[bytes | None]] | None:
     places: dict[tuple[bytes, ...], tuple[int, ...]] = {}
     found: list[tuple[bytes | None, ...]] = []
     for start, end in pairwise(accumulate(counts, initial=0)):
@@ -94,7 +94,7 @@ def _find_in_rows(
             place = tuple(shape.index(name) if name in shape else -1 for name in _NAMED)
             places[shape] = place
         found.append(tuple(values[start + at] if at >= 0 else None for at in place))
-    return [[*column] for column in zip(*found, strict=True)]
+    return [*zip(*found, strict=True)]
 
 
 def _one_by_one(texts: list[bytes]) -> Properties:

@@ -1,0 +1,134 @@
+"""The data source `rocketmq-commitlog`: log files as rows, without a broker.
+
+A task for each split of the log. Every worker must see the files under the same path.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bolide.arrow.commit_log import plan_splits
+from bolide.arrow.log_options import LogOptions, time_of
+from bolide.arrow.log_planning import SPLIT_SIZE
+from bolide.arrow.log_reading import read_split
+from bolide.config import option
+from bolide.errors import ConfigError
+from bolide.kernel.column_buffers import END_LONG, FIRST_LONG
+from bolide.spark.options import load
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitLogOptions:
+    """What to read of a commit log, and how."""
+
+    path: str | None = option(
+        None,
+        "A store directory, its `commitlog` directory or one log file, the same for every worker;"
+        " `.load(path)` sets it too.",
+    )
+    topic: tuple[str, ...] = option(
+        (),
+        "One topic, or several with commas between; all but the broker's own unless given.",
+        separator=",",
+    )
+    starting_timestamp: str | None = option(
+        None,
+        "The first store time to read: a time such as `2026-01-31T12:00:00Z` or `-10m`, or"
+        " milliseconds since 1970.",
+    )
+    ending_timestamp: str | None = option(
+        None, "The first store time that is not read any more, in the same forms."
+    )
+    split_size: int = option(
+        SPLIT_SIZE,
+        "Bytes of the log for one task; 0 makes it a file each, which is right even if producers"
+        " made bodies to look like records at a place they foresaw.",
+        bounds=(0, None),
+    )
+    verify_crc: bool = option(True, "Compare bodies with their checksums.")
+    include_internal: bool = option(
+        False, "Read the broker's own topics too, and half and rolled-back messages."
+    )
+    include_properties: bool = option(True, "Have the column `properties`.")
+    value_schema: str | None = option(
+        None,
+        "Columns such as `id bigint, name string`: have a column `value` with these, read from"
+        " bodies that are JSON; null where one is not.",
+    )
+    fail_on_data_loss: bool = option(
+        True,
+        "Fail when a record is damaged or a file is missing; else log which, and go on behind.",
+    )
+    broker: str | None = option(
+        None, "What the column `broker` says, as the log does not know; null unless given."
+    )
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "CommitLogOptions":
+        """Raises ConfigError: one is unknown, missing or has a wrong value; names it."""
+        found = load(cls, options)
+        if not found.path:
+            raise ConfigError("path is missing: say .load(path) with a store directory")
+        found.reading()
+        return found
+
+    def reading(self) -> LogOptions:
+        """Raises ConfigError; names the option."""
+        since, until = self.starting_timestamp, self.ending_timestamp
+        return LogOptions(
+            topics=self.topic,
+            since=time_of(since, option="startingTimestamp") if since else FIRST_LONG,
+            until=time_of(until, option="endingTimestamp") if until else END_LONG,
+            split_size=self.split_size,
+            broker=self.broker,
+            include_internal=self.include_internal,
+            include_properties=self.include_properties,
+            value_schema=self.value_schema,
+            verify_crc=self.verify_crc,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+
+
+class CommitLogSource(DataSource):
+    """Messages of a commit log as rows; it cannot be streamed from or written to."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-commitlog"
+
+    def schema(self) -> "StructType":
+        """The columns of a message. Raises ConfigError for options that cannot be used."""
+        return from_arrow_schema(CommitLogOptions.of(self.options).reading().schema)
+
+    def reader(self, schema: "StructType") -> DataSourceReader:
+        if schema.simpleString() != self.schema().simpleString():
+            raise ConfigError(
+                "the columns of a message cannot be chosen by .schema(…): select them, leave"
+                " properties out by includeProperties=false, or read JSON bodies by valueSchema"
+            )
+        options = CommitLogOptions.of(self.options)
+        return CommitLogReader(options.path or "", options.reading())
+
+
+class CommitLogReader(DataSourceReader):
+    """Plans on the driver, reads in tasks; a copy of it travels to each."""
+
+    def __init__(self, path: str, options: LogOptions) -> None:
+        self._path = path
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each split. Raises NoCommitLog, or LogFileGone unless that is allowed."""
+        return [InputPartition(split) for split in plan_splits(self._path, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # what Spark makes of an empty plan
+            return iter(())
+        return read_split(partition.value, self._options)
