@@ -141,6 +141,7 @@ class Producer(_Client[producer.Producer]):
         return outcome
 
     send_batch = blocking(producer.Producer.send_batch)
+    send_encoded = blocking(producer.Producer.send_encoded)
     send_oneway = blocking(producer.Producer.send_oneway)
     fetch_publish_queues = blocking(producer.Producer.fetch_publish_queues)
 

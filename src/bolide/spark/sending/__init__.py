@@ -1,0 +1,1 @@
+"""From rows to messages: columns checked, batches encoded by Arrow, requests sent and awaited."""

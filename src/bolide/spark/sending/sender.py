@@ -1,0 +1,132 @@
+"""Sends parcels on an event loop, each until it is stored or cannot be."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from typing import TypeVar
+
+from bolide.arrow.connection import Connection
+from bolide.arrow.errors import OutOfPatience
+from bolide.arrow.patience import Patience, may_pass
+from bolide.client.errors import SendFailed
+from bolide.client.producing.producer import Producer, SendArguments
+from bolide.errors import BolideError
+from bolide.model.message import Message
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.batch import iter_batch
+from bolide.protocol.refusals import Refusal
+from bolide.spark.sending.errors import RowFailed, RowsFailed
+from bolide.spark.sending.parcels import Parcel
+from bolide.spark.sending.rows import Task
+from bolide.spark.sending.windows import require_window
+from bolide.spark.sink_options import Dedup, SinkOptions
+
+T = TypeVar("T")
+
+
+class Sender:
+    """One producer for a task. What names a queue goes there in order, one after the other."""
+
+    def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
+        self._connection = connection
+        self._options = options
+        self._partition = task.partition
+        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+
+    async def start(self) -> None:
+        given = {field.name: getattr(self._connection, field.name) for field in fields(Connection)}
+        group = self._options.producer_group
+        self._producer = Producer(group, **given, **self._options.producer())
+        await self._producer.start()
+
+    async def close(self) -> None:
+        await self._producer.close()
+
+    async def queues_of(self, topic: str) -> Sequence[MessageQueue]:
+        """The writable queues, sorted; of a topic that must know repeats, if it does.
+
+        Raises:
+            NoWindow: it does not.
+            OutOfPatience: they could not be asked for long enough.
+        """
+        if self._options.dedup in {Dedup.TRUE, Dedup.ROW}:
+            await self._patiently(topic, lambda: require_window(self._connection, topic))
+        return sorted(
+            await self._patiently(topic, lambda: self._producer.fetch_publish_queues(topic))
+        )
+
+    async def send(self, parcel: Parcel) -> None:
+        """Raises RowFailed or RowsFailed."""
+        try:
+            if parcel.queue is None:
+                await self._send(parcel)
+                return
+            async with self._turns.setdefault(parcel.queue, asyncio.Lock()):
+                await self._send(parcel)
+        except OutOfPatience as exc:
+            first, last = parcel.rows[0], parcel.rows[-1]
+            raise RowsFailed(self._partition, first, last, parcel.topic, str(exc)) from exc
+
+    async def _send(self, parcel: Parcel) -> None:
+        if not parcel.is_batch:
+            await self._send_each(parcel)
+            return
+        try:
+            await self._patiently(
+                parcel.topic,
+                lambda: self._producer.send_encoded(parcel.topic, parcel.body, **_where(parcel)),
+            )
+        except (Refusal, SendFailed):  # all or none is stored: one of them may be at fault
+            await self._send_each(parcel)
+
+    async def _send_each(self, parcel: Parcel) -> None:
+        """Send row by row; at once if they may go anywhere."""
+        messages = [item.message(parcel.topic) for item in iter_batch(parcel.body)]
+        sends = [
+            self._send_row(parcel, number, message)
+            for number, message in zip(parcel.rows, messages, strict=True)
+        ]
+        if parcel.queue is None:
+            await asyncio.gather(*sends)
+            return
+        for send in sends:
+            await send
+
+    async def _send_row(self, parcel: Parcel, number: int, message: Message) -> None:
+        try:
+            await self._patiently(
+                parcel.topic, lambda: self._producer.send(message, **_where(parcel))
+            )
+        except OutOfPatience:
+            raise
+        except BolideError as exc:
+            keys = " ".join(message.keys) or None
+            raise RowFailed(self._partition, number, parcel.topic, keys, str(exc)) from exc
+
+    async def _patiently(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it succeeds, or fails with what does not pass."""
+        patience = Patience(f"sending to topic {topic}", self._options.patience)
+        while True:
+            try:
+                done = await attempt()
+            except BolideError as exc:
+                if not _may_pass(exc):
+                    raise
+                await patience.endure(exc)
+                with suppress(BolideError):  # a broker may have come back elsewhere
+                    await self._producer.fetch_publish_queues(topic)
+            else:
+                patience.succeeded()
+                return done
+
+
+def _where(parcel: Parcel) -> SendArguments:
+    return {} if parcel.queue is None else {"queue": parcel.queue}
+
+
+def _may_pass(failure: BolideError) -> bool:
+    if not isinstance(failure, SendFailed):
+        return may_pass(failure)
+    cause = failure.__cause__
+    return not isinstance(cause, Refusal) or may_pass(cause)
