@@ -1,4 +1,4 @@
-"""Writes the pages that come from the code: the settings, the commands and the request codes.
+"""Writes the pages that come from the code: settings, options, commands and request codes.
 
 `python -m docs.reference` writes them, `python -m docs.reference --check` only tells whether one
 is stale. The same code gives the same page on every machine.
@@ -6,12 +6,14 @@ is stale. The same code gives the same page on every machine.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from bolide.arrow.schema import PROPERTIES, TIMESTAMP, VALUE, message_schema
 from bolide.broker import handlers as broker
 from bolide.broker.config import BrokerConfig
 from bolide.broker.ignored import IGNORED as IGNORED_BY_BROKER
@@ -23,6 +25,9 @@ from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.requests import REQUESTS, Role
 from bolide.remoting.dispatch import handled_codes
+from bolide.spark.commit_log import CommitLogOptions
+from bolide.spark.options import ConnectionOptions, SourceOptions
+from bolide.spark.sink_options import SinkOptions
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
@@ -38,6 +43,35 @@ _ROLES = {
     Role.BROKER: "broker",
     Role.CLIENT: "client",
     Role.CONTROLLER: "controller",
+}
+_SPARK_TYPES = {
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    TIMESTAMP: "timestamp",
+    PROPERTIES: "map<string,string>",
+}
+_MEANINGS = {
+    "topic": "The topic that was read.",
+    "broker": "The name of the broker that has the message.",
+    "queue_id": "The queue of the topic on that broker.",
+    "queue_offset": "The message's place in its queue.",
+    "physical_offset": "The message's place in the broker's log.",
+    "message_id": "The id that its sender gave it, else `offset_message_id`.",
+    "offset_message_id": "The id made of the broker's address and the place in its log.",
+    "keys": "The keys with blanks between them; null if there are none.",
+    "tags": "The tag; null if there is none.",
+    "body": "The content, unpacked if it was compressed.",
+    "born_timestamp": "When it was sent, by the sender's clock.",
+    "store_timestamp": "When it was stored, by the broker's clock.",
+    "born_host": "Where it was sent from: `ip:port`.",
+    "store_host": "Where it was stored: `ip:port`.",
+    "reconsume_times": "How often a consumer group has tried it in vain.",
+    "sys_flag": "Bits of the protocol, such as the kind of a transactional message.",
+    "flag": "A number that the sender chose.",
+    "properties": "All properties, those of the protocol too; with `includeProperties`.",
+    VALUE: "What the body says, in the columns of `valueSchema`.",
 }
 _SENT_BY_NAMESRV = {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
 
@@ -210,12 +244,68 @@ See `tests/interop/versions.toml` for the exact releases.
 """
 
 
+def spark_options() -> str:
+    """Every option of the Spark source and sink."""
+    shared = options_of(ConnectionOptions)
+    return f"""{_NOTE}
+
+# Spark options
+
+These are the options of `format("rocketmq")`, as `.option("nameServer", "127.0.0.1:9876")` sets
+them. Names may be written in any case; an unknown one is refused.
+[What is exactly once](../explanation/spark-semantics.md) tells what they lead to.
+
+## To reach a cluster
+
+The source and the sink have these.
+
+{_spark_table(shared)}
+
+## To read
+
+{_spark_table(_without(options_of(SourceOptions), shared))}
+
+Offsets are JSON by topic, broker and number of the queue, each that of the next message to read:
+`{{"orders": {{"broker-a": {{"0": 23, "1": 118}}}}}}`.
+
+## Columns to read
+
+{_table(("Column", "Type", "Meaning"), _columns())}
+
+## To write
+
+{_spark_table(_without(options_of(SinkOptions), shared))}
+
+## To read log files
+
+These are the options of `format("rocketmq-commitlog")`; it needs no cluster.
+
+{_spark_table(options_of(CommitLogOptions))}
+"""
+
+
+def _columns() -> Iterator[tuple[str, ...]]:
+    for column in message_schema():
+        yield f"`{column.name}`", f"`{_SPARK_TYPES[column.type]}`", _MEANINGS[column.name]
+    yield f"`{VALUE}`", "`struct`", _MEANINGS[VALUE]
+
+
+def _spark_table(options: Mapping[str, Option]) -> str:
+    rows = [_option_row(found) for found in options.values()]
+    return _table(("Option", "Default", "Values", "Meaning"), rows)
+
+
+def _without(options: Mapping[str, Option], known: Mapping[str, Option]) -> dict[str, Option]:
+    return {key: found for key, found in options.items() if key not in known}
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     HERE / "reference" / "namesrv-config.md": namesrv_config,
     HERE / "reference" / "broker-config.md": broker_config,
     HERE / "reference" / "store-config.md": store_config,
     HERE / "reference" / "cli.md": cli,
     HERE / "reference" / "admin-commands.md": admin_commands,
+    HERE / "reference" / "spark-options.md": spark_options,
     HERE / "compatibility.md": compatibility,
 }
 
@@ -283,7 +373,10 @@ def _commands(group: TyperGroup, before: str = "") -> Iterator[tuple[str, TyperC
 
 def _command(name: str, command: TyperCommand) -> str:
     words = [found.metavar for found in command.params if found.param_type_name == "argument"]
-    usage = " ".join(["bolide", name, "[OPTIONS]", *filter(None, words)])
+    own = name.rpartition(" ")[2]  # `run FILE` has its argument as its name
+    usage = " ".join(
+        ["bolide", name, "[OPTIONS]", *(word for word in words if word and word != own)]
+    )
     example = f"\n{command.epilog.removeprefix(_UNWRAPPED)}\n" if command.epilog else ""
     return f"""## bolide {name}
 
@@ -303,7 +396,9 @@ def _parameters(command: TyperCommand | TyperGroup) -> str:
     rows = []
     for found in command.params:
         is_word = found.param_type_name == "argument"
-        names = [found.metavar or found.name or ""] if is_word else found.opts
+        names = (
+            [found.metavar or found.name or ""] if is_word else [*found.opts, *found.secondary_opts]
+        )
         kind = "|".join(getattr(found.type, "choices", ())) or found.type.name
         value = "" if is_word or getattr(found, "is_flag", False) else f" <{kind}>"
         default = "" if found.default in (None, False) else f" Default: `{found.default}`."

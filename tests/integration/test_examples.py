@@ -11,7 +11,7 @@ import re
 import runpy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,11 @@ EXAMPLES = ROOT / "examples"
 DOCS = ROOT / "docs"
 SAMPLE_PAGES = (
     "how-to/send-messages.md",
+    "how-to/send-once.md",
     "how-to/consume-messages.md",
     "how-to/pull-messages.md",
     "how-to/administer.md",
+    "how-to/read-topics-as-arrow.md",
 )
 SAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
 SHOWN = re.compile(r"^`examples/(\w+\.py)`:\n\n```python\n(.*?)^```$", re.M | re.S)
@@ -145,6 +147,26 @@ async def test_quickstart_consumer_gets_what_the_producer_sends(cluster: str) ->
     assert sorted(bodies) == numbered("Hello Bolide ", 10)
 
 
+@on_loop
+async def test_spark_stream_counts_messages_by_their_tags(cluster: str) -> None:
+    await run_example("quickstart_producer.py", cluster)
+    words = (sys.executable, "-u", str(EXAMPLES / "spark_stream.py"), cluster)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
+    assert process.stdout
+    try:
+        async with asyncio.timeout(5 * PATIENCE):  # a JVM, and its first batch
+            while line := (await process.stdout.readline()).decode():
+                if found := re.fullmatch(r"\|\s*TagA\|\s*(\d+)\|\n", line):
+                    assert int(found[1]) >= 10
+                    return
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        _, errors = await process.communicate()
+    pytest.fail(f"no counts were printed: {errors.decode()}")
+
+
 # ---- in this process
 
 
@@ -174,6 +196,10 @@ def test_oneway_messages_arrive(example: Example) -> None:
 def test_batches_go_as_one_request_or_are_split(example: Example) -> None:
     assert example("batch_simple") == ["3 messages from offset 0 on"]
     assert example("batch_split") == ["500 messages in 5 requests"]
+
+
+def test_repeated_sends_are_stored_once(example: Example) -> None:
+    assert example("send_once") == ["7 were there already, 10 are now"]
 
 
 def test_acl_client_sends_and_polls_with_signed_requests(example: Example) -> None:
@@ -297,6 +323,13 @@ def test_pull_schedule_comes_to_every_queue(example: Example) -> None:
     assert sorted(line.partition(": ")[2] for line in pulled) == numbered("job ", 8)
 
 
+# ---- tables
+
+
+def test_a_topic_is_summed_up_as_a_table(example: Example) -> None:
+    assert example("arrow_read") == ["Oslo: 30", "Rome: 36"]
+
+
 # ---- samples in the documentation
 
 
@@ -317,7 +350,11 @@ def test_pages_show_examples_as_they_are() -> None:
     pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
     shown = [found for page in pages for found in SHOWN.findall(page.read_text(encoding="utf-8"))]
 
-    assert {name for name, _ in shown} >= {"quickstart_producer.py", "quickstart_consumer.py"}
+    assert {name for name, _ in shown} >= {
+        "quickstart_producer.py",
+        "quickstart_consumer.py",
+        "spark_stream.py",
+    }
     for name, text in shown:
         assert text == code_of(EXAMPLES / name), f"{name} is shown otherwise than it is"
 

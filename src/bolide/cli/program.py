@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bolide.cli import bench
+from bolide.cli import bench, pipeline
 from bolide.cli.admin.group import AdminGroup
 from bolide.cli.broker import broker
 from bolide.cli.namesrv import namesrv
+from bolide.cli.pipeline_group import ExplainGroup, RunGroup
+from bolide.cli.sql import sql
 from bolide.cli.standalone import standalone
 from bolide.cli.store import dump, verify
 from bolide.version import __version__
@@ -33,6 +35,23 @@ _bench = typer.Typer(no_args_is_help=True, **_LOOK)
 for _command in (bench.producer, bench.batch, bench.consumer, bench.latency, bench.e2e):
     _bench.command()(_command)
 app.add_typer(_bench, name="bench", help="Load a cluster and measure it, ours or Apache's.")
+
+_pipeline = typer.Typer(no_args_is_help=True, **_LOOK)
+for _group, _verb, _text in (
+    (RunGroup, "run", "Run a pipeline: one of these, or that of a YAML file."),
+    (ExplainGroup, "explain", "Tell what a pipeline would do, without running it."),
+):
+    _pipeline.add_typer(
+        typer.Typer(cls=_group, no_args_is_help=True, **_LOOK),
+        name=_verb, help=_text, subcommand_metavar="NAME|FILE [OPTIONS]",
+    )  # fmt: skip
+_pipeline.command("list")(pipeline.list_)
+_pipeline.command()(pipeline.status)
+_pipeline.command()(pipeline.stop)
+_pipeline.command()(pipeline.bundle)
+app.add_typer(_pipeline, name="pipeline", help="Move and look into messages with Spark.")
+
+app.command()(sql)
 
 _admin = typer.Typer(cls=AdminGroup, no_args_is_help=True, **_LOOK)
 app.add_typer(_admin, name="admin")

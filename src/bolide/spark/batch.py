@@ -10,6 +10,7 @@ from bolide.arrow.cluster import Cluster
 from bolide.arrow.errors import BadPosition
 from bolide.arrow.offsets import EARLIEST, LATEST, Earliest, Exact, Latest, Position
 from bolide.arrow.pooled import ask
+from bolide.arrow.positions import refuse_past_end
 from bolide.arrow.ranges import Bounds, Offsets, QueueRange, between, split
 from bolide.arrow.reading import read_range_blocking
 from bolide.model.message_queue import MessageQueue
@@ -38,7 +39,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One for each queue, or more. Raises ConfigError for a range that is not there."""
         plan = ask(self._connection, self._plan, patience=self._options.patience)
-        _check(plan)
+        # What is gone at the beginning of a queue the tasks judge.
+        refuse_past_end(plan.start, plan.bounds, option="startingOffsets")
+        refuse_past_end(plan.end, plan.bounds, option="endingOffsets")
         return to_partitions(between(plan.start, plan.end), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -79,14 +82,3 @@ def _end_of(options: SourceOptions) -> Position:
 
 def _names(position: Position, offset: int) -> bool:
     return isinstance(position, Exact) and offset in position.offsets.values()
-
-
-def _check(plan: Plan) -> None:
-    """Nothing is read past the end of a queue; what is gone at its beginning the tasks judge."""
-    for queue, (_, last) in plan.bounds.items():
-        for option, offset in (
-            ("startingOffsets", plan.start[queue]),
-            ("endingOffsets", plan.end[queue]),
-        ):
-            if offset > last:
-                raise BadPosition(f"{option}: queue {queue} ends at {last}, {offset} was given")

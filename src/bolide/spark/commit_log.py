@@ -18,6 +18,7 @@ from bolide.arrow.log_reading import read_split
 from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.kernel.column_buffers import END_LONG, FIRST_LONG
+from bolide.spark.columns import refuse_another
 from bolide.spark.options import load
 
 if TYPE_CHECKING:
@@ -108,11 +109,7 @@ class CommitLogSource(DataSource):
         return from_arrow_schema(CommitLogOptions.of(self.options).reading().schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        if schema.simpleString() != self.schema().simpleString():
-            raise ConfigError(
-                "the columns of a message cannot be chosen by .schema(…): select them, leave"
-                " properties out by includeProperties=false, or read JSON bodies by valueSchema"
-            )
+        refuse_another(schema, self)
         options = CommitLogOptions.of(self.options)
         return CommitLogReader(options.path or "", options.reading())
 

@@ -5,6 +5,7 @@ name, for a misspelt option would otherwise read something else than was meant.
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -202,11 +203,20 @@ class SourceOptions(ConnectionOptions):
         """Raises ConfigError where options do not go together."""
         ConnectionOptions.check(self)
         self._one_of("topic", self.topic, "topicPattern", self.topic_pattern, needed=True)
+        self._check_pattern()
         self._one_of("tags", self.tags, "sql", self.sql)
         for end in ("starting", "ending"):
             offsets = getattr(self, f"{end}_offsets")
             timestamp = getattr(self, f"{end}_timestamp")
             self._one_of(f"{end}Offsets", offsets, f"{end}Timestamp", timestamp)
+
+    def _check_pattern(self) -> None:
+        try:
+            re.compile(self.topic_pattern or "")
+        except re.error as exc:
+            raise ConfigError(
+                f"topicPattern={self.topic_pattern!r}: is no regular expression: {exc}"
+            ) from exc
 
     @staticmethod
     def _one_of(

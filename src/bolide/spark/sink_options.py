@@ -56,7 +56,11 @@ class SinkOptions(ConnectionOptions):
         4, "Requests of one task that may wait for answers at once.", bounds=(1, None)
     )
     max_rows_per_second: float | None = option(
-        None, "Rows that one task sends in a second, at most.", bounds=(0.001, None)
+        None,
+        "Rows that one task sends in a minute, at most; it spreads them evenly.",
+        key="maxRowsPerMinute",
+        scale=60,
+        bounds=(1, None),
     )
     max_message_size: int = option(
         4 * 1024 * 1024,

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bolide.errors import ConfigError
+from bolide.spark.columns import refuse_another
 from bolide.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ class RocketMQSource(DataSource):
     def reader(self, schema: "StructType") -> DataSourceReader:
         from bolide.spark.batch import BatchReader  # noqa: PLC0415
 
-        self._refuse_another(schema)
+        refuse_another(schema, self)
         return BatchReader(self._source_options())
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802
         from bolide.spark.stream import StreamReader  # noqa: PLC0415
 
-        self._refuse_another(schema)
+        refuse_another(schema, self)
         return StreamReader(self._source_options())
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
@@ -60,11 +60,3 @@ class RocketMQSource(DataSource):
 
     def _source_options(self) -> SourceOptions:
         return SourceOptions.of(self.options)
-
-    def _refuse_another(self, schema: "StructType") -> None:
-        """Spark takes a schema that the user gives without a question."""
-        if schema.simpleString() != self.schema().simpleString():
-            raise ConfigError(
-                "the columns of a message cannot be chosen by .schema(…): select them, leave"
-                " properties out by includeProperties=false, or read JSON bodies by valueSchema"
-            )

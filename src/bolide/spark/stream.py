@@ -30,6 +30,7 @@ from bolide.arrow.offsets import from_plain, to_plain
 from bolide.arrow.pooled import ask
 from bolide.arrow.ranges import Bounds, Offsets
 from bolide.arrow.reading import read_range_blocking
+from bolide.arrow.samples import record_size
 from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
@@ -58,6 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._absence = Absence(options.patience, fail=options.fail_on_data_loss)
         self._initial: dict[MessageQueue, int] | None = None
         self._latest: dict[MessageQueue, int] | None = None
+        self._away: set[MessageQueue] = set()
         self._looked = -_LOOKS_APART
         self._target: dict[MessageQueue, int] | None = None
         """Where a run ends that takes only what is there when it begins."""
@@ -109,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.commit_group
         if group is None:
             return
-        offsets = from_plain(end)
+        offsets = {queue: at for queue, at in from_plain(end).items() if queue not in self._away}
         try:
             self._ask(lambda cluster: cluster.commit(group, offsets))
         except BolideError as exc:
@@ -137,14 +139,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return await cluster.resolve(self._start, queues)
 
     async def _bounds(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
-        return await cluster.bounds(await find_queues(cluster, self._options))
+        return await cluster.find_bounds(await find_queues(cluster, self._options))
 
     async def _look(self, cluster: Cluster, begun: Offsets) -> dict[MessageQueue, Bounds]:
         """What the queues hold; those that are away are left out, but a run to a target waits."""
         known = {queue for queue in begun if is_wanted(queue.topic, self._options)}
         while True:
             bounds = await self._bounds(cluster)
-            waiting = self._absence.judge(known - bounds.keys())
+            self._away = known - bounds.keys()
+            waiting = self._absence.judge(self._away)
             if self._target is None:
                 return bounds
             if not waiting:
@@ -164,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit.max_rows if by_size is None else min(by_size, limit.max_rows)
 
     def _rows_of(self, max_bytes: int, queues: Iterable[MessageQueue]) -> int | None:
-        size = self._ask(lambda cluster: cluster.record_size(queues))
+        size = self._ask(lambda cluster: record_size(cluster, queues))
         return max(1, int(max_bytes / size)) if size else None
 
 

@@ -46,8 +46,10 @@ def test_several_replies_make_one_batch_and_large_ones_several() -> None:
     assert offsets == [*range(30)]
 
 
-def test_a_batch_is_full_by_the_bytes_of_its_bodies() -> None:
-    found = all_of(Batches(broker="b", max_bytes=7), log_of((DRAFT, n) for n in range(5)))
+def test_a_batch_is_full_by_the_bytes_of_its_bodies_and_properties() -> None:
+    size = len(DRAFT.body) + len(DRAFT.properties)
+    log = log_of((DRAFT, n) for n in range(5))
+    found = all_of(Batches(broker="b", max_bytes=size + 1), log)
     assert [batch.num_rows for batch in found] == [2, 2, 1]
 
 

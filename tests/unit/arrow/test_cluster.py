@@ -12,13 +12,16 @@ from bolide.arrow.errors import BadPosition, OutOfPatience
 from bolide.arrow.offsets import At, Earliest, Exact, Group, Latest
 from bolide.arrow.pooled import ask
 from bolide.arrow.ranges import Bounds
+from bolide.arrow.samples import record_size, records
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.producing.producer import Producer
 from bolide.errors import ConfigError
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
+from bolide.remoting.tls import ClientTls
 from bolide.sync import AdminClient
 from tests.support.aio import on_loop, until
+from tests.support.certificates import make_pair
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 from tests.unit.arrow.one_queue import QUEUE, one_queue, record
 
@@ -44,9 +47,9 @@ async def test_queues_are_told_with_what_they_hold(tmp_path: Path) -> None:
             assert await cluster.bounds(queues) == {T0: Bounds(0, 3), T1: Bounds(0, 0)}
             assert await cluster.resolve(Earliest(), queues) == {T0: 0, T1: 0}
             assert await cluster.resolve(Latest(), queues) == {T0: 3, T1: 0}
-            size = await cluster.record_size(queues)
+            size = await record_size(cluster, queues)
             assert 100 < size < 400
-            assert await cluster.record_size([T1]) == 0.0
+            assert await record_size(cluster, [T1]) == 0.0
 
 
 @on_loop
@@ -113,7 +116,7 @@ async def test_names_are_those_inside_of_the_namespace(tmp_path: Path) -> None:
             assert await cluster.topics_matching(".*") == ["T"]
             assert await cluster.queues(["T"]) == [T0]
             assert await cluster.bounds([T0]) == {T0: Bounds(0, 2)}
-            assert [each.topic for each in await cluster.records(T0, 0, 1)] == ["shop%T"]
+            assert [each.topic for each in await records(cluster, T0, 0, 1)] == ["shop%T"]
             await cluster.commit("readers", {T0: 1})
             assert await cluster.committed("readers", [T0]) == {T0: 1}
 
@@ -151,7 +154,7 @@ async def test_times_are_found_in_every_queue(tmp_path: Path) -> None:
     async with own_cluster(tmp_path) as served:
         await fill(served, "T", 3, 2)
         async with Cluster(Connection(name_server=served.address)) as cluster:
-            middle = (await cluster.records(T0, 2, 3))[0].store_timestamp
+            middle = (await records(cluster, T0, 2, 3))[0].store_timestamp
             found = await cluster.resolve(At(middle), [T0, T1])
             assert found[T1] == 0
             assert 0 <= found[T0] <= 2
@@ -186,6 +189,17 @@ async def test_a_group_is_made_by_its_first_commit_and_seen_by_administrators(
 
 
 # Without await
+
+
+def test_a_connection_that_could_not_be_opened_is_tried_anew(tmp_path: Path) -> None:
+    trust = tmp_path / "trust.pem"
+    connection = Connection(name_server="127.0.0.1:1", tls=ClientTls(trust=trust))
+    with pytest.raises(ConfigError, match=r"trust\.pem"):
+        ask(connection, lambda c: c.topics_matching("x"), patience=0.1)
+    made = make_pair(tmp_path, "server")
+    made.certificate.rename(trust)
+    with pytest.raises(OutOfPatience):
+        ask(connection, lambda c: c.topics_matching("x"), patience=0.1)
 
 
 def test_questions_can_be_asked_without_await_and_after_a_fork(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from bolide.arrow.errors import BadPosition
 from bolide.arrow.log_errors import LogDamaged, LogFileGone, NoCommitLog
 from bolide.arrow.log_options import LogOptions
 from bolide.arrow.log_planning import Split
+from bolide.arrow.open_log import OpenLog
 from bolide.arrow.schema import message_schema
 from bolide.client.received import read_stored
 from bolide.model.message import StoredMessage
@@ -374,6 +375,24 @@ def test_a_file_missing_between_others_is_named_or_passed_over(config: StoreConf
         read_commit_log(config.root)
     found = places(read_commit_log(config.root, fail_on_data_loss=False))
     assert found == [place for place in expected if not FILE_SIZE <= place < 2 * FILE_SIZE]
+
+
+def test_a_file_missing_between_the_only_two_is_named_or_passed_over(config: StoreConfig) -> None:
+    expected = places(read_commit_log(config.root))
+    for number in range(1, len(list((config.root / "commitlog").iterdir()))):
+        if number != 2:
+            log_file(config.root, number).unlink()
+    with pytest.raises(LogFileGone, match=f"physical offset {FILE_SIZE}: the next file is missing"):
+        places(read_commit_log(config.root))
+    found = places(read_commit_log(config.root, fail_on_data_loss=False))
+    assert found == [place for place in expected if place // FILE_SIZE in {0, 2}]
+
+
+def test_nothing_is_searched_for_behind_the_end_of_a_file(config: StoreConfig) -> None:
+    path = log_file(config.root)
+    os.truncate(path, FILE_SIZE // 2)
+    with OpenLog(path, 0) as opened:
+        assert opened.search(FILE_SIZE // 2, 1 << 50) is None
 
 
 def test_a_copy_that_was_cut_off_is_named(config: StoreConfig) -> None:

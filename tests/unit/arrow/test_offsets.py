@@ -18,6 +18,7 @@ from bolide.arrow.offsets import (
     parse_position,
     position_of,
     to_json,
+    to_ms,
 )
 from bolide.model.message_queue import MessageQueue
 
@@ -87,6 +88,13 @@ def test_what_is_no_position_is_refused_by_the_name_of_its_option(text: str, say
     with pytest.raises(BadPosition, match=r"^startingOffsets") as refused:
         parse_position(text, option="startingOffsets")
     assert says in str(refused.value)
+
+
+@given(st.integers(-(10**13), 10**14))
+def test_times_are_exact_to_the_millisecond(ms: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    assert to_ms(moment) == ms
+    assert to_ms(moment - timedelta(microseconds=1)) == ms  # nothing is stored between
 
 
 def test_programs_may_give_times_and_offsets() -> None:

@@ -94,6 +94,16 @@ async def test_positions_may_be_offsets_groups_and_times(tmp_path: Path) -> None
         assert await bodies(served, tags="odd", start=plain) == [(0, 3)]
 
 
+@pytest.mark.parametrize("option", ["start", "end"])
+@on_loop
+async def test_an_offset_past_the_end_of_a_queue_is_refused_at_once(
+    tmp_path: Path, option: str
+) -> None:
+    async with five_and_three(tmp_path) as served:
+        with pytest.raises(BadPosition, match=f"^{option}: queue T/broker-a/1 ends at 3, 4 was"):
+            await read(served, **{option: {T0: 5, T1: 4}})
+
+
 @on_loop
 async def test_several_topics_are_one_table(tmp_path: Path) -> None:
     async with five_and_three(tmp_path) as served:

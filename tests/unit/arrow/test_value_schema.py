@@ -66,6 +66,7 @@ def test_types_have_other_names_and_any_case() -> None:
         ("d decimal(39,2)", "expected a number up to 38 at '39,2)'"),
         ("d decimal(4,5)", "expected a number up to 4 at '5)'"),
         ("id bigint; x int", "nothing can be read at '; x int' (character 10 of"),
+        ("xs " + "array<" * 5000, "types lie in one another more than 64 deep at 'array<"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, says: str) -> None:
@@ -121,6 +122,14 @@ def test_a_body_that_does_not_fit_is_null_and_its_neighbours_are_not(also: str) 
         {"id": None, "name": None, **nothing},
         *[None] * (len(MISFITS) + 1),
     ]
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Inf", b"1.8e308", b"-1e400"])
+@pytest.mark.parametrize("neighbour", [b'{"a":1.5}', b"not JSON"], ids=["quick", "one by one"])
+def test_numbers_that_are_none_make_their_row_null(number: bytes, neighbour: bytes) -> None:
+    bodies = [b'{"a":%s}' % number, b'{"xs":[{"a":%s}]}' % number, neighbour]
+    rows = decoded("a double, xs array<struct<a:double>>", *bodies)
+    assert rows[:2] == [None, None]
 
 
 def test_numbers_that_a_column_cannot_hold_make_their_row_null() -> None:

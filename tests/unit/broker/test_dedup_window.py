@@ -1,5 +1,7 @@
 """Spans as topics write them, and what a window keeps."""
 
+import time
+
 import pytest
 
 from bolide.broker.dedup_window import Span, Window, digest, find_key
@@ -102,3 +104,36 @@ def test_what_the_store_takes_back_is_forgotten_from_the_end() -> None:
     assert held(window) == [0, 1, 4]
     window.slide(4)
     assert held(window) == [4]
+
+
+def test_what_was_taken_back_may_come_again_and_go_again() -> None:
+    window = filled(4)
+    window.take_back(position=200, generation=1)
+    for number in (2, 3):
+        window.add(digest(b"%d" % number), place(number, generation=1), number)
+    assert (held(window), len(window)) == ([0, 1, 2, 3], 4)
+    window.take_back(position=300, generation=2)
+    assert held(window) == [0, 1, 2]
+    window.slide(3)
+    assert (held(window), len(window)) == ([], 0)
+
+
+def test_many_keys_that_begin_again_take_no_longer_than_new_ones() -> None:
+    count = 40_000
+    window = filled(count)
+    began = time.process_time()
+    filled(count)
+    new = time.process_time() - began
+    began = time.process_time()
+    for number in reversed(range(count)):
+        window.add(digest(b"%d" % number), place(count + number), count + number)
+    assert time.process_time() - began < 10 * new
+    assert len(window) == count
+    window.drop(count - 1)
+    assert held(window, count) == [0], "the one that came last"
+
+
+def test_a_window_forgets_as_many_at_once_as_is_asked() -> None:
+    window = filled(3000)
+    window.slide(2500, least=2200)
+    assert len(window) == 800

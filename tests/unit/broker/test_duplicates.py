@@ -13,13 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bolide.broker.dedup_window import Span, Window
+from bolide.broker.delay import NotYet
 from bolide.broker.duplicates import Duplicates
+from bolide.broker.window_reading import WindowReader
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendReply
+from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
 from bolide.store.config import FlushMode
 from bolide.store.errors import StoreUnwritable
@@ -64,14 +68,15 @@ async def send(core: BrokerCore, key: str | None = None, **given: Any) -> Frame:
 
 
 async def send_batch(core: BrokerCore, *keys: str | None, **given: Any) -> SendReply:
+    return place_of(await batch_frame(core, *keys, **given))
+
+
+async def batch_frame(core: BrokerCore, *keys: str | None, **given: Any) -> Frame:
     messages = [
         Message("D", b"%d" % number, dedup_key=key or "") for number, key in enumerate(keys)
     ]
     header = send_header("D", batch=True, **given).to_short()
-    answer = await core.connect().call(
-        RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages)
-    )
-    return place_of(answer)
+    return await core.connect().call(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages))
 
 
 def place_of(frame: Frame) -> SendReply:
@@ -173,6 +178,26 @@ async def test_of_a_batch_the_new_messages_are_stored_and_all_places_told(tmp_pa
         assert len(core.log) == core.statistics.totals.sent == 5
 
 
+@on_loop
+async def test_a_key_of_a_whole_batch_is_refused_for_it_would_be_that_of_each(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path) as core:
+        answer = await batch_frame(core, None, None, properties={"DEDUP_KEY": "a"})
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "give one to each message" in (answer.remark or "")
+        assert not core.log
+
+
+@on_loop
+async def test_a_batch_with_keys_must_name_its_queue(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        answer = await batch_frame(core, "a", None, queue_id=-1)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "a batch must name one" in (answer.remark or "")
+        assert place_of(await batch_frame(core, None, None, queue_id=-1)).queue_id in range(4)
+
+
 # ---- delays
 
 
@@ -187,6 +212,30 @@ async def test_a_delayed_message_takes_its_key_when_it_is_sent(tmp_path: Path) -
         await again.windows.ready("D")
         places = again.append("D", 1, [keyed("a", 1)])
         assert (len(places.fresh), len(core.log)) == (0, 1), "it still waits after a restart"
+        again.windows.stop()
+
+
+def delivery(key: str, born: int) -> RecordDraft:
+    """A message that was delayed, as it goes to its queue."""
+    text = f"DEDUP_KEY\x01{key}\x02REAL_TOPIC\x01D\x02REAL_QID\x011\x02"
+    return draft("D", queue_id=1)._replace(properties=text.encode(), born_timestamp=born)
+
+
+@on_loop
+async def test_a_delivery_before_a_crash_is_known_and_no_other_message_is_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path, "5s") as core:
+        core.store.append(delivery("a", born=7))
+        again = core.new_duplicates()
+        again.windows.start()
+        with pytest.raises(NotYet):
+            again.is_delivered(delivery("a", born=7), -1)
+        assert not again.is_delivered(draft("T"), -1), "other topics need not wait"
+        await again.windows.ready("D")
+        assert again.is_delivered(delivery("a", born=7), -1)
+        assert not again.is_delivered(delivery("a", born=3), -1), "sent when the key was new too"
+        assert not again.is_delivered(delivery("b", born=7), -1)
         again.windows.stop()
 
 
@@ -247,6 +296,59 @@ async def test_keys_out_of_date_give_way_before_any_other(tmp_path: Path) -> Non
         assert len(core.log) == before
 
 
+@on_loop
+async def test_batches_leave_nothing_behind_that_is_out_of_date(tmp_path: Path) -> None:
+    async with core_in(tmp_path, "100") as core:
+        for batch in range(5):
+            await send_batch(core, *(f"{batch}/{number}" for number in range(3000)))
+        assert len(core.duplicates.windows) <= 6000
+
+
+@on_loop
+async def test_keys_out_of_date_give_way_to_a_batch_too(tmp_path: Path) -> None:
+    async with core_in(tmp_path, "5s", dedup_max_keys=5000) as core:
+        await send_batch(core, *(f"old-{number}" for number in range(2500)), queue_id=0)
+        core.clock.advance(6)
+        kept = [f"kept-{number}" for number in range(2500)]
+        await send_batch(core, *kept, queue_id=1)
+        await send_batch(core, *(f"new-{number}" for number in range(2400)), queue_id=2)
+        again = await send_batch(core, *kept, queue_id=1)
+        assert again.repeats == 2500
+
+
+@on_loop
+async def test_the_bound_on_keys_counts_for_all_that_is_read_back(tmp_path: Path) -> None:
+    core = BrokerCore(tmp_path, PLAIN, dedup_max_keys=100)
+    for queue_id in range(4):
+        await send_batch(core, *(f"{number}" for number in range(40)), queue_id=queue_id)
+    reader = WindowReader(core.store, now=core.clock.now, most=100, is_stopped=lambda: False)
+    windows = reader.read("D", 4, Span(seconds=600), {})
+    assert [len(window) for window in windows.values()] == [25] * 4
+    await core.topics.update(topic())
+    await core.duplicates.windows.ready("D")
+    assert len(core.duplicates.windows) == 100
+    for queue_id in range(4):
+        newest = await send_batch(
+            core, *(f"{number}" for number in range(15, 40)), queue_id=queue_id
+        )
+        assert newest.repeats == 25, "the oldest were forgotten"
+    await core.stop()
+
+
+@on_loop
+async def test_a_clock_set_back_does_not_hide_a_key_behind_an_older_one(tmp_path: Path) -> None:
+    core = BrokerCore(tmp_path, PLAIN)
+    now = core.clock.now
+    for at, key in [(-700, "x"), (0, "y"), (0, "z"), (-700, "a"), (-10, "a")]:
+        core.clock.now = now + at
+        await send(core, key)
+    await core.topics.update(topic())
+    await core.duplicates.windows.ready("D")
+    core.clock.now = now
+    assert place_of(await send(core, "a")).queue_offset == 4
+    await core.stop()
+
+
 # ---- attributes come and go
 
 
@@ -276,6 +378,78 @@ async def test_more_queues_leave_what_is_known(tmp_path: Path) -> None:
         assert place_of(await send(core, "a", queue_id=7)).repeats is None
 
 
+class StuckStore(MemoryStore):
+    """Nothing can be read back before `released` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def flush(self) -> bool:
+        return self.released.wait(10)
+
+
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "3"}])
+@on_loop
+async def test_what_has_no_key_does_not_wait_for_a_window(
+    tmp_path: Path, properties: dict[str, str]
+) -> None:
+    store = StuckStore()
+    core = BrokerCore(tmp_path, topic(), store=store)
+    assert core.duplicates.windows.is_reading("D")
+    header = send_header("D", properties={"UNIQ_KEY": ID} | properties).to_fields()
+    async with asyncio.timeout(1):
+        place_of(await core.connect().call(RequestCode.SEND_MESSAGE, header, b"the long way"))
+    store.released.set()
+    await core.stop()
+
+
+@on_loop
+async def test_a_topic_that_is_deleted_takes_nothing_that_waited_for_its_window(
+    tmp_path: Path,
+) -> None:
+    store = StuckStore()
+    core = BrokerCore(tmp_path, topic(), store=store)
+    waiting = asyncio.ensure_future(send(core, "a"))
+    await asyncio.sleep(0.01)
+    await core.topics.delete("D")
+    store.released.set()
+    assert (await waiting).code == ResponseCode.TOPIC_NOT_EXIST
+    assert not core.log
+    await core.stop()
+
+
+@on_loop
+async def test_topics_are_read_back_one_after_the_other_the_smallest_first(
+    tmp_path: Path,
+) -> None:
+    others = [topic(topic_name=name) for name in ("Large", "None", "Small")]
+    core = BrokerCore(tmp_path, *(msgspec.structs.replace(each, attributes={}) for each in others))
+    for name, count in (("Large", 30), ("Small", 3)):
+        core.store.append_batch([draft(name, queue_id=0) for _ in range(count)])
+    readings: list[str] = []
+    under_way = 0
+
+    def watched(reader: WindowReader, name: str, *rest: Any) -> dict[int, Window]:
+        nonlocal under_way
+        under_way += 1
+        assert under_way == 1
+        readings.append(name)
+        try:
+            return read(reader, name, *rest)
+        finally:
+            under_way -= 1
+
+    read = WindowReader.read
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WindowReader, "read", watched)
+        await core.topics.update_all(others)
+        for each in others:
+            await core.duplicates.windows.ready(each.topic_name)
+    assert readings == ["None", "Small", "Large"]
+    await core.stop()
+
+
 @on_loop
 async def test_a_topic_that_was_deleted_knows_nothing(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
@@ -297,18 +471,13 @@ async def test_a_window_that_nobody_can_read_in_the_file_is_none(tmp_path: Path)
 async def test_sends_that_wait_for_a_window_are_refused_when_the_broker_ends(
     tmp_path: Path,
 ) -> None:
-    released = threading.Event()
-
-    class StuckStore(MemoryStore):
-        def flush(self) -> bool:
-            return released.wait(10)
-
-    core = BrokerCore(tmp_path, topic(), store=StuckStore())
+    store = StuckStore()
+    core = BrokerCore(tmp_path, topic(), store=store)
     waiting = asyncio.ensure_future(send(core, "a"))
     await until(lambda: core.duplicates.windows.is_reading("D"))
     assert place_of(await send(core)).queue_offset == 0, "what has no key does not wait"
     core.duplicates.windows.stop()
-    released.set()
+    store.released.set()
     assert (await waiting).code == ResponseCode.SERVICE_NOT_AVAILABLE
     await core.stop()
 

@@ -159,6 +159,21 @@ def test_properties_are_read_as_elsewhere(
     assert (row["keys"], row["tags"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "pairs"),
+    [
+        (b"a\x01b\x02c", b"\x01d\x02", [[(b"a", b"b")], []]),
+        (b"a\x01", b"b\x02", [[], []]),
+        (b"a\x011", b"b\x012", [[(b"a", b"1")], [(b"b", b"2")]]),
+    ],
+)
+def test_properties_of_a_message_do_not_run_on_into_the_next(
+    make: Make, one: bytes, other: bytes, pairs: list[list[tuple[bytes, bytes]]]
+) -> None:
+    log = log_of((DRAFT._replace(properties=text), n) for n, text in enumerate((one, other)))
+    assert [row["properties"] for row in rows(make, log)] == pairs
+
+
 def test_more_properties_than_are_usual(make: Make) -> None:
     names = [b"n%d" % (number % 150) for number in range(200)]
     text = b"".join(b"%s\x01%d\x02" % (name, place) for place, name in enumerate(names))
@@ -284,9 +299,17 @@ def test_it_is_full_by_rows_and_goes_on_where_it_was(make: Make) -> None:
 def test_it_is_full_by_the_size_of_plain_bodies(make: Make) -> None:
     packed = DRAFT._replace(body=compress(bytes(1000), CompressionType.ZLIB), sys_flag=0x301)
     log = log_of([(packed, 0), (packed, 1), (packed, 2)])
-    taker = make(max_body_size=1001)
+    properties = len(packed.properties)
+    taker = make(max_size=1001 + properties)
     assert taker.add(log).stop is Stop.FULL
-    assert (taker.rows, taker.body_size) == (2, 2000)
+    assert (taker.rows, taker.size) == (2, 2 * (1000 + properties))
+
+
+def test_it_is_full_by_the_size_of_properties_too(make: Make) -> None:
+    large = DRAFT._replace(properties=b"a\x01" + b"x" * 30_000)
+    taker = make(max_size=100_000)
+    assert taker.add(log_of((large, number) for number in range(10))).stop is Stop.FULL
+    assert taker.rows == 4
 
 
 def test_rows_of_several_buffers_make_one_set_of_columns(make: Make) -> None:
@@ -370,12 +393,12 @@ wanteds = st.builds(
 
 def outcomes(make: Make, data: bytes, wanted: Wanted, limit: int, **how: Any) -> list[object]:
     """All that can be seen of taking a buffer in, cut whenever it is full."""
-    taker = make(wanted, max_rows=limit, max_body_size=60)
+    taker = make(wanted, max_rows=limit, max_size=120)
     seen: list[object] = []
     position = 0
     while True:
         walk = taker.add(bytearray(data), position, **how)
-        seen += [walk, taker.rows, taker.body_size, taker.left_compressed]
+        seen += [walk, taker.rows, taker.size, taker.left_compressed]
         seen.append(read_back(taker.cut()))
         if walk.stop is not Stop.FULL:
             return seen

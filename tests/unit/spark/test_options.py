@@ -44,6 +44,7 @@ def test_an_option_like_no_other_is_refused_with_all_names() -> None:
     [
         ({"topicPattern": "a.*"}, "topic and topicPattern"),
         ({"topic": ""}, "topic or topicPattern is missing"),
+        ({"topic": "", "topicPattern": "("}, "topicPattern='(': is no regular expression: missing"),
         ({"tags": "a", "sql": "b > 1"}, "tags and sql"),
         ({"startingOffsets": "earliest", "startingTimestamp": 0}, "startingOffsets and starting"),
         ({"endingOffsets": "latest", "endingTimestamp": 5}, "endingOffsets and endingTimestamp"),

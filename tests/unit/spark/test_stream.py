@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pickle
+import signal
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -206,6 +207,21 @@ def test_a_group_is_told_the_position_and_consumer_progress_shows_the_lag(
     assert lag == 3
 
 
+def test_a_group_is_told_of_what_is_there_while_a_broker_is_away(own: ClusterProcess) -> None:
+    own.start_broker("broker-b")
+    own.create_topic("orders", 2)
+    stream = reader(own, topic="orders", commitGroup="told", startingOffsets="earliest")
+    start = stream.initialOffset()
+    own.stop_broker("broker-b")
+    end = stream.latestOffset(start, ALL)
+
+    stream.commit(end)
+
+    queues = [MessageQueue("orders", "broker-a", number) for number in (0, 1)]
+    told = stream._ask(lambda cluster: cluster.committed("told", queues))
+    assert told == dict.fromkeys(queues, 2)
+
+
 def test_a_group_that_cannot_be_told_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     given = {"nameServer": "127.0.0.1:9", "topic": "t", "commitGroup": "g", "patienceMs": "0"}
     stream = StreamReader(SourceOptions.of(given))
@@ -253,6 +269,29 @@ def test_one_of_two_brokers_is_away_for_a_while(own: ClusterProcess) -> None:
     assert without["orders"] == {"broker-a": {"0": 2, "1": 2}, "broker-b": {"0": 0, "1": 0}}
     assert sum(after["orders"]["broker-b"].values()) > 0
     assert len(bodies(stream, start, after)) == 4 + 8
+
+
+def test_a_broker_that_hangs_holds_up_no_other_and_is_waited_for(own: ClusterProcess) -> None:
+    hung = own.start_broker("broker-b")
+    own.create_topic("orders", 2)
+    send(own, "orders", 4)
+    stream = reader(own, topic="orders", startingOffsets="earliest", callTimeoutMs=300)
+    start = stream.initialOffset()
+
+    os.killpg(hung.process.pid, signal.SIGSTOP)
+    try:
+        without = stream.latestOffset(start, ALL)
+        stream.prepareForTriggerAvailableNow()
+        back = threading.Timer(1.0, os.killpg, (hung.process.pid, signal.SIGCONT))
+        back.start()
+        end = stream.latestOffset(without, ALL)
+        back.join()
+    finally:
+        os.killpg(hung.process.pid, signal.SIGCONT)
+
+    assert without["orders"]["broker-b"] == {"0": 0, "1": 0}
+    assert sum(without["orders"]["broker-a"].values()) > 0
+    assert len(bodies(stream, start, end)) == 4 + 8
 
 
 def test_a_run_over_what_is_there_waits_for_a_broker_that_is_away(own: ClusterProcess) -> None:

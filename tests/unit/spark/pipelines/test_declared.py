@@ -1,5 +1,6 @@
 """Pipelines in files: what they come to, and how mistakes are named."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from bolide.spark.pipelines.sinks import FormatSink
 from bolide.spark.pipelines.triggers import ONCE, Trigger
 from bolide.spark.pipelines.work import EachBatch, Pipeline
 
+ROOT = Path(__file__).resolve().parents[4]
+EXAMPLES = sorted((ROOT / "examples" / "pipelines").glob("*.yaml"))
+BIG_ORDERS = ROOT / "examples" / "pipelines" / "big-orders.yaml"
 WHOLE = """
 name: big-orders
 nameServer: ns:9876
@@ -216,3 +220,17 @@ def test_secrets_are_in_no_text_of_a_pipeline(tmp_path: Path) -> None:
     )
 
     assert "hush" not in repr(read(tmp_path, text))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_the_examples_are_pipelines(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_DB", "/data/orders.db")
+
+    assert read_pipeline(file, HERE).name == file.stem
+
+
+def test_the_how_to_shows_an_example() -> None:
+    page = (ROOT / "docs" / "how-to" / "pipelines.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    assert shown == [BIG_ORDERS.read_text(encoding="utf-8").partition("\n")[2]]

@@ -24,6 +24,10 @@ OF_A_CALL = """An error occurred while calling o57.start.
         (OF_A_WORKER, "DataLost: topic 'orders': offset 3 was wanted"),
         (OF_A_CALL, "[DATA_SOURCE_NOT_FOUND] Failed to find it."),
         ("[UNRESOLVED_COLUMN] no column\n'Project [x]\n+- y", "[UNRESOLVED_COLUMN] no column"),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Too bad.\n at x",
+            "Too bad.",
+        ),
         ("", "ValueError"),
     ],
 )

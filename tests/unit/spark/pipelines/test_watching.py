@@ -31,7 +31,7 @@ class Query:
     def __init__(self, *batches: dict[str, Any], endless: bool = False) -> None:
         self._coming = list(batches)
         self._endless = endless
-        self.recentProgress: list[dict[str, Any]] = []
+        self.lastProgress: dict[str, Any] | None = None
         self.stopped_after: int | None = None
 
     @property
@@ -45,11 +45,12 @@ class Query:
         return self.stopped_after is not None or not (self._coming or self._endless)
 
     def stop(self) -> None:
-        self.stopped_after = len(self.recentProgress)
+        assert self.lastProgress is not None
+        self.stopped_after = self.lastProgress["batchId"]
 
     def _go_on(self) -> None:
         if self._coming and self.stopped_after is None:
-            self.recentProgress = [*self.recentProgress, self._coming.pop(0)][-2:]
+            self.lastProgress = self._coming.pop(0)
 
 
 class Silent:
@@ -104,5 +105,5 @@ def test_a_stop_waits_for_the_batch_under_way_and_for_no_other() -> None:
     seen = watch(query, [], stop)
     seen.until_end()
 
-    assert query.stopped_after == 2
+    assert query.stopped_after == 1
     assert seen.position == {QUEUE: 2}

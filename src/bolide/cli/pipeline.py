@@ -1,0 +1,162 @@
+"""`bolide pipeline list|status|stop|bundle`; `run` and `explain` are groups of their own."""
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bolide.cli import pipeline_options as opt
+from bolide.cli.admin.tables import Table, print_json
+from bolide.cli.exits import FAILED, Refusing, fail
+from bolide.cli.options import settings_of
+from bolide.cli.spark_needed import spark_needed
+
+if TYPE_CHECKING:
+    from bolide.arrow.connection import Connection
+    from bolide.spark.pipelines.channel import Channel
+    from bolide.spark.pipelines.events import RunState
+
+_LOOK = 0.5
+_SINCE = "1d"
+_RECENT = 180.0
+
+
+def list_(
+    name_server: opt.NameServer = None,
+    option: opt.SourceOption = None,
+    since: opt.Since = _SINCE,
+    every_run: opt.All = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Show the pipelines that reported lately, and what became of them."""
+    with spark_needed(), Refusing():
+        states = _states(_connection(name_server, option), since)
+    shown = states if every_run else _last_of_each(states)
+    if as_json:
+        for state in shown:
+            print_json(state)
+        return
+    _print_states(shown)
+
+
+def status(
+    name: opt.Pipeline,
+    name_server: opt.NameServer = None,
+    option: opt.SourceOption = None,
+    since: opt.Since = _SINCE,
+    as_json: opt.Json = False,
+) -> None:
+    """Show how far the last run of a pipeline is; exit code 1 if it failed or is lost."""
+    with spark_needed(), Refusing():
+        states = _states(_connection(name_server, option), since)
+    state = next((state for state in states if state.pipeline == name), None)
+    if state is None:
+        fail(f"pipeline {name!r} has reported nothing since {since} ago; see --since", FAILED)
+    if as_json:
+        print_json(state)
+    else:
+        _print_state(state)
+    if state.state in {"failed", "lost"}:
+        fail(state.reason or f"pipeline {name} is {state.state}", FAILED)
+
+
+def stop(
+    name: opt.Pipeline,
+    name_server: opt.NameServer = None,
+    option: opt.SourceOption = None,
+    run: opt.Run = "",
+    timeout: opt.Timeout = 120.0,
+) -> None:
+    """Ask a pipeline to end after the batch under way, and wait until it has."""
+    with spark_needed(), Refusing():
+        from bolide.spark.pipelines.channel import Channel  # noqa: PLC0415
+        from bolide.spark.pipelines.events import Event, Kind  # noqa: PLC0415
+
+        with Channel(_connection(name_server, option)) as channel:
+            if not _is_running(channel, name, run):
+                fail(f"pipeline {name!r} is not running", FAILED)
+            channel.tell(Event(kind=Kind.REQUEST_STOP, pipeline=name, run=run))
+            until = time.monotonic() + timeout
+            while _is_running(channel, name, run):
+                if time.monotonic() > until:
+                    fail(f"pipeline {name!r} has not stopped within {timeout:g} s", FAILED)
+                time.sleep(_LOOK)
+    print(f"pipeline {name} has stopped")
+
+
+def bundle(file: opt.BundleFile) -> None:
+    """Write the package into a file that `pipeline run --ship` carries to Spark's workers."""
+    from bolide.spark.bundle import write_bundle  # noqa: PLC0415
+
+    with Refusing(OSError):
+        print(write_bundle(file))
+
+
+def _connection(name_server: str | None, option: list[str] | None) -> "Connection":
+    from bolide.spark.pipelines.builtin import RunSettings  # noqa: PLC0415
+
+    return RunSettings(name_server=name_server or "", source_options=settings_of(option)).connect()
+
+
+def _states(connection: "Connection", since: str) -> "list[RunState]":
+    from bolide.spark.pipelines.channel import Channel  # noqa: PLC0415
+    from bolide.spark.pipelines.spans import parse_span  # noqa: PLC0415
+
+    seconds = parse_span(since, option="--since")
+    with Channel(connection) as channel:
+        return channel.states(seconds)
+
+
+def _last_of_each(states: "Iterable[RunState]") -> "list[RunState]":
+    found: dict[str, RunState] = {}
+    for state in states:
+        found.setdefault(state.pipeline, state)
+    return list(found.values())
+
+
+def _is_running(channel: "Channel", name: str, run: str) -> bool:
+    return any(
+        state.pipeline == name and run in {"", state.run} and state.state.is_live
+        for state in channel.states(_RECENT)
+    )
+
+
+def _print_states(states: "list[RunState]") -> None:
+    table = Table("PIPELINE", "STATE", "ROWS", "ROWS/S", "BEHIND", "STARTED", "REPORTED", "WHAT")
+    for state in states:
+        progress = state.progress
+        table.add(
+            state.pipeline,
+            state.state,
+            f"{progress.rows:,}" + (f"/{progress.total:,}" if progress.total is not None else ""),
+            f"{progress.rows_per_second:,.0f}",
+            "-" if progress.backlog is None else f"{progress.backlog:,}",
+            _moment(state.started),
+            _moment(state.seen),
+            state.text,
+        )
+    table.print()
+
+
+def _print_state(state: "RunState") -> None:
+    progress = state.progress
+    facts = {
+        "pipeline": state.pipeline,
+        "does": state.text,
+        "state": state.state,
+        "why": state.reason,
+        "run": f"{state.run}, process {state.pid} on {state.host}",
+        "started": _moment(state.started),
+        "reported": _moment(state.seen),
+        "rows": f"{progress.rows:,}" + (f" of {progress.total:,}" if progress.total else ""),
+        "rows/s": f"{progress.rows_per_second:,.0f}",
+        "batch": progress.batch,
+    }
+    facts |= {f"behind in {topic}": f"{n:,}" for topic, n in (progress.behind or {}).items()}
+    for name, value in facts.items():
+        if value is not None:
+            print(f"{name:<10} {value}")
+
+
+def _moment(timestamp_ms: int) -> str:
+    return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"

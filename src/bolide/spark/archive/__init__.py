@@ -1,0 +1,24 @@
+"""Archives: topics as Parquet by topic and hour, each message once; `manifest` has the layout."""
+
+from bolide.spark.archive.errors import (
+    ArchiveGap,
+    LeaseLost,
+    NoArchive,
+    OtherSettings,
+    SeamGap,
+    TableBusy,
+)
+from bolide.spark.archive.reading import read_archive
+from bolide.spark.archive.table import ArchiveTable, Settings
+
+__all__ = [
+    "ArchiveGap",
+    "ArchiveTable",
+    "LeaseLost",
+    "NoArchive",
+    "OtherSettings",
+    "SeamGap",
+    "Settings",
+    "TableBusy",
+    "read_archive",
+]

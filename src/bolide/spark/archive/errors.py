@@ -1,0 +1,83 @@
+"""What an archive refuses or fails at.
+
+BolideError
+├── TableBusy            another run writes the table
+├── LeaseLost            another run has taken the table over
+├── ArchiveGap           rows are missing between what the table has and what came next
+├── SeamGap              the log no longer reaches back to where the archive ends
+└── ConfigError
+    ├── NoArchive        there is no archive at the path
+    └── OtherSettings    the table was made with other columns
+"""
+
+from bolide.errors import BolideError, ConfigError
+from bolide.model.message_queue import MessageQueue
+
+
+class TableBusy(BolideError):
+    """Only one run may write a table at a time."""
+
+    def __init__(self, url: str, holder: str, stale_after: float) -> None:
+        super().__init__(
+            f"the archive at {url} is being written by {holder}; stop that run first. If it has"
+            f" died, its hold ends {stale_after:.0f} s after its last sign of life"
+        )
+
+
+class LeaseLost(BolideError):
+    """Somebody else found this run silent for too long."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"the archive at {url} was taken over by another run, because this one gave no sign of"
+            " life for too long; nothing of the change under way was kept. Start it again once the"
+            " other has ended"
+        )
+
+
+class ArchiveGap(BolideError):
+    """An archive is dense: a hole in it means that messages were lost on the way."""
+
+    def __init__(self, queue: MessageQueue, expected: int, found: int, missing: int) -> None:
+        if missing < 0:
+            text = f"a batch has {-missing} rows more than offsets up to {found}"
+        else:
+            text = (
+                f"{missing} messages are missing between offset {expected}, which comes next in"
+                f" the archive, and {found}: the log has lost them, or a checkpoint of another"
+                " table is in use. To go on without them, allow data loss (failOnDataLoss=false)"
+            )
+        super().__init__(f"{queue}: {text}")
+        self.queue, self.expected, self.found, self.missing = queue, expected, found, missing
+
+
+class SeamGap(BolideError):
+    """Archive and log do not meet."""
+
+    def __init__(self, queue: MessageQueue, archived: int, oldest: int, end: int) -> None:
+        if end < archived:
+            why = f"the log ends at {end} already: the topic was made anew, use another archive"
+        else:
+            why = (
+                f"the log begins at {oldest}: {oldest - archived} messages are in neither. To see"
+                " what there is all the same, allow gaps (--allow-gaps, allow_gaps=True)"
+            )
+        super().__init__(f"{queue}: the archive ends before offset {archived}, but {why}")
+        self.queue, self.archived, self.oldest, self.end = queue, archived, oldest, end
+
+
+class NoArchive(ConfigError):
+    """A path at which nothing was archived."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"there is no archive at {url}; `bolide pipeline run archive` makes one")
+
+
+class OtherSettings(ConfigError):
+    """The columns of a table are fixed when it is made."""
+
+    def __init__(self, url: str, name: str, table: object, given: object) -> None:
+        super().__init__(
+            f"{name}={given!r}: the archive at {url} was made with {table!r}; leave it so, or"
+            " archive to another path"
+        )

@@ -1,0 +1,128 @@
+"""Who may write a table: one run at a time, until it lets go or falls silent.
+
+The lease is a file that only one run can make. Its holder gives a sign of life in a file of its own
+now and then; once there was none for `STALE_AFTER`, or at once if the holder's process on this
+machine is gone, the lease may be taken over. A holder that wakes up after that finds out
+before its next commit.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from bolide.spark.archive.errors import LeaseLost, TableBusy
+from bolide.spark.archive.files import Files
+
+BEAT_EVERY = 10.0
+STALE_AFTER = 60.0
+
+_LEASE = "_bolide/writer.json"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    run: str
+    host: str
+    pid: int
+    at: float
+
+    def __str__(self) -> str:
+        return f"run {self.run} (process {self.pid} on {self.host})"
+
+
+class Lease:
+    """Held while its `with` block runs."""
+
+    def __init__(self, files: Files, run: str) -> None:
+        self._files = files
+        self._run = run
+        self._ended = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name=f"lease-{run}", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Raises TableBusy."""
+        self._take()
+        self._beating.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._beating.join()
+        if (holder := _holder(self._files)) and holder.run == self._run:
+            self._files.delete(_LEASE)
+        self._files.delete(_beat_path(self._run))
+
+    def confirm(self) -> None:
+        """Raises LeaseLost if another run has taken it over."""
+        holder = _holder(self._files)
+        if holder is None or holder.run != self._run:
+            raise LeaseLost(self._files.url)
+
+    def _take(self) -> None:
+        held = Holder(self._run, socket.gethostname(), os.getpid(), time.time())
+        for _ in range(3):  # two may find it stale at the same time
+            with contextlib.suppress(FileExistsError):
+                self._files.write_new(_LEASE, msgspec.json.encode(held))
+                return
+            self._remove_if_stale()
+        raise TableBusy(self._files.url, "somebody who came first", STALE_AFTER)
+
+    def _remove_if_stale(self) -> None:
+        holder = _holder(self._files)
+        if holder is None:
+            return
+        if not _is_stale(self._files, holder):
+            raise TableBusy(self._files.url, str(holder), STALE_AFTER)
+        self._files.delete(_LEASE)
+        self._files.delete(_beat_path(holder.run))
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_EVERY):
+            with contextlib.suppress(OSError):  # the next one may get through
+                self._files.overwrite(_beat_path(self._run), str(time.time()).encode())
+
+
+def _holder(files: Files) -> Holder | None:
+    try:
+        return msgspec.json.decode(files.read(_LEASE), type=Holder)
+    except FileNotFoundError:
+        return None
+
+
+def _is_stale(files: Files, holder: Holder) -> bool:
+    if holder.host == socket.gethostname() and not _is_alive(holder.pid):
+        return True
+    return time.time() - _last_sign(files, holder) > STALE_AFTER
+
+
+def _last_sign(files: Files, holder: Holder) -> float:
+    try:
+        return float(files.read(_beat_path(holder.run)))
+    except FileNotFoundError:
+        return holder.at
+    except ValueError:  # being written right now
+        return time.time()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _beat_path(run: str) -> str:
+    return f"_bolide/beats/{run}"

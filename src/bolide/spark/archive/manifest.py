@@ -1,0 +1,148 @@
+"""What an archive's manifest says, as plain values: commits, and what they add up to.
+
+    TABLE/topic=orders/hour=2026-07-01-05/000000000042-RUN-0003.parquet   rows
+    TABLE/_bolide/table.json                   how the table was made
+    TABLE/_bolide/commits/000000000042.json    one change each: files added and removed
+    TABLE/_bolide/states/000000000040.json     what all commits up to that one add up to
+    TABLE/_bolide/pending/000000000043.json    a change under way, to be finished after a crash
+    TABLE/_bolide/staging/                     files of changes under way
+    TABLE/_bolide/writer.json                  who may write now
+    TABLE/_bolide/checkpoint/                  Spark's own
+
+Numbers of commits have no gap. A commit is there once all its files are in place, so that whoever
+reads by the manifest sees all of a change or nothing of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from bolide.arrow.offsets import Plain, from_plain, to_plain
+from bolide.arrow.ranges import Offsets
+from bolide.model.message_queue import MessageQueue
+
+Kind = Literal["begin", "append", "compact", "drop"]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The rows of one queue in one file, from the first offset to the last."""
+
+    broker: str
+    queue_id: int
+    first: int
+    last: int
+    rows: int
+
+    @property
+    def is_dense(self) -> bool:
+        return self.rows == self.last - self.first + 1
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    path: str
+    topic: str
+    hour: str
+    size: int
+    spans: tuple[Span, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(span.rows for span in self.spans)
+
+    def queue_of(self, span: Span) -> MessageQueue:
+        return MessageQueue(self.topic, span.broker, span.queue_id)
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of the table."""
+
+    number: int
+    kind: Kind
+    run: str
+    at: str
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    begin: Plain = {}
+    """Where the archive starts in queues that it had not seen before."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A change that is decided on: where each of its files is, and where it belongs."""
+
+    commit: Commit
+    moves: tuple[tuple[str, str], ...] = ()
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A state as a file has it."""
+
+    number: int
+    files: tuple[DataFile, ...]
+    begin: Plain
+    covered: Plain
+    dropped: Plain
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the table has after some commit.
+
+    Offsets are per queue: the archive has everything from `begin` up to and without `covered`,
+    apart from what lies before `dropped`, which retention took away.
+    """
+
+    number: int = 0
+    files: Mapping[str, DataFile] = {}
+    begin: Offsets = {}
+    covered: Offsets = {}
+    dropped: Offsets = {}
+
+    def after(self, commit: Commit) -> "State":
+        gone = [self.files[path] for path in commit.removed if path in self.files]
+        files = {path: each for path, each in self.files.items() if path not in commit.removed}
+        files |= {each.path: each for each in commit.added}
+        dropped = _raised(self.dropped, gone) if commit.kind == "drop" else self.dropped
+        begin = {**self.begin, **from_plain(commit.begin)}
+        return State(commit.number, files, begin, _raised(self.covered, commit.added), dropped)
+
+    def start_of(self, queue: MessageQueue) -> int:
+        """The first offset that the archive of a queue has to have."""
+        return max(self.begin.get(queue, 0), self.dropped.get(queue, 0))
+
+    def next_of(self, queue: MessageQueue) -> int:
+        """The offset that comes next in a queue."""
+        return max(self.covered.get(queue, 0), self.begin.get(queue, 0))
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files.values())
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({queue.topic for queue in (*self.begin, *self.covered)})
+
+    def files_of(self, topics: Iterable[str] | None = None) -> list[DataFile]:
+        """All files, or those of some topics; sorted by their paths."""
+        wanted = None if topics is None else set(topics)
+        return [
+            each for _, each in sorted(self.files.items()) if wanted is None or each.topic in wanted
+        ]
+
+    def encode(self) -> bytes:
+        plain = (to_plain(self.begin), to_plain(self.covered), to_plain(self.dropped))
+        return msgspec.json.encode(Written(self.number, tuple(self.files_of()), *plain))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "State":
+        read = msgspec.json.decode(data, type=Written)
+        offsets = (from_plain(each) for each in (read.begin, read.covered, read.dropped))
+        return cls(read.number, {each.path: each for each in read.files}, *offsets)
+
+
+def _raised(ends: Offsets, files: Iterable[DataFile]) -> dict[MessageQueue, int]:
+    found = dict(ends)
+    for file in files:
+        for span in file.spans:
+            queue = file.queue_of(span)
+            found[queue] = max(found.get(queue, 0), span.last + 1)
+    return found

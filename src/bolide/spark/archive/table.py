@@ -1,0 +1,291 @@
+"""An archive table: its manifest read and written, and put right after a crash.
+
+A change goes through these steps, each of which may be the last one before a crash:
+
+1. Spark writes the new files below `staging`, where nobody looks.
+2. The change is written to `pending`: from here on it will happen.
+3. The files are moved to their places.
+4. The commit is written: whoever reads by the manifest sees the change now.
+5. Files that the change replaces are deleted, then `staging` and `pending`.
+
+Whoever opens the table for writing next finishes from step 3 what is pending, and throws away what
+is only staged. Each step may be done again.
+"""
+
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bolide.arrow.offsets import to_plain
+from bolide.arrow.ranges import Offsets
+from bolide.spark.archive.errors import LeaseLost, NoArchive, OtherSettings
+from bolide.spark.archive.files import Files, files_at
+from bolide.spark.archive.lease import Lease
+from bolide.spark.archive.manifest import Commit, DataFile, Kind, Pending, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATE_EVERY = 50
+"""Commits between two states: so many at most are read beside a state."""
+KEEP = 2 * STATE_EVERY
+"""Commits that stay although a later state has them: readers may be at them."""
+
+_COMMITS = "_bolide/commits"
+_STATES = "_bolide/states"
+_PENDING = "_bolide/pending"
+_STAGING = "_bolide/staging"
+_TABLE = "_bolide/table.json"
+CHECKPOINT = "_bolide/checkpoint"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The columns of a table; fixed when it is made."""
+
+    include_properties: bool = True
+    value_schema: str | None = None
+    format: int = 1
+
+
+class ArchiveTable:
+    """Reads the manifest; anybody may, at any time."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    @classmethod
+    def at(cls, spark: "SparkSession", path: str) -> "ArchiveTable":
+        return cls(files_at(spark, path))
+
+    @property
+    def url(self) -> str:
+        return self.files.url
+
+    def url_of(self, path: str) -> str:
+        return f"{self.files.url}/{path}"
+
+    @property
+    def exists(self) -> bool:
+        return self.files.exists(_TABLE)
+
+    def settings(self) -> Settings:
+        """Raises NoArchive."""
+        try:
+            return msgspec.json.decode(self.files.read(_TABLE), type=Settings)
+        except FileNotFoundError:
+            raise NoArchive(self.url) from None
+
+    def state(self) -> State:
+        """What the table has now. Raises NoArchive."""
+        while True:
+            # A commit that is there no longer is in a newer state: look again.
+            with suppress(FileNotFoundError):
+                return self._state()
+
+    def _state(self) -> State:
+        if not self.exists:
+            raise NoArchive(self.url)
+        commits, states = _numbers(self.files, _COMMITS), _numbers(self.files, _STATES)
+        state = State()
+        if states:
+            state = State.decode(self.files.read(_path(_STATES, states[-1])))
+        for number in commits:
+            if number > state.number:
+                state = state.after(self._commit(number))
+        return state
+
+    def _commit(self, number: int) -> Commit:
+        return msgspec.json.decode(self.files.read(_path(_COMMITS, number)), type=Commit)
+
+    @contextmanager
+    def writing(self, settings: Settings | None = None) -> Iterator["TableWriter"]:
+        """Open it for writing and put right what a crash left; make it if there is none.
+
+        Args:
+            settings: what the table is to be; that of the table if it is not said.
+
+        Raises:
+            TableBusy: another run does so.
+            NoArchive: there is none, and no settings to make one by.
+            OtherSettings: there is one with other columns.
+        """
+        run = uuid.uuid4().hex[:12]
+        if settings is None:
+            settings = self.settings()
+        with Lease(self.files, run) as lease:
+            self._adopt(settings)
+            writer = TableWriter(self.files, lease, run)
+            writer.repair()
+            try:
+                yield writer
+            finally:
+                writer.close()
+
+    def _adopt(self, settings: Settings) -> None:
+        if not self.exists:
+            self.files.write_new(_TABLE, msgspec.json.encode(settings))
+            return
+        there = self.settings()
+        for name in ("include_properties", "value_schema"):
+            if getattr(there, name) != getattr(settings, name):
+                raise OtherSettings(self.url, name, getattr(there, name), getattr(settings, name))
+
+
+class TableWriter(ArchiveTable):
+    """Changes the table; `state` is kept, for nobody else changes it."""
+
+    def __init__(self, files: Files, lease: Lease, run: str) -> None:
+        super().__init__(files)
+        self._lease = lease
+        self._run = run
+        self._now = State()
+        self._staged = 0
+        self._changing = threading.Lock()  # a change is not left half done when the hold ends
+        self._closed = False
+
+    def state(self) -> State:
+        return self._now
+
+    def close(self) -> None:
+        """Wait for a change under way in another thread; later ones are refused."""
+        with self._changing:
+            self._closed = True
+
+    def repair(self) -> None:
+        """Finish what is pending, throw away what is only staged, and read the state."""
+        for number in _numbers(self.files, _PENDING):
+            data = self.files.read(_path(_PENDING, number))
+            self._settle(msgspec.json.decode(data, type=Pending))
+        self.files.delete(_STAGING)
+        self._now = super().state()
+
+    def begin(self, offsets: Offsets) -> None:
+        """Say where the archive starts in queues that it has not seen."""
+        new = {queue: at for queue, at in offsets.items() if queue not in self._now.begin}
+        if new:
+            self._apply(Pending(self._next("begin", begin=new)))
+
+    def new_staging(self) -> str:
+        """A directory of its own for the files of one change."""
+        self._staged += 1
+        return f"{_STAGING}/{self._run}-{self._staged}"
+
+    def commit(self, kind: Kind, staged: Sequence[DataFile], removed: Iterable[str] = ()) -> None:
+        """Put staged files in their places and take others away, both or neither.
+
+        Raises:
+            LeaseLost: the table is another run's now; nothing was changed.
+        """
+        name = f"{self._now.number + 1:012d}-{self._run}"
+        added = [
+            msgspec.structs.replace(each, path=_place(each, f"{name}-{index:04d}"))
+            for index, each in enumerate(staged)
+        ]
+        moves = [(old.path, new.path) for old, new in zip(staged, added, strict=True)]
+        self._apply(Pending(self._next(kind, added, removed), tuple(moves)))
+
+    def _next(
+        self,
+        kind: Kind,
+        added: Iterable[DataFile] = (),
+        removed: Iterable[str] = (),
+        begin: Offsets | None = None,
+    ) -> Commit:
+        return Commit(
+            number=self._now.number + 1,
+            kind=kind,
+            run=self._run,
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            added=tuple(added),
+            removed=tuple(removed),
+            begin=to_plain(begin or {}),
+        )
+
+    def _apply(self, pending: Pending) -> None:
+        with self._changing:
+            self._apply_alone(pending)
+
+    def _apply_alone(self, pending: Pending) -> None:
+        if self._closed:
+            raise LeaseLost(self.url)
+        self._lease.confirm()
+        number = pending.commit.number
+        self.files.write_new(_path(_PENDING, number), msgspec.json.encode(pending))
+        if not self._settle(pending):
+            raise LeaseLost(self.url)
+        self._now = self._now.after(pending.commit)
+        if number % STATE_EVERY == 0:
+            self._write_state()
+
+    def _settle(self, pending: Pending) -> bool:
+        """Steps 3 to 5, without those that are done already; False if another run was first."""
+        commit = pending.commit
+        if not self._may_happen(pending):
+            return self._undo(pending)
+        for source, target in pending.moves:
+            if not self.files.exists(target):
+                self.files.move(source, target)
+        if not self._write_commit(commit):
+            return self._undo(pending)
+        for path in commit.removed:
+            self.files.delete(path)
+        self._forget(pending)
+        return True
+
+    def _may_happen(self, pending: Pending) -> bool:
+        """Not if the table was taken over: then the staged files are gone, or the number is."""
+        for source, target in pending.moves:
+            if not self.files.exists(target) and not self.files.exists(source):
+                return False
+        return self._find_run(pending.commit.number) in (None, pending.commit.run)
+
+    def _write_commit(self, commit: Commit) -> bool:
+        try:
+            self.files.write_new(_path(_COMMITS, commit.number), msgspec.json.encode(commit))
+        except FileExistsError:
+            return self._find_run(commit.number) == commit.run
+        return True
+
+    def _find_run(self, number: int) -> str | None:
+        try:
+            return self._commit(number).run
+        except FileNotFoundError:
+            return None
+
+    def _undo(self, pending: Pending) -> bool:
+        for _, target in pending.moves:  # names have the run in them: nobody else's
+            self.files.delete(target)
+        self._forget(pending)
+        return False
+
+    def _forget(self, pending: Pending) -> None:
+        for directory in {source.split("/topic=")[0] for source, _ in pending.moves}:
+            self.files.delete(directory)
+        self.files.delete(_path(_PENDING, pending.commit.number))
+
+    def _write_state(self) -> None:
+        with suppress(FileExistsError):
+            self.files.write_new(_path(_STATES, self._now.number), self._now.encode())
+        for directory in (_COMMITS, _STATES):
+            for number in _numbers(self.files, directory):
+                if number <= self._now.number - KEEP:
+                    self.files.delete(_path(directory, number))
+
+
+def _place(file: DataFile, name: str) -> str:
+    """Where a staged file belongs: in the same directories, below the table."""
+    return "/".join([*file.path.split("/")[-3:-1], f"{name}.parquet"])
+
+
+def _path(directory: str, number: int) -> str:
+    return f"{directory}/{number:012d}.json"
+
+
+def _numbers(files: Files, directory: str) -> list[int]:
+    names = (name.removesuffix(".json") for name in files.names(directory))
+    return sorted(int(name) for name in names if name.isdecimal())

@@ -1,0 +1,96 @@
+"""`mirror`: topics to a topic, changed by SQL on the way, in the same cluster or another."""
+
+from dataclasses import dataclass
+
+from bolide.errors import ConfigError
+from bolide.spark.options import SourceOptions
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
+from bolide.spark.pipelines.sinks import FormatSink
+from bolide.spark.pipelines.steps import sql_step
+from bolide.spark.pipelines.triggers import Trigger
+from bolide.spark.pipelines.work import Pipeline, Source
+from bolide.spark.sink_options import SinkOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """Send the messages of topics to a topic, with their keys, tags and properties.
+
+    Each message comes at least once; exactly once with --dedup, to a topic with a dedup.window.
+    """
+
+    topic: str = choice("Topics to read, with commas between them.")
+    to: str | None = choice(
+        "Topic to send to; the same names as read from if it is another cluster.",
+        default=None,
+        metavar="TOPIC",
+    )
+    to_name_server: str | None = choice(
+        "NameServers of the other cluster, host:port;host:port.", default=None
+    )
+    to_option: tuple[str, ...] = choice(
+        "An option of the sink, KEY=VALUE; may be given often.", default=(), metavar="KEY=VALUE"
+    )
+    sql: str | None = choice(
+        "Change the messages: a query from `input`, such as select * from input where tags='paid'.",
+        default=None,
+    )
+    tags: str | None = choice("Only these tags, such as 'created || paid'.", default=None)
+    dedup: bool = choice("Key messages by their place in the source.", default=False)
+    keep_order: bool = choice("Keep the order of each queue.", default=True)
+
+
+def plan(options: MirrorOptions, run: RunSettings) -> Pipeline:
+    """Raises ConfigError where it would send to where it reads from."""
+    source = run.source(topic=options.topic, tags=options.tags)
+    SourceOptions.of(source.options)
+    sink = _sink(options, run)
+    _refuse_circle(options, source, sink)
+    name = run.named(f"mirror-{_short(options.topic)}")
+    return Pipeline(
+        name=name,
+        source=source,
+        steps=(sql_step(options.sql, "--sql"),) if options.sql else (),
+        sink=sink,
+        checkpoint=run.checkpoint_of(name),
+        trigger=run.trigger_of(Trigger(1.0)),
+        commit_group=run.commit_group,
+    )
+
+
+def _sink(options: MirrorOptions, run: RunSettings) -> FormatSink:
+    given = dict(_pair(word) for word in options.to_option)
+    chosen = {"dedup": str(options.dedup).lower(), "keepOrder": str(options.keep_order).lower()}
+    chosen |= {"nameServer": options.to_name_server} if options.to_name_server else run.connection
+    if options.to:
+        chosen["topic"] = options.to
+    SinkOptions.of(chosen | given)
+    return FormatSink(format="rocketmq", options=chosen | given)
+
+
+def _refuse_circle(options: MirrorOptions, source: Source, sink: FormatSink) -> None:
+    here = SourceOptions.of(source.options).connection().name_server
+    there = SinkOptions.of(sink.options).connection().name_server
+    if here == there and (options.to is None or options.to in _topics(options.topic)):
+        raise ConfigError(
+            "mirror would send to the topic that it reads: say --to TOPIC, or --to-name-server"
+        )
+
+
+def _pair(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise ConfigError(f"--to-option {word!r} is not of the form key=value")
+    return key.strip(), value.strip()
+
+
+def _topics(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _short(topics: str) -> str:
+    first, *others = _topics(topics)
+    return first if not others else f"{first}-and-{len(others)}"
+
+
+BUILT_IN = BuiltIn("mirror", MirrorOptions, plan, example="--topic orders --to orders-copy")

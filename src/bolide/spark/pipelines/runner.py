@@ -1,0 +1,227 @@
+"""Runs pipelines and jobs: to their end, or until somebody wants them to stop."""
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+
+from bolide.arrow.connection import Connection
+from bolide.arrow.pooled import ask
+from bolide.errors import BolideError, ConfigError
+from bolide.model.message_queue import MessageQueue
+from bolide.spark.options import SourceOptions
+from bolide.spark.pipelines.builtin import RunSettings
+from bolide.spark.pipelines.channel import Channel
+from bolide.spark.pipelines.events import Kind, Progress
+from bolide.spark.pipelines.extent import Extent, is_ours, measure
+from bolide.spark.pipelines.failures import RunFailed, reason_of
+from bolide.spark.pipelines.reporting import (
+    MAX_INTERVAL,
+    REPORT_INTERVAL,
+    Reporter,
+    new_run,
+)
+from bolide.spark.pipelines.screens import Display, Lines, RunScreen, show_text
+from bolide.spark.pipelines.second_runs import refuse_second
+from bolide.spark.pipelines.sinks import FormatSink
+from bolide.spark.pipelines.watching import Watch
+from bolide.spark.pipelines.work import Job, Outcome, Pipeline, Table
+from bolide.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a run is shown and stopped, whatever it runs."""
+
+    display: Callable[[], Display] = Lines
+    show: Callable[[Table], None] = show_text
+    interval: float = REPORT_INTERVAL
+    """Seconds between two reports."""
+    force: bool = False
+    """Run even if another run of the name seems to be there."""
+
+
+def run(
+    work: Pipeline | Job,
+    spark: "SparkSession",
+    connection: Connection | None,
+    *,
+    manner: Manner = Manner(),  # noqa: B008  it is frozen
+    stop: Flag | None = None,
+) -> Outcome:
+    """Run it and wait for its end.
+
+    Args:
+        work: what to run.
+        spark: the session; it stays open.
+        connection: the cluster whose topic BOLIDE_PIPELINES is told; None: nobody is.
+        manner: how it is shown.
+        stop: set by whoever wants it to end.
+
+    Raises:
+        AlreadyRunning: another run of that name reports.
+        RunFailed: it did not come to its end.
+    """
+    if connection is not None and not manner.force:
+        refuse_second(connection, work.name)
+    return _Run(work, spark, connection, manner, stop or Flag()).run()
+
+
+def find_connection(work: Pipeline | Job, settings: RunSettings) -> Connection | None:
+    """The cluster to report to: that of the source, else of the sink, else of the settings."""
+    if isinstance(work, Pipeline):
+        if is_ours(work.source):
+            return SourceOptions.of(work.source.options).connection()
+        sink = work.sink
+        if isinstance(sink, FormatSink) and sink.format == "rocketmq":
+            return SinkOptions.of(sink.options).connection()
+    try:
+        return settings.connect()
+    except ConfigError:  # no name server is named: it does without
+        return None
+
+
+class _Run:
+    def __init__(
+        self,
+        work: Pipeline | Job,
+        spark: "SparkSession",
+        connection: Connection | None,
+        manner: Manner,
+        stop: Flag,
+    ) -> None:
+        self._work = work
+        self._spark = spark
+        self._connection = connection
+        self._manner = manner
+        self._stop = stop
+        self._reporter = self._new_reporter()
+        self._watch: Watch | None = None
+        self._published: dict[MessageQueue, int] = {}
+
+    def run(self) -> Outcome:
+        with ExitStack() as stack:
+            if self._reporter is not None:
+                stack.enter_context(self._reporter)
+            display = stack.enter_context(self._manner.display())
+            screen = self._screen(display)
+            try:
+                outcome = self._act(screen)
+            except Exception as exc:
+                self._end(Kind.FAILED, reason_of(exc))
+                if isinstance(exc, BolideError):
+                    raise
+                raise RunFailed(reason_of(exc)) from exc
+            self._end(self._kind(outcome), outcome.wrong)
+        for table in outcome.tables:
+            self._manner.show(table)
+        return outcome
+
+    def _act(self, screen: RunScreen) -> Outcome:
+        if isinstance(self._work, Job):
+            return self._work.run(self._spark, screen)
+        around = self._work.around or _nothing_around
+        with around(self._spark, screen):
+            self._stream(self._work, screen)
+            closing = self._work.closing
+            tables = closing(self._spark, screen) if closing is not None else ()
+        return Outcome(tuple(tables))
+
+    def _stream(self, pipeline: Pipeline, screen: RunScreen) -> None:
+        extent = self._extent(pipeline)
+        query = start(pipeline, self._spark, screen)
+        self._watch = Watch(query, screen, extent, once=pipeline.trigger.once)
+        try:
+            self._watch.until_end()
+        finally:
+            if query.isActive:  # an interrupt that did not want to wait
+                query.stop()
+            self._publish()
+
+    def _extent(self, pipeline: Pipeline) -> Extent:
+        try:
+            return measure(self._spark, pipeline)
+        except BolideError as exc:
+            log.warning("cannot tell how much there is to read: %s", exc)
+            return Extent()
+
+    # Reports
+
+    def _new_reporter(self) -> Reporter | None:
+        if self._connection is None:
+            return None
+        work = self._work
+        once = isinstance(work, Job) or work.trigger.once
+        interval = min(self._manner.interval, MAX_INTERVAL)
+        facts = new_run(work.name, text_of(work), once=once, interval=interval)
+        return Reporter(Channel(self._connection), facts, stop=self._stop, on_tick=self._publish)
+
+    def _screen(self, display: Display) -> RunScreen:
+        tell = _nobody if self._reporter is None else self._reporter.progress
+        return RunScreen(display, show=self._manner.show, stop=self._stop, tell=tell)
+
+    def _publish(self) -> None:
+        """Tell the group where the stream is: Spark itself does so one batch late."""
+        work, watch = self._work, self._watch
+        if not isinstance(work, Pipeline) or watch is None or self._connection is None:
+            return
+        position = dict(watch.position)
+        if not position or position == self._published or not is_ours(work.source):
+            return
+        try:
+            ask(self._connection, lambda cluster: cluster.commit(work.group, position))
+        except BolideError as exc:
+            log.warning("group %s was not told the position: %s", work.group, exc)
+        else:
+            self._published = position
+
+    def _end(self, kind: Kind, reason: str | None) -> None:
+        if self._reporter is not None:
+            self._reporter.change(kind, reason)
+
+    def _kind(self, outcome: Outcome) -> Kind:
+        if outcome.wrong:
+            return Kind.FAILED
+        return Kind.STOPPED if self._stop.is_set() else Kind.FINISHED
+
+
+def start(pipeline: Pipeline, spark: "SparkSession", screen: RunScreen) -> "StreamingQuery":
+    """Start the stream; the runner looks after it."""
+    frame = build(pipeline, spark)
+    writer = pipeline.sink.writer(frame, screen).queryName(pipeline.name)
+    writer = writer.option("checkpointLocation", pipeline.checkpoint)
+    return pipeline.sink.start(pipeline.trigger.on(writer))
+
+
+def build(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
+    """The frame of the source with all steps applied."""
+    frame = pipeline.source.load(spark)
+    for step in pipeline.steps:
+        frame = frame.transform(step.apply)
+    return frame
+
+
+def text_of(work: Pipeline | Job) -> str:
+    """What it does, in one line."""
+    if isinstance(work, Job):
+        return work.text
+    options = {key.lower(): text for key, text in work.source.options.items()}
+    what = options.get("topic") or options.get("topicpattern") or options.get("path") or ""
+    return f"{work.source.format} {what}".strip() + f" to {work.sink.text}"
+
+
+def _nobody(progress: Progress) -> None:
+    del progress
+
+
+def _nothing_around(spark: "SparkSession", screen: RunScreen) -> "nullcontext[None]":
+    del spark, screen
+    return nullcontext()

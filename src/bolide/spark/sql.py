@@ -1,0 +1,82 @@
+"""SQL whose tables are topics: those that a query names are looked up, and no others."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
+
+from bolide.spark.view import UnknownTopic, Views, register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MISSING = "TABLE_OR_VIEW_NOT_FOUND"
+_KINDS = ("SQL", "DataFrame")
+
+
+def query(
+    spark: "SparkSession",
+    text: str,
+    views: Views,
+    *,
+    value_schemas: Mapping[str, str] | None = None,
+    allow_gaps: bool = False,
+) -> "DataFrame":
+    """The frame of a query; topics that it names become temporary views.
+
+    Raises:
+        UnknownTopic: there is none; names those that are near.
+        AnalysisException: Spark does not understand the query otherwise.
+    """
+    schemas = value_schemas or {}
+    made: set[str] = set()
+    try:
+        while True:
+            try:
+                with unlogged():
+                    return spark.sql(text)
+            except AnalysisException as exc:
+                name = _missing_table(exc)
+                if name is None or name in made:
+                    raise
+            topic = _topic_of(name, views)
+            frame = views.view(topic, value_schema=schemas.get(topic), allow_gaps=allow_gaps)
+            register(frame, name)
+            made.add(name)
+    finally:
+        for name in made:  # the next query looks again
+            spark.catalog.dropTempView(name)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Spark logs errors of queries on standard error, beside raising them."""
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in _KINDS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+def _missing_table(exc: AnalysisException) -> str | None:
+    if exc.getCondition() != _MISSING:
+        return None
+    name = (exc.getMessageParameters() or {})["relationName"]
+    return name.strip("`").replace("``", "`")
+
+
+def _topic_of(name: str, views: Views) -> str:
+    """Topics tell capitals apart, SQL does not: another spelling will do if it is the only one."""
+    known = views.names()
+    if name in known or name.startswith("%"):
+        return name
+    alike = [topic for topic in known if topic.lower() == name.lower()]
+    if len(alike) != 1:
+        raise UnknownTopic(name, known)
+    return alike[0]

@@ -1,0 +1,210 @@
+"""Topics as tables: what the log has, and before that what an archive has, each message once.
+
+An archive's manifest says up to which offset of each queue it goes; the log is read from there.
+The two are looked at when the view is made: it is a snapshot of the archive, and the log up to the
+moment at which a query first runs. Make it again to see what came later.
+"""
+
+import difflib
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from bolide.arrow.cluster import Cluster
+from bolide.arrow.offsets import to_json
+from bolide.arrow.pooled import ask
+from bolide.arrow.ranges import Bounds
+from bolide.client.errors import RouteNotFound
+from bolide.errors import ConfigError
+from bolide.model.message_queue import MessageQueue
+from bolide.spark.archive.errors import SeamGap
+from bolide.spark.archive.manifest import State
+from bolide.spark.archive.reading import columns_of, read_files
+from bolide.spark.archive.seam import live_start, refuse_hole, refuse_other_log
+from bolide.spark.archive.table import ArchiveTable, Settings
+from bolide.spark.options import ConnectionOptions
+from bolide.spark.session import find_name_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class UnknownTopic(ConfigError):
+    """Neither the cluster nor the archive has it."""
+
+    def __init__(self, topic: str, known: Iterable[str]) -> None:
+        near = difflib.get_close_matches(topic, list(known), n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"there is no topic {topic!r}{hint}")
+        self.topic = topic
+
+
+def topic_view(
+    spark: "SparkSession",
+    topic: str,
+    *,
+    name_server: str | None = None,
+    archive: str | None = None,
+    value_schema: str | None = None,
+    allow_gaps: bool = False,
+    **options: str,
+) -> "DataFrame":
+    """The messages of a topic, those of the log and before them those of an archive.
+
+    Args:
+        spark: the session.
+        topic: its name.
+        name_server: as `host:port;host:port`; else those of the session or of
+            `NAMESRV_ADDR`.
+        archive: path of an archive; without one there is only the log.
+        value_schema: columns of JSON bodies; that of the archive if it is not said.
+        allow_gaps: messages may be missing between the archive and the log.
+        options: further options of the source `rocketmq`, such as credentials.
+
+    Raises:
+        UnknownTopic: there is none.
+        NoArchive: there is none at that path.
+        SeamGap: messages between the archive and the log are in neither.
+    """
+    views = Views(spark, name_server=name_server, archive=archive, **options)
+    return views.view(topic, value_schema=value_schema, allow_gaps=allow_gaps)
+
+
+def topics(
+    spark: "SparkSession",
+    name_server: str | None = None,
+    *,
+    archive: str | None = None,
+    pattern: str = ".*",
+    allow_gaps: bool = False,
+    **options: str,
+) -> "DataFrame":
+    """Make a temporary view of each topic, so that SQL can name it; returns what there is.
+
+    Names with a hyphen or a percent sign are quoted in SQL: select … from `my-topic`.
+
+    Args:
+        spark: the session.
+        name_server: as `host:port;host:port`; else those of the session or of
+            `NAMESRV_ADDR`.
+        archive: path of an archive; its messages come before those of the log.
+        pattern: a regular expression that whole names match; each view takes a moment to make.
+        allow_gaps: messages may be missing between the archive and the log.
+        options: further options of the source `rocketmq`, such as credentials.
+
+    Returns:
+        A row for each topic: its name, queues, messages in the log, rows in the archive.
+    """
+    views = Views(spark, name_server=name_server, archive=archive, **options)
+    names = views.names(pattern)
+    for name in names:
+        register(views.view(name, allow_gaps=allow_gaps), name)
+    rows = [views.facts(name) for name in names]
+    return spark.createDataFrame(rows, "topic string, queues int, in_log bigint, archived bigint")
+
+
+def register(frame: "DataFrame", name: str) -> None:
+    """Let SQL name a frame."""
+    quoted = name.replace("`", "``")
+    frame.createOrReplaceTempView(f"`{quoted}`")
+
+
+class Views:
+    """Makes views of the topics of one cluster and one archive."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        *,
+        name_server: str | None = None,
+        archive: str | None = None,
+        **options: str,
+    ) -> None:
+        self._spark = spark
+        self._options = options
+        if servers := name_server or find_name_server(spark):
+            self._options["nameServer"] = servers
+        self._connection = ConnectionOptions.of(self._options)
+        self._table = ArchiveTable.at(spark, archive) if archive else None
+        self._state = self._table.state() if self._table else State()
+
+    def names(self, pattern: str = ".*") -> list[str]:
+        """The topics of the cluster whose names match, and those of the archive."""
+        matching = self._ask_names(pattern)
+        archived = [topic for topic in self._state.topics if re.fullmatch(pattern, topic)]
+        return sorted({*matching, *archived})
+
+    def facts(self, topic: str) -> tuple[str, int, int, int]:
+        bounds = self._bounds(topic)
+        archived = sum(file.rows for file in self._state.files_of([topic]))
+        return topic, len(bounds), sum(each.end - each.oldest for each in bounds.values()), archived
+
+    def view(
+        self, topic: str, *, value_schema: str | None = None, allow_gaps: bool = False
+    ) -> "DataFrame":
+        """Raises UnknownTopic, SeamGap."""
+        bounds = self._bounds(topic)
+        archived = topic in self._state.topics
+        if not bounds and not archived:
+            raise UnknownTopic(topic, self.names())
+        settings = self._settings(value_schema, archived=archived)
+        if not archived:
+            return self._live(topic, settings, "earliest")
+        self._check_seam(bounds, allow_gaps=allow_gaps)
+        old = self._archived(topic, settings)
+        if not bounds:
+            return old
+        start = live_start(self._state, bounds)
+        return old.unionByName(self._live(topic, settings, to_json(start)))
+
+    def _settings(self, value_schema: str | None, *, archived: bool) -> Settings:
+        """The columns of a view; the log can give any."""
+        if self._table is None or not archived:
+            return Settings(value_schema=value_schema)
+        made = self._table.settings()
+        return Settings(value_schema=value_schema or made.value_schema)
+
+    def _live(self, topic: str, settings: Settings, start: str) -> "DataFrame":
+        options = {**self._options, "topic": topic, "startingOffsets": start}
+        if settings.value_schema is not None:
+            options["valueSchema"] = settings.value_schema
+        return self._spark.read.format("rocketmq").options(**options).load()
+
+    def _archived(self, topic: str, settings: Settings) -> "DataFrame":
+        assert self._table is not None
+        made, files = self._table.settings(), self._state.files_of([topic])
+        frame = read_files(self._spark, self._table, files, made)
+        if not made.include_properties:
+            frame = frame.withColumn("properties", F.lit(None).cast("map<string,string>"))
+        if settings.value_schema not in (None, made.value_schema):
+            value = F.from_json(F.col("body").cast("string"), settings.value_schema)
+            frame = frame.withColumn("value", value)
+        return frame.select(*columns_of(settings).names)
+
+    def _check_seam(self, bounds: Mapping[MessageQueue, Bounds], *, allow_gaps: bool) -> None:
+        if not allow_gaps:
+            refuse_hole(self._state, bounds)
+            return
+        refuse_other_log(self._state, bounds)
+        try:
+            refuse_hole(self._state, bounds)
+        except SeamGap as exc:
+            log.warning("%s", exc)
+
+    def _bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
+        async def look(cluster: Cluster) -> dict[MessageQueue, Bounds]:
+            try:
+                return await cluster.bounds(await cluster.queues([topic]))
+            except RouteNotFound:
+                return {}
+
+        return ask(self._connection.connection(), look, patience=self._connection.patience)
+
+    def _ask_names(self, pattern: str) -> list[str]:
+        connection, patience = self._connection.connection(), self._connection.patience
+        return ask(connection, lambda it: it.topics_matching(pattern), patience=patience)
