@@ -147,6 +147,7 @@ async def test_quickstart_consumer_gets_what_the_producer_sends(cluster: str) ->
     assert sorted(bodies) == numbered("Hello Bolide ", 10)
 
 
+@pytest.mark.timeout(300)
 @on_loop
 async def test_spark_stream_counts_messages_by_their_tags(cluster: str) -> None:
     await run_example("quickstart_producer.py", cluster)
@@ -155,7 +156,7 @@ async def test_spark_stream_counts_messages_by_their_tags(cluster: str) -> None:
     process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
     assert process.stdout
     try:
-        async with asyncio.timeout(5 * PATIENCE):  # a JVM, and its first batch
+        async with asyncio.timeout(15 * PATIENCE):  # a JVM, and its first batch
             while line := (await process.stdout.readline()).decode():
                 if found := re.fullmatch(r"\|\s*TagA\|\s*(\d+)\|\n", line):
                     assert int(found[1]) >= 10

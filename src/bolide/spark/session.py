@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from bolide.errors import ConfigError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,21 +27,40 @@ def session(
 
     Args:
         app: how Spark calls it.
-        name_server: NameServers that `rocketmq` reads from where no option says so.
+        name_server: NameServers that `rocketmq` reads from where no option says so; else those of
+            NAMESRV_ADDR.
         master: where it runs; workers whose Python is elsewhere need PYSPARK_PYTHON to say so.
         conf: settings of Spark; they beat the ones chosen here.
+
+    Raises:
+        ConfigError: Spark's JVM was started for other NameServers.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     chosen = settings(name_server, master, conf or {})
-    # The JVM looks for sources with the Python of its environment, whatever its settings say.
+    # The JVM starts the Python that looks for sources, with its own environment: settings of Spark
+    # do not reach it.
     os.environ.setdefault("PYSPARK_PYTHON", chosen.get(_PYTHON, sys.executable))
+    if _NAME_SERVER in chosen:
+        os.environ["NAMESRV_ADDR"] = chosen[_NAME_SERVER]
     builder = SparkSession.builder.appName(app).master(master)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
+    _check_name_server(made, name_server)
     made.sparkContext.setLogLevel("WARN")
     return made
+
+
+def _check_name_server(spark: "SparkSession", wanted: str | None) -> None:
+    """A JVM keeps the environment that it was started with, also from one session to the next."""
+    jvm = spark.sparkContext._jvm  # noqa: SLF001  there is no other way to ask
+    known = jvm.System.getenv("NAMESRV_ADDR") if jvm else wanted
+    if wanted and known != wanted:
+        raise ConfigError(
+            f"Spark's JVM in this process was started for the NameServers {known or 'of nobody'}:"
+            f" give {wanted} as the option nameServer, or start a new process"
+        )
 
 
 def settings(name_server: str | None, master: str, conf: Mapping[str, str]) -> dict[str, str]:
@@ -48,6 +69,7 @@ def settings(name_server: str | None, master: str, conf: Mapping[str, str]) -> d
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "2g",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.debug.maxToStringFields": "100",  # else it warns of plans with all our columns
         _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={files(__package__) / 'log4j2.properties'}",
     }
     if master.startswith("local"):
