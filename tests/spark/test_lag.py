@@ -78,7 +78,7 @@ def test_real_groups_are_watched_until_somebody_stops_it(
     )
     assert watch.run(spark, screen).rows == 2
     first, second = (dicts(table)[0] for table in screen.tables)
-    assert (first["group"], first["topic"], first["lag"]) == ("watcher", "watched", 20)
+    assert (first["group_name"], first["topic"], first["lag"]) == ("watcher", "watched", 20)
     assert first["forecast"] == "not known yet"
     assert second["lag"] == 10
     assert str(second["forecast"]).startswith("drains in ")
@@ -90,7 +90,7 @@ def test_real_groups_are_watched_until_somebody_stops_it(
     )  # fmt: skip
     cluster.create_topic("lag-reports", 1)
     [table] = later.run(spark, RecordingScreen()).tables  # what was kept is enough to tell at once
-    assert "watcher" in {row["group"] for row in dicts(table)}
+    assert "watcher" in {row["group_name"] for row in dicts(table)}
     reader = spark.read.format("rocketmq").option("nameServer", cluster.address)
     reports = reader.option("topic", "lag-reports").load().selectExpr("keys", "string(body) body")
     [report] = reports.where("keys = 'watcher'").collect()

@@ -87,6 +87,10 @@ def test_stages_are_measured_by_topic_group_and_window(spark: SparkSession, tmp_
     [slow] = slowest
     assert (slow["message_id"], slow["total_ms"], slow["retry_times"]) == ("A", 5_061, 1)
 
+    strict = TraceTables(path=str(tmp_path), width=300.0, keep=60.0)
+    strict.take(records_of(messages(spark)), 1, screen)
+    assert [*tmp_path.glob("*/*=*")] == []  # all of it was too old
+
 
 @pytest.fixture
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:

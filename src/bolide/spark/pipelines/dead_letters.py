@@ -21,7 +21,7 @@ _ALL_GROUPS = f"{DEAD_LETTER_PREFIX}.*"
 
 
 class NotReadable(BolideError):
-    """Brokers of RocketMQ 4 let nobody read dead letters until they are told to."""
+    """Brokers before 4.9.2 let nobody read dead letters until they are told to."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(

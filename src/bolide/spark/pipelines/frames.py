@@ -9,6 +9,7 @@ from bolide.errors import ConfigError
 from bolide.spark.pipelines.work import Table
 
 _TIME = "yyyy-MM-dd HH:mm:ss.SSS"
+_ZEROS = r"(:00)?\.000$"
 
 
 def as_table(title: str, frame: DataFrame) -> Table:
@@ -20,7 +21,8 @@ def as_table(title: str, frame: DataFrame) -> Table:
 def _with_texts(frame: DataFrame) -> DataFrame:
     """Python would turn times into those of its own zone."""
     times = [each.name for each in frame.schema.fields if isinstance(each.dataType, TimestampType)]
-    return frame.withColumns({name: fn.date_format(name, _TIME) for name in times})
+    texts = {name: fn.regexp_replace(fn.date_format(name, _TIME), _ZEROS, "") for name in times}
+    return frame.withColumns(texts)
 
 
 def _cell(value: object) -> object:

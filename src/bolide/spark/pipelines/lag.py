@@ -23,10 +23,10 @@ from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
 from bolide.spark.pipelines.lag_forecast import forecast, trend_text
 from bolide.spark.pipelines.lag_samples import SCHEMA, Sampler, to_table
 from bolide.spark.pipelines.spans import parse_span
-from bolide.spark.pipelines.triggers import Trigger
 from bolide.spark.pipelines.work import Job, Outcome, Screen, Table
 
 _LOOKS_A_SECOND = 10
+_SHOWN = ("group_name", "topic", "lag", "in_rate", "out_rate", "forecast")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,13 @@ class LagOptions:
 
 def plan(options: LagOptions, run: RunSettings) -> Job:
     name = run.named("lag")
-    trigger = run.trigger_of(Trigger(10.0))
     watch = Watch(
         sampler=Sampler(run.connect(), options.group),
-        interval=trigger.interval or 10.0,
+        interval=(run.trigger and run.trigger.interval) or 10.0,
         window=parse_span(options.window, option="window"),
         path=options.path,
         report=run.connection | {"topic": options.report_topic} if options.report_topic else None,
-        once=trigger.once,
+        once=run.once,
     )
     groups = ", ".join(options.group) or "all groups"
     return Job(name=name, text=f"lag of {groups} every {watch.interval:g} s", run=watch.run)
@@ -122,7 +121,7 @@ class Watch:
         if self.report is not None:
             _send(standing, self.report)
         rows = standing.orderBy(fn.desc("lag"), "group_name", "topic").collect()
-        return Table("lag", ("group", "topic", "lag", "in/s", "out/s", "forecast"), _cells(rows))
+        return Table("lag", _SHOWN, _cells(rows))
 
 
 def samples_at(spark: SparkSession, path: str) -> DataFrame:

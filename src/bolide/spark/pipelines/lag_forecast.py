@@ -9,8 +9,6 @@ from pyspark.sql import functions as fn
 
 from bolide.spark.pipelines.spans import span_text
 
-FORECAST = ("group_name", "topic", "lag", "in_rate", "out_rate", "trend", "drain_seconds")
-
 _QUEUE = "group_name, topic, broker, queue_id"
 _STEADY = 0.05
 """Speeds that differ by less than this share of the larger one are taken for equal."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from bolide.errors import ConfigError
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
+from bolide.spark.pipelines.pairs import pairs
 from bolide.spark.pipelines.sinks import FormatSink
 from bolide.spark.pipelines.steps import sql_step
 from bolide.spark.pipelines.triggers import Trigger
@@ -59,7 +60,7 @@ def plan(options: MirrorOptions, run: RunSettings) -> Pipeline:
 
 
 def _sink(options: MirrorOptions, run: RunSettings) -> FormatSink:
-    given = dict(_pair(word) for word in options.to_option)
+    given = pairs(options.to_option, option="--to-option")
     chosen = {"dedup": str(options.dedup).lower(), "keepOrder": str(options.keep_order).lower()}
     chosen |= {"nameServer": options.to_name_server} if options.to_name_server else run.connection
     if options.to:
@@ -75,13 +76,6 @@ def _refuse_circle(options: MirrorOptions, source: Source, sink: FormatSink) -> 
         raise ConfigError(
             "mirror would send to the topic that it reads: say --to TOPIC, or --to-name-server"
         )
-
-
-def _pair(word: str) -> tuple[str, str]:
-    key, equals, value = word.partition("=")
-    if not equals:
-        raise ConfigError(f"--to-option {word!r} is not of the form key=value")
-    return key.strip(), value.strip()
 
 
 def _topics(text: str) -> list[str]:

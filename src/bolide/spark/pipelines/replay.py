@@ -14,6 +14,7 @@ from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
 from bolide.spark.pipelines.frames import as_table, chosen_by
 from bolide.spark.pipelines.lists import read_list
+from bolide.spark.pipelines.pairs import pairs
 from bolide.spark.pipelines.replay_rows import (
     Chunk,
     archived,
@@ -28,6 +29,7 @@ from bolide.spark.pipelines.replay_rows import (
 )
 from bolide.spark.pipelines.spans import parse_moment
 from bolide.spark.pipelines.work import Job, Outcome, Screen
+from bolide.spark.sink_options import SinkOptions
 
 _CHUNK = 100_000
 _CHUNK_SECONDS = 30
@@ -70,6 +72,9 @@ class ReplayOptions:
     to_name_server: str | None = choice(
         "NameServers of another cluster to send to.", default=None, metavar="ADDRESSES"
     )
+    to_option: tuple[str, ...] = choice(
+        "An option of the sink, KEY=VALUE; may be given often.", default=(), metavar="KEY=VALUE"
+    )
     rate: float | None = choice("Messages a second, at most; else no limit.", default=None, low=0.1)
     dedup: bool = choice(
         "Key messages by where they came from: a topic with a dedup.window takes each once.",
@@ -87,6 +92,7 @@ def plan(options: ReplayOptions, run: RunSettings) -> Job:
         start=_moment(options.since, "since"),
         end=_moment(options.until, "until"),
     )
+    replay.sink()  # what is wrong with it is said before anything is read
     origin, target = options.archive or options.ids, options.to or "their own topics"
     return Job(name=run.named("replay"), text=f"{origin} to {target}", run=replay.run)
 
@@ -140,18 +146,18 @@ class Replay:
     def _send(self, spark: SparkSession, chunk: Chunk) -> None:
         tasks = tasks_for(self.options.rate, spark.sparkContext.defaultParallelism)
         rows = outgoing(in_order(self._chosen(spark, chunk), tasks))
-        rows.write.format("rocketmq").options(**self._sink(tasks)).mode("append").save()
+        rows.write.format("rocketmq").options(**self.sink(tasks)).mode("append").save()
 
-    def _sink(self, tasks: int) -> dict[str, str]:
-        sink = self.settings.connection | {
-            "keepOrder": "true",
-            "dedup": str(self.options.dedup).lower(),
-        }
-        if self.options.to_name_server is not None:
-            sink["nameServer"] = self.options.to_name_server
+    def sink(self, tasks: int = 1) -> dict[str, str]:
+        """Options of the sink; raises ConfigError for those that cannot be used."""
+        chosen = {"keepOrder": "true", "dedup": str(self.options.dedup).lower()}
+        server = self.options.to_name_server
+        chosen |= {"nameServer": server} if server else self.settings.connection
         if self.options.rate is not None:
-            sink["maxRowsPerMinute"] = str(max(1, int(60 * self.options.rate / tasks)))
-        return sink
+            chosen["maxRowsPerMinute"] = str(max(1, int(60 * self.options.rate / tasks)))
+        chosen |= pairs(self.options.to_option, option="--to-option")
+        SinkOptions.of(chosen)
+        return chosen
 
     # Choosing
 

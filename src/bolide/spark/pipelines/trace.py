@@ -46,6 +46,10 @@ _ORDERS: Mapping[str, tuple[str, ...]] = {
     "slowest": ("rank", "window_start"),
 }
 """The tables, and by what their rows are shown."""
+_SLOWEST_SHOWN = (
+    "topic", "group_name", "total_ms", "send_ms", "store_ms", "consume_ms", "retry_times",
+    "outcome", "sent", "keys", "message_id",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ class TraceTables:
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """One of the tables."""
         made = self._made(spark.createDataFrame([], RECORDS))[name]
-        return spark.read.schema(made.schema).parquet(f"{self.path}/{name}")
+        return spark.read.schema(made.schema).parquet(f"{self.path}/{name}").drop("start")
 
     def records(self, spark: SparkSession, since: datetime | None = None) -> DataFrame:
         """Each record once, of those traced since the beginning of that day."""
@@ -170,7 +174,9 @@ class TraceTables:
 
     def _shown(self, spark: SparkSession, name: str, touched: Collection[int]) -> Table:
         ordered = self.read(spark, name).where(_within(touched)).orderBy(*_ORDERS[name])
-        return as_table(name, ordered.limit(self.slowest) if name == "slowest" else ordered)
+        if name == "slowest":
+            ordered = ordered.select(*_SLOWEST_SHOWN).limit(self.slowest)
+        return as_table(name, ordered)
 
     def _forget(self, spark: SparkSession) -> None:
         files = files_at(spark, self.path)

@@ -20,6 +20,13 @@ def test_a_wrong_time_is_refused_before_anything_runs() -> None:
         plan(ReplayOptions(archive="/lake", until="noon"), RUN)
 
 
+def test_an_option_of_the_sink_that_is_none_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match="--to-option 'dedup' is not"):
+        plan(ReplayOptions(archive="/lake", to_option=("dedup",)), RUN)
+    with pytest.raises(ConfigError, match="did you mean producerGroup"):
+        plan(ReplayOptions(archive="/lake", to_option=("producerGrop=x",)), RUN)
+
+
 def test_minutes_are_put_together_until_a_chunk_is_large_enough() -> None:
     start = datetime(2026, 1, 31, 12, tzinfo=UTC)
     minutes = [(int(start.timestamp()) + 60 * n, count) for n, count in ((0, 4), (1, 6), (7, 3))]
