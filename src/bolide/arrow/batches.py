@@ -43,14 +43,15 @@ class Batches:
             include_properties: whether there is such a column.
             value: the type of the column `value`, if bodies are to be read as JSON.
             max_rows: in one batch.
-            max_bytes: of bodies; the one that goes past it is the last of its batch.
+            max_bytes: of bodies and properties; the message that goes past it is the last of its
+                batch.
         """
         self.schema = message_schema(include_properties=include_properties, value=value)
         self._broker = broker
         self._topic = topic
         self._value = value
         self.columns = Columns(
-            wanted, properties=include_properties, max_rows=max_rows, max_body_size=max_bytes
+            wanted, properties=include_properties, max_rows=max_rows, max_size=max_bytes
         )
 
     def add(self, body: Buffer, *, offset_delta: int = 0) -> Iterator[pa.RecordBatch]:

@@ -12,10 +12,9 @@ from bolide.arrow import positions
 from bolide.arrow.connection import Connection
 from bolide.arrow.group_offsets import GroupOffsets
 from bolide.arrow.offsets import Position
-from bolide.arrow.patience import Patience, for_each, ride_out
+from bolide.arrow.patience import Patience, for_each, may_pass, ride_out
 from bolide.arrow.ranges import Bounds, Offsets
-from bolide.client.consuming.pulling import Pull, Puller, PullStatus, RawPull
-from bolide.client.consuming.subscription import Filter
+from bolide.client.consuming.pulling import Pull, Puller, RawPull
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.instance import ClientInstance
 from bolide.errors import BolideError, ConfigError
@@ -30,7 +29,7 @@ from bolide.model.names import (
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicList
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.record import Record, iter_records
+from bolide.protocol.refusals import TopicNotFound
 
 T = TypeVar("T")
 
@@ -41,8 +40,6 @@ READER_GROUP = TOOLS_GROUP
 
 _SYSTEM_PREFIXES = SYSTEM_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX.upper()
 _REPLY_TOPIC = "_REPLY_TOPIC"
-_RECENT = 32
-_ASKED_FOR_SIZE = 8
 
 
 class Cluster:
@@ -159,20 +156,32 @@ class Cluster:
 
     async def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """What each queue holds now."""
-        return await for_each(queues, self._bounds)
+        return await for_each(
+            queues, lambda queue: self.ride_out(queue, partial(self._bounds, queue))
+        )
+
+    async def find_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
+        """The same, asked once: queues that no broker answers for are left out."""
+
+        async def ask(queue: MessageQueue) -> Bounds | None:
+            try:
+                return await self._bounds(queue)
+            except BolideError as exc:
+                if may_pass(exc) or isinstance(exc, TopicNotFound):
+                    return None
+                raise
+
+        found = await for_each(queues, ask)
+        return {queue: bounds for queue, bounds in found.items() if bounds is not None}
 
     async def _bounds(self, queue: MessageQueue) -> Bounds:
         wire, lookups = self.on_wire(queue), self.instance.lookups
-
-        async def ask() -> Bounds:
-            return Bounds(await lookups.min_offset(wire), await lookups.max_offset(wire))
-
-        return await self._of_queue(queue, ask)
+        return Bounds(await lookups.min_offset(wire), await lookups.max_offset(wire))
 
     async def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """What the broker says is the first message stored at that time or later."""
         wire, lookups = self.on_wire(queue), self.instance.lookups
-        return await self._of_queue(queue, lambda: lookups.search_offset(wire, timestamp_ms))
+        return await self.ride_out(queue, lambda: lookups.search_offset(wire, timestamp_ms))
 
     async def resolve(
         self, position: Position, queues: Iterable[MessageQueue]
@@ -195,7 +204,7 @@ class Cluster:
 
         async def ask(queue: MessageQueue) -> int | None:
             wire = self.on_wire(queue)
-            return await self._of_queue(queue, lambda: offsets.read(wire))
+            return await self.ride_out(queue, lambda: offsets.read(wire))
 
         found = await for_each(queues, ask)
         return {queue: offset for queue, offset in found.items() if offset is not None}
@@ -227,45 +236,10 @@ class Cluster:
         with suppress(BolideError):
             await self.instance.routes.refresh(self.settings.wrap(topic))
 
-    async def records(self, queue: MessageQueue, start: int, end: int) -> list[Record]:
-        """The records of a few messages; what is not there any more is left out."""
-        found: list[Record] = []
-        while start < end:
-            reply = await self._of_queue(queue, partial(self._look, queue, start, end))
-            if reply.status is not PullStatus.FOUND:
-                break
-            found += iter_records(reply.body)
-            start = reply.header.next_begin_offset
-        return [each for each in found if each.queue_offset < end]
-
-    async def _look(self, queue: MessageQueue, start: int, end: int) -> RawPull:
-        return await self.pull(
-            Pull(
-                queue=self.on_wire(queue),
-                filter=Filter.of(queue.topic, "*", 0),
-                offset=start,
-                max_count=end - start,
-                with_subscription=True,
-            )
-        )
-
-    async def record_size(self, queues: Iterable[MessageQueue]) -> float:
-        """The average size of recent records in bytes; 0.0 while there are none."""
-        bounds = await self.bounds(queues)
-        filled = [queue for queue, each in bounds.items() if each.end > each.oldest]
-        asked = filled[:: max(1, len(filled) // _ASKED_FOR_SIZE)][:_ASKED_FOR_SIZE]
-
-        async def recent(queue: MessageQueue) -> list[int]:
-            oldest, end = bounds[queue]
-            records = await self.records(queue, max(oldest, end - _RECENT), end)
-            return [record.size for record in records]
-
-        sizes = [size for found in (await for_each(asked, recent)).values() for size in found]
-        return sum(sizes) / len(sizes) if sizes else 0.0
-
     # Outages
 
-    async def _of_queue(self, queue: MessageQueue, ask: Callable[[], Awaitable[T]]) -> T:
+    async def ride_out(self, queue: MessageQueue, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask about a queue until there is an answer."""
         return await self._ride_out(f"queue {queue}", ask, queue.topic)
 
     async def _ride_out(

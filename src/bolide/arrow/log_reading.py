@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -88,12 +89,20 @@ class _SplitWalk:
         """Where to go on if no sound record lies here."""
         if walk.stop is Stop.BLANK:
             size, _ = _START.unpack(self._log.read(self._at, _START.size))
-            if self._at + size >= min(self._log.end, self._end):
+            if self._at + size >= self._end:
                 return self._end
+            if self._at + size == self._log.end:
+                return self._miss_next_file()
             return self._pass_over(f"a blank record of {size} bytes, but more of the file is left")
         if walk.stop is Stop.END:
             return self._pass_over("the file ends here, but its log does not")
         return self._pass_over(walk.reason or "there are zeros where a record should begin")
+
+    def _miss_next_file(self) -> int:
+        """The plan took this file for a longer one, as another lies that far behind it."""
+        gone = LogFileGone(Path(self._log.path).parent, self._log.end, "the next file is missing")
+        self._options.lose(gone)
+        return self._end
 
     def _pass_over(self, reason: str) -> int:
         following = self._log.search(self._at + 1, self._end, followers=0) or self._end

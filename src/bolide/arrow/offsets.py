@@ -121,6 +121,8 @@ def _offset(value: object, place: str) -> int:
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _AGO = re.compile(r"-\s*(\d+)\s*(ms|s|m|h|d)")
 _GROUP = "group:"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def parse_position(text: str, *, option: str, now: float | None = None) -> Position:
@@ -190,6 +192,6 @@ def _iso(text: str, option: str) -> int:
 
 
 def to_ms(moment: datetime) -> int:
-    """Milliseconds since 1970; a time without a zone is UTC."""
+    """Milliseconds since 1970, the next whole one; a time without a zone is UTC."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(zoned.timestamp() * 1000)
+    return -((_EPOCH - zoned) // _MILLISECOND)  # in whole numbers: floats are off by one at times

@@ -59,6 +59,7 @@ class OpenLog:
         It must look like one, say that it lies there, have the body it was written with, and so
         must its followers. Only a body made for a known place of the log could pass for one.
         """
+        end = min(end, self.end)
         while at < end:
             block = self.read(at, _STRIDE)
             for candidate in _candidates(block):

@@ -41,7 +41,12 @@ async def open_cluster(connection: Connection, patience: float = PATIENCE) -> Cl
     Raises:
         ConfigError: the connection cannot be used.
     """
-    if connection not in _opened:
+    if connection not in _opened or _has_failed(_opened[connection]):
         opening = Cluster(connection).__aenter__()
         _opened[connection] = asyncio.create_task(opening)  # two may want it at once
     return (await asyncio.shield(_opened[connection])).patient(patience)
+
+
+def _has_failed(opening: "asyncio.Task[Cluster]") -> bool:
+    """What was wrong, such as a certificate that was not there, may be right by now."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)

@@ -7,6 +7,7 @@ from bolide.arrow.errors import BadPosition
 from bolide.arrow.offsets import EARLIEST, LATEST, At, Earliest, Exact, Group, Latest, Position
 from bolide.arrow.patience import for_each
 from bolide.arrow.ranges import Bounds, Offsets
+from bolide.arrow.samples import records
 from bolide.model.message_queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ async def resolve(
             return {queue: each.end for queue, each in bounds.items()}
         case Group(name):
             return oldest | await cluster.committed(name, queues)
+
+
+def refuse_past_end(
+    offsets: Offsets, bounds: Mapping[MessageQueue, Bounds], *, option: str
+) -> None:
+    """Raises BadPosition: a queue does not reach that far."""
+    for queue, (_, last) in bounds.items():
+        if offsets[queue] > last:
+            raise BadPosition(f"{option}: queue {queue} ends at {last}, {offsets[queue]} was given")
 
 
 # Exact offsets
@@ -89,17 +99,17 @@ async def _settle(
     at = min(max(guess, oldest), end)
     while at > oldest:
         back = max(oldest, at - _LOOK_AROUND)
-        records = await cluster.records(queue, back, at)
-        later = [each.queue_offset for each in records if each.store_timestamp >= timestamp_ms]
+        found = await records(cluster, queue, back, at)
+        later = [each.queue_offset for each in found if each.store_timestamp >= timestamp_ms]
         if not later:
             break
         at = later[0]
         if at > back:
             break
     while at < end:
-        records = await cluster.records(queue, at, min(at + _LOOK_AROUND, end))
-        later = [each.queue_offset for each in records if each.store_timestamp >= timestamp_ms]
-        if later or not records:
+        found = await records(cluster, queue, at, min(at + _LOOK_AROUND, end))
+        later = [each.queue_offset for each in found if each.store_timestamp >= timestamp_ms]
+        if later or not found:
             return later[0] if later else at
-        at = records[-1].queue_offset + 1
+        at = found[-1].queue_offset + 1
     return at

@@ -34,7 +34,7 @@ class ReadOptions:
     """Whose pulls these are by the eyes of the broker; its position does not move."""
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
-    """Of bodies in one batch; the last one may be more."""
+    """Of bodies and properties in one batch; the last message may be more."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError, BadTagExpression or BadValueSchema."""

@@ -65,6 +65,8 @@ def read_ranges_blocking(
 
     for share in _blocking(shares()):
         yield from tables[share.number].take(share)
+        if share.is_last:
+            del tables[share.number]
 
 
 def _blocking(source: AsyncGenerator[Share, None]) -> Iterator[Share]:

@@ -11,6 +11,7 @@ from bolide.arrow import pooled
 from bolide.arrow.cluster import PATIENCE, Cluster
 from bolide.arrow.connection import Connection
 from bolide.arrow.offsets import Position, position_of
+from bolide.arrow.positions import refuse_past_end
 from bolide.arrow.ranges import QueueRange, between
 from bolide.arrow.read_options import ReadOptions
 from bolide.arrow.reading import read_ranges_blocking
@@ -124,4 +125,8 @@ async def _plan(
 ) -> list[QueueRange]:
     queues = await cluster.queues(topics)
     ends = await cluster.resolve(end, queues)  # first: a start at the latest is never before it
-    return between(await cluster.resolve(start, queues), ends)
+    starts = await cluster.resolve(start, queues)
+    bounds = await cluster.bounds(queues)
+    refuse_past_end(starts, bounds, option="start")
+    refuse_past_end(ends, bounds, option="end")
+    return between(starts, ends)

@@ -37,6 +37,7 @@ _OTHER_NAMES = {
     "numeric": "decimal",
 }
 _MOST_DIGITS = 38
+_MOST_DEPTH = 64
 _KINDS = ", ".join([*_SIMPLE, "decimal(10,2)", "array<…>", "map<string,…>", "struct<a:…>"])
 _PLAIN_NAME = re.compile(r"\w+")
 _TOKEN = re.compile(r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<mark>[<>(),:]))")
@@ -71,6 +72,7 @@ class _Parser:
         self._option = option
         self._tokens = [*self._cut()]
         self._next = 0
+        self._depth = 0
 
     def columns(self) -> pa.StructType:
         found = self._fields(lambda: None)
@@ -144,7 +146,12 @@ class _Parser:
             return _SIMPLE[name]
         if name not in self._COMPOSED:
             raise self._error(f"there is no type {word!r}", at)
-        return self._COMPOSED[name](self)
+        if self._depth == _MOST_DEPTH:
+            raise self._error(f"types lie in one another more than {_MOST_DEPTH} deep", at)
+        self._depth += 1
+        found = self._COMPOSED[name](self)
+        self._depth -= 1
+        return found
 
     def _decimal(self) -> pa.DataType:
         digits, scale = 10, 0

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 _AT_A_TIME = 1000
+_NO_JSON = (b"NaN", b"Inf")  # numbers for Arrow all the same
 _SAME_BOTH_WAYS = (
     pa.types.is_boolean,
     pa.types.is_signed_integer,
@@ -62,6 +63,8 @@ def _decode_together(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray | 
     if bodies.null_count or not pc.all(braced).as_py():
         return None
     lines = b"\n".join(bodies.to_pylist())
+    if any(word in lines for word in _NO_JSON):
+        return None
     try:
         lines.decode()  # Arrow does not look
         table = pj.read_json(
@@ -76,7 +79,17 @@ def _decode_together(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray | 
     if table.num_rows != len(bodies):
         return None
     arrays = [table.column(field.name).combine_chunks() for field in kind]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+    found = pa.StructArray.from_arrays(arrays, fields=list(kind))
+    return None if _has_infinity(found) else found
+
+
+def _has_infinity(found: pa.Array) -> bool:
+    """Whether there are numbers too large for their type."""
+    if pa.types.is_struct(found.type):
+        return any(map(_has_infinity, found.flatten()))
+    if pa.types.is_list(found.type):
+        return _has_infinity(found.flatten())
+    return pa.types.is_float64(found.type) and bool(pc.any(pc.is_inf(found)).as_py())
 
 
 # One by one

@@ -23,9 +23,9 @@ from bolide.kernel._fields cimport V6_SIZE, Fields, Slice, cut
 
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Pairs, Strings, Walk
 from bolide.kernel.columns import (
-    MAX_BODY_SIZE,
     MAX_HOSTS,
     MAX_ROWS,
+    MAX_SIZE,
     halt_at,
     host_texts,
     inflate,
@@ -169,9 +169,9 @@ cdef class Columns:
     cdef bint undelivered
     cdef int64_t first_offset, last_offset, first_time, last_time
     cdef bint with_properties
-    cdef Py_ssize_t max_rows, max_body_size
+    cdef Py_ssize_t max_rows, max_size
     cdef readonly Py_ssize_t rows
-    cdef readonly Py_ssize_t body_size
+    cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t left_compressed
 
     cdef dict topics
@@ -193,7 +193,7 @@ cdef class Columns:
         *,
         bint properties=True,
         Py_ssize_t max_rows=MAX_ROWS,
-        Py_ssize_t max_body_size=MAX_BODY_SIZE,
+        Py_ssize_t max_size=MAX_SIZE,
     ):
         self.first_offset, self.last_offset = as_long(wanted.first_offset), as_long(wanted.end_offset - 1)
         self.first_time, self.last_time = as_long(wanted.since), as_long(wanted.until - 1)
@@ -201,7 +201,7 @@ cdef class Columns:
         self.wanted_topic = wanted.topic
         self.with_properties = properties
         self.max_rows = max_rows
-        self.max_body_size = max_body_size
+        self.max_size = max_size
         self.topics, self.hosts = {}, {}
         self.born_met.size = self.store_met.size = 0
         self.queue_id = self.queue_offset = self.physical_offset = Grown(0)
@@ -211,7 +211,7 @@ cdef class Columns:
 
     cdef int begin(self) except -1:
         """Nothing is taken in; the columns have room for as much as before."""
-        self.rows = self.body_size = self.left_compressed = 0
+        self.rows = self.size = self.left_compressed = 0
         self.topic, self.body = Texts(self.topic), Texts(self.body)
         self.message_id = Texts(self.message_id)
         self.offset_message_id = Texts(self.offset_message_id)
@@ -232,7 +232,7 @@ cdef class Columns:
         return self.full()
 
     cdef inline bint full(self) noexcept:
-        return self.rows >= self.max_rows or self.body_size >= self.max_body_size
+        return self.rows >= self.max_rows or self.size >= self.max_size
 
     def add(
         self,
@@ -444,7 +444,7 @@ cdef class Columns:
             else:
                 body, sys_flag = slice_of(plain), without_compression(sys_flag)
         self.sys_flag.put32(sys_flag)
-        self.body_size += body.size
+        self.size += body.size + fields.properties.size
         return self.body.put(body)
 
 

@@ -1,10 +1,11 @@
 """Columns that grow by some rows at a time, in plain Python."""
 
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import accumulate
-from typing import Any, Protocol
+from itertools import accumulate, count
+from typing import Any, Protocol, cast
 
 from bolide.kernel.column_buffers import ColumnBuffers, Pairs, Strings
 from bolide.kernel.property_columns import Properties, read_properties
@@ -13,7 +14,7 @@ FIELDS = 14
 """Of a row, as `Building.add` takes them."""
 
 _LAST_MS = ((1 << 63) - 1) // 1000
-_LONG_MASK = (1 << 64) - 1
+_PLACE_DIGITS = 16
 
 
 class Building:
@@ -30,10 +31,7 @@ class Building:
             topic, queue_id, queue_offset, physical_offset, store_digits, texts, body, born, stored,
             born_host, store_host, times, sys_flag, flag,
         ) = (fields[number::FIELDS] for number in range(FIELDS))  # fmt: skip
-        offset_ids = [
-            b"%s%016X" % (digits, place & _LONG_MASK)
-            for digits, place in zip(store_digits, physical_offset, strict=True)
-        ]
+        offset_ids = _offset_ids(store_digits, physical_offset)
         read = read_properties(texts)
         ids = [own or made for own, made in zip(read.unique_ids, offset_ids, strict=True)]
         rows = (
@@ -58,6 +56,16 @@ class Building:
     def _cut_pairs(self) -> Pairs:
         names, values = self._names.cut(), self._values.cut()
         return Pairs(self._pairs_end, self._pairs_end[-1], names, values)
+
+
+def _offset_ids(store_digits: list[bytes], physical_offsets: list[int]) -> list[bytes]:
+    """Store host and place in hexadecimal digits; all places are written at once."""
+    packed = struct.pack(f">{len(physical_offsets)}q", *physical_offsets)
+    places = packed.hex().upper().encode()
+    return [
+        digits + places[at : at + _PLACE_DIGITS]
+        for digits, at in zip(store_digits, count(0, _PLACE_DIGITS))
+    ]
 
 
 class _Column(Protocol):
@@ -89,7 +97,8 @@ class _TextsOrNone:
         if None in items:
             rows = enumerate(items, self._rows)
             self._missing += [row for row, item in rows if item is None]
-        self._texts.add([item or b"" for item in items])
+            items = [item or b"" for item in items]
+        self._texts.add(cast("Sequence[bytes]", items))
         self._rows += len(items)
 
     def cut(self) -> Strings:

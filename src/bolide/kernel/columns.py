@@ -19,7 +19,7 @@ from bolide.protocol.hosts import V4_SIZE, V6_SIZE, unpack_host
 from bolide.protocol.record import Buffer
 
 MAX_ROWS = 10_000
-MAX_BODY_SIZE = 16 * 1024 * 1024
+MAX_SIZE = 16 * 1024 * 1024
 MAX_HOSTS = 10_000
 """Whose texts are kept in memory."""
 
@@ -39,7 +39,8 @@ _FOLD = 512 * FIELDS
 class Columns:
     """Takes records in, buffer after buffer, until it is full, and gives their columns.
 
-    It is full with `max_rows` rows, or once their bodies have `max_body_size` bytes, inflated.
+    It is full with `max_rows` rows, or once their bodies, inflated, and properties have `max_size`
+    bytes.
     Compressed bodies are inflated; one that cannot be stays as it is, marked by its sysFlag, and
     counts in `left_compressed`. Text that is not UTF-8 has U+FFFD where it is not.
     """
@@ -50,21 +51,21 @@ class Columns:
         *,
         properties: bool = True,
         max_rows: int = MAX_ROWS,
-        max_body_size: int = MAX_BODY_SIZE,
+        max_size: int = MAX_SIZE,
     ) -> None:
         """Without `properties` the last column is left out."""
         self._wanted = wanted
         self._has_limits = wanted._replace(topic=None) != EVERYTHING
         self._with_properties = properties
         self._max_rows = max_rows
-        self._max_body_size = max_body_size
+        self._max_size = max_size
         self._topics: dict[bytes, bytes | None] = {}
         self._hosts: dict[bytes, HostTexts] = {}
         self._reset()
 
     def _reset(self) -> None:
         self.rows = 0
-        self.body_size = 0
+        self.size = 0
         self.left_compressed = 0
         self._fields: list[Any] = []
         self._building = Building(with_properties=self._with_properties)
@@ -96,7 +97,7 @@ class Columns:
         last = len(data) if end is None else end
         refuse_outside(len(data), position, last, physical_offset or 0)
         while position < last:
-            if self.rows >= self._max_rows or self.body_size >= self._max_body_size:
+            if self.rows >= self._max_rows or self.size >= self._max_size:
                 return Walk(position, Stop.FULL, "")
             size = self._take(data, position, physical_offset, check_crc, offset_delta)
             if not size:
@@ -107,7 +108,7 @@ class Columns:
 
     @property
     def is_full(self) -> bool:
-        return self.rows >= self._max_rows or self.body_size >= self._max_body_size
+        return self.rows >= self._max_rows or self.size >= self._max_size
 
     def cut(self) -> ColumnBuffers:
         """The columns of what was taken in; it is empty afterwards."""
@@ -169,7 +170,7 @@ class Columns:
         bearer = self._hosts.get(born_host) or self._meet(born_host)
         keeper = self._hosts.get(store_host) or self._meet(store_host)
         self.rows += 1
-        self.body_size += len(body)
+        self.size += len(body) + text_size
         self._fields += (
             topic, queue_id, queue_offset, physical_offset, keeper.digits, data[text_at:end],
             body, born, stored, bearer.text, keeper.text, times, sys_flag, flag,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 _NAMED = (b"UNIQ_KEY", b"KEYS", b"TAGS")
 _NO_MARKS = bytes(byte for byte in range(256) if byte not in (1, 2))
 _NAME_END, _PAIR_END = b"\x01", b"\x02"
+_ENDS = {b"", _PAIR_END}
 
 
 class Properties(NamedTuple):
@@ -25,7 +26,9 @@ class Properties(NamedTuple):
 
 def read_properties(texts: list[bytes]) -> Properties:
     """Names and values as UTF-8, each name once a message."""
-    names, values = _split(b"".join(texts)) or _split(b"".join(map(_ended, texts))) or ([], [])
+    if not _ENDS.issuperset([text[-1:] for text in texts]):
+        texts = [*map(_ended, texts)]
+    names, values = _split(b"".join(texts)) or ([], [])
     if names or not any(texts):
         counts = [text.count(_NAME_END) for text in texts]
         named = _find_named(counts, names, values)
@@ -83,18 +86,23 @@ def _find_named(
 def _find_in_rows(
     counts: list[int], names: list[bytes], values: list[bytes]
 ) -> list[Sequence[bytes | None]] | None:
-    places: dict[tuple[bytes, ...], tuple[int, ...]] = {}
-    found: list[tuple[bytes | None, ...]] = []
+    places: dict[tuple[bytes, ...], tuple[int, int, int]] = {}
+    unique_ids: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    tags: list[bytes | None] = []
     for start, end in pairwise(accumulate(counts, initial=0)):
         shape = tuple(names[start:end])
         place = places.get(shape)
         if place is None:
             if len(set(shape)) < len(shape):
                 return None
-            place = tuple(shape.index(name) if name in shape else -1 for name in _NAMED)
-            places[shape] = place
-        found.append(tuple(values[start + at] if at >= 0 else None for at in place))
-    return [*zip(*found, strict=True)]
+            unique_id, key, tag = (shape.index(n) if n in shape else -1 for n in _NAMED)
+            places[shape] = place = unique_id, key, tag
+        unique_id, key, tag = place
+        unique_ids.append(values[start + unique_id] if unique_id >= 0 else None)
+        keys.append(values[start + key] if key >= 0 else None)
+        tags.append(values[start + tag] if tag >= 0 else None)
+    return [unique_ids, keys, tags]
 
 
 def _one_by_one(texts: list[bytes]) -> Properties:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bolide.broker import delay as module
 from bolide.broker.addressing import delayed
 from bolide.broker.arrivals import Arrivals
-from bolide.broker.delay import DelayScheduler
+from bolide.broker.delay import DelayScheduler, NotYet
 from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
 from bolide.config import ConfigCell
@@ -318,6 +318,28 @@ async def test_a_level_that_waits_does_not_hold_up_the_others(tmp_path: Path) ->
 
 
 # ---- restarts
+
+
+@on_loop
+async def test_messages_of_which_it_is_not_known_yet_if_they_were_delivered_hold_up_their_level(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    first, unknown, gone, other = (bench.send(level) for level in (1, 1, 1, 2))
+    reading = True
+
+    def is_delivered(message: RecordDraft, _place: int) -> bool:
+        if reading and message.body == unknown:
+            raise NotYet
+        return message.body == gone
+
+    async with bench.scheduling() as scheduler:
+        scheduler.is_delivered = is_delivered
+        bench.clock.advance(6)
+        await bench.delivers(first, other)
+        reading = False
+        await bench.delivers(first, other, unknown)
+    assert not caplog.records
 
 
 @on_loop
