@@ -1,5 +1,6 @@
 """A Spark session that suits messages: UTC, quiet, small shuffles, this Python for its workers."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -49,7 +50,16 @@ def session(
     made = builder.getOrCreate()
     _check_name_server(made, name_server)
     made.sparkContext.setLogLevel("WARN")
+    _quiet()
     return made
+
+
+def _quiet() -> None:
+    """pyspark logs pages of JSON of an error in a query, and raises it too."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _check_name_server(spark: "SparkSession", wanted: str | None) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bolide import StoredMessage
+from bolide import AdminClient, StoredMessage
 from bolide.client.producing.producer import Producer
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.spark.sending.absent import TopicAbsent
 from bolide.spark.sending.errors import RowFailed, RowsFailed
 from bolide.spark.sending.sender import Sender
 from bolide.spark.sending.windows import NoWindow
@@ -139,3 +141,45 @@ async def test_rows_sent_again_are_stored_once(tmp_path: Path) -> None:
         message.properties["DEDUP_KEY"] for queue in found for message in queue
     ) == sorted(keys)
     assert all(found)
+
+
+@on_loop
+async def test_a_topic_that_no_broker_has_is_not_waited_for(tmp_path: Path) -> None:
+    closed = {"auto_create_topic_enable": False}
+    async with own_cluster(tmp_path, **closed) as cluster, sending(cluster) as sender:
+        missing = r"topic 'T': none of the brokers that are there \(broker-a\) has it: create it"
+        with pytest.raises(TopicAbsent, match=missing):
+            await sender.queues_of("T")
+        (parcel,) = pack(chosen(cluster), body=[b"a"])
+        with pytest.raises(TopicAbsent, match=missing):
+            await sender.send(parcel)
+
+
+@on_loop
+async def test_a_topic_of_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster, sending(cluster) as sender:
+        await make_topic(cluster, 1)
+        await cluster.stop_broker()
+        waiting = asyncio.create_task(sender.queues_of("T"))
+        await asyncio.sleep(1.5)  # longer than for a topic that is missing
+        assert not waiting.done()
+        await cluster.start_broker()
+        assert len(await waiting) == 1
+
+
+@on_loop
+async def test_a_topic_that_takes_no_messages_is_not_waited_for(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster, sending(cluster) as sender:
+        async with AdminClient(cluster.address) as admin:
+            await admin.topics.update(cluster.broker.address, TopicConfig(topic_name="T", perm=4))
+        with pytest.raises(TopicAbsent, match="none of its queues is writable"):
+            await sender.queues_of("T")
+
+
+@on_loop
+async def test_a_broker_without_timers_is_not_asked_again(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster, sending(cluster, timers="true") as sender:
+        await make_topic(cluster, 1)
+        (parcel,) = pack(chosen(cluster, timers="true"), body=[b"a"], delay=[1234])
+        with pytest.raises(RowFailed, match=r"row 0 of partition 3.*no timer.*use a delay level"):
+            await sender.send(parcel)

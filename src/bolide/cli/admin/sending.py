@@ -10,6 +10,7 @@ from bolide.cli.admin.options import Json, NameServer, Switch, Topic, is_true
 from bolide.cli.admin.session import run
 from bolide.cli.admin.tables import Table, print_json
 from bolide.model.message import Message, StoredMessage
+from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -52,8 +53,10 @@ def send_message(
 async def resend(
     admin: AdminClient, message: StoredMessage, unit_name: str, *, as_json: bool
 ) -> None:
-    """Send a stored message again, properties and all."""
-    again = Message.unchecked(message.topic, message.body, dict(message.properties), message.flag)
+    """Send a stored message again, properties and all but the key that makes it a repeat."""
+    properties = dict(message.properties)
+    properties.pop(PropertyName.DEDUP_KEY, None)
+    again = Message.unchecked(message.topic, message.body, properties, message.flag)
     async with _producer(admin, unit_name) as producer:
         result = await producer.send(again)
     if not as_json:

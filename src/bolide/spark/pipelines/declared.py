@@ -96,6 +96,7 @@ def _source(value: Value, reach: _Reach) -> Source:
 def _checked(source: Source) -> Source:
     options = SourceOptions.of(source.options)
     options.start("earliest")
+    options.reading()
     return source
 
 
@@ -103,10 +104,12 @@ def _checked(source: Source) -> Source:
 
 
 def _steps(value: Value, directory: Path) -> tuple[Step, ...]:
-    return tuple(
-        _step(item.table(), f"step {number}", directory)
-        for number, item in enumerate(value.items(), 1)
-    )
+    steps = []
+    for number, item in enumerate(value.items(), 1):
+        if not item.is_table:
+            raise item.error(f"step {number}: say `sql: …` or `python: …`, each in a list item")
+        steps.append(_step(item.table(), f"step {number}", directory))
+    return tuple(steps)
 
 
 def _step(table: Table, title: str, directory: Path) -> Step:

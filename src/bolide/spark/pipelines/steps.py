@@ -3,12 +3,13 @@
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from bolide.errors import ConfigError
+from bolide.errors import BolideError, ConfigError
 from bolide.spark.pipelines.work import Step
 
 if TYPE_CHECKING:
@@ -91,9 +92,19 @@ def _naming(
         try:
             return apply(frame)
         except Exception as exc:
-            raise StepFailed(f"{place}: {first_line(exc)}") from exc
+            raise StepFailed(f"{place}: {_why(exc)}") from exc
 
     return applied
+
+
+def _why(exc: Exception) -> str:
+    """Of what a function of the user's raised, also its kind and where: its text may be a word."""
+    if isinstance(exc, BolideError) or hasattr(exc, "getCondition"):  # Spark's own say enough
+        return first_line(exc)
+    frames = traceback.extract_tb(exc.__traceback__)
+    at = next((frame for frame in reversed(frames) if "pyspark" not in frame.filename), None)
+    where = f" ({Path(at.filename).name}, line {at.lineno})" if at else ""
+    return f"{type(exc).__name__}: {first_line(exc)}{where}"
 
 
 def first_line(exc: BaseException) -> str:

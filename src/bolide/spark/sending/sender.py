@@ -1,6 +1,7 @@
 """Sends parcels on an event loop, each until it is stored or cannot be."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -9,13 +10,14 @@ from typing import TypeVar
 from bolide.arrow.connection import Connection
 from bolide.arrow.errors import OutOfPatience
 from bolide.arrow.patience import Patience, may_pass
-from bolide.client.errors import SendFailed
+from bolide.client.errors import RouteNotFound, SendFailed
 from bolide.client.producing.producer import Producer, SendArguments
 from bolide.errors import BolideError
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.batch import iter_batch
-from bolide.protocol.refusals import Refusal
+from bolide.protocol.refusals import Refusal, ServerError
+from bolide.spark.sending.absent import refuse_absent
 from bolide.spark.sending.errors import RowFailed, RowsFailed
 from bolide.spark.sending.parcels import Parcel
 from bolide.spark.sending.rows import Task
@@ -23,6 +25,12 @@ from bolide.spark.sending.windows import require_window
 from bolide.spark.sink_options import Dedup, SinkOptions
 
 T = TypeVar("T")
+
+_JUST_MADE = 1.0
+"""Seconds until NameServers have heard of a new topic."""
+
+_NO_TIMER = ("has no timer for", "timerWheelEnable is false")
+"""What brokers without timers say, ours and Apache's: by its code it might pass."""
 
 
 class Sender:
@@ -33,6 +41,7 @@ class Sender:
         self._options = options
         self._partition = task.partition
         self._turns: dict[MessageQueue, asyncio.Lock] = {}
+        self._seen: set[str] = set()  # topics that were there
 
     async def start(self) -> None:
         given = {field.name: getattr(self._connection, field.name) for field in fields(Connection)}
@@ -48,6 +57,7 @@ class Sender:
 
         Raises:
             NoWindow: it does not.
+            TopicAbsent: no broker has it.
             OutOfPatience: they could not be asked for long enough.
         """
         if self._options.dedup in {Dedup.TRUE, Dedup.ROW}:
@@ -57,7 +67,7 @@ class Sender:
         )
 
     async def send(self, parcel: Parcel) -> None:
-        """Raises RowFailed or RowsFailed."""
+        """Raises RowFailed or RowsFailed, or TopicAbsent."""
         try:
             if parcel.queue is None:
                 await self._send(parcel)
@@ -107,18 +117,27 @@ class Sender:
     async def _patiently(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it succeeds, or fails with what does not pass."""
         patience = Patience(f"sending to topic {topic}", self._options.patience)
+        began = time.monotonic()
         while True:
             try:
                 done = await attempt()
             except BolideError as exc:
                 if not _may_pass(exc):
                     raise
+                if isinstance(exc, RouteNotFound) and time.monotonic() - began > _JUST_MADE:
+                    await self._refuse_absent(topic)
                 await patience.endure(exc)
                 with suppress(BolideError):  # a broker may have come back elsewhere
                     await self._producer.fetch_publish_queues(topic)
             else:
                 patience.succeeded()
+                self._seen.add(topic)
                 return done
+
+    async def _refuse_absent(self, topic: str) -> None:
+        """One that was there before is waited for."""
+        if topic not in self._seen:
+            await refuse_absent(self._connection, topic)
 
 
 def _where(parcel: Parcel) -> SendArguments:
@@ -126,7 +145,9 @@ def _where(parcel: Parcel) -> SendArguments:
 
 
 def _may_pass(failure: BolideError) -> bool:
-    if not isinstance(failure, SendFailed):
-        return may_pass(failure)
-    cause = failure.__cause__
-    return not isinstance(cause, Refusal) or may_pass(cause)
+    if isinstance(failure, SendFailed):
+        cause = failure.__cause__
+        return not isinstance(cause, Refusal) or _may_pass(cause)
+    if isinstance(failure, ServerError) and any(text in failure.remark for text in _NO_TIMER):
+        return False
+    return may_pass(failure)

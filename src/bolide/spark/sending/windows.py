@@ -26,7 +26,7 @@ class NoWindow(BolideError):
 async def require_window(connection: Connection, topic: str) -> None:
     """Raises NoWindow, or what keeps the brokers from being asked."""
     wire = connection.settings().wrap(topic)
-    async with _admin(connection) as admin:
+    async with open_admin(connection) as admin:
         try:
             route = await admin.topics.route(wire)
         except TopicNotFound as exc:
@@ -40,7 +40,8 @@ async def require_window(connection: Connection, topic: str) -> None:
                 raise NoWindow(topic, broker.broker_name)
 
 
-def _admin(connection: Connection) -> AdminClient:
+def open_admin(connection: Connection) -> AdminClient:
+    """To be used in `async with`."""
     return AdminClient(
         connection.name_server,
         timeout=connection.call_timeout,

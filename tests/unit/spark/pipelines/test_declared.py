@@ -165,6 +165,10 @@ def test_values_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
             "source:\n  topic: orders\n  startingOffsets: soon\nsink: copy\n",
             r":3:3: startingOffsets='soon'",
         ),
+        (
+            "source:\n  topic: orders\n  valueSchema: id bigintt\nsink: copy\n",
+            r":3:3: valueSchema: there is no type 'bigintt'",
+        ),
         ("source:\n  tags: a\nsink: copy\n", r":2:3: topic or topicPattern is missing"),
         ("source: orders\nsink:\n  topic: copy\n  batchSize: 0\n", r":4:3: batchSize=0"),
         ("source: orders\nsink: {topic: 'a b'}\n", r":2:8: topic: "),
@@ -173,7 +177,8 @@ def test_values_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("source: orders\nsink: {url: 'jdbc:x'}\n", r":2:7: a jdbc sink needs the key 'table'"),
         ("source: orders\nsink: {path: /x, mode: add}\n", r":2:24: mode 'add': one of append"),
         ("source: orders\nsink: copy\nsteps: [{sqll: x}]\n", r":3:10: unknown key 'sqll' .*'sql'"),
-        ("source: orders\nsink: copy\nsteps: [select]\n", r":3:9: steps must be a table"),
+        ("source: orders\nsink: copy\nsteps: [select]\n", r":3:9: step 1: say `sql: …` or"),
+        ("source: orders\nsink: copy\nsteps: select 1\n", r":3:8: step 1: say `sql: …` or"),
         ("source: orders\nsink: copy\nsteps: [{}]\n", r":3:9: step 1 must have either the key"),
         (
             "source: orders\nsink: copy\nsteps:\n  - python: clean\n",

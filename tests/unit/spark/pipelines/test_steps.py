@@ -1,10 +1,17 @@
 import inspect
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import DataFrame
 
 from bolide.errors import ConfigError
-from bolide.spark.pipelines.steps import check_target, require_function
+from bolide.spark.pipelines.steps import (
+    StepFailed,
+    check_target,
+    python_step,
+    require_function,
+)
 
 
 def test_a_function_is_found_in_a_file_beside_the_pipeline(tmp_path: Path) -> None:
@@ -45,3 +52,21 @@ def test_a_target_that_cannot_be_meant_is_refused_before_anything_is_loaded(
 ) -> None:
     with pytest.raises(ConfigError):
         check_target(target, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ('{}["customer"]', r"KeyError: 'customer' \(steps\.py, line 2\)$"),
+        ('int("x")', r"ValueError: invalid literal .* \(steps\.py, line 2\)$"),
+        ("None", r"\./steps\.py:clean gave NoneType, not a DataFrame$"),
+    ],
+)
+def test_what_a_function_does_wrong_is_told_with_its_kind_and_line(
+    tmp_path: Path, body: str, wanted: str
+) -> None:
+    (tmp_path / "steps.py").write_text(f"def clean(frame):\n    return {body}\n")
+    step = python_step("./steps.py:clean", "flow.yaml:3:4: step 1", tmp_path)
+
+    with pytest.raises(StepFailed, match=rf"^flow\.yaml:3:4: step 1: {wanted}"):
+        step.apply(cast(DataFrame, None))
