@@ -404,6 +404,22 @@ def test_a_stored_message_is_sent_again(cluster: Cluster) -> None:
     assert cluster.json("topicStatus", "-t", topic)["queues"][0]["maxOffset"] == 2
 
 
+def test_a_message_with_a_key_is_sent_again_though_its_topic_takes_a_key_once(
+    cluster: Cluster,
+) -> None:
+    topic = cluster.topic(queues=1)
+    where = ("-b", cluster.broker, "-t", topic, "-r", "1", "-w", "1")
+    cluster.run("updateTopic", *where, "-a", "+dedup.window=1h")
+
+    async def send() -> str:
+        async with Producer("shop", name_server=cluster.name_server) as producer:
+            return (await producer.send(Message(topic, b"once", dedup_key="k"))).offset_message_id
+
+    cluster.run("queryMsgById", "-t", topic, "-i", asyncio.run(send()), "-s", "true")
+
+    assert cluster.json("topicStatus", "-t", topic)["queues"][0]["maxOffset"] == 2
+
+
 def test_messages_are_printed_from_where_and_as_many_as_asked(cluster: Cluster) -> None:
     topic = cluster.topic(queues=2)
     for number in range(4):

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from bolide import Message
 from bolide.arrow.connection import Connection
 from bolide.arrow.pooled import ask
+from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines import runner
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
@@ -151,12 +152,11 @@ def test_a_stream_ends_after_its_batch_when_another_program_asks_for_it(
             run("bolide", "pipeline", "stop", pipeline.name, "-n", cluster.address).stdout
         )
 
-    with ThreadPoolExecutor(1) as another:
-        asking = another.submit(ask_for_the_end)
-        runner.run(
-            pipeline, spark, connection, manner=Manner(display=lambda: display, interval=QUICK)
-        )
-        asking.result(PATIENCE)
+    manner = Manner(display=lambda: display, interval=QUICK)
+    with ThreadPoolExecutor(1) as another:  # where Spark would not find the sink by itself
+        running = another.submit(runner.run, pipeline, spark, connection, manner=manner)
+        ask_for_the_end()
+        running.result(PATIENCE)
 
     assert refused
     assert stopped == ["pipeline mirror-PipelineStream has stopped\n"]
@@ -199,6 +199,11 @@ checkpoint: {tmp_path}/checkpoint
     settings = RunSettings(once=True)
     connection = Connection(name_server=cluster.address)
 
+    file.write_text(text.replace("STEP", "keys"))
+    assert "Physical Plan" in explain(read_pipeline(file, settings), spark)
+    file.write_text(text.replace("STEP", "body, keys as kees").replace("format: noop", "topic: x"))
+    with pytest.raises(ConfigError, match=r"column kees .*did you mean keys\?"):
+        explain(read_pipeline(file, settings), spark)
     file.write_text(text.replace("STEP", "nothing_such"))
     with pytest.raises(StepFailed, match=r"fails.yaml:6:10: step 2: .*nothing_such"):
         explain(read_pipeline(file, settings), spark)

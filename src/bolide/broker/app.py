@@ -145,7 +145,7 @@ class Broker:
         starting.push_async_callback(registration.unregister)
         chores = {
             "broker-registration": registration.run(),
-            "broker-delay": _deliver(parts),
+            "broker-delay": parts.delay.run(),
             "broker-keeping": parts.keeping.run(),
         }
         tasks = [asyncio.create_task(chore, name=name) for name, chore in chores.items()]
@@ -252,12 +252,6 @@ class _Notices:
             await connection.notify(
                 Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
             )
-
-
-async def _deliver(parts: Parts) -> None:
-    """Deliveries begin when it is known what was delivered before a crash."""
-    await parts.duplicates.windows.all_ready()
-    await parts.delay.run()
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -73,17 +73,21 @@ def digest(key: bytes) -> bytes:
 class Window:
     """The keys of one queue, in the order they came."""
 
-    __slots__ = ("_order", "_places", "delivered", "span")
+    __slots__ = ("_order", "_places", "_stale", "delivered", "span")
 
     def __init__(self, span: Span) -> None:
         self.span = span
-        self.delivered: set[bytes] = set()
-        """Keys of messages that were delayed, whose places are those of their deliveries."""
+        self.delivered: dict[bytes, int] = {}
+        """Keys of messages that were delayed, whose places are those of their deliveries; and when
+        they were born."""
         self._places: dict[bytes, bytes] = {}
         self._order: deque[bytes] = deque()
+        self._stale: dict[bytes, int] = {}
+        """How often a key stands in the order besides its place: to take it out of the middle
+        takes long."""
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._places)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._places
@@ -99,37 +103,61 @@ class Window:
     def add(self, key: bytes, appended: Appended, mark: int) -> None:
         """Keep a key, in place of one that is out of date."""
         if key in self._places:
-            self._order.remove(key)
-            self.delivered.discard(key)
+            self._forget(key)
+            self._pass_over(key)
         self._places[key] = _PLACE.pack(*appended, mark)
         self._order.append(key)
 
-    def slide(self, oldest: int) -> None:
-        """Forget keys whose mark is below; of many only some, for a broker must go on."""
-        for _ in range(_SLID_AT_ONCE):
-            if not self._order or self._mark(self._order[0]) >= oldest:
+    def slide(self, oldest: int, least: int = 0) -> None:
+        """Forget keys whose mark is below; of many only some, for a broker must go on.
+
+        Args:
+            oldest: the least mark that stays.
+            least: how many at least, as far as there are.
+        """
+        for _ in range(max(_SLID_AT_ONCE, least)):
+            if not self._order or not self._is_below(self._order[0], oldest):
                 break
-            self._forget(self._order.popleft())
+            self._step()
 
     def drop(self, count: int) -> None:
         """Forget so many of the oldest, as far as there are."""
-        for _ in range(min(count, len(self._order))):
-            self._forget(self._order.popleft())
+        left = max(len(self) - count, 0)
+        while len(self) > left:
+            self._step()
 
     def take_back(self, position: int, generation: int) -> None:
         """Forget what lay behind a position of the log before this generation."""
-        newer: list[bytes] = []
-        while self._order and (place := self._place(self._order[-1])).end > position:
-            key = self._order.pop()
-            if place.generation < generation:
-                self._forget(key)
-            else:
-                newer.append(key)
-        self._order.extend(reversed(newer))
+        lost: set[bytes] = set()
+        for key in reversed(self._order):
+            if key in self._places:
+                place = self._place(key)
+                if place.end <= position:
+                    break
+                if place.generation < generation:
+                    lost.add(key)
+        for key in lost:
+            self._forget(key)
+            self._pass_over(key)
+
+    def _is_below(self, key: bytes, oldest: int) -> bool:
+        return key in self._stale or self._mark(key) < oldest
+
+    def _step(self) -> None:
+        """Go on behind the first of the order."""
+        key = self._order.popleft()
+        times = self._stale.pop(key, 0)
+        if not times:
+            self._forget(key)
+        elif times > 1:
+            self._stale[key] = times - 1
+
+    def _pass_over(self, key: bytes) -> None:
+        self._stale[key] = self._stale.get(key, 0) + 1
 
     def _forget(self, key: bytes) -> None:
         del self._places[key]
-        self.delivered.discard(key)
+        self.delivered.pop(key, None)
 
     def _mark(self, key: bytes) -> int:
         return int(_PLACE.unpack(self._places[key])[-1])

@@ -37,6 +37,10 @@ _SHORTEST_SLEEP = 0.001
 _LONGEST_SLEEP = 60.0
 
 
+class NotYet(Exception):
+    """It cannot be told yet whether a message was delivered."""
+
+
 class DelayScheduler:
     """The deliverer of one broker; `run` is its task.
 
@@ -64,7 +68,8 @@ class DelayScheduler:
         self._store_host = store_host
         self._now = now
         self.is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False
-        """Asked of a message and where it waits: it may have been delivered before a crash."""
+        """Asked of a message and where it waits: it may have been delivered before a crash. May
+        raise NotYet."""
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
@@ -101,6 +106,8 @@ class DelayScheduler:
         try:
             found, due = await self._look(level)
             self._deliver_all(level, found.records)
+        except NotYet:
+            return _AFTER_FAILURE
         except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
             self._stick(level, exc)
             return _AFTER_FAILURE

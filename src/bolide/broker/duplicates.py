@@ -5,6 +5,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from bolide.broker.dedup_window import Window, find_key
+from bolide.broker.delay import NotYet
 from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
 from bolide.broker.key_windows import KeyWindows
@@ -46,7 +47,7 @@ class Duplicates:
         window = self.windows.require(topic, queue_id)
         before, end = len(window), self._store.max_offset(topic, queue_id)
         oldest = window.span.oldest(self._now(), end)
-        window.slide(oldest)
+        window.slide(oldest, 2 * len(drafts))
         keys = [find_key(draft.properties) for draft in drafts]
         known = {key: place for key in keys if key and (place := window.find(key, oldest))}
         new = _first_seen(known, keys)
@@ -61,13 +62,20 @@ class Duplicates:
 
     def is_delivered(self, draft: RecordDraft, physical_offset: int) -> bool:
         """Whether the delayed message that waits at a position went to its queue already: a broker
-        that is killed has forgotten some of its last deliveries."""
-        window = self.windows.find(str(draft.topic, "utf-8", "replace"), draft.queue_id)
-        if window is None or not window.delivered:
+        that is killed has forgotten some of its last deliveries.
+
+        Raises:
+            NotYet: that is being read.
+        """
+        topic = str(draft.topic, "utf-8", "replace")
+        key = find_key(draft.properties) if self.windows.covers(topic) else None
+        if key is None:
             return False
-        key = find_key(draft.properties)
-        if key is None or key not in window.delivered:
-            return False
+        if self.windows.is_reading(topic):
+            raise NotYet
+        window = self.windows.require(topic, draft.queue_id)
+        if window.delivered.get(key) != draft.born_timestamp:
+            return False  # another one had the key before
         place = window.find(key, 0)
         return place is not None and place.physical_offset > physical_offset
 

@@ -15,7 +15,7 @@ from bolide.broker.background import Background
 from bolide.broker.config import BrokerConfig
 from bolide.broker.dedup_window import Span, Window
 from bolide.broker.topics import TopicTable
-from bolide.broker.window_reading import Stopped, Waiting, WindowReader
+from bolide.broker.window_reading import DROPPED_AT_ONCE, Stopped, Waiting, WindowReader
 from bolide.config import ConfigCell
 from bolide.protocol.refusals import ServiceNotAvailable
 from bolide.remoting.uninterrupted import uninterrupted
@@ -24,7 +24,6 @@ from bolide.store.contract import Store
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 1.0
-_DROPPED_AT_ONCE = 1000  # a thousandth of all keys: to look for the largest window takes long
 _BETWEEN_WARNINGS = 60.0
 
 
@@ -61,6 +60,7 @@ class KeyWindows:
         self._wanted: dict[str, Wanted] = {}
         self._windows: dict[str, dict[int, Window]] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()  # one topic at a time: each may fill all the room there is
         self._kept = 0
         self._warned = float("-inf")
         self._stopped = False
@@ -97,14 +97,6 @@ class KeyWindows:
             if self._stopped:
                 raise ServiceNotAvailable("service not available now: the broker ends")
 
-    async def all_ready(self) -> None:
-        """Wait until the windows of all topics are known. Raises as `ready`."""
-        for topic in list(self._reading):
-            await self.ready(topic)
-
-    def find(self, topic: str, queue_id: int) -> Window | None:
-        return self._windows.get(topic, {}).get(queue_id)
-
     def require(self, topic: str, queue_id: int) -> Window:
         """The window of a queue, of a topic that is `ready` and has some."""
         windows = self._windows[topic]
@@ -128,12 +120,13 @@ class KeyWindows:
         """Forget what is out of date; if that is not enough, the oldest of the largest window."""
         most, now = self._cell.value.dedup_max_keys, self._now()
         for topic, queue_id, window in self._all():
-            window.slide(window.span.oldest(now, self._store.max_offset(topic, queue_id)))
+            oldest = window.span.oldest(now, self._store.max_offset(topic, queue_id))
+            window.slide(oldest, self._kept - most)
         self._count()
         while self._kept > most:
             topic, queue_id, largest = max(self._all(), key=lambda each: len(each[2]))
             self._warn(topic, queue_id, len(largest))
-            largest.drop(max(self._kept - most, most // _DROPPED_AT_ONCE))
+            largest.drop(max(self._kept - most, most // DROPPED_AT_ONCE))
             self._count()
 
     def _warn(self, topic: str, queue_id: int, count: int) -> None:
@@ -165,9 +158,16 @@ class KeyWindows:
             self._reading.pop(topic, None)
             self._windows.pop(topic, None)
         self._count()
-        for topic in self._wanted.keys() - (before.keys() - changed):
+        new = self._wanted.keys() - (before.keys() - changed)
+        for topic in sorted(new, key=self._size):  # that few wait for the largest ones
             work = self._read(topic, self._wanted[topic])
             self._reading[topic] = self._background.start(work, f"broker-dedup-{topic}")
+
+    def _size(self, topic: str) -> int:
+        """About how many messages are to be read."""
+        span, queues = self._wanted[topic]
+        sizes = [self._store.max_offset(topic, each) for each in range(queues)]
+        return sum(min(size, span.messages or size) for size in sizes)
 
     async def _read(self, topic: str, wanted: Wanted) -> None:
         me = asyncio.current_task()
@@ -185,11 +185,19 @@ class KeyWindows:
                 self._install(topic, windows)
 
     async def _read_once(self, topic: str, wanted: Wanted) -> Mapping[int, Window]:
-        reader = WindowReader(self._store, self._now(), lambda: self._stopped)
-        most = self._cell.value.dedup_max_keys
-        return await asyncio.to_thread(
-            reader.read, topic, wanted.queues, wanted.span, self._waiting(), most
-        )
+        def is_stopped() -> bool:
+            return self._stopped or self._wanted.get(topic) != wanted
+
+        async with self._turn:
+            reader = WindowReader(
+                self._store,
+                now=self._now(),
+                most=self._cell.value.dedup_max_keys,
+                is_stopped=is_stopped,
+            )
+            return await asyncio.to_thread(
+                reader.read, topic, wanted.queues, wanted.span, self._waiting()
+            )
 
     def _install(self, topic: str, windows: Mapping[int, Window]) -> None:
         self._windows[topic] = dict(windows)

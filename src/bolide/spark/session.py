@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bolide.errors import ConfigError
 
@@ -25,6 +25,8 @@ def session(
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """The session of this process, made if there is none; the sources are found by their names.
+
+    Call it once in every thread that starts streams to `rocketmq`: see `activate`.
 
     Args:
         app: how Spark calls it.
@@ -51,7 +53,18 @@ def session(
     _check_name_server(made, name_server)
     made.sparkContext.setLogLevel("WARN")
     _quiet()
+    activate(made)
     return made
+
+
+def activate(spark: "SparkSession") -> None:
+    """Have streams that this thread starts find their sinks.
+
+    Spark 4.3 looks for a sink in Python only in the active session, and of all threads only the
+    one that made the session has one.
+    """
+    kind: Any = type(spark)
+    kind._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def _quiet() -> None:

@@ -57,6 +57,7 @@ from bolide.store.appending import Appended
 from bolide.store.errors import StoreClosed, StoreUnwritable
 
 _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
+_DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +201,9 @@ class SendHandlers:
     async def _take_slowly(self, incoming: Incoming) -> Reply:
         """As `_take`, where topics may have to be made first."""
         try:
-            topic = await self._find_or_create(incoming.header)
+            topic = await self._ready_topic(incoming.header)
             if is_retry_topic(topic.topic_name):
                 incoming, topic = await self._redirect_dead(incoming, topic)
-            await self._parts.duplicates.windows.ready(topic.topic_name)
             taken = self._append(incoming, topic)
             code = await self._parts.durability.reached(taken.last)
             return self._stored(incoming, taken, code)
@@ -211,6 +211,14 @@ class SendHandlers:
             return self._told(incoming, taken, exc)
         except Refusal as exc:
             return self._refused(incoming, exc)
+
+    async def _ready_topic(self, header: SendHeader) -> TopicConfig:
+        """The topic, made if it is not there; of which it can be told what is a repeat."""
+        windows, topic = self._parts.duplicates.windows, await self._find_or_create(header)
+        while windows.is_reading(header.topic):
+            await windows.ready(header.topic)
+            topic = await self._find_or_create(header)  # it may be another one now, or gone
+        return topic
 
     async def _find_or_create(self, header: SendHeader) -> TopicConfig:
         topics = self._parts.topics
@@ -264,6 +272,7 @@ class SendHandlers:
         try:
             if header.batch:
                 batch = self._batch(header, draft)
+                self._check_keys(header, batch)
                 return Taken(queue_id, None, *self._put(topic, queue_id, batch))
             draft, unique_id = self._single(header, draft)
             return Taken(queue_id, unique_id, *self._put(topic, queue_id, [draft]))
@@ -279,7 +288,7 @@ class SendHandlers:
     ) -> tuple[list[Appended], list[Appended]]:
         """Append what is not a repeat; where all of it is, and what of that is new."""
         parts = self._parts
-        if parts.duplicates.windows.covers(topic.topic_name):
+        if parts.duplicates.windows.covers(topic.topic_name) and _has_keys(drafts):
             return parts.duplicates.append(topic.topic_name, queue_id, drafts)
         single = len(drafts) == 1
         appended = [parts.intake.append(drafts[0])] if single else parts.intake.append_batch(drafts)
@@ -323,6 +332,16 @@ class SendHandlers:
         if not drafts:
             raise MessageIllegal("a batch without messages")
         return drafts
+
+    def _check_keys(self, header: SendHeader, drafts: list[RecordDraft]) -> None:
+        """Raises MessageIllegal for a batch of which repeats could not be told."""
+        if not self._parts.duplicates.windows.covers(header.topic):
+            return
+        name = PropertyName.DEDUP_KEY
+        if name in decode_properties(header.properties):
+            raise MessageIllegal(f"a batch has no {name} of its own: give one to each message")
+        if header.queue_id < 0 and _has_keys(drafts):
+            raise MessageIllegal(f"messages with {name} have their queues: a batch must name one")
 
     # ---- answers
 
@@ -370,6 +389,10 @@ def _any_queue(header: SendHeader, topic: TopicConfig) -> int:
     if key is not None:  # the same queue for a repeat
         return crc32(key.encode()) % topic.write_queue_nums
     return random.randrange(topic.write_queue_nums)  # noqa: S311
+
+
+def _has_keys(drafts: list[RecordDraft]) -> bool:
+    return any(_DEDUP_KEY in bytes(draft.properties) for draft in drafts)
 
 
 def _item_draft(item: BatchItem, draft: RecordDraft, common: bytes) -> RecordDraft:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from bolide.spark.pipelines.extent import Extent, measure
 from bolide.spark.pipelines.runner import build, text_of
-from bolide.spark.pipelines.work import Job, Pipeline
+from bolide.spark.pipelines.sinks import FormatSink
+from bolide.spark.pipelines.work import Job, Pipeline, Sink
+from bolide.spark.sending.columns import Columns
+from bolide.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,12 +22,13 @@ def explain(work: Pipeline | Job, spark: "SparkSession") -> str:
     """Source, queues and offsets, steps, sink, checkpoint and Spark's plan.
 
     Raises:
-        BolideError: the cluster cannot be asked, or a step does not fit.
+        BolideError: the cluster cannot be asked, or a step or a column does not fit.
     """
     if isinstance(work, Job):
         return f"job       {work.name}\ndoes      {work.text}"
     extent = measure(spark, work)
     frame = build(work, spark)
+    _check_columns(work.sink, frame)
     lines = [
         f"pipeline  {work.name}: {text_of(work)}",
         f"source    {work.source.format}",
@@ -42,6 +46,12 @@ def explain(work: Pipeline | Job, spark: "SparkSession") -> str:
         _plan(frame),
     ]
     return "\n".join(lines)
+
+
+def _check_columns(sink: Sink, frame: "DataFrame") -> None:
+    """Raises ConfigError for what Spark would find out at the start of the stream."""
+    if isinstance(sink, FormatSink) and sink.format == "rocketmq":
+        Columns.of(dict(frame.dtypes), SinkOptions.of(sink.options))
 
 
 def _options(options: Mapping[str, str]) -> Iterable[str]:
@@ -65,7 +75,8 @@ def _reached(extent: Extent) -> str:
 def _plan(frame: "DataFrame") -> str:
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        frame.explain()  # Spark only prints it
+        # Spark only prints it, and of a frame that is plain SQL does not know that it is a stream.
+        frame.select("*").explain()
     return text.getvalue().strip()
 
 

@@ -28,6 +28,7 @@ from bolide.spark.pipelines.second_runs import refuse_second
 from bolide.spark.pipelines.sinks import FormatSink
 from bolide.spark.pipelines.watching import Watch
 from bolide.spark.pipelines.work import Job, Outcome, Pipeline, Table
+from bolide.spark.session import activate
 from bolide.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ class _Run:
 
 def start(pipeline: Pipeline, spark: "SparkSession", screen: RunScreen) -> "StreamingQuery":
     """Start the stream; the runner looks after it."""
+    activate(spark)
     frame = build(pipeline, spark)
     writer = pipeline.sink.writer(frame, screen).queryName(pipeline.name)
     writer = writer.option("checkpointLocation", pipeline.checkpoint)
