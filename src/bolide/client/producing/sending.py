@@ -40,6 +40,8 @@ _BETTER_ELSEWHERE = (
 )
 """Refusals that the same broker would repeat."""
 
+_NO_TIME = 0.001
+"""Seconds in which no try can succeed: timers may fire a little before the deadline."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
@@ -98,7 +100,7 @@ class Sending:
     ) -> SendResult | None:
         for left in range(self._settings.retries, -1, -1):
             seconds = tries.deadline - self._now()
-            if seconds <= 0:
+            if seconds < _NO_TIME:
                 break
             avoid = tries.brokers[-1] if tries.brokers else None
             queue = self._choice.choose(outgoing.topic, queues, avoid)
@@ -113,7 +115,7 @@ class Sending:
     ) -> SendResult | None:
         """The same queue until the time is over."""
         pause = _FIRST_PAUSE
-        while (seconds := tries.deadline - self._now()) > 0:
+        while (seconds := tries.deadline - self._now()) >= _NO_TIME:
             if self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
             if result := await self._try(outgoing, queue, seconds, tries):
