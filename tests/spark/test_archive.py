@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
-from bolide.spark.archive import NoArchive, SeamGap, TableBusy, read_archive
+from bolide.spark.archive import NoArchive, OtherLog, SeamGap, TableBusy, read_archive
 from bolide.spark.archive.files import HadoopFiles
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.view import UnknownTopic, topic_view, topics
@@ -172,6 +173,42 @@ def test_a_log_that_does_not_reach_the_archive_is_told(
         topic_view(spark, TOPIC, name_server=cluster.address, archive=str(archive.path))
     with pytest.raises(SeamGap, match="the topic was made anew"):
         Archive(spark, cluster, archive.path).add(TOPIC, value_schema="id bigint")
+
+
+def test_a_topic_that_was_made_anew_and_has_grown_is_found_by_its_messages(
+    spark: SparkSession, aged: ClusterProcess, cluster: ClusterProcess, archive: Archive
+) -> None:
+    cluster.create_topic(OTHER, 2)
+    cluster.send(Message(OTHER, b"new") for _ in range(2 * HOURS * EACH))
+    elsewhere = Archive(spark, cluster, archive.path)
+    with pytest.raises(OtherLog, match="the topic was made anew"):
+        elsewhere.add(OTHER, value_schema="id bigint")
+    with pytest.raises(OtherLog):
+        topic_view(spark, OTHER, name_server=cluster.address, archive=str(archive.path))
+    outcome = elsewhere.reconcile(topic=f"{OTHER},{TOPIC}")
+    told = "\n".join(f"{place} {text}" for place, text in outcome.tables[2].rows)
+    assert re.search(rf"{OTHER}/broker-a/0: offset 11 is message U0001\d\d in the archive", told)
+    assert f"{TOPIC}/broker-a/1: the archive ends before offset 48, but the log ends" in told
+
+
+def test_a_view_has_what_the_log_has_from_before_an_archive(
+    spark: SparkSession, cluster: ClusterProcess, tmp_path: Path
+) -> None:
+    cluster.create_topic("begun-late", 2)
+    cluster.send(Message("begun-late", b'{"id": 1}') for _ in range(6))
+    lake = Archive(spark, cluster, tmp_path / "lake")
+    lake.add("begun-late", start="latest")
+    cluster.send(Message("begun-late", body) for body in (b'{"id": 2}', b"no JSON"))
+    lake.add("begun-late")
+    cluster.send([Message("begun-late", b"no JSON either")])
+    view = topic_view(
+        spark, "begun-late", name_server=cluster.address, archive=str(lake.path),
+        value_schema="id int",
+    )  # fmt: skip
+    counted = view.groupBy("value").count().collect()
+    assert {row.value and row.value.id: row["count"] for row in counted} == {1: 6, 2: 1, None: 2}
+    query = f"select distinct typeof(store_timestamp) from '{lake.path}/topic=*/*/*.parquet'"
+    assert duckdb.connect().execute(query).fetchall() == [("TIMESTAMP WITH TIME ZONE",)]
 
 
 def test_a_second_writer_is_refused(spark: SparkSession, archive: Archive) -> None:

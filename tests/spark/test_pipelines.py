@@ -203,7 +203,7 @@ checkpoint: {tmp_path}/checkpoint
     assert "Physical Plan" in explain(read_pipeline(file, settings), spark)
     file.write_text(text.replace("STEP", "body, keys as kees").replace("format: noop", "topic: x"))
     with pytest.raises(ConfigError, match=r"column kees .*did you mean keys\?"):
-        explain(read_pipeline(file, settings), spark)
+        runner.run(read_pipeline(file, settings), spark, None)
     file.write_text(text.replace("STEP", "nothing_such"))
     with pytest.raises(StepFailed, match=r"fails.yaml:6:10: step 2: .*nothing_such"):
         explain(read_pipeline(file, settings), spark)

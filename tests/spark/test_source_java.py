@@ -1,4 +1,4 @@
-"""The source with Apache RocketMQ's servers."""
+"""The source, the sink and a pipeline with Apache RocketMQ's servers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from bolide import Message
+from bolide.arrow.connection import Connection
+from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
+from bolide.spark.pipelines.channel import Channel
+from bolide.spark.pipelines.events import State
+from bolide.spark.pipelines.failures import RunFailed
+from bolide.spark.pipelines.runner import run
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
 from tests.spark.kinds import Sent, send, send_all_kinds, wait_for
@@ -63,3 +69,28 @@ def test_batches_and_streams_of_a_java_broker_are_exactly_what_was_sent(
     assert taken[-1].body == b"one more"
     printed = java.mqadmin("5.x", "consumerProgress", "-g", "spark-lag", namesrv=name_server)
     assert "Consume Diff Total: 1" in printed
+
+
+def test_a_mirror_of_a_java_broker_has_every_message_and_reports_there(
+    spark: SparkSession, java: Bench, name_server: str, sent: Sent, tmp_path: Path
+) -> None:
+    mirror = BUILT_INS["mirror"]
+    settings = RunSettings(name_server=name_server, once=True, checkpoint=str(tmp_path))
+    pipeline = mirror.plan(make_options(mirror, {"topic": TOPIC, "to": "java-copy"}), settings)
+    connection = Connection(name_server=name_server)
+
+    with pytest.raises(RunFailed, match="TopicAbsent: topic 'java-copy': none of the brokers"):
+        run(pipeline, spark, connection)
+    words = ["updateTopic", "-c", "DefaultCluster", "-t", "java-copy", "-r", "2", "-w", "2"]
+    java.mqadmin("5.x", *words, namesrv=name_server)
+    run(pipeline, spark, connection)
+
+    read = spark.read.format("rocketmq").option("nameServer", name_server)
+    there, copied = (
+        sorted((bytes(row.body), row.keys or "", row.tags or "") for row in frame.collect())
+        for frame in (read.load(topic=TOPIC), read.load(topic="java-copy"))
+    )
+    assert copied == there
+    with Channel(connection) as channel:
+        states = [state.state for state in channel.states(600)]
+    assert states == [State.FINISHED, State.FAILED]

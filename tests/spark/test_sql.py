@@ -18,6 +18,7 @@ from tests.spark.archives import Archive
 from tests.support.cluster_process import ClusterProcess
 
 INCUBATOR = "WARNING: Using incubator modules: jdk.incubator.vector"  # Spark's, from its JVM
+MIDNIGHT = "2026-07-01 00:00:00"
 COMMAND = Path(sys.executable).with_name("bolide")
 
 
@@ -47,6 +48,9 @@ def test_a_query_names_topics(spark: SparkSession, asked: ClusterProcess) -> Non
 
     with pytest.raises(UnknownTopic, match="did you mean sql-orders"):
         query(spark, "select * from `sql-order`", views)
+    with pytest.raises(UnknownTopic, match=r"no topic 'sql\.orders'"):
+        query(spark, "select * from sql.orders", views)
+    assert query(spark, "select * from TBW102", views).count() == 0  # a topic of the system
     with pytest.raises(AnalysisException, match="no_such_column"):
         query(spark, "select no_such_column from `sql-orders`", views)
 
@@ -61,14 +65,14 @@ def test_the_command_asks_archive_and_log(
     Archive(spark, asked, tmp_path / "lake").add("sql-orders")
     asked.send(Message("sql-orders", b"late", tags="t0") for _ in range(3))
     outcome = ask(
-        "select tags, count(*) n, min(cast(body as string)) least from `sql-orders`"
-        " group by tags order by tags",
+        "select tags, count(*) n, min(cast(body as string)) least, timestamp '2026-07-01' at"
+        " from `sql-orders` group by tags order by tags",
         name_server=asked.address, archive=tmp_path / "lake", format="json",
     )  # fmt: skip
     assert outcome.returncode == 0, outcome.stderr
     assert [json.loads(line) for line in outcome.stdout.splitlines()] == [
-        {"tags": "t0", "n": 8, "least": "late"},
-        {"tags": "t1", "n": 5, "least": '{"id": 1, "client": 1}'},
+        {"tags": "t0", "n": 8, "least": "late", "at": MIDNIGHT},
+        {"tags": "t1", "n": 5, "least": '{"id": 1, "client": 1}', "at": MIDNIGHT},
     ]
     assert outcome.stderr.splitlines() in ([], [INCUBATOR])
 
@@ -77,7 +81,7 @@ def ask(text: str, **options: Any) -> subprocess.CompletedProcess[str]:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     return subprocess.run(
         [str(COMMAND), "sql", text, "--master=local[2]", *words],
-        env=os.environ,
+        env=os.environ | {"TZ": "America/New_York"},  # where UTC is not the time of the machine
         capture_output=True,
         text=True,
         timeout=110,

@@ -5,7 +5,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TextIO
 
@@ -55,7 +55,7 @@ def plain(value: object) -> Any:
     """A value of Spark as JSON has it: bytes that are no text become base64 with that name."""
     if isinstance(value, bytes | bytearray):
         return _text_of(bytes(value))
-    if isinstance(value, date | datetime | Decimal):
+    if isinstance(value, date | datetime | timedelta | Decimal):
         return str(value)
     if isinstance(value, Mapping):
         return {str(plain(key)): plain(each) for key, each in value.items()}

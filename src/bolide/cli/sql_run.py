@@ -1,7 +1,12 @@
 """Carries out `bolide sql`: session, query, output."""
 
+import logging
+import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, TextIO
@@ -48,14 +53,44 @@ def run(asked: Asked) -> str | None:
     """
     conf = {"spark.ui.enabled": "false", **asked.conf}
     spark = session("bolide sql", name_server=asked.name_server, master=asked.master, conf=conf)
-    try:
-        with unlogged():
-            _print(spark, asked)
-    except PySparkException as exc:
-        return reason_of(exc)
-    finally:
-        spark.stop()
+    with py4j_silent():
+        try:
+            _take_zone_of(spark)
+            with unlogged():
+                _print(spark, asked)
+        except PySparkException as exc:
+            return reason_of(exc)
+        except KeyboardInterrupt:
+            spark.sparkContext.setLogLevel("OFF")  # else it tells of each task that is cut short
+            raise
+        finally:
+            spark.stop()
     return None
+
+
+@contextmanager
+def py4j_silent() -> Iterator[None]:
+    """Ctrl-C just ends a query: no traces by py4j, which logs by the root logger as well."""
+    loggers = [logging.getLogger(name) for name in ("py4j", None)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pyspark's asks the JVM
+    for logger in loggers:
+        logger.addFilter(_is_critical)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_is_critical)
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_critical(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.CRITICAL
+
+
+def _take_zone_of(spark: "SparkSession") -> None:
+    """Python gets times in the zone of its process; SQL sees them in that of the session."""
+    os.environ["TZ"] = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    time.tzset()
 
 
 def _print(spark: "SparkSession", asked: Asked) -> None:

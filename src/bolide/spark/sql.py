@@ -68,14 +68,14 @@ def _missing_table(exc: AnalysisException) -> str | None:
     if exc.getCondition() != _MISSING:
         return None
     name = (exc.getMessageParameters() or {})["relationName"]
-    return name.strip("`").replace("``", "`")
+    return name.strip("`").replace("`.`", ".").replace("``", "`")
 
 
 def _topic_of(name: str, views: Views) -> str:
     """Topics tell capitals apart, SQL does not: another spelling will do if it is the only one."""
-    known = views.names()
-    if name in known or name.startswith("%"):
+    if views.has(name):  # those of the system as well, which are not listed
         return name
+    known = views.names()
     alike = [topic for topic in known if topic.lower() == name.lower()]
     if len(alike) != 1:
         raise UnknownTopic(name, known)

@@ -9,27 +9,32 @@ import difflib
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.pandas.functions import arrow_udf
 
 from bolide.arrow.cluster import Cluster
 from bolide.arrow.offsets import to_json
 from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds
+from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.value_schema import parse_ddl
+from bolide.arrow.values import decode_values
 from bolide.client.errors import RouteNotFound
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import SeamGap
+from bolide.spark.archive.identity import refuse_other_messages
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import columns_of, read_files
-from bolide.spark.archive.seam import live_start, refuse_hole, refuse_other_log
+from bolide.spark.archive.seam import live_before, live_start, refuse_hole, refuse_other_log
 from bolide.spark.archive.table import ArchiveTable, Settings
 from bolide.spark.options import ConnectionOptions
 from bolide.spark.session import find_name_server
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +75,7 @@ def topic_view(
         UnknownTopic: there is none.
         NoArchive: there is none at that path.
         SeamGap: messages between the archive and the log are in neither.
+        OtherLog: the topic was made anew since it was archived.
     """
     views = Views(spark, name_server=name_server, archive=archive, **options)
     return views.view(topic, value_schema=value_schema, allow_gaps=allow_gaps)
@@ -139,6 +145,9 @@ class Views:
         archived = [topic for topic in self._state.topics if re.fullmatch(pattern, topic)]
         return sorted({*matching, *archived})
 
+    def has(self, topic: str) -> bool:
+        return topic in self._state.topics or bool(self._bounds(topic))
+
     def facts(self, topic: str) -> tuple[str, int, int, int]:
         bounds = self._bounds(topic)
         archived = sum(file.rows for file in self._state.files_of([topic]))
@@ -147,7 +156,7 @@ class Views:
     def view(
         self, topic: str, *, value_schema: str | None = None, allow_gaps: bool = False
     ) -> "DataFrame":
-        """Raises UnknownTopic, SeamGap."""
+        """Raises UnknownTopic, SeamGap, OtherLog."""
         bounds = self._bounds(topic)
         archived = topic in self._state.topics
         if not bounds and not archived:
@@ -156,11 +165,18 @@ class Views:
         if not archived:
             return self._live(topic, settings, "earliest")
         self._check_seam(bounds, allow_gaps=allow_gaps)
+        assert self._table is not None
+        refuse_other_messages(self._spark, self._table, self._state, bounds, self._connection)
         old = self._archived(topic, settings)
         if not bounds:
             return old
-        start = live_start(self._state, bounds)
-        return old.unionByName(self._live(topic, settings, to_json(start)))
+        joined = old.unionByName(
+            self._live(topic, settings, to_json(live_start(self._state, bounds)))
+        )
+        before = live_before(self._state, bounds)
+        if any(part.size for part in before):
+            joined = joined.unionByName(self._live_parts(topic, settings, before))
+        return joined
 
     def _settings(self, value_schema: str | None, *, archived: bool) -> Settings:
         """The columns of a view; the log can give any."""
@@ -169,8 +185,15 @@ class Views:
         made = self._table.settings()
         return Settings(value_schema=value_schema or made.value_schema)
 
-    def _live(self, topic: str, settings: Settings, start: str) -> "DataFrame":
-        options = {**self._options, "topic": topic, "startingOffsets": start}
+    def _live_parts(
+        self, topic: str, settings: Settings, parts: Iterable[QueueRange]
+    ) -> "DataFrame":
+        start = to_json({part.queue: part.start for part in parts})
+        end = to_json({part.queue: part.end for part in parts})
+        return self._live(topic, settings, start, endingOffsets=end)
+
+    def _live(self, topic: str, settings: Settings, start: str, **more: str) -> "DataFrame":
+        options = {**self._options, **more, "topic": topic, "startingOffsets": start}
         if settings.value_schema is not None:
             options["valueSchema"] = settings.value_schema
         return self._spark.read.format("rocketmq").options(**options).load()
@@ -182,8 +205,7 @@ class Views:
         if not made.include_properties:
             frame = frame.withColumn("properties", F.lit(None).cast("map<string,string>"))
         if settings.value_schema not in (None, made.value_schema):
-            value = F.from_json(F.col("body").cast("string"), settings.value_schema)
-            frame = frame.withColumn("value", value)
+            frame = frame.withColumn("value", _value_column(settings))
         return frame.select(*columns_of(settings).names)
 
     def _check_seam(self, bounds: Mapping[MessageQueue, Bounds], *, allow_gaps: bool) -> None:
@@ -208,3 +230,15 @@ class Views:
     def _ask_names(self, pattern: str) -> list[str]:
         connection, patience = self._connection.connection(), self._connection.patience
         return ask(connection, lambda it: it.topics_matching(pattern), patience=patience)
+
+
+def _value_column(settings: Settings) -> "Column":
+    """Decoded as the source does: Spark's from_json makes a struct of nulls of a bad body."""
+    kind = parse_ddl(settings.value_schema or "")
+
+    def decode(bodies: pa.Array) -> pa.Array:
+        return decode_values(bodies, kind)
+
+    typed: Any = arrow_udf  # its overloads want a kind that it finds by itself
+    made: Column = typed(decode, columns_of(settings)["value"].dataType)("body")
+    return made

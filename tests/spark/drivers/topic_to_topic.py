@@ -21,19 +21,16 @@ def main(name_server: str, source: str, plain: str, once: str, checkpoints: str)
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # it lives briefly
         .getOrCreate()
     )
-    rows = (
-        spark.readStream.format("rocketmq")
-        .options(
+
+    def copy(target: str, dedup: str) -> StreamingQuery:
+        # Each stream loads its own: Spark may serialise a shared one while it changes.
+        stream = spark.readStream.format("rocketmq").options(
             nameServer=name_server,
             topic=source,
             startingOffsets="earliest",
             maxOffsetsPerTrigger=str(ROWS_A_BATCH),
         )
-        .load()
-    )
-
-    def copy(target: str, dedup: str) -> StreamingQuery:
-        writer = rows.writeStream.format("rocketmq").trigger(availableNow=True)
+        writer = stream.load().writeStream.format("rocketmq").trigger(availableNow=True)
         return writer.options(
             nameServer=name_server,
             topic=target,

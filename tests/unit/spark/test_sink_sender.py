@@ -183,3 +183,28 @@ async def test_a_broker_without_timers_is_not_asked_again(tmp_path: Path) -> Non
         (parcel,) = pack(chosen(cluster, timers="true"), body=[b"a"], delay=[1234])
         with pytest.raises(RowFailed, match=r"row 0 of partition 3.*no timer.*use a delay level"):
             await sender.send(parcel)
+
+
+@on_loop
+async def test_queues_that_are_fixed_stay_while_their_broker_is_away(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as cluster:
+        await make_topic(cluster, 2)
+        async with AdminClient(cluster.address) as admin:
+            await admin.name_servers.update_config({"orderMessageEnable": "true"})
+            await admin.name_servers.put_order_conf("T", {"broker-a": 2, "broker-b": 2})
+        async with sending(cluster, patienceMs="200", sendTimeoutMs="100") as sender:
+            queues = await sender.queues_of("T")
+            parcels = pack(
+                chosen(cluster),
+                lambda _: queues,
+                body=[b"x"] * 50,
+                dedup_key=list(map(str, range(50))),
+            )
+            away = next(
+                each for each in parcels if each.queue and each.queue.broker_name == "broker-b"
+            )
+            with pytest.raises(RowsFailed, match="broker 'broker-b' is not known"):
+                await sender.send(away)
+    assert [(each.broker_name, each.queue_id) for each in queues] == [
+        ("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1),
+    ]  # fmt: skip

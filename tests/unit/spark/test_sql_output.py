@@ -2,7 +2,7 @@
 
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from pyspark.sql import Row
@@ -29,6 +29,12 @@ def test_json_is_one_document_a_line() -> None:
     }
     assert second["body"] == {"base64": "/wA="}  # bytes that are no text
     assert (second["id"], second["value"]) == (None, "1.50")
+
+
+def test_a_time_between_two_is_text() -> None:
+    out = io.StringIO()
+    print_json(["took"], [(timedelta(hours=1, milliseconds=5),)], out)
+    assert json.loads(out.getvalue()) == {"took": "1:00:00.005000"}
 
 
 def test_csv_quotes_what_has_commas() -> None:

@@ -5,6 +5,7 @@ BolideError
 ├── LeaseLost            another run has taken the table over
 ├── ArchiveGap           rows are missing between what the table has and what came next
 ├── SeamGap              the log no longer reaches back to where the archive ends
+├── OtherLog             an archived message is another one in the log
 └── ConfigError
     ├── NoArchive        there is no archive at the path
     └── OtherSettings    the table was made with other columns
@@ -64,6 +65,17 @@ class SeamGap(BolideError):
             )
         super().__init__(f"{queue}: the archive ends before offset {archived}, but {why}")
         self.queue, self.archived, self.oldest, self.end = queue, archived, oldest, end
+
+
+class OtherLog(BolideError):
+    """A topic that was deleted and made again has new messages at old offsets."""
+
+    def __init__(self, queue: MessageQueue, offset: int, archived: str, logged: str) -> None:
+        super().__init__(
+            f"{queue}: offset {offset} is message {archived} in the archive, but {logged} in the"
+            " log: the topic was made anew, use another archive"
+        )
+        self.queue, self.offset = queue, offset
 
 
 class NoArchive(ConfigError):

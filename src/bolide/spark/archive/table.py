@@ -23,6 +23,7 @@ import msgspec
 
 from bolide.arrow.offsets import to_plain
 from bolide.arrow.ranges import Offsets
+from bolide.arrow.value_schema import parse_ddl, to_ddl
 from bolide.spark.archive.errors import LeaseLost, NoArchive, OtherSettings
 from bolide.spark.archive.files import Files, files_at
 from bolide.spark.archive.lease import Lease
@@ -50,6 +51,14 @@ class Settings(msgspec.Struct, frozen=True):
     include_properties: bool = True
     value_schema: str | None = None
     format: int = 1
+
+    @property
+    def canonical(self) -> "Settings":
+        """The same columns, however they are spelled."""
+        if self.value_schema is None:
+            return self
+        schema = to_ddl(parse_ddl(self.value_schema))
+        return msgspec.structs.replace(self, value_schema=schema)
 
 
 class ArchiveTable:
@@ -132,7 +141,7 @@ class ArchiveTable:
             return
         there = self.settings()
         for name in ("include_properties", "value_schema"):
-            if getattr(there, name) != getattr(settings, name):
+            if getattr(there.canonical, name) != getattr(settings.canonical, name):
                 raise OtherSettings(self.url, name, getattr(there, name), getattr(settings, name))
 
 
@@ -225,13 +234,14 @@ class TableWriter(ArchiveTable):
     def _settle(self, pending: Pending) -> bool:
         """Steps 3 to 5, without those that are done already; False if another run was first."""
         commit = pending.commit
-        if not self._may_happen(pending):
-            return self._undo(pending)
-        for source, target in pending.moves:
-            if not self.files.exists(target):
-                self.files.move(source, target)
-        if not self._write_commit(commit):
-            return self._undo(pending)
+        if self._find_run(commit.number) != commit.run:  # else later changes may have its files
+            if not self._may_happen(pending):
+                return self._undo(pending)
+            for source, target in pending.moves:
+                if not self.files.exists(target):
+                    self.files.move(source, target)
+            if not self._write_commit(commit):
+                return self._undo(pending)
         for path in commit.removed:
             self.files.delete(path)
         self._forget(pending)

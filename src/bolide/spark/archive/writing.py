@@ -1,7 +1,8 @@
 """Rows into an archive: staged by Spark, looked at, then committed by the manifest."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 ORDER = ("topic", "hour", "broker", "queue_id", "queue_offset")
 
 _HOUR_SECONDS = 3600
+_TIMES = "spark.sql.parquet.outputTimestampType"
 _KEYS = "broker string, queue_id int, queue_offset bigint, topic string, hour string"
 
 
@@ -71,7 +73,8 @@ def stage(rows: "DataFrame", writer: TableWriter) -> list[DataFile]:
     """Write rows with their hours where nobody looks, and tell what is in each file."""
     directory = writer.new_staging()
     ordered = rows.sortWithinPartitions(*ORDER)
-    ordered.write.partitionBy("topic", "hour").parquet(writer.url_of(directory))
+    with _instants(rows.sparkSession):
+        ordered.write.partitionBy("topic", "hour").parquet(writer.url_of(directory))
     found = [each for each in writer.files.walk(directory) if _is_data(each.path, directory)]
     spans = _spans(rows.sparkSession, writer.url_of(directory)) if found else {}
     return [
@@ -79,6 +82,17 @@ def stage(rows: "DataFrame", writer: TableWriter) -> list[DataFile]:
         for each in found
         if (key := _key(each.path)) in spans
     ]
+
+
+@contextmanager
+def _instants(spark: "SparkSession") -> Iterator[None]:
+    """Times with their zone: Spark's INT96 is local time to DuckDB and pandas, and unsearchable."""
+    before = spark.conf.get(_TIMES) or ""
+    spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMES, before)
 
 
 _FileKey = tuple[str, str, str]

@@ -12,6 +12,7 @@ from bolide.arrow.pooled import ask
 from bolide.arrow.ranges import Bounds
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.files import files_at
+from bolide.spark.archive.identity import refuse_other_messages
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.merging import TARGET, Heap, Merged, find_heaps, merge
 from bolide.spark.archive.reading import hour_of
@@ -69,7 +70,7 @@ class Archiving:
         Raises:
             TableBusy: another run holds it.
             OtherSettings: it was made with other columns.
-            SeamGap: a topic was made anew since.
+            SeamGap, OtherLog: a topic was made anew since.
         """
         del screen
         with ArchiveTable.at(spark, self._path).writing(self._settings) as writer:
@@ -130,7 +131,9 @@ class Archiving:
             }
 
         found = ask(self._source.connection(), look, patience=self._source.patience)
-        refuse_other_log(state, {queue: bounds for queue, (bounds, _) in found.items()})
+        bounds = {queue: each for queue, (each, _) in found.items()}
+        refuse_other_log(state, bounds)
+        refuse_other_messages(spark, writer, state, bounds, self._source)
         unseen = found.keys() - state.covered.keys()
         writer.begin({queue: found[queue][1] for queue in unseen})
 

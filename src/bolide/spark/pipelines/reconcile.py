@@ -28,8 +28,10 @@ from bolide.spark.archive.comparing import (
     log_counts,
     start_ms,
 )
-from bolide.spark.archive.manifest import State
+from bolide.spark.archive.identity import find_other_messages
+from bolide.spark.archive.manifest import DataFile, State
 from bolide.spark.archive.reading import read_files
+from bolide.spark.archive.seam import find_shorter
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.options import ConnectionOptions
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
@@ -90,8 +92,11 @@ def reconcile(
     state = _of_topics(table.state(), options.topic)
     files, faults = check_files(table, state)
     frame = read_files(spark, table, files, table.settings())
-    log = _Log(ConnectionOptions.of(source))
+    connection = ConnectionOptions.of(source)
+    log = _Log(connection)
     bounds = log.bounds(state.topics)
+    others = find_other_messages(spark, table, _with_files(state, files), bounds, connection)
+    faults += [Fault(str(each.queue), str(each)) for each in find_shorter(state, bounds) + others]
     parts = in_reach(state, bounds)
     here = count_rows(frame, parts)
     if options.deep:
@@ -113,6 +118,13 @@ def _of_topics(state: State, topics: str | None) -> State:
     )
     files = {file.path: file for file in state.files_of(wanted)}
     return State(state.number, files, *offsets)
+
+
+def _with_files(state: State, files: Iterable[DataFile]) -> State:
+    return State(
+        state.number, {file.path: file for file in files},
+        state.begin, state.covered, state.dropped,
+    )  # fmt: skip
 
 
 def _hours_of(state: State, here: Iterable[QueueHour]) -> dict[str, list[str]]:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bolide.arrow.ranges import Bounds
+from bolide.arrow.ranges import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap, SeamGap
 from bolide.spark.archive.manifest import DataFile, Span, State
 from bolide.spark.archive.merging import find_heaps
 from bolide.spark.archive.retention import drop_before
-from bolide.spark.archive.seam import live_start, refuse_hole, refuse_other_log
+from bolide.spark.archive.seam import live_before, live_start, refuse_hole, refuse_other_log
 from bolide.spark.archive.table import Settings
 from bolide.spark.archive.writing import refuse_gaps
 from tests.unit.spark.archive.made import plain_rows, stage, table_in
@@ -99,13 +99,26 @@ def test_the_log_goes_on_where_the_archive_ends() -> None:
     assert live_start(state, bounds) == {QUEUE: 10, OTHER: 7}
 
 
-def test_a_hole_at_the_seam_is_told() -> None:
-    state, bounds = State(covered={QUEUE: 10}), {QUEUE: Bounds(15, 20)}
+def test_what_the_log_has_from_before_the_archive_is_read_too() -> None:
+    began_late = State(begin={QUEUE: 10, OTHER: 4})  # with nothing archived yet
+    bounds = {QUEUE: Bounds(3, 20), OTHER: Bounds(5, 9)}
+    assert live_start(began_late, {QUEUE: bounds[QUEUE]}) == {QUEUE: 10}
+    assert live_before(began_late, bounds) == [QueueRange(QUEUE, 3, 10), QueueRange(OTHER, 5, 5)]
+
+    file = data_file(span(12, 14))  # 10 and 11 were deleted as too old
+    has_rows = State(files={file.path: file}, begin={QUEUE: 10}, covered={QUEUE: 15})
+    assert live_before(has_rows, {QUEUE: bounds[QUEUE]}) == [QueueRange(QUEUE, 3, 12)]
+
+
+@pytest.mark.parametrize("state", [State(covered={QUEUE: 10}), State(begin={QUEUE: 10})])
+def test_a_hole_at_the_seam_is_told(state: State) -> None:
+    bounds = {QUEUE: Bounds(15, 20)}
     refuse_other_log(state, bounds)
     with pytest.raises(SeamGap, match="5 messages are in neither"):
         refuse_hole(state, bounds)
 
 
-def test_a_log_that_ends_before_the_archive_is_another_one() -> None:
+@pytest.mark.parametrize("state", [State(covered={QUEUE: 10}), State(begin={QUEUE: 10})])
+def test_a_log_that_ends_before_the_archive_is_another_one(state: State) -> None:
     with pytest.raises(SeamGap, match="made anew"):
-        refuse_other_log(State(covered={QUEUE: 10}), {QUEUE: Bounds(0, 4)})
+        refuse_other_log(state, {QUEUE: Bounds(0, 4)})
