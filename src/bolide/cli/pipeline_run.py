@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ONLY_RUN = {"verbs": ("run",)}
+_INTERRUPTED = 130
+"""As shells have it."""
 
 
 @dataclass(kw_only=True)
@@ -72,7 +74,7 @@ def run_work(make: Make, words: Words) -> None:
         work = make(settings)
         connection = runner.find_connection(work, settings)
         if connection is not None and not words.force:
-            refuse_second(connection, work.name)
+            refuse_second(connection, work.name, needed=runner.reads_cluster(work))
         once = isinstance(work, Job) or work.trigger.once
         manner = runner.Manner(
             display=partial(choose_display, work.name, once=once, stream=sys.stderr),
@@ -111,13 +113,28 @@ def _session(words: Words) -> "Iterator[SparkSession]":
             )
         conf |= ship_settings(words.ship)
     conf |= settings_of(words.conf)
-    spark = session(
-        "bolide pipeline", name_server=words.name_server, master=words.master, conf=conf
-    )
+    with _leave_on_interrupt():
+        spark = session(
+            "bolide pipeline", name_server=words.name_server, master=words.master, conf=conf
+        )
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _leave_on_interrupt() -> Iterator[None]:
+    """There is nothing to finish while Spark starts; py4j logs a trace of a KeyboardInterrupt."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(_INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from bolide.spark.pipelines.second_runs import refuse_second
 from bolide.spark.pipelines.sinks import FormatSink
 from bolide.spark.pipelines.watching import Watch
 from bolide.spark.pipelines.work import Job, Outcome, Pipeline, Table
+from bolide.spark.sending.columns import Columns
 from bolide.spark.session import activate
 from bolide.spark.sink_options import SinkOptions
 
@@ -69,10 +70,11 @@ def run(
 
     Raises:
         AlreadyRunning: another run of that name reports.
+        NameServersUnreachable: none answers, and the pipeline reads from them.
         RunFailed: it did not come to its end.
     """
     if connection is not None and not manner.force:
-        refuse_second(connection, work.name)
+        refuse_second(connection, work.name, needed=reads_cluster(work))
     return _Run(work, spark, connection, manner, stop or Flag()).run()
 
 
@@ -88,6 +90,11 @@ def find_connection(work: Pipeline | Job, settings: RunSettings) -> Connection |
         return settings.connect()
     except ConfigError:  # no name server is named: it does without
         return None
+
+
+def reads_cluster(work: Pipeline | Job) -> bool:
+    """Whether there is nothing to do without it; a job may have another source."""
+    return isinstance(work, Pipeline) and is_ours(work.source)
 
 
 class _Run:
@@ -204,10 +211,17 @@ def start(pipeline: Pipeline, spark: "SparkSession", screen: RunScreen) -> "Stre
 
 
 def build(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
-    """The frame of the source with all steps applied."""
-    frame = pipeline.source.load(spark)
+    """The frame of the source with all steps applied.
+
+    Raises:
+        StepFailed: one cannot be; names it.
+        ConfigError: a column cannot be sent: Spark would find that out with the first batch.
+    """
+    frame, sink = pipeline.source.load(spark), pipeline.sink
     for step in pipeline.steps:
         frame = frame.transform(step.apply)
+    if isinstance(sink, FormatSink) and sink.format == "rocketmq":
+        Columns.of(dict(frame.dtypes), SinkOptions.of(sink.options))
     return frame
 
 

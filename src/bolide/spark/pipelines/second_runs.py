@@ -5,6 +5,7 @@ import os
 import socket
 
 from bolide.arrow.connection import Connection
+from bolide.client.errors import NameServersUnreachable
 from bolide.errors import BolideError
 from bolide.spark.pipelines.channel import Channel
 from bolide.spark.pipelines.events import RunState
@@ -17,12 +18,19 @@ FRESH = 3 * MAX_INTERVAL
 """Seconds to look back for another run."""
 
 
-def refuse_second(connection: Connection, pipeline: str) -> None:
-    """Raises AlreadyRunning; nothing is refused where the cluster cannot be asked."""
+def refuse_second(connection: Connection, pipeline: str, *, needed: bool = False) -> None:
+    """Nothing is refused where the cluster does not tell, unless it is `needed`.
+
+    Raises:
+        AlreadyRunning: another run of that name reports.
+        NameServersUnreachable: there is nothing to read from.
+    """
     try:
         with Channel(connection) as channel:
             states = channel.states(FRESH)
     except BolideError as exc:
+        if needed and isinstance(exc, NameServersUnreachable):
+            raise
         log.warning("cannot tell whether %s runs already: %s", pipeline, exc)
         return
     for state in states:
