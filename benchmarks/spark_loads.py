@@ -140,13 +140,12 @@ def main() -> None:
     loads.named("ready")()
     for name in options.once:
         print(json.dumps(asdict(measured(name, loads.named(name), options.broker))), flush=True)
-    for number in range(options.rounds + 1):
+    for _ in range(options.rounds):
         for name in options.loads:
             run = measured(name, loads.named(name), options.broker)
             if run.rows != options.rows:
                 raise SystemExit(f"{name} moved {run.rows} rows, not {options.rows}")
-            if number:  # the first time warms up
-                print(json.dumps(asdict(run)), flush=True)
+            print(json.dumps(asdict(run)), flush=True)
     spark.stop()
 
 

@@ -147,6 +147,7 @@ async def test_quickstart_consumer_gets_what_the_producer_sends(cluster: str) ->
     assert sorted(bodies) == numbered("Hello Bolide ", 10)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @on_loop
 async def test_spark_stream_counts_messages_by_their_tags(cluster: str) -> None:

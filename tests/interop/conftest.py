@@ -25,12 +25,18 @@ def obtain_or_skip(version: str) -> apache.Installation:
         pytest.skip(str(missing))
 
 
-WITH_SERVERS = [name for name, release in apache.releases().items() if release.broker_class]
+NEWEST = "5.x"
+WITH_SERVERS = [
+    # The suite has minutes, not hours: older releases are for `make test-long`.
+    pytest.param(name, marks=() if name == NEWEST else pytest.mark.long)
+    for name, release in apache.releases().items()
+    if release.broker_class
+]
 
 
 @pytest.fixture(scope="session", params=WITH_SERVERS)
 def rocketmq(request: pytest.FixtureRequest) -> str:
-    """The name of each pinned release in turn: "4.9", "5.x"."""
+    """The name of each pinned release in turn: "5.x", and "4.9" among the long tests."""
     version: str = request.param
     obtain_or_skip(version)
     return version

@@ -95,6 +95,7 @@ def test_mqadmin_reports_an_unknown_topic_as_it_does_with_java(rocketmq: str, tw
     assert told[0] == told[1]
 
 
+@pytest.mark.long
 def test_mqadmin_changes_kv_configuration_and_permissions_as_with_java(
     rocketmq: str, twins: Twins
 ) -> None:
@@ -115,6 +116,7 @@ def test_mqadmin_changes_kv_configuration_and_permissions_as_with_java(
         assert java
 
 
+@pytest.mark.long
 def test_mqadmin_changes_settings_as_with_java(rocketmq: str, twins: Twins) -> None:
     change = ("updateNamesrvConfig", "-k", "waitSecondsForService", "-v", "46")
     for server in (twins.ours, twins.java):

@@ -28,7 +28,7 @@ LINGER = 1.5
 def test_a_killed_archive_has_every_row_once(
     spark: SparkSession, cluster: ClusterProcess, tmp_path: Path
 ) -> None:
-    Archived(spark, cluster, tmp_path, "archive-kill").survive(kills=2)
+    Archived(spark, cluster, tmp_path, "archive-kill").survive(kills=1)
 
 
 @pytest.mark.long

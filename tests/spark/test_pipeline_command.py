@@ -72,6 +72,7 @@ def orders(topic: str, numbers: range) -> list[Message]:
     return [Message(topic, json.dumps(order).encode()) for order in found]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)  # the driver may have to be fetched
 def test_orders_come_into_a_database_once_through_an_interrupt_and_a_repeated_batch(
     cluster: ClusterProcess, tmp_path: Path, driver: Path

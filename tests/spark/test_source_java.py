@@ -71,6 +71,7 @@ def test_batches_and_streams_of_a_java_broker_are_exactly_what_was_sent(
     assert "Consume Diff Total: 1" in printed
 
 
+@pytest.mark.long
 def test_a_mirror_of_a_java_broker_has_every_message_and_reports_there(
     spark: SparkSession, java: Bench, name_server: str, sent: Sent, tmp_path: Path
 ) -> None:

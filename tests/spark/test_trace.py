@@ -98,6 +98,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield bench
 
 
+@pytest.mark.long
 @pytest.mark.interop
 def test_what_java_clients_trace_is_read_by_the_pipeline(
     spark: SparkSession, cluster: ClusterProcess, java: Bench, tmp_path: Path
