@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# The rest of the suite mostly waits, for Java and Spark: unit tests run beside it.
+SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
 FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
@@ -18,7 +20,9 @@ run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 
 test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
 	@$(BIN)/python -m tests.interop.apache
-	@$(BIN)/python -m pytest -q -rs -m "not long"
+	@$(SUITE) tests/unit > $(VENV)/unit.txt 2>&1 & unit=$$!; \
+	 $(SUITE) --ignore=tests/unit; rest=$$?; \
+	 wait $$unit; unit=$$?; cat $(VENV)/unit.txt; exit $$((rest | unit))
 
 test-long: $(VENV)/test.stamp  ## the tests that take minutes
 	@$(BIN)/python -m tests.interop.apache
