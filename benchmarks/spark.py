@@ -30,7 +30,6 @@ TITLES = {
     "stream": f"`rocketmq` stream → Parquet, {PER_TRIGGER:,} a trigger",
     "sink": "Parquet → `rocketmq`",
     "commitlog": "`rocketmq-commitlog` → count",
-    "commitlog-parquet": "`rocketmq-commitlog` → Parquet",
     "loop": "a plain Python consumer loop, one queue → Parquet",
 }
 
@@ -50,8 +49,8 @@ def main() -> None:
     found = [_measure(size, options) for size in options.sizes]
     rounds = (
         f"{options.rows:,} messages with a key, a tag and 4 properties in {QUEUES} queues,"
-        f" `local[2]`; medians of {options.rounds} rounds in turns (sink and loop: one run), least and"
-        " most in brackets. Broker, driver and workers share the machine's cores."
+        f" `local[2]`; medians of {options.rounds} rounds in turns (sink and loop: one run),"
+        " least and most in brackets. Broker, driver and workers share the machine's cores."
     )
     head = [f"Measured with `{MARK}` on {machine()}.", "", rounds]
     tables = [line for each in found for line in _table(each)]
@@ -66,9 +65,9 @@ def _measure(size: int, options: argparse.Namespace) -> Measured:
         cluster.create_topic(TOPIC, QUEUES)
         (work := Path(home) / "work").mkdir()
         words = _words(cluster, work, size, options)
-        loads = ["ready", "count", "parquet", "stream", "commitlog", "commitlog-parquet"]
+        loads = ["ready", "count", "parquet", "stream", "commitlog"]
         found.compiled = _driver([*loads, "--once", "sink", *words])
-        found.plain = _driver(["ready", "commitlog", "count", *words], kernel="python")
+        found.plain = _driver(["ready", "commitlog", *words], kernel="python")
         found.compiled.append(_loop(cluster, work))
     return found
 

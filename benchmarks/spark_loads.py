@@ -52,7 +52,6 @@ class Loads:
             "parquet": partial(self._parquet, self._topic),
             "stream": self._stream,
             "commitlog": partial(self._count, self._commit_log),
-            "commitlog-parquet": partial(self._parquet, self._commit_log),
         }
         return found[name]
 
