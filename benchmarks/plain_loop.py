@@ -15,7 +15,6 @@ from bolide.arrow.schema import message_schema
 from bolide.model.message_queue import MessageQueue
 
 _BATCH = 10_000
-_TIMESTAMPS = ("born_timestamp", "store_timestamp")
 
 
 async def copy(name_server: str, topic: str, directory: Path) -> int:
