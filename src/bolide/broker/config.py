@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from bolide.broker.ignored import IGNORED, REFUSED_WHEN_TRUE
+from bolide.broker.sections.filters import FilterSettings
+from bolide.broker.sections.pop import PopSettings
+from bolide.broker.sections.replies import ReplySettings
+from bolide.broker.sections.timers import TimerSettings
+from bolide.broker.sections.transactions import TransactionSettings
 from bolide.config import load, option, options_of
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
@@ -40,7 +45,9 @@ class BrokerRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(ServerSettings):
+class BrokerConfig(
+    ReplySettings, FilterSettings, PopSettings, TimerSettings, TransactionSettings, ServerSettings
+):
     """What a broker can be told. Durations are seconds here, milliseconds in files.
 
     What is empty and depends on the machine is filled in: names, addresses, the port for replicas.

@@ -123,18 +123,12 @@ _CONTROLLER_KEYS = {
 }
 
 _TRANSACTION_KEYS = {
-    "rejectTransactionMessage": "false",
-    "transactionTimeOut": "6000",
-    "transactionCheckMax": "15",
-    "transactionCheckInterval": "30000",
     "transactionMetricFlushInterval": "3000",
     "transactionOpMsgMaxSize": "4096",
     "transactionOpBatchInterval": "3000",
 }
 
 _TIMER_KEYS = {
-    "timerWheelEnable": "true",
-    "timerMaxDelaySec": "259200",
     "timerPrecisionMs": "1000",
     "timerRollWindowSlot": "172800",
     "timerFlushIntervalMs": "1000",
@@ -154,15 +148,12 @@ _TIMER_KEYS = {
     "timerProgressLogIntervalMs": "10000",
     "mappedFileSizeTimerLog": "104857600",
     "disappearTimeAfterStart": "-1",
-    "recallMessageEnable": "false",
     "allowRecallWhenBrokerNotWriteable": "true",
 }
 
 _POP_KEYS = {
-    "popPollingSize": "1024",
     "popPollingMapSize": "100000",
     "popPollingMapExpireTimeSeconds": "600",
-    "maxPopPollingSize": "100000",
     "reviveQueueNum": "8",
     "reviveInterval": "1000",
     "reviveMaxSlow": "3",
@@ -203,13 +194,10 @@ _POP_KEYS = {
 }
 
 _SQL_KEYS = {
-    "enablePropertyFilter": "false",
-    "filterSupportRetry": "false",
     "enableCalcFilterBitMap": "false",
     "expectConsumerNumUseFilter": "32",
     "maxErrorRateOfBloomFilter": "20",
     "filterDataCleanTimeSpan": "86400000",
-    "filterServerNums": "0",
 }
 
 _ACCESS_KEYS = {
@@ -307,7 +295,6 @@ _COMPACTION_KEYS = {
 }
 
 _SINGLE = {
-    "storeReplyMessageEnable": Ignored("true", "it comes with request-reply"),
     "messageStorePlugIn": Ignored("", "plug-ins of the store are Java classes"),
     "transferMsgByHeap": Ignored("true", "a reply is always built in memory"),
     "highSpeedMode": Ignored("false", _UNUSED),

@@ -24,7 +24,11 @@ class PropertyName:
     TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
     TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
     CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-    DEDUP_KEY: Final = "DEDUP_KEY"  # ours
+    START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+    DEDUP_KEY: Final = "DEDUP_KEY"  # ours, as are those below
+    EXPIRES_AT: Final = "BOLIDE_EXPIRES_MS"
+    CRON: Final = "BOLIDE_CRON"
+    CRON_ZONE: Final = "BOLIDE_CRON_ZONE"
 
     # Set by the sending client or the broker.
     UNIQUE_ID: Final = "UNIQ_KEY"
@@ -33,6 +37,8 @@ class PropertyName:
     REGION: Final = "MSG_REGION"
     TRACE_ON: Final = "TRACE_ON"
     TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+    TRACE_PARENT: Final = "traceparent"
+    TRACE_STATE: Final = "tracestate"
     BORN_HOST: Final = "__BORNHOST"
     BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
     DUPLICATE_INFO: Final = "DUP_INFO"
@@ -100,6 +106,9 @@ _OPEN_TO_USERS = frozenset(
         PropertyName.SHARDING_KEY,
         PropertyName.CHECK_IMMUNITY_SECONDS,
         PropertyName.TRACE_CONTEXT,
+        PropertyName.TRACE_PARENT,
+        PropertyName.TRACE_STATE,
+        PropertyName.START_DELIVER_TIME,
         PropertyName.FORWARD_QUEUE_ID,
         PropertyName.REDIRECT,
         PropertyName.TRANSACTION_ID,

@@ -71,7 +71,7 @@ ROCKETMQ_DEFAULTS = {
 PASSED_OVER = (
     "sendMessageThreadPoolNums", "waitTimeMillsInSendQueue", "brokerFastFailureEnable",
     "haSendHeartbeatInterval", "haMaxGapNotInSync", "haSlaveFallbehindMax", "slaveTimeout",
-    "inSyncReplicas", "enableSlaveActingMaster", "controllerAddr", "transactionTimeOut",
+    "inSyncReplicas", "enableSlaveActingMaster", "controllerAddr", "transactionOpMsgMaxSize",
     "rejectTransactionMessage", "storeReplyMessageEnable", "enablePropertyFilter",
     "transactionCheckMax", "timerMaxDelaySec", "reviveQueueNum", "popPollingSize",
     "enableCalcFilterBitMap", "filterSupportRetry", "metricsExporterType", "lockInStrictMode",

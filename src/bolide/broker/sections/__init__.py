@@ -1,0 +1,1 @@
+"""Settings of a broker by subject, as `BrokerConfig` puts them together."""
