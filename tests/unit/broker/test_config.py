@@ -72,10 +72,10 @@ PASSED_OVER = (
     "sendMessageThreadPoolNums", "waitTimeMillsInSendQueue", "brokerFastFailureEnable",
     "haSendHeartbeatInterval", "haMaxGapNotInSync", "haSlaveFallbehindMax", "slaveTimeout",
     "inSyncReplicas", "enableSlaveActingMaster", "controllerAddr", "transactionOpMsgMaxSize",
-    "rejectTransactionMessage", "storeReplyMessageEnable", "enablePropertyFilter",
-    "transactionCheckMax", "timerMaxDelaySec", "reviveQueueNum", "popPollingSize",
-    "enableCalcFilterBitMap", "filterSupportRetry", "metricsExporterType", "lockInStrictMode",
-    "recallMessageEnable", "defaultMessageRequestMode", "subscriptionExpiredTimeout",
+   
+    "reviveQueueNum",
+    "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
+    "defaultMessageRequestMode", "subscriptionExpiredTimeout",
     "disableConsumeIfConsumerReadSlowly", "enableLmq", "transientStorePoolEnable",
     "duplicationEnable", "offsetCheckInSlave", "osPageCacheBusyTimeOutMills",
 )  # fmt: skip
