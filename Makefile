@@ -4,8 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-# The rest of the suite mostly waits, for Java and Spark: unit tests run beside it.
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
+# Three runs side by side: most of the suite waits, for Java, Spark and timers.
+SHARES := interop spark rest
+interop := tests/interop
+spark := tests/spark tests/crash
+rest := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/crash
 FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
@@ -20,9 +24,10 @@ run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 
 test: $(VENV)/test.stamp  ## install what the tests need and run the whole suite
 	@$(BIN)/python -m tests.interop.apache
-	@$(SUITE) tests/unit > $(VENV)/unit.txt 2>&1 & unit=$$!; \
-	 $(SUITE) --ignore=tests/unit; rest=$$?; \
-	 wait $$unit; unit=$$?; cat $(VENV)/unit.txt; exit $$((rest | unit))
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(SHARES:%=test-%)
+
+$(SHARES:%=test-%): test-%: $(VENV)/test.stamp
+	@$(SUITE) $($*) > $(VENV)/$@.txt 2>&1; status=$$?; cat $(VENV)/$@.txt; exit $$status
 
 test-long: $(VENV)/test.stamp  ## the tests that take minutes
 	@$(BIN)/python -m tests.interop.apache
