@@ -89,8 +89,6 @@ async def test_codes_nobody_has_are_answered_with_not_supported(
 NOT_YET = {
     "transactions": {37, 323},
     "timers": {60, 61, 370},
-    "request-reply": {324, 325},
-    "POP": {400, 401, 402, *range(200050, 200057), 200151},
     "access control": {50, 51, 52, 53, *range(3001, 3011)},
     "replication and its controller": {905, 906, 908, 1007, 1008},
     "static topics": {513},

@@ -4,8 +4,10 @@ Every class here is a front of its namesake in `bolide` and does what that does.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
@@ -15,6 +17,7 @@ from bolide.client.consuming import (
     assignment,
     consumer,
     lite_pull_consumer,
+    pop_consumer,
     pull_consumer,
     pull_schedule,
     push_consumer,
@@ -25,16 +28,24 @@ from bolide.client.consuming.consumer_settings import (
     LitePullArguments,
     PushArguments,
 )
+from bolide.client.consuming.pop_settings import PopArguments
 from bolide.client.consuming.process_queue import FlowLimits
 from bolide.client.consuming.pulling import PullResult, PullStatus
-from bolide.client.consuming.subscription import Sql
-from bolide.client.producing import producer, selectors
+from bolide.client.consuming.subscription import FilterFunction, Sql
+from bolide.client.producing import producer, selectors, transactions
 from bolide.client.producing.faults import FaultTable
-from bolide.client.producing.hooks import ForbiddenHook, SendHook
+from bolide.client.producing.hooks import EndTransactionHook, ForbiddenHook, SendHook
 from bolide.client.producing.producer import SendArguments
 from bolide.client.producing.producer_settings import ProducerArguments
-from bolide.client.producing.results import SendResult, SendStatus
+from bolide.client.producing.results import (
+    SendResult,
+    SendStatus,
+    TransactionResult,
+    TransactionState,
+)
+from bolide.client.producing.transaction_checks import Check
 from bolide.client.questions import Questions
+from bolide.client.tracing.trace import Trace
 from bolide.errors import BolideError
 from bolide.model.message import CompressionType, Message, StoredMessage
 from bolide.model.message_checks import InvalidMessage
@@ -47,11 +58,13 @@ __all__ = [
     "ClientTls",
     "CompressionType",
     "FaultTable",
+    "FilterFunction",
     "FlowLimits",
     "InvalidMessage",
     "LitePullConsumer",
     "Message",
     "MessageQueue",
+    "PopConsumer",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -64,6 +77,10 @@ __all__ = [
     "SendStatus",
     "Sql",
     "StoredMessage",
+    "Trace",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "assignment",
     "selectors",
 ]
@@ -144,6 +161,9 @@ class Producer(_Client[producer.Producer]):
     send_encoded = blocking(producer.Producer.send_encoded)
     send_oneway = blocking(producer.Producer.send_oneway)
     fetch_publish_queues = blocking(producer.Producer.fetch_publish_queues)
+    request = blocking(producer.Producer.request)
+    reply = blocking(producer.Producer.reply)
+    recall = blocking(producer.Producer.recall)
 
     def add_send_hook(self, hook: SendHook) -> None:
         """Have `hook` see every try of a send from now on; it runs on the loop's thread."""
@@ -152,6 +172,96 @@ class Producer(_Client[producer.Producer]):
     def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
         """Have `hook` asked before every try whether it is allowed; it raises if not."""
         self.client.add_forbidden_hook(hook)
+
+
+class Transaction:
+    """A half message whose transaction is under way; end it, once."""
+
+    def __init__(self, caller: Caller, inner: transactions.Transaction) -> None:
+        self._caller = caller
+        self.inner = inner
+        self.message = inner.message
+        self.half = inner.half
+        self.id = inner.id
+
+    @property
+    def is_over(self) -> bool:
+        return self.inner.is_over
+
+    def commit(self) -> TransactionResult:
+        """Have the message delivered."""
+        return self._caller.wait(self.inner.commit())
+
+    def rollback(self) -> TransactionResult:
+        """Have the message forgotten."""
+        return self._caller.wait(self.inner.rollback())
+
+    def leave_open(self) -> TransactionResult:
+        """Say that it cannot be told yet: the broker will ask."""
+        return self._caller.wait(self.inner.leave_open())
+
+
+class TransactionProducer(Producer):
+    """Sends messages in transactions; see `bolide.TransactionProducer`.
+
+    Local transactions are plain functions here, and run in the thread that sends.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        check: Check,
+        topics: Iterable[str] = (),
+        check_threads: int = 4,
+        **arguments: Unpack[ProducerArguments],
+    ) -> None:
+        self._inner = transactions.TransactionProducer(
+            group, check=check, topics=topics, check_threads=check_threads, **arguments
+        )
+        Front.__init__(self, self._inner)
+
+    def begin(self, message: Message, **how: Unpack[SendArguments]) -> Transaction:
+        """Store the half of a message. Nobody gets it until the transaction is committed."""
+        return Transaction(self, self.wait(self._inner.begin(message, **how)))
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[..., TransactionState | None],
+        *args: Any,
+        **how: Unpack[SendArguments],
+    ) -> TransactionResult:
+        """Store the half of a message, run the local transaction, and tell the broker of its end.
+
+        If `local` raises, the transaction stays open for the check to decide.
+        """
+        half = self.begin(message, **how)
+        if half.half.status is not SendStatus.SEND_OK:
+            return half.rollback()
+        try:
+            state = local(half.message, *args)
+        except Exception:
+            half.leave_open()
+            raise
+        return self.wait(half.inner.end(TransactionState(state or TransactionState.UNKNOWN)))
+
+    @contextmanager
+    def transaction(self, message: Message, **how: Unpack[SendArguments]) -> Iterator[Transaction]:
+        """A block that commits at its end, or rolls back if it raises."""
+        half = self.begin(message, **how)
+        try:
+            yield half
+        except Exception:
+            if not half.is_over:
+                half.rollback()
+            raise
+        if not half.is_over:
+            half.commit()
+
+    def add_end_transaction_hook(self, hook: EndTransactionHook) -> None:
+        """Have `hook` see the end of every transaction; it runs on the loop's thread."""
+        self._inner.add_end_transaction_hook(hook)
 
 
 class _Consumer(_Client[C]):
@@ -299,6 +409,35 @@ class LitePullConsumer(_Consumer[lite_pull_consumer.LitePullConsumer]):
             return self.client.assigned_queues
 
         return self.wait(look())
+
+
+class PopConsumer(_Consumer[pop_consumer.PopConsumer]):
+    """Receives and acknowledges while its `with` block runs; see `bolide.PopConsumer`."""
+
+    def __init__(self, group: str, **arguments: Unpack[PopArguments]) -> None:
+        super().__init__(pop_consumer.PopConsumer(group, **arguments))
+
+    subscribe = blocking(pop_consumer.PopConsumer.subscribe)
+    unsubscribe = blocking(pop_consumer.PopConsumer.unsubscribe)
+    receive = blocking(pop_consumer.PopConsumer.receive)
+    ack = blocking(pop_consumer.PopConsumer.ack)
+    change_invisible = blocking(pop_consumer.PopConsumer.change_invisible)
+    send_back = blocking(pop_consumer.PopConsumer.send_back)
+
+    def messages(
+        self, *, max_messages: int = 16, invisible: float | None = None
+    ) -> Iterator[StoredMessage]:
+        """One message after the other, for ever; acknowledge each of them."""
+        seconds = self.client.settings.invisible if invisible is None else invisible
+        while True:
+            found = self.wait(self.client.receive(max_messages, invisible=seconds))
+            until = time.monotonic() + seconds
+            for message in found:
+                if time.monotonic() < until:
+                    yield message
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        return self.messages()
 
 
 class AdminClient(Caller):

@@ -272,6 +272,23 @@ def test_a_group_is_made_and_deleted(cluster: Cluster) -> None:
     assert deleted == f"delete subscription group [billing] {where}\n"
 
 
+def test_a_group_is_told_to_pop(cluster: Cluster) -> None:
+    cluster.run("updateTopic", *CLUSTER, "-t", "Popped")
+    words = ("setConsumeMode", "-t", "Popped", "-g", "poppers")
+
+    printed = cluster.run(*words, *CLUSTER, "-m", "POP", "-q", "2")
+
+    assert printed.splitlines() == [
+        f"set consume mode to {cluster.broker} success.",
+        "topic[Popped] group[poppers] consume mode[POP] popShareQueueNum[2]",
+    ]
+    told = json.loads(cluster.run(*words, "-b", cluster.broker, "-m", "PULL", "--json"))
+    assert (told["brokers"], told["mode"]) == ([cluster.broker], "PULL")
+    assert "'PUSH' is not one of 'PULL', 'POP'" in cluster.run(*words, "-m", "PUSH", code=2)
+    missing = ("setConsumeMode", *CLUSTER, "-t", "Missing", "-g", "poppers", "-m", "POP")
+    assert "Missing" in cluster.run(*missing, code=1)
+
+
 def test_a_retry_policy_is_json_or_refused(cluster: Cluster) -> None:
     words = ("updateSubGroup", *CLUSTER, "-g", "growing", "--json", "-p")
 
@@ -520,6 +537,7 @@ def test_an_unknown_cluster_is_named_with_those_there_are(cluster: Cluster) -> N
         ("updateBrokerConfig", "-k", "a", "-v", "b"),
         ("updateSubGroup", "-g", "x"),
         ("deleteSubGroup", "-g", "x"),
+        ("setConsumeMode", "-t", "X", "-g", "x", "-m", "POP"),
         ("clusterList",),
     ):
         printed = cluster.run(*words, "-c", "Nowhere", code=1)

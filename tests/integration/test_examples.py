@@ -35,6 +35,10 @@ SAMPLE_PAGES = (
     "how-to/send-once.md",
     "how-to/consume-messages.md",
     "how-to/pull-messages.md",
+    "how-to/pop.md",
+    "how-to/filters.md",
+    "how-to/request-reply.md",
+    "how-to/trace-messages.md",
     "how-to/administer.md",
     "how-to/read-topics-as-arrow.md",
 )
@@ -147,6 +151,15 @@ async def test_quickstart_consumer_gets_what_the_producer_sends(cluster: str) ->
     assert sorted(bodies) == numbered("Hello Bolide ", 10)
 
 
+@on_loop
+async def test_questions_are_answered_over_messages(cluster: str) -> None:
+    answering = asyncio.create_task(run_example("rpc_reply.py", cluster))
+    asked = (await run_example("rpc_request.py", cluster)).splitlines()
+
+    assert asked == ["0 + 0 = 0", "1 + 1 = 2", "2 + 2 = 4"]
+    assert sorted((await answering).splitlines()) == [f"answered '{n} + {n}'" for n in range(3)]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @on_loop
@@ -193,6 +206,15 @@ def test_async_producer_sees_every_outcome(example: Example) -> None:
 
 def test_oneway_messages_arrive(example: Example) -> None:
     assert example("simple_oneway_producer") == ["10 arrived"]
+
+
+def test_what_is_not_acknowledged_is_popped_again(example: Example) -> None:
+    printed = example("pop_consumer")
+
+    assert "task 3 is left alone, as if its worker had died" in printed
+    assert printed[-1] == "task 3 is done at try 2"
+    done = [f"task {number} is done at try 1" for number in (0, 1, 2, 4)]
+    assert sorted(set(printed) & set(done)) == done
 
 
 def test_batches_go_as_one_request_or_are_split(example: Example) -> None:
@@ -243,6 +265,11 @@ def test_delayed_messages_come_a_second_later(example: Example) -> None:
 def test_tags_choose_what_is_consumed(example: Example) -> None:
     assert example("tag_filter_producer") == ["sent 12 messages, 4 of each tag"]
     assert example("tag_filter_consumer") == ["4 of TagA, 4 of TagC"]
+
+
+def test_sql_chooses_what_is_consumed(example: Example) -> None:
+    assert example("sql_filter_producer") == ["sent 10 messages, with a from 0 to 9"]
+    assert example("sql_filter_consumer") == ["got a = 0, 1, 2, 3"]
 
 
 def test_names_have_no_namespace_for_those_inside(example: Example) -> None:
@@ -323,6 +350,17 @@ def test_pull_schedule_comes_to_every_queue(example: Example) -> None:
     pulled = example("pull_schedule")
 
     assert sorted(line.partition(": ")[2] for line in pulled) == numbered("job ", 8)
+
+
+# ---- traces
+
+
+def test_a_trace_tells_who_sent_and_who_consumed(example: Example) -> None:
+    sent = example("trace_producer")
+    assert all(re.fullmatch(r"sent [0-9A-F]{32}", line) for line in sent)
+
+    by = "Pub by trace-producer, SubBefore by trace-consumer, SubAfter by trace-consumer"
+    assert example("trace_consumer") == [f"traced {number}: {by}" for number in range(3)]
 
 
 # ---- tables

@@ -7,6 +7,7 @@ from bolide.broker.arrivals import Arrivals
 from bolide.broker.background import Background
 from bolide.broker.duplicates import Duplicates
 from bolide.broker.durability import Durability
+from bolide.broker.expiry import EXPIRING_TOPICS, Expiring
 from bolide.broker.fast_path import FastPath
 from bolide.broker.handlers.pull import PullHandlers, PullParts
 from bolide.broker.handlers.send import SendHandlers, SendParts
@@ -70,6 +71,7 @@ class BrokerCore:
         self.arrivals = Arrivals()
         self.intake = Intake(self.store, self.durability, self.arrivals)
         self.background = Background()
+        self.expiring = Expiring(Table(directory / "config", EXPIRING_TOPICS), now=self.clock)
         for part in (self.durability, self.intake, self.arrivals):
             part.start()
         self.duplicates = self.new_duplicates()
@@ -146,6 +148,7 @@ class BrokerCore:
                 durability=self.durability,
                 statistics=self.statistics,
                 background=self.background,
+                expiring=self.expiring,
                 unique_ids=UniqueIdMaker(b"\x0a\0\0\1", 1, 1),
                 store_host=HOST,
                 max_level=MAX_LEVEL,
@@ -185,6 +188,8 @@ class BrokerCore:
                 arrivals=self.arrivals,
                 statistics=self.statistics,
                 background=self.background,
+                expiring=self.expiring,
+                filters=self.tables.filters,
                 hooks=self.hooks,
                 now=self.clock,
             )

@@ -8,6 +8,9 @@ from typing import Any
 
 from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
+from bolide.broker.filters.filters import Filters
+from bolide.broker.filters.functions import FILTER_FUNCTIONS, FilterFunctions
+from bolide.broker.filters.table import FilterTable
 from bolide.broker.groups import GroupTable
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.queue_locks import QueueLocks
@@ -22,7 +25,7 @@ from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.server import RemotingServer, ServerConfig
 from bolide.store.disk import Disk
 from bolide.store.memory_store import MemoryStore
-from bolide.store.tables import CONSUMER_OFFSETS, GROUPS, TOPICS, Table, TableKind
+from bolide.store.tables import CONSUMER_FILTERS, CONSUMER_OFFSETS, GROUPS, TOPICS, Table, TableKind
 from tests.support.clock import FakeClock
 
 
@@ -58,6 +61,12 @@ class BrokerTables:
             self.cell, self.groups, self.clock, lambda *told: self.told.append(told)
         )
         self.locks = QueueLocks(self.clock)
+        self.filters = Filters(
+            self.cell,
+            FilterTable(self._load(CONSUMER_FILTERS), self.clock),
+            FilterFunctions(self._load(FILTER_FUNCTIONS), self.cell, self.clock),
+            self.clients,
+        )
         self.store = MemoryStore(clock=self.clock)
         self.store.__enter__()
 

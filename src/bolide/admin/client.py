@@ -8,14 +8,19 @@ from typing import Self
 from bolide.admin.brokers import Brokers
 from bolide.admin.clients import Clients
 from bolide.admin.clusters import Clusters
+from bolide.admin.filters import FilterFunctions
 from bolide.admin.groups import Groups
 from bolide.admin.messages import Messages
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
+from bolide.admin.pop import Pop
 from bolide.admin.progress import Progress
 from bolide.admin.servers import Servers
+from bolide.admin.timers import Timers
 from bolide.admin.topics import Topics
+from bolide.admin.traces import Traces
 from bolide.admin.tracks import Tracks
+from bolide.admin.transactions import TransactionDesk
 from bolide.client.signing import Signer
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
@@ -68,12 +73,17 @@ class AdminClient:
         self.name_servers = NameServers(servers)
         self.brokers = Brokers(servers)
         self.topics = Topics(servers)
+        self.timers = Timers(servers)
         self.groups = Groups(servers)
         self.clients = Clients(servers)
         self.offsets = Offsets(servers)
         self.progress = Progress(servers)
+        self.pop = Pop(servers)
+        self.filters = FilterFunctions(servers)
         self.messages = Messages(servers)
+        self.traces = Traces(self.messages)
         self.tracks = Tracks(servers)
+        self.transactions = TransactionDesk(servers)
 
     async def __aenter__(self) -> Self:
         await self._remoting.__aenter__()

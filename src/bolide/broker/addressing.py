@@ -1,31 +1,31 @@
 """Where a message goes at first: where it says, or to the topic of those that wait."""
 
+from bolide.broker.timers.timetable import ASKING, Timetable, waiting_draft
 from bolide.model.message import TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import SCHEDULE_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import encode_properties
 from bolide.protocol.record import RecordDraft
-from bolide.protocol.refusals import NoPermission, ServerError
+from bolide.protocol.refusals import NoPermission
 
-_TIMER = (
-    PropertyName.TIMER_DELAY_SEC,
-    PropertyName.TIMER_DELAY_MS,
-    PropertyName.TIMER_DELIVER_MS,
-)
 _MOST_DIGITS = 9
 _NOT_DELIVERED = (TransactionType.PREPARED, TransactionType.ROLLBACK)
 
 
-def address(draft: RecordDraft, properties: dict[str, str], max_level: int) -> RecordDraft:
-    """The draft with its properties written, sent to the delay topic if it has a delay level.
+def address(
+    draft: RecordDraft, properties: dict[str, str], max_level: int, timetable: Timetable
+) -> RecordDraft:
+    """The draft with its properties written, sent to wait if it has a delay level or a time.
 
     Raises:
-        NoPermission, ServerError: it is of a kind that the broker does not take.
+        MessageIllegal, ServerError: it asks for a time that the broker does not take.
     """
     level = delay_level(properties)
     if level > 0:
         return delayed(draft, properties, min(level, max_level))
-    _refuse_timer(properties)
+    due = timetable.due(properties)
+    if due is not None:
+        return waiting_draft(draft, properties, due)
     return draft._replace(properties=encode_properties(properties).encode())
 
 
@@ -40,7 +40,7 @@ def delay_level(properties: dict[str, str]) -> int:
 
 def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> RecordDraft:
     """The draft as it waits in the queue of its level; its properties say where it belongs."""
-    kept = {name: text for name, text in properties.items() if name not in _TIMER}
+    kept = {name: text for name, text in properties.items() if name not in ASKING}
     kept[PropertyName.DELAY_LEVEL] = str(level)
     kept[PropertyName.REAL_TOPIC] = draft.topic.decode()
     kept[PropertyName.REAL_QUEUE_ID] = str(draft.queue_id)
@@ -51,25 +51,33 @@ def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> Recor
     )
 
 
+def is_half(draft: RecordDraft, properties: dict[str, str]) -> bool:
+    """Whether a message is sent in a transaction."""
+    return _says_half(properties) and not _is_tried_again(draft, properties)
+
+
 def without_transaction(draft: RecordDraft, properties: dict[str, str]) -> RecordDraft:
     """The draft as a plain message; half messages and their ends would never be delivered.
 
     Raises:
-        NoPermission: it is a half message, or the end of one: this broker keeps none.
+        NoPermission: it is of a transaction, and cannot be.
     """
-    prepared = properties.get(PropertyName.TRANSACTION_PREPARED, "").lower() == "true"
-    if not prepared and transaction_type(draft.sys_flag) not in _NOT_DELIVERED:
+    if not _says_half(properties) and transaction_type(draft.sys_flag) not in _NOT_DELIVERED:
         return draft
-    # Clients before 4.6.1 leave the marks on a message they send to their retry topic.
-    if draft.reconsume_times > 0 and delay_level(properties) > 0:
+    if _is_tried_again(draft, properties):
         plain = with_transaction_type(draft.sys_flag, TransactionType.NONE)
         return draft._replace(sys_flag=plain)
-    raise NoPermission("this broker takes no transactional messages: send it as a plain one")
+    raise NoPermission(
+        "a message is sent in a transaction by itself, with property TRAN_MSG=true: this one is in"
+        " a batch, or has the sysFlag of a transaction without that property"
+    )
 
 
-def _refuse_timer(properties: dict[str, str]) -> None:
-    asked = next((name for name in _TIMER if name in properties), None)
-    if asked is not None and PropertyName.TIMER_OUT_MS not in properties:
-        raise ServerError(
-            f"this broker has no timer for {asked}: use a delay level (property DELAY) instead"
-        )
+def _says_half(properties: dict[str, str]) -> bool:
+    return properties.get(PropertyName.TRANSACTION_PREPARED, "").lower() == "true"
+
+
+def _is_tried_again(draft: RecordDraft, properties: dict[str, str]) -> bool:
+    """Clients before 4.6.1 leave the marks on a message they send to their retry topic."""
+    return draft.reconsume_times > 0 and delay_level(properties) > 0
+

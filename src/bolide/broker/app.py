@@ -14,20 +14,28 @@ from typing import Self, TypeVar
 
 from bolide.broker import config as settings
 from bolide.broker.arrivals import Arrivals
+from bolide.broker.assignments import Assignments, RequestModes
 from bolide.broker.background import Background
 from bolide.broker.clients import ClientTable
+from bolide.broker.cluster_queues import ClusterQueues
 from bolide.broker.config import VIP_PORT_DELTA, BrokerConfig
 from bolide.broker.delay import DelayScheduler
 from bolide.broker.durability import Durability
+from bolide.broker.expiry import EXPIRING_TOPICS, Expiring
+from bolide.broker.filters.filters import Filters
+from bolide.broker.filters.functions import FILTER_FUNCTIONS, FilterFunctions
+from bolide.broker.filters.table import FilterTable
 from bolide.broker.groups import GroupTable
 from bolide.broker.handlers import all_handlers
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.parts import Parts
+from bolide.broker.pop.orders import ORDERS
 from bolide.broker.queue_locks import QueueLocks
 from bolide.broker.registration import Registration
 from bolide.broker.statistics import Statistics
+from bolide.broker.timers import Timers
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
@@ -51,7 +59,17 @@ from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.recovery import Progress
-from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, Table, TableKind
+from bolide.store.tables import (
+    CONSUMER_FILTERS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    GROUPS,
+    REQUEST_MODES,
+    TIMER_METRICS,
+    TOPICS,
+    Table,
+    TableKind,
+)
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +139,18 @@ class Broker:
     async def _start(self, parts: Parts, starting: AsyncExitStack) -> None:
         """Start what runs; at the end it stops in the opposite order."""
         config = self.config.value
+        starting.push_async_callback(asyncio.to_thread, parts.transactions.save)
         client = await starting.enter_async_context(RemotingClient(config.client_config()))
         starting.push_async_callback(parts.background.stop)
+        starting.push_async_callback(parts.filters.stop)
         for part in (parts.durability, parts.intake, parts.duplicates.windows):
             part.start()
             starting.callback(part.stop)
+        await asyncio.to_thread(parts.pop.load)
+        parts.pop.start()
+        starting.callback(parts.pop.journal.stop)
+        await parts.timers.start()
+        starting.push_async_callback(parts.timers.stop)
         parts.arrivals.start()
         dispatcher = Dispatcher(*all_handlers(parts))
         servers: list[RemotingServer] = []
@@ -142,10 +167,14 @@ class Broker:
         starting.callback(parts.arrivals.stop)
         registration = self._registration(parts, client)
         parts.topics.announce = registration.announce
+        parts.assignments.queues.client = client
         starting.push_async_callback(registration.unregister)
         chores = {
             "broker-registration": registration.run(),
             "broker-delay": parts.delay.run(),
+            "broker-timers": parts.timers.run(),
+            "broker-transactions": parts.transactions.run(),
+            "broker-pop": parts.pop.run(),
             "broker-keeping": parts.keeping.run(),
         }
         tasks = [asyncio.create_task(chore, name=name) for name, chore in chores.items()]
@@ -219,6 +248,32 @@ class Broker:
             intake=intake,
             background=background,
             delay=delay,
+            timers=Timers(
+                self.store,
+                intake,
+                durability,
+                await self._load(TIMER_METRICS),
+                cell=self.config,
+                store_host=pack_host(host),
+                now=now,
+                disk=self._disk,
+            ),
+            assignments=Assignments(
+                self.config,
+                clients,
+                ClusterQueues(self.config, topics),
+                RequestModes(await self._load(REQUEST_MODES)),
+            ),
+            filters=Filters(
+                self.config,
+                FilterTable(await self._load(CONSUMER_FILTERS), now),
+                FilterFunctions(await self._load(FILTER_FUNCTIONS), self.config, now),
+                clients,
+            ),
+            expiring=Expiring(
+                await self._load(EXPIRING_TOPICS), now=now, exists=topics.__contains__
+            ),
+            orders=await self._load(ORDERS),
             hooks=self._hooks,
             unique_ids=UniqueIdMaker(pack_host(host)[:-4], os.getpid(), secrets.randbits(32)),
             host=host,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class Arrivals:
         self._timer: asyncio.TimerHandle | None = None
         self._due: OrderedDict[Waiter, bool] = OrderedDict()
         """Who is to be asked next, and whether for the last time."""
+        self.on_arrival: Callable[[Iterable[QueueKey]], None] = lambda _: None
+        """Called with the queues that something arrived in."""
         self._next_turn: asyncio.Handle | None = None
         self._stopped = False
 
@@ -87,11 +89,12 @@ class Arrivals:
         _discard(self._by_tick, waiter.tick, waiter)
         self._due.pop(waiter, None)
 
-    def arrived(self, keys: Iterable[QueueKey]) -> None:
+    def arrived(self, keys: Collection[QueueKey]) -> None:
         """Have the waiters of these queues look again."""
         for key in keys:
             for waiter in self._by_queue.get(key, ()):
                 self._due.setdefault(waiter, False)
+        self.on_arrival(keys)
         if self._next_turn is None:
             self._ask_the_due()
 

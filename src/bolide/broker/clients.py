@@ -94,6 +94,7 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
         self._places: dict[Connection, _Place] = {}
+        self._producer_places: dict[str, Connection] = {}  # where a client was heard of last
 
     # ---- asking
 
@@ -127,6 +128,10 @@ class ClientTable:
     def producers(self, group: str) -> list[Member]:
         return list(self._producers.get(group, {}).values())
 
+    def find_producer(self, client_id: str) -> Connection | None:
+        """The connection of a client that has producers, whatever their groups are."""
+        return self._producer_places.get(client_id)
+
     def producer_groups(self) -> list[str]:
         return list(self._producers)
 
@@ -157,6 +162,9 @@ class ClientTable:
                 log.info("producer %s of %s joins", beat.client_id, data.group_name)
             self._producers[data.group_name][connection] = member
             self._place(connection).producers.add(data.group_name)
+        if beat.producer_data_set:
+            self._producer_places[beat.client_id] = connection
+            self._place(connection).producer_ids.add(beat.client_id)
         return any(changed)
 
     def _consume(self, data: bodies.ConsumerGroup, member: Member, beat: Heartbeat) -> bool:
@@ -244,7 +252,10 @@ class ClientTable:
         if not members:
             self._producers.pop(name, None)
         if member is not None:
-            self._places[connection].producers.discard(name)
+            place = self._places[connection]
+            place.producers.discard(name)
+            if not place.producers:
+                self._forget_producers(connection, place)
             self._tidy(connection)
 
     def _leave_consumers(self, name: str, connection: Connection) -> None:
@@ -274,6 +285,12 @@ class ClientTable:
         """The place of a client that is in a group or about to be."""
         return self._places.setdefault(connection, _Place())
 
+    def _forget_producers(self, connection: Connection, place: "_Place") -> None:
+        for client_id in place.producer_ids:
+            if self._producer_places.get(client_id) is connection:
+                del self._producer_places[client_id]
+        place.producer_ids.clear()
+
     def _tidy(self, connection: Connection) -> None:
         """Forget a connection that nobody is on any more."""
         place = self._places[connection]
@@ -287,6 +304,8 @@ class _Place:
 
     producers: set[str] = field(default_factory=set)
     consumers: set[str] = field(default_factory=set)
+    producer_ids: set[str] = field(default_factory=set)
+    """What the clients with producers call themselves."""
 
 
 def _has_changed(group: ConsumerGroup, fingerprint: int) -> bool:

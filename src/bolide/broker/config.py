@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bolide.broker.ignored import IGNORED, REFUSED_WHEN_TRUE
+from bolide.broker.sections.assignment import AssignmentSettings
 from bolide.broker.sections.filters import FilterSettings
 from bolide.broker.sections.pop import PopSettings
 from bolide.broker.sections.replies import ReplySettings
@@ -46,7 +47,13 @@ class BrokerRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(
-    ReplySettings, FilterSettings, PopSettings, TimerSettings, TransactionSettings, ServerSettings
+    ReplySettings,
+    FilterSettings,
+    AssignmentSettings,
+    PopSettings,
+    TimerSettings,
+    TransactionSettings,
+    ServerSettings,
 ):
     """What a broker can be told. Durations are seconds here, milliseconds in files.
 

@@ -7,9 +7,11 @@ _NO_QUEUE = "requests wait for no thread, so none grows old before its turn"
 _REPLICATION = "it comes with replication"
 _CONTROLLER = "it comes with the controller"
 _TRANSACTIONS = "it comes with transactional messages"
-_TIMER = "it comes with messages for any time"
-_POP = "it comes with POP consumers"
-_SQL = "it comes with SQL92 filters"
+_TIMER = "one task does all for what waits, and tries each delivery until it succeeds"
+_POP = "popped messages are kept in another way, which needs no such setting"
+_POP_KV = "popped messages are never kept in RocksDB"
+_POP_ALWAYS = "it is always so"
+_SQL = "messages are not marked for filters when stored: expressions are evaluated when read"
 _ACCESS = "it comes with access control"
 _METRICS = "it comes with metrics"
 _COMPACTION = "there is no compaction of topics"
@@ -129,32 +131,31 @@ _TRANSACTION_KEYS = {
 }
 
 _TIMER_KEYS = {
-    "timerPrecisionMs": "1000",
-    "timerRollWindowSlot": "172800",
     "timerFlushIntervalMs": "1000",
     "timerGetMessageThreadNum": "3",
     "timerPutMessageThreadNum": "3",
     "timerEnableDisruptor": "false",
+    "timerWarmEnable": "false",
+    "timerProgressLogIntervalMs": "10000",
     "timerEnableCheckMetrics": "true",
-    "timerInterceptDelayLevel": "false",
+    "timerCheckMetricsWhen": "05",
+    "timerMetricSmallThreshold": "1000000",
+    "timerSkipUnknownError": "false",
+    "timerEnableRetryUntilSuccess": "false",
     "timerStopEnqueue": "false",
     "timerStopDequeue": "false",
-    "timerCheckMetricsWhen": "05",
-    "timerSkipUnknownError": "false",
-    "timerWarmEnable": "false",
-    "timerEnableRetryUntilSuccess": "false",
-    "timerCongestNumEachSlot": "2147483647",
-    "timerMetricSmallThreshold": "1000000",
-    "timerProgressLogIntervalMs": "10000",
-    "mappedFileSizeTimerLog": "104857600",
-    "disappearTimeAfterStart": "-1",
-    "allowRecallWhenBrokerNotWriteable": "true",
+}
+
+_OTHER_TIMER_KEYS = {
+    "timerInterceptDelayLevel": Ignored("false", _UNUSED),
+    "timerCongestNumEachSlot": Ignored("2147483647", "a second takes as many as come"),
+    "disappearTimeAfterStart": Ignored("-1", "a broker delivers as soon as it runs"),
+    "allowRecallWhenBrokerNotWriteable": Ignored("true", "it is always so"),
 }
 
 _POP_KEYS = {
     "popPollingMapSize": "100000",
     "popPollingMapExpireTimeSeconds": "600",
-    "reviveQueueNum": "8",
     "reviveInterval": "1000",
     "reviveMaxSlow": "3",
     "reviveScanTime": "10000",
@@ -163,8 +164,6 @@ _POP_KEYS = {
     "enablePopLog": "false",
     "enablePopBufferMerge": "false",
     "enablePopBatchAck": "false",
-    "enablePopMessageThreshold": "false",
-    "popInflightMessageThreshold": "10000",
     "popCkStayBufferTime": "10000",
     "popCkStayBufferTimeOut": "3000",
     "popCkMaxBufferSize": "200000",
@@ -172,32 +171,29 @@ _POP_KEYS = {
     "popLongPollingForceNotifyInterval": "800",
     "enableNotifyBeforePopCalculateLag": "true",
     "enableNotifyAfterPopOrderLockRelease": "true",
-    "initPopOffsetByCheckMsgInMem": "true",
-    "retrieveMessageFromPopRetryTopicV1": "true",
-    "enableRetryTopicV2": "false",
-    "popFromRetryProbability": "20",
     "popConsumerFSServiceInit": "true",
-    "popConsumerKVServiceLog": "false",
-    "popConsumerKVServiceInit": "false",
-    "popConsumerKVServiceEnable": "false",
     "popReviveMaxReturnSizePerRead": "16384",
     "popReviveMaxAttemptTimes": "16",
-    "popResponseReturnActualRetryTopic": "false",
     "skipWhenCKRePutReachMaxTimes": "false",
     "appendAckAsync": "false",
     "appendCkAsync": "false",
+}
+
+_POP_KV_KEYS = {
+    "popConsumerKVServiceLog": "false",
+    "popConsumerKVServiceInit": "false",
+    "popConsumerKVServiceEnable": "false",
+}
+
+_POP_ALWAYS_KEYS = {
+    "retrieveMessageFromPopRetryTopicV1": "true",
     "clearRetryTopicWhenDeleteTopic": "true",
-    "serverLoadBalancerEnable": "true",
-    "loadBalancePollNameServerInterval": "30000",
-    "defaultMessageRequestMode": "PULL",
-    "defaultPopShareQueueNum": "-1",
 }
 
 _SQL_KEYS = {
     "enableCalcFilterBitMap": "false",
     "expectConsumerNumUseFilter": "32",
     "maxErrorRateOfBloomFilter": "20",
-    "filterDataCleanTimeSpan": "86400000",
 }
 
 _ACCESS_KEYS = {
@@ -369,7 +365,10 @@ IGNORED = (
     | _all_for(_CONTROLLER, _CONTROLLER_KEYS)
     | _all_for(_TRANSACTIONS, _TRANSACTION_KEYS)
     | _all_for(_TIMER, _TIMER_KEYS)
+    | _OTHER_TIMER_KEYS
     | _all_for(_POP, _POP_KEYS)
+    | _all_for(_POP_KV, _POP_KV_KEYS)
+    | _all_for(_POP_ALWAYS, _POP_ALWAYS_KEYS)
     | _all_for(_SQL, _SQL_KEYS)
     | _all_for(_ACCESS, _ACCESS_KEYS)
     | _all_for(_METRICS, _METRICS_KEYS)

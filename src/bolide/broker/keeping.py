@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from bolide.broker.clients import ClientTable
 from bolide.broker.delay import DelayScheduler
+from bolide.broker.filters.filters import Filters
 from bolide.broker.groups import GroupTable
 from bolide.broker.offsets import OffsetTable
+from bolide.broker.pop.service import Pop
 from bolide.broker.queue_locks import QueueLocks
 from bolide.broker.saving import on_saving_thread
 from bolide.broker.statistics import Statistics
+from bolide.broker.timers import Timers
 from bolide.config import ConfigCell
 from bolide.remoting.uninterrupted import uninterrupted
 from bolide.store.config import StoreConfig
@@ -29,7 +32,10 @@ class Keeping:
 
     offsets: OffsetTable
     groups: GroupTable
+    pop: Pop
     delay: DelayScheduler
+    timers: Timers
+    filters: Filters
     statistics: Statistics
     clients: ClientTable
     locks: QueueLocks
@@ -44,21 +50,35 @@ class Keeping:
             await uninterrupted(on_saving_thread(self._save_due))
             if time.monotonic() >= self._next_sample:
                 self._next_sample += _SAMPLE
-                for chore in (self.statistics.sample, self.clients.expire, self.locks.expire):
+                for chore in (
+                    self.statistics.sample,
+                    self.clients.expire,
+                    self.locks.expire,
+                    self.filters.sweep,
+                ):
                     _attempt(chore)
 
     def save(self) -> None:
         """Write all tables that changed. Blocks."""
-        for save in (self.offsets.save, self.groups.save, self.delay.save):
+        for save in (
+            self.pop.save,
+            self.offsets.save,
+            self.groups.save,
+            self.delay.save,
+            self.filters.save,
+        ):
             _attempt(save)
 
     def _save_due(self) -> None:
         now = time.monotonic()
         _attempt(lambda: self.offsets.save_due(now))
+        _attempt(lambda: self.pop.keeper.save_orders(now))
         _attempt(lambda: self.groups.save_due(now))
+        _attempt(lambda: self.filters.save_due(now))
         if now >= self._next_delay_save:
             self._next_delay_save = now + self.store_config.value.delay_offsets_interval
             _attempt(self.delay.save)
+        _attempt(self.timers.save)
 
 
 def _attempt(chore: Callable[[], object]) -> None:

@@ -41,6 +41,10 @@ class OffsetTable:
         self._saving = threading.Lock()  # one file, one writer
         self.on_reset: Callable[[str, Iterable[int]], None] = lambda topic, queue_ids: None
         """Called with the queues of a topic that a group is sent to other offsets of."""
+        self.on_placed: Callable[[str, str, Mapping[int, int]], None] = lambda *_: None
+        """Called with a group, a topic and where the group is sent, before `on_reset`."""
+        self.on_removed: Callable[[str, str], None] = lambda *_: None
+        """Called with a topic or a group whose offsets are removed; the other one is empty."""
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         key = f"{topic}@{group}"
@@ -85,6 +89,7 @@ class OffsetTable:
             self._resets.setdefault(key, {}).update(offsets)
             self._offsets.setdefault(key, {}).update(offsets)
             self._moved()
+        self.on_placed(group, topic, offsets)
         self.on_reset(topic, offsets)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -109,9 +114,11 @@ class OffsetTable:
 
     def remove_group(self, group: str) -> None:
         self._remove(lambda _, owner: owner == group)
+        self.on_removed("", group)
 
     def remove_topic(self, topic: str) -> None:
         self._remove(lambda name, _: name == topic)
+        self.on_removed(topic, "")
 
     # ---- how far groups have pulled, which is not saved
 

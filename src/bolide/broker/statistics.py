@@ -109,6 +109,13 @@ class Statistics:
         self._count("DLQ_PUT_NUMS", group, topic, count)
         self._count("SNDBCK2DLQ_TIMES", group, topic, count)
 
+    def popped(self, group: str, topic: str) -> None:
+        """A group took messages that it has to acknowledge."""
+        self._count("GROUP_CK_NUMS", group, topic, 1)
+
+    def acknowledged(self, group: str, topic: str, count: int) -> None:
+        self._count("GROUP_ACK_NUMS", group, topic, count)
+
     # ---- keeping
 
     def sample(self) -> None:

@@ -2,12 +2,21 @@
 
 from functools import lru_cache
 
+from bolide.broker.filters.sql import BadExpression, compile_sql
 from bolide.protocol.bodies.heartbeat import Subscription
+from bolide.protocol.record import property_bytes
 from bolide.protocol.refusals import ServerError, SubscriptionMalformed
 from bolide.protocol.tags import BadTagExpression, TagExpression
 from bolide.store.reading import EVERYTHING, Wanted
 
-_TAG = "TAG"
+TAG, SQL92, FUNCTION = "TAG", "SQL92", "FILTER"
+"""Types of expressions; the last one is ours."""
+
+_USUAL_TERMS = 16
+
+
+def is_by_tags(expression_type: str | None) -> bool:
+    return (expression_type or TAG) == TAG
 
 
 def wanted_by(expression_type: str | None, expression: str | None) -> Wanted:
@@ -17,11 +26,18 @@ def wanted_by(expression_type: str | None, expression: str | None) -> Wanted:
         SubscriptionMalformed: it cannot be read.
         ServerError: it is of a kind that this broker does not filter by.
     """
-    if (expression_type or _TAG) != _TAG:
-        raise ServerError(
-            f"The broker does not support consumer to filter message by {expression_type}"
-        )
-    return _by_tags(expression or "")
+    if is_by_tags(expression_type):
+        return _by_tags(expression or "")
+    if expression_type == SQL92:
+        return _by_sql(expression or "")
+    raise not_filtered_by(expression_type)
+
+
+def not_filtered_by(expression_type: str | None) -> ServerError:
+    """The refusal of a type of expressions."""
+    return ServerError(
+        f"The broker does not support consumer to filter message by {expression_type}"
+    )
 
 
 def wanted_by_subscription(subscription: Subscription) -> Wanted:
@@ -36,3 +52,15 @@ def _by_tags(text: str) -> Wanted:
     except BadTagExpression as exc:
         raise SubscriptionMalformed(f"parse the consumer's subscription failed: {exc}") from exc
     return EVERYTHING if tags.wants_all else Wanted(code=tags.codes.__contains__)
+
+
+def _by_sql(text: str) -> Wanted:
+    try:
+        compiled = compile_sql(text)
+    except BadExpression as exc:
+        raise SubscriptionMalformed(f"parse the consumer's subscription failed: {exc}") from exc
+    matches = compiled.matches
+    return Wanted(
+        record=lambda record: matches(b"\x02" + property_bytes(record)),
+        weight=1 + compiled.terms // _USUAL_TERMS,
+    )

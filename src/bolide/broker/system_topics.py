@@ -9,12 +9,15 @@ from bolide.model.names import (
     INHERIT,
     OFFSET_MOVED_EVENT,
     OP_HALF_TOPIC,
+    POP_JOURNAL_TOPIC,
     READ,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     TBW102,
+    TIMER_TOPIC,
     WRITE,
     reply_topic,
+    revive_topic,
 )
 from bolide.protocol.bodies.topics import TopicConfig
 
@@ -30,11 +33,14 @@ def system_topics(config: BrokerConfig, delay_levels: int) -> Iterator[TopicConf
     yield topic_of(config.broker_name, 1, perm=_own_perm(usable=config.broker_topic_enable))
     yield topic_of(OFFSET_MOVED_EVENT, 1)
     yield topic_of(SCHEDULE_TOPIC, delay_levels)
+    yield topic_of(TIMER_TOPIC, 1)
     if config.trace_topic_enable:
         yield topic_of(config.msg_trace_topic_name, 1)
     yield topic_of(reply_topic(cluster), 1)
     yield topic_of(HALF_TOPIC, 1)
     yield topic_of(OP_HALF_TOPIC, 1)
+    yield topic_of(POP_JOURNAL_TOPIC, 1)
+    yield topic_of(revive_topic(cluster), config.revive_queue_num)
 
 
 def _own_perm(*, usable: bool) -> int:

@@ -8,6 +8,9 @@ ClientError
 ├── SendFailed                all tries of a send failed
 │   └── SendTimedOut
 ├── BatchPartlySent           some batches of a list were stored, one was not
+├── RequestTimedOut           a request was sent, and no reply came in time
+├── CannotReply               a message does not say where its reply goes
+├── PopNotSupported           a broker that only serves pulls
 ├── GroupTaken                the instance has one of that group
 └── WrongState                not started, started twice, or closed
 """
@@ -28,6 +31,7 @@ BROKER_UNKNOWN = 10003
 NO_NAME_SERVER = 10004
 ROUTE_NOT_FOUND = 10005
 REQUEST_TIMED_OUT = 10006
+CANNOT_REPLY = 10007
 
 
 class ClientError(BolideError):
@@ -125,6 +129,46 @@ class BatchPartlySent(ClientError):
         self.results = tuple(results)
         self.sent = sent
         self.left = left
+
+
+class RequestTimedOut(ClientError):
+    """The request was stored; whoever should reply did not, or not in time."""
+
+    code = REQUEST_TIMED_OUT
+
+    def __init__(self, topic: str, seconds: float) -> None:
+        super().__init__(
+            f"no reply to a request of topic {topic!r} within {seconds:.3g} s: see whether a"
+            " consumer of it runs and replies, or give it more time"
+        )
+        self.topic = topic
+        self.seconds = seconds
+
+
+class CannotReply(ClientError):
+    """A message is no request, or lost what says where its reply goes."""
+
+    code = CANNOT_REPLY
+
+    def __init__(self, message_id: str, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"message {message_id} cannot be replied to, it has no {' and no '.join(missing)}:"
+            " only what was sent by `request`, to a broker that marks its cluster, can"
+        )
+        self.message_id = message_id
+        self.missing = tuple(missing)
+
+
+class PopNotSupported(ClientError):
+    """The broker does not know the request: it is older than 5.0."""
+
+    def __init__(self, broker_name: str, address: str) -> None:
+        super().__init__(
+            f"broker {broker_name} at {address} does not serve pops: use a PushConsumer or a"
+            " LitePullConsumer, which pull, or upgrade it to RocketMQ 5 or Bolide"
+        )
+        self.broker_name = broker_name
+        self.address = address
 
 
 class GroupTaken(ClientError):

@@ -17,6 +17,7 @@ from bolide.client.name_servers import (
     NameServers,
     fetch_addresses,
 )
+from bolide.client.open_requests import OpenRequests
 from bolide.client.routes import Routes
 from bolide.client.server_requests import ServerRequests
 from bolide.client.settings import ClientSettings
@@ -58,7 +59,13 @@ class ClientInstance:
         )
         self.lookups = Lookups(self)
         self._heartbeats = Heartbeats(self._members, self.routes, self.call)
-        requests = ServerRequests(self._members.consumers, settings.namespace)
+        self.open_requests = OpenRequests()
+        requests = ServerRequests(
+            self._members.consumers,
+            settings.namespace,
+            self.open_requests,
+            self._members.producers,
+        )
         self.remoting = RemotingClient(
             ClientConfig(
                 connect_timeout=settings.connect_timeout,
@@ -245,6 +252,10 @@ class ClientInstance:
     def heartbeat_soon(self) -> None:
         """Have the brokers told of this client now rather than at the next interval."""
         self._heartbeats.soon()
+
+    async def reach_brokers(self, group: str) -> None:
+        """Wait until the masters of the known routes know of a producer group."""
+        await self._heartbeats.reach(group, self.remoting)
 
     async def heartbeat(self) -> None:
         """Tell every broker of the known routes which groups are here; failures are logged."""

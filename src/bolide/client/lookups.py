@@ -30,8 +30,10 @@ from bolide.protocol.headers.offsets import (
     StoreTimeReply,
 )
 from bolide.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
+from bolide.protocol.headers.send import RecallHeader, RecallReply
 from bolide.protocol.headers.topics import CreateTopicHeader
 from bolide.protocol.message_id import BadMessageId, OffsetId
+from bolide.protocol.recall_handle import RecallHandle
 from bolide.protocol.refusals import QueryNotFound, Refusal, ServerError
 from bolide.remoting.client import Fields
 from bolide.remoting.errors import RemotingError
@@ -110,6 +112,14 @@ class Lookups:
         return await self._asker.call(address, code, header)
 
     # Messages
+
+    async def recall(self, topic: str, handle: str, group: str) -> str:
+        """Take back a message that waits; the id of it."""
+        broker = RecallHandle.decode(handle).broker_name
+        header = RecallHeader(producer_group=group, topic=topic, recall_handle=handle)
+        address = await self._asker.routes.require_master(broker, topic)
+        answer = await self._asker.call(address, RequestCode.RECALL_MESSAGE, header)
+        return RecallReply.from_fields(answer.fields).msg_id
 
     async def view_message(self, message_id: str, topic: str | None = None) -> StoredMessage:
         """Find a message by its offset id, or with its topic by its unique id.

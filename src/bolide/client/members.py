@@ -1,13 +1,14 @@
 """The producers and consumers that share a client instance, and what it asks of them."""
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bolide.client.errors import GroupTaken
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.consumers import DirectConsumption, RunningConsumer
 from bolide.protocol.bodies.heartbeat import ConsumerGroup, Heartbeat, ProducerGroup
+from bolide.protocol.headers.transactions import CheckTransactionHeader
 
 
 class ProducerMember(Protocol):
@@ -15,6 +16,17 @@ class ProducerMember(Protocol):
 
     def topics(self) -> Collection[str]:
         """The topics whose routes are kept fresh."""
+        ...
+
+
+@runtime_checkable
+class TransactionMember(Protocol):
+    """A producer that can be asked about its transactions."""
+
+    def check_transaction(
+        self, message: StoredMessage, header: CheckTransactionHeader, address: str
+    ) -> None:
+        """A broker asks what became of one; the answer goes to the address."""
         ...
 
 

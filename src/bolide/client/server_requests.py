@@ -3,11 +3,14 @@
 import asyncio
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 
-from bolide.client.members import ConsumerMember
-from bolide.client.received import read_messages
+from bolide.client.members import ConsumerMember, ProducerMember, TransactionMember
+from bolide.client.open_requests import OpenRequests
+from bolide.client.received import read_messages, read_reply
+from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.offsets import ConsumerStatus, ResetOffsets
 from bolide.protocol.codes import RequestCode
@@ -17,16 +20,26 @@ from bolide.protocol.headers.clients import (
     RunningInfoHeader,
 )
 from bolide.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
+from bolide.protocol.headers.send import PushReplyHeader
+from bolide.protocol.headers.transactions import CheckTransactionHeader
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.dispatch import Reply, Request, handles
 
 
 class ServerRequests:
-    """Passes each request on to the consumer of its group."""
+    """Passes each request on to the one of its group."""
 
-    def __init__(self, consumers: Mapping[str, ConsumerMember], namespace: str = "") -> None:
+    def __init__(
+        self,
+        consumers: Mapping[str, ConsumerMember],
+        namespace: str = "",
+        open_requests: OpenRequests | None = None,
+        producers: Mapping[str, ProducerMember] | None = None,
+    ) -> None:
         self._consumers = consumers
+        self._producers = {} if producers is None else producers
         self._namespace = namespace
+        self._open_requests = OpenRequests() if open_requests is None else open_requests
 
     @handles(ConsumerGroupHeader, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
     def members_changed(self, request: Request[ConsumerGroupHeader]) -> Reply:
@@ -62,6 +75,23 @@ class ServerRequests:
             request.body, request.header.broker_name or "", namespace=self._namespace
         )
         return Reply(body=fastjson.encode(await consumer.consume_directly(message)))
+
+    @handles(PushReplyHeader, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+    def take_reply(self, request: Request[PushReplyHeader]) -> Reply:
+        self._open_requests.answer(read_reply(request.header, request.body, time.time()))
+        return Reply()
+
+    @handles(CheckTransactionHeader, RequestCode.CHECK_TRANSACTION_STATE)
+    def check_transaction(self, request: Request[CheckTransactionHeader]) -> Reply:
+        header = request.header
+        (message,) = read_messages(
+            request.body, header.broker_name or "", namespace=self._namespace
+        )
+        group = message.properties.get(PropertyName.PRODUCER_GROUP, "")
+        producer = self._producers.get(group)
+        if isinstance(producer, TransactionMember):  # it may have left just now
+            producer.check_transaction(message, header, request.connection.peer)
+        return Reply()
 
     def _require(self, group: str) -> ConsumerMember:
         consumer = self._consumers.get(group)

@@ -1,6 +1,7 @@
 """Messages: what a producer gives, and what the log has made of it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from ipaddress import ip_address
@@ -9,6 +10,9 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
+from bolide.model.cron import checked_cron
+from bolide.model.delivery_time import delivery_property
+from bolide.model.expiry import expiry_of, expiry_text
 from bolide.model.message_checks import (
     check_topic,
     checked_dedup_key,
@@ -57,6 +61,12 @@ class _Read:
         return self.properties.get(PropertyName.DEDUP_KEY)
 
     @property
+    def expires_at(self) -> float | None:
+        """Seconds since 1970 after which nobody wants it; None if it does not expire."""
+        milliseconds = expiry_of(self.properties)
+        return None if milliseconds is None else milliseconds / 1000
+
+    @property
     def wait_stored(self) -> bool:
         """Whether the broker answers only when the message is as safe as its settings say."""
         return self.properties.get(PropertyName.WAIT_STORED, "true").lower() == "true"
@@ -89,8 +99,14 @@ class Message(_Read):
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
+        deliver_at: datetime | float | None = None,
+        delay: timedelta | float | None = None,
         sharding_key: str = "",
         dedup_key: str = "",
+        expires_at: datetime | float | None = None,
+        expire_after: timedelta | float | None = None,
+        cron: str = "",
+        cron_zone: str = "",
         flag: int = 0,
         wait_stored: bool = True,
     ) -> None:
@@ -103,9 +119,16 @@ class Message(_Read):
             keys: words it can be found by.
             properties: names and texts of the user's own.
             delay_level: which of the broker's delays to wait before delivery; 0 is none.
+            deliver_at: when to deliver it, to the millisecond; a number is seconds since 1970.
+            delay: how long after the broker has it; a number is seconds.
             sharding_key: messages with equal ones belong together; selectors may use it.
             dedup_key: a topic with `dedup.window` takes it once, however often it is sent; it
                 goes to the queue that the key hashes to.
+            expires_at: from then on no consumer gets it; a number is seconds since 1970.
+            expire_after: the same, counted from now; a number is seconds.
+            cron: when to deliver a copy, again and again: `"*/5 * * * *"`. A broker of Bolide
+                keeps it until it is recalled, or expires.
+            cron_zone: the time zone of `cron`, such as `"Europe/Berlin"`; UTC if not given.
             flag: a number of the user's own.
             wait_stored: False lets the broker answer before the message is flushed and copied.
 
@@ -120,10 +143,16 @@ class Message(_Read):
             held[PropertyName.KEYS] = joined_keys(keys)
         if delay_level:
             held[PropertyName.DELAY_LEVEL] = level_text(delay_level)
+        if deliver_at is not None or delay is not None:
+            held |= delivery_property(deliver_at, delay)
         if sharding_key:
             held[PropertyName.SHARDING_KEY] = checked_sharding_key(sharding_key)
         if dedup_key:
             held[PropertyName.DEDUP_KEY] = checked_dedup_key(dedup_key)
+        if expires_at is not None or expire_after is not None:
+            held[PropertyName.EXPIRES_AT] = expiry_text(expires_at, expire_after)
+        if cron or cron_zone:
+            held |= checked_cron(cron, cron_zone)
         if not wait_stored:
             held[PropertyName.WAIT_STORED] = "false"
         _fill(self, topic, plain_body(body), held, checked_flag(flag))
@@ -244,6 +273,11 @@ class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False):
     def lag(self) -> int | None:
         """How many messages the queue held from this one on when it was pulled; None if unknown."""
         return None if self.max_offset is None else self.max_offset - self.queue_offset
+
+    @property
+    def receipt(self) -> str | None:
+        """By which a popped message is acknowledged; None if it came by a pull."""
+        return self.properties.get(PropertyName.POP_CHECKPOINT) or None
 
     @property
     def transaction_id(self) -> str | None:

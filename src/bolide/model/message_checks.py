@@ -21,8 +21,14 @@ _NAMED = {  # how a reserved property is given instead
     PropertyName.TAGS: "tags=",
     PropertyName.KEYS: "keys=",
     PropertyName.DELAY_LEVEL: "delay_level=",
+    PropertyName.TIMER_DELIVER_MS: "deliver_at=",
+    PropertyName.TIMER_DELAY_MS: "delay=",
+    PropertyName.TIMER_DELAY_SEC: "delay=",
     PropertyName.WAIT_STORED: "wait_stored=",
     PropertyName.DEDUP_KEY: "dedup_key=",
+    PropertyName.EXPIRES_AT: "expires_at=",
+    PropertyName.CRON: "cron=",
+    PropertyName.CRON_ZONE: "cron_zone=",
 }
 _MAX_INT = 2**31 - 1
 _MAX_DEDUP_KEY = 255

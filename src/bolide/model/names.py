@@ -15,6 +15,9 @@ OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+"""Where messages wait for a time of their own."""
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 SYSTEM_TOPICS = frozenset({
     TBW102,
@@ -25,10 +28,15 @@ SYSTEM_TOPICS = frozenset({
     HALF_TOPIC,
     OP_HALF_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
-    "RMQ_SYS_TRACE_TOPIC",
+    TRACE_TOPIC,
     "CHECKPOINT_TOPIC",
 })  # fmt: skip
 """Those of every broker; its settings add some."""
+
+POP_JOURNAL_TOPIC = "rmq_sys_bolide_pop"
+"""Ours: what happened to popped messages."""
+POP_JOURNAL_GROUP = "CID_RMQ_SYS_bolide_pop"
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
@@ -37,14 +45,18 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 _NOT_SENDABLE = frozenset({
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
     SELF_TEST_TOPIC,
     OFFSET_MOVED_EVENT,
+    POP_JOURNAL_TOPIC,
 })  # fmt: skip
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
+PARK_PREFIX: Final = "%PARK%"
+"""Ours: what a group's ordered consumers set aside."""
 
 ALLOWED_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 """What topics and groups may be called."""
@@ -63,12 +75,21 @@ def reply_topic(cluster: str) -> str:
     return f"{cluster}_REPLY_TOPIC"
 
 
+def revive_topic(cluster: str) -> str:
+    """Where RocketMQ 5.x keeps what happened to popped messages."""
+    return f"rmq_sys_REVIVE_LOG_{cluster}"
+
+
 def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
+
+
+def park_topic(group: str) -> str:
+    return PARK_PREFIX + group
 
 
 def is_retry_topic(topic: str) -> bool:

@@ -29,6 +29,8 @@ class PropertyName:
     EXPIRES_AT: Final = "BOLIDE_EXPIRES_MS"
     CRON: Final = "BOLIDE_CRON"
     CRON_ZONE: Final = "BOLIDE_CRON_ZONE"
+    SERIES_ID: Final = "BOLIDE_SERIES_ID"
+    SERIES_TURN: Final = "BOLIDE_SERIES_TURN"
 
     # Set by the sending client or the broker.
     UNIQUE_ID: Final = "UNIQ_KEY"
@@ -45,6 +47,7 @@ class PropertyName:
     RECORD_CRC: Final = "__CRC32#"
     FORWARD_QUEUE_ID: Final = "PROPERTY_FORWARD_QUEUE_ID"
     REDIRECT: Final = "REDIRECT"
+    PARK: Final = "BOLIDE_PARK"  # ours, of records in the topic of what a group has set aside
 
     # Where a re-addressed message really belongs, and how often it was tried.
     REAL_TOPIC: Final = "REAL_TOPIC"

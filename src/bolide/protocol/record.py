@@ -74,6 +74,8 @@ RECORD_HEAD = struct.Struct(">II20xq")
 
 _SIZE_AND_MAGIC = struct.Struct(">II")
 _OFFSETS = struct.Struct(">qq")
+_BODY_SIZE = struct.Struct(">I")
+_MAGIC_END = 7
 _TIMESTAMP = struct.Struct(">q")
 _BYTE = struct.Struct(">b")
 _SHORT = struct.Struct(">h")
@@ -201,6 +203,19 @@ def store_time(record: Buffer) -> int:
     """When a placed record that begins here was stored, in milliseconds."""
     host_size = V6_SIZE if record[_FLAG_BYTE_AT] & _BORN_V6 else V4_SIZE
     return int(_TIMESTAMP.unpack_from(record, _BORN_HOST_AT + host_size)[0])
+
+
+def property_bytes(record: Buffer) -> bytes:
+    """The property string of a whole record, as it lies there; empty if the lengths are wrong."""
+    try:
+        at = _HEADS[record[_FLAG_BYTE_AT] >> 4 & 3].size
+        at += int(_BODY_SIZE.unpack_from(record, at - _BODY_SIZE.size)[0])
+        length = _BYTE if record[_MAGIC_END] == _MAGIC_V1 & 0xFF else _SHORT
+        at += length.size + int(length.unpack_from(record, at)[0])
+        (size,) = _SHORT.unpack_from(record, at)
+    except (IndexError, struct.error):
+        return b""
+    return bytes(record[at + _SHORT.size : at + _SHORT.size + max(size, 0)])
 
 
 def encode_message(message: StoredMessage) -> bytes:

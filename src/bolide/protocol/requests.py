@@ -6,6 +6,7 @@ from enum import Flag, auto
 from bolide.protocol.bodies import access as access_bodies
 from bolide.protocol.bodies import consumers as consumer_bodies
 from bolide.protocol.bodies import controller as controller_bodies
+from bolide.protocol.bodies import filters as filter_bodies
 from bolide.protocol.bodies import groups as group_bodies
 from bolide.protocol.bodies import offsets as offset_bodies
 from bolide.protocol.bodies import pop as pop_bodies
@@ -18,12 +19,15 @@ from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.heartbeat import ClientCheck, Heartbeat
 from bolide.protocol.bodies.locks import LockReply, LockRequest
 from bolide.protocol.bodies.registration import RegisterBrokerBody
+from bolide.protocol.bodies.timers import PendingTimers
+from bolide.protocol.bodies.transactions import Transactions
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.headers import (
     access,
     clients,
     controller,
+    filters,
     groups,
     namesrv,
     offsets,
@@ -33,6 +37,7 @@ from bolide.protocol.headers import (
     replication,
     runtime,
     send,
+    timers,
     topics,
     transactions,
 )
@@ -92,6 +97,16 @@ _SEND = {
         transactions.CheckTransactionHeader, body=bytes, answered_by=Role.CLIENT
     ),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: RequestKind(transactions.ResumeCheckHeader),
+    RequestCode.BOLIDE_LIST_TIMERS: RequestKind(
+        timers.ListTimersHeader, reply_body=PendingTimers
+    ),
+    RequestCode.BOLIDE_RECALL_TIMERS: RequestKind(
+        timers.RecallTimersHeader, reply_body=PendingTimers
+    ),
+    RequestCode.BOLIDE_LIST_TRANSACTIONS: RequestKind(
+        transactions.ListTransactionsHeader, reply_body=Transactions
+    ),
+    RequestCode.BOLIDE_RESOLVE_TRANSACTION: RequestKind(transactions.ResolveTransactionHeader),
 }
 
 _CLIENTS = {
@@ -237,6 +252,17 @@ _GROUPS = {
     ),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: RequestKind(
         groups.TopicGroupHeader, reply_body=group_bodies.GroupSubscription
+    ),
+}
+
+_FILTERS = {
+    RequestCode.BOLIDE_UPDATE_FILTER_FUNCTION: RequestKind(filters.FilterFunctionHeader, body=str),
+    RequestCode.BOLIDE_DELETE_FILTER_FUNCTION: RequestKind(filters.FilterFunctionHeader),
+    RequestCode.BOLIDE_LIST_FILTER_FUNCTIONS: RequestKind(
+        reply_body=filter_bodies.FilterFunctionStates
+    ),
+    RequestCode.BOLIDE_GET_FILTER_FUNCTION: RequestKind(
+        filters.FilterFunctionHeader, reply_body=filter_bodies.FilterFunction
     ),
 }
 
@@ -440,6 +466,7 @@ REQUESTS: dict[RequestCode, RequestKind] = (
     | _POP
     | _TOPICS
     | _GROUPS
+    | _FILTERS
     | _RUNTIME
     | _REPLICATION
     | _ACCESS

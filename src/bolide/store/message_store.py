@@ -36,7 +36,7 @@ from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk, aside_of
 from bolide.store.errors import NotInMemory, StoreUnwritable
 from bolide.store.flusher import Flusher, Listener, reason_of
-from bolide.store.health import COMMIT_LOG, LOG_FILES, Health
+from bolide.store.health import COMMIT_LOG, DISK_SPACE, LOG_FILES, Health
 from bolide.store.housekeeping import Housekeeping
 from bolide.store.key_index import KeyIndex
 from bolide.store.locking import StoreLock
@@ -228,10 +228,11 @@ class MessageStore(Queries):
 
     # ---- appending
 
-    def append(self, draft: RecordDraft) -> Appended:
+    def append(self, draft: RecordDraft, *, makes_room: bool = False) -> Appended:
         """Take one message. It is readable at once, with SYNC_FLUSH when it is on the disk.
 
-        With SYNC_FLUSH `settle` or `wait_flushed` must follow: they set the flusher going.
+        With SYNC_FLUSH `settle` or `wait_flushed` must follow: they set the flusher going. One
+        that makes room, as a log file goes for it, is taken even above the warning level.
 
         Raises:
             RecordTooLarge: body, topic or properties are over their limits.
@@ -243,7 +244,7 @@ class MessageStore(Queries):
         size = measure(draft, self._max_message_size)
         facts = describe(draft.topic, draft.properties)
         with self._lock:
-            self._refuse_if_closed()
+            self._refuse_if_closed(nearly_full=makes_room)
             return self._put(draft, size, facts, int(self._clock() * 1000))
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
@@ -299,9 +300,9 @@ class MessageStore(Queries):
         self.health.refuse(LOG_FILES, reason)
         return StoreUnwritable(reason)
 
-    def _refuse_if_closed(self) -> None:
+    def _refuse_if_closed(self, *, nearly_full: bool = False) -> None:
         self._require_open()
-        if self.health.causes:
+        if self.health.causes and not (nearly_full and self.health.causes.keys() == {DISK_SPACE}):
             self.health.check()
 
     def _flush_failed(self, exc: BaseException) -> None:

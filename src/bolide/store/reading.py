@@ -75,6 +75,8 @@ class Wanted:
 
     code: Callable[[int], bool] | None = None
     record: Callable[[memoryview], bool] | None = None
+    weight: int = 1
+    """How many times longer than usual a look takes: so many fewer are looked at in one read."""
 
 
 EVERYTHING = Wanted()
@@ -109,7 +111,7 @@ def read_queue(
     if outside:
         status, next_offset = outside
         return Found(status, next_offset, low, high)
-    count = min(high - queue_offset, max(limits.max_scanned, limits.max_count))
+    count = min(high - queue_offset, max(limits.max_scanned // wanted.weight, limits.max_count))
     found = Found(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
     units = queue.units(queue_offset, count, may_block)
     _take_all(units, found, limits, wanted, _Window(commit_log, may_block=may_block))

@@ -79,6 +79,8 @@ class Retention:
         self._manual_rounds = 0
         self._trimmed_to = commit_log.min_offset
         self._retired_since: dict[Path, float] = {}
+        self.may_go: Callable[[int], bool] = lambda _: True
+        """Asked of a file that is due, by where it ends: nobody may need what is in it."""
 
     def delete_expired_soon(self) -> None:
         """Delete expired files in the next rounds whatever the hour (request 329)."""
@@ -94,6 +96,8 @@ class Retention:
         self._manual_rounds = max(self._manual_rounds - 1, 0)
         removed = []
         for file in self._due(config, now, given):
+            if not self.may_go(file.end):
+                break
             self._log.retire(file)
             self._retired_since[file.path] = now
             removed += self._remove_retired(config, now)

@@ -26,6 +26,13 @@ SETTINGS: Mapping[str, str | int | bool] = {
     "mappedFileSizeCommitLog": LOG_FILE,
     # Until the first of these intervals is over, Apache's 5.x keeps a core busy.
     "transactionMetricFlushInterval": 500,
+    "timerWheelEnable": True,
+    "recallMessageEnable": True,
+    "enablePropertyFilter": True,
+    "transactionTimeOut": 2000,
+    "transactionCheckInterval": 1000,
+    # Apache's 5.x writes down this late what was committed, and may ask for it meanwhile.
+    "transactionOpBatchInterval": 100,
     # The second one differs, and retries begin with the third.
     "messageDelayLevel": " ".join(["1s", "2s", *["1s"] * 16]),
 }
@@ -57,12 +64,12 @@ def cluster(
     settings = {**SETTINGS, "storePathRootDir": str(root), **properties}
     if broker == OURS:
         with (
-            bolide_namesrv(directory / "namesrv") as namesrv,
+            bolide_namesrv(directory / "namesrv", orderMessageEnable=True) as namesrv,
             bolide_broker(directory / "broker", namesrv.address, **settings) as server,
         ):
             yield Cluster(broker, namesrv.address, server.address)
     else:
-        java = bench.namesrv(broker)
+        java = bench.namesrv(broker, orderMessageEnable=True)
         server = bench.broker(broker, java.address, jvm=(), **settings)
         yield Cluster(broker, java.address, server.address)
         server.kill()

@@ -25,6 +25,8 @@ ADDED: list["Cell"] = []
 KNOWN = {
     ("4.9", "java5", "batch"): "clients of 5.x give a batch an id of its own, which brokers of 4.9 "
     "put in place of the ids of its messages",
+    ("4.9", "java5", "trace"): "consumers of 5.x trace only messages that name a region, and "
+    "brokers of 4.9 name none in them",
     ("4.9", "java5", "lite-pull"): "lite pull of 5.x has a request of its own, which brokers of "
     "4.9 do not know",
 }
@@ -65,15 +67,38 @@ class Cell:
     aged: bool
     """Whether the first messages of the topic are there no more."""
 
+    ordered_queues: int
+    """As how many its order is laid down at the name server; 0: it is not."""
+
+    lacking: Mapping[str, str]
+    """Brokers and clients that have nothing of the kind, and what to say of them."""
+
+    beside: str
+    """What a second topic has behind the name of the first; if empty, there is none."""
+
     def topic(self, client: str) -> str:
         return f"{client}_{self.name}"
 
+    def topics(self, client: str) -> dict[str, int]:
+        """How many queues the topics have that must be there when it begins."""
+        topic = self.topic(client)
+        names = [topic, f"{topic}_{self.beside}"] if self.beside else [topic]
+        return dict.fromkeys(names, self.queues) if self.queues else {}
 
-def cell(name: str = "", *, queues: int = 4, aged: bool = False) -> Callable[[Check], Check]:
+
+def cell(
+    name: str = "",
+    *,
+    queues: int = 4,
+    aged: bool = False,
+    ordered_queues: int = 0,
+    lacking: Mapping[str, str] | None = None,
+    beside: str = "",
+) -> Callable[[Check], Check]:
     def add(check: Check) -> Check:
         key = name or check.__name__.replace("_", "-")
         title = (check.__doc__ or key).rstrip(".")
-        ADDED.append(Cell(key, title, check, queues, aged))
+        ADDED.append(Cell(key, title, check, queues, aged, ordered_queues, lacking or {}, beside))
         return check
 
     return add

@@ -2,7 +2,7 @@
 
 import pytest
 
-for module in ("sending", "pushing", "reading", "positions"):
+for module in ("sending", "exchanging", "pushing", "timing", "consuming", "reading", "positions"):
     pytest.register_assert_rewrite(f"tests.interop.matrix.{module}")
 
 from tests.interop.matrix import brokers, players  # noqa: E402

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class CellFailed(Exception):
 
 
 class Absent(Exception):
-    """The client has nothing of the kind."""
+    """The client or the broker has nothing of the kind."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,16 @@ class Players:
         """Let the client play these cells when its turn comes."""
         started: Future[Play] = Future()
         self._plays[client] = started
-        self._turns.submit(self._take_turn, client, list(cells), started)
+        playable = [cell for cell in cells if not self._missing(client, cell)]
+        self._turns.submit(self._take_turn, client, playable, started)
 
     def seen(self, client: str, cell: Cell) -> Seen:
+        if reason := self._missing(client, cell):
+            raise Absent(reason)
         return self._plays[client].result(PATIENCE).seen(cell)
+
+    def _missing(self, client: str, cell: Cell) -> str:
+        return cell.lacking.get(self.broker) or cell.lacking.get(client) or ""
 
     def _take_turn(self, client: str, cells: Sequence[Cell], started: Future[Play]) -> None:
         if self._closed or not started.set_running_or_notify_cancel():
@@ -115,8 +122,11 @@ class Players:
 
 
 def start(client: str, cells: Sequence[Cell], cluster: Cluster, bench: Bench) -> Play:
-    topics = {cell.topic(client): cell.queues for cell in cells if cell.queues}
+    topics = dict(ChainMap(*(cell.topics(client) for cell in cells)))
     witness(cluster).create_topics(topics)
+    for cell in cells:
+        if cell.ordered_queues:
+            witness(cluster).lay_down_order(cell.topic(client), cell.ordered_queues)
     names = [cell.name for cell in cells]
     arguments = (cluster.namesrv_address, cluster.broker_address, client, *names)
     if client == OURS:

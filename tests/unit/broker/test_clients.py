@@ -303,3 +303,23 @@ async def test_a_client_that_is_silent_in_one_group_stays_in_the_other(
     assert tables.clients.consumer_group("g") is None
     assert tables.clients.consumer_ids("h") == ["a"]
     assert not connection.is_closed
+
+
+@on_loop
+async def test_a_client_with_producers_is_found_by_its_id_where_it_was_heard_last(
+    tables: BrokerTables,
+) -> None:
+    clients = tables.clients
+    old, new = connected(), connected()
+    asker = Heartbeat(client_id="a", producer_data_set=[ProducerGroup("p"), ProducerGroup("q")])
+    for connection in (old, new):
+        clients.heartbeat(asker, connection, "JAVA", 1)
+    clients.heartbeat(beat("b"), connected(), "JAVA", 1)
+    assert clients.find_producer("a") is new
+    assert clients.find_producer("b") is None  # it only consumes
+    clients.lost(old)
+    assert clients.find_producer("a") is new
+    clients.unregister("a", "p", None, new)
+    assert clients.find_producer("a") is new
+    clients.unregister("a", "q", None, new)
+    assert clients.find_producer("a") is None

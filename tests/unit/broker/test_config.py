@@ -60,6 +60,10 @@ ROCKETMQ_DEFAULTS = {
     "useServerSideResetOffset": "true",
     "startAcceptSendRequestTimeStamp": "0",
     "channelExpiredTimeout": "120000",
+    "defaultMessageRequestMode": "PULL",
+    "defaultPopShareQueueNum": "-1",
+    "serverLoadBalancerEnable": "true",
+    "loadBalancePollNameServerInterval": "30000",
     "maxStatsIdleTimeInMinutes": "-1",
     "configBlackList": "configBlackList;brokerConfigPath",
     "serverChannelMaxIdleTimeSeconds": "120",
@@ -75,7 +79,7 @@ PASSED_OVER = (
    
     "reviveQueueNum",
     "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
-    "defaultMessageRequestMode", "subscriptionExpiredTimeout",
+    "subscriptionExpiredTimeout",
     "disableConsumeIfConsumerReadSlowly", "enableLmq", "transientStorePoolEnable",
     "duplicationEnable", "offsetCheckInSlave", "osPageCacheBusyTimeOutMills",
 )  # fmt: skip

@@ -42,6 +42,7 @@ class Bench:
             offsets=tables.offsets,
             groups=tables.groups,
             delay=cast("DelayScheduler", self.delay),
+            filters=tables.filters,
             statistics=self.statistics,
             clients=tables.clients,
             locks=tables.locks,

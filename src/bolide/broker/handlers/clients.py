@@ -2,10 +2,10 @@
 
 from bolide.broker.clients import ClientTable, Member
 from bolide.broker.config import BrokerConfig
+from bolide.broker.filters.filters import Filters
 from bolide.broker.groups import GroupTable
 from bolide.broker.json_body import MAX_BODY, read_json
 from bolide.broker.queue_locks import QueueLocks
-from bolide.broker.subscriptions import wanted_by_subscription
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
 from bolide.model.names import retry_topic
@@ -29,8 +29,6 @@ from bolide.protocol.headers.clients import (
 from bolide.protocol.refusals import ConsumerNotOnline, GroupNotFound, ServerError
 from bolide.remoting.dispatch import Reply, Request, handles
 
-_TAG = "TAG"
-
 
 class ClientHandlers:
     """Takes clients in and tells who there is.
@@ -46,12 +44,14 @@ class ClientHandlers:
         groups: GroupTable,
         topics: TopicTable,
         locks: QueueLocks,
+        filters: Filters,
         cell: ConfigCell[BrokerConfig],
     ) -> None:
         self._clients = clients
         self._groups = groups
         self._topics = topics
         self._locks = locks
+        self._filters = filters
         self._cell = cell
 
     @handles(NoHeader, RequestCode.HEART_BEAT, max_body=MAX_BODY)
@@ -62,6 +62,8 @@ class ClientHandlers:
         frame = request.frame
         self._clients.heartbeat(beat, request.connection, frame.language, frame.version)
         for data in served:
+            if not beat.without_sub:
+                await self._filters.register(data.group_name, data.subscription_data_set)
             await self._create_retry_topic(data)
         return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
 
@@ -98,9 +100,7 @@ class ClientHandlers:
     @handles(NoHeader, RequestCode.CHECK_CLIENT_CONFIG, max_body=MAX_BODY)
     async def check_subscription(self, request: Request[NoHeader]) -> Reply:
         wanted = (await read_json(request, ClientCheck)).subscription_data
-        if (wanted.expression_type or _TAG) != _TAG:
-            wanted_by_subscription(wanted)
-        return Reply()
+        return Reply(remark=await self._filters.check(wanted))
 
     @handles(ConsumerGroupHeader, RequestCode.GET_CONSUMER_LIST_BY_GROUP)
     def consumer_ids(self, request: Request[ConsumerGroupHeader]) -> Reply:

@@ -10,14 +10,16 @@ from bolide.broker.arrivals import Arrivals, Waiter
 from bolide.broker.background import Background
 from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
+from bolide.broker.expiry import Expiring
+from bolide.broker.filters.filters import Filters, Judged
 from bolide.broker.groups import GroupTable
+from bolide.broker.handlers.judged_pulls import JudgedPulls
 from bolide.broker.hooks import Hooks
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.statistics import Statistics
-from bolide.broker.subscriptions import wanted_by, wanted_by_subscription
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
-from bolide.model.names import READ
+from bolide.model.names import READ, RETRY_PREFIX
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.topics import TopicConfig
@@ -31,13 +33,12 @@ from bolide.protocol.refusals import (
     SubscriptionOutdated,
 )
 from bolide.remoting.dispatch import Later, Reply, Request, handles
-from bolide.store.config import StoreConfig
+from bolide.store.config import QUEUE_UNIT_SIZE, StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
 from bolide.store.reading import Found, ReadLimits, ReadStatus, Wanted
 
 _COMMIT, _SUSPEND, _HAS_SUBSCRIPTION = 1, 2, 4
-_SCANNED = 800
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _TOOLS = ("TOOLS_CONSUMER", "CID_RMQ_SYS_")
 
@@ -71,6 +72,8 @@ class PullParts:
     arrivals: Arrivals
     statistics: Statistics
     background: Background
+    expiring: Expiring
+    filters: Filters
     hooks: Hooks
     now: Callable[[], float] = time.time
 
@@ -93,6 +96,14 @@ class PullHandlers:
 
     def __init__(self, parts: PullParts) -> None:
         self._parts = parts
+        self._judged = JudgedPulls(
+            parts.filters.functions,
+            parts.arrivals,
+            read=self._read_anyhow,
+            end=lambda pull: parts.store.max_offset(pull.header.topic, pull.header.queue_id),
+            reset=self._reset,
+            reply=self._reply,
+        )
 
     @handles(PullHeader, RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
     def pull(self, request: Request[PullHeader]) -> Reply | Later:
@@ -100,6 +111,8 @@ class PullHandlers:
         group, topic = self._admit(request)
         peer = request.connection.peer
         wanted = self._wanted(request, group)
+        if header.topic.startswith(RETRY_PREFIX):
+            wanted = self._parts.filters.of_retries(header.consumer_group, wanted)
         flag, begun = topic.topic_sys_flag, self._parts.now()
         pull = Pull(header, group, flag, wanted, peer, header.queue_offset, begun)
         if header.sys_flag & _COMMIT and header.commit_offset >= 0:
@@ -142,7 +155,7 @@ class PullHandlers:
         if self._parts.cell.value.reject_pull_consumer_enable:
             self._refuse_pull_consumer(request)
         if header.sys_flag & _HAS_SUBSCRIPTION:
-            return wanted_by(header.expression_type, header.subscription)
+            return self._parts.filters.pulled_by(header.expression_type, header.subscription)
         members = self._parts.clients.consumer_group(header.consumer_group)
         if members is None:
             raise SubscriptionNotFound(
@@ -169,7 +182,9 @@ class PullHandlers:
             )
         if subscription.sub_version < header.sub_version:
             raise SubscriptionOutdated("the consumer's subscription not latest")
-        return wanted_by_subscription(subscription)
+        return self._parts.filters.subscribed(
+            header.consumer_group, subscription, header.sub_version
+        )
 
     def _refuse_pull_consumer(self, request: Request[PullHeader]) -> None:
         group = request.header.consumer_group
@@ -200,6 +215,10 @@ class PullHandlers:
         return self._reply(pull, found, remark=_OFFSET_RESET)
 
     def _serve(self, pull: Pull) -> Reply | Later:
+        if isinstance(pull.wanted, Judged):
+            seconds = self._patience(pull) if pull.header.sys_flag & _SUSPEND else 0.0
+            work = self._judged.serve(pull, pull.wanted.function, seconds)
+            return self._parts.background.answer(work)
         try:
             found = self._read(pull, may_block=False)
         except NotInMemory:
@@ -209,14 +228,20 @@ class PullHandlers:
         return self._reply(pull, found)
 
     async def _serve_cold(self, pull: Pull) -> Reply:
-        found = await asyncio.to_thread(self._read, pull, may_block=True)
-        return self._reply(pull, found)
+        return self._reply(pull, await asyncio.to_thread(self._read, pull, may_block=True))
+
+    async def _read_anyhow(self, pull: Pull) -> Found:
+        try:
+            return self._read(pull, may_block=False)
+        except NotInMemory:
+            return await asyncio.to_thread(self._read, pull, may_block=True)
 
     def _read(self, pull: Pull, *, may_block: bool) -> Found:
         header = pull.header
         limits = self._limits(header, from_disk=may_block)
+        wanted = self._parts.expiring.wanted(header.topic, pull.wanted)
         return self._parts.store.read(
-            header.topic, header.queue_id, pull.offset, limits, pull.wanted, may_block=may_block
+            header.topic, header.queue_id, pull.offset, limits, wanted, may_block=may_block
         )
 
     def _limits(self, header: PullHeader, *, from_disk: bool) -> ReadLimits:
@@ -229,16 +254,14 @@ class PullHandlers:
             count, size = store.max_transfer_count_memory, store.max_transfer_bytes_memory
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
-        return ReadLimits(max(min(header.max_msg_nums, count), 1), size, _SCANNED)
+        scanned = store.max_filter_bytes // QUEUE_UNIT_SIZE
+        return ReadLimits(max(min(header.max_msg_nums, count), 1), size, scanned)
 
     # ---- waiting
 
     def _hold(self, pull: Pull) -> Later:
         later = Later()
-        header, config = pull.header, self._parts.cell.value
-        seconds = config.short_polling_time
-        if config.long_polling_enable:
-            seconds = max(header.suspend_timeout_millis, 0) / 1000
+        header = pull.header
 
         def look(is_last: bool) -> bool:
             if later.is_blocked and not is_last:
@@ -249,8 +272,15 @@ class PullHandlers:
         arrivals = self._parts.arrivals
         waiter = Waiter((header.topic, header.queue_id), look)
         later.on_lost = lambda: arrivals.drop(waiter)
-        arrivals.hold(waiter, seconds)
+        arrivals.hold(waiter, self._patience(pull))
         return later
+
+    def _patience(self, pull: Pull) -> float:
+        """Seconds that a pull may wait."""
+        config = self._parts.cell.value
+        if not config.long_polling_enable:
+            return config.short_polling_time
+        return max(pull.header.suspend_timeout_millis, 0) / 1000
 
     def _look_again(self, pull: Pull, later: Later, *, is_last: bool) -> bool:
         """Answer a pull that waits, if there is an answer by now or no more time."""

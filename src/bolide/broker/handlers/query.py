@@ -3,6 +3,7 @@
 import asyncio
 
 from bolide.broker.clients import ClientTable
+from bolide.broker.filters.table import FilterTable
 from bolide.broker.records import record_at
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.queues import ConsumeQueueEntry, ConsumeQueueSlice
@@ -27,9 +28,10 @@ _MOST_ENTRIES = 10_000
 class QueryHandlers:
     """Look messages up in the store, where the disk is needed on a thread."""
 
-    def __init__(self, *, store: Queries, clients: ClientTable) -> None:
+    def __init__(self, *, store: Queries, clients: ClientTable, filters: FilterTable) -> None:
         self._store = store
         self._clients = clients
+        self._filters = filters
 
     @handles(QueryMessageHeader, RequestCode.QUERY_MESSAGE)
     async def query(self, request: Request[QueryMessageHeader]) -> Reply:
@@ -88,6 +90,9 @@ class QueryHandlers:
         body.subscription_data = self._clients.subscription(group, topic)
         if body.subscription_data is None:
             body.filter_data = f"{group}@{topic} is not online!"
+        elif found := self._filters.find(topic, group):
+            found.dead = found.is_dead()
+            body.filter_data = fastjson.encode(found).decode()
 
 
 def _entries(queue: ReadableQueue, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:

@@ -48,6 +48,7 @@ class RuntimeHandlers:
         cell: ConfigCell[BrokerConfig],
         store_cell: ConfigCell[StoreConfig],
         delay: Delayed,
+        timer_figures: Callable[[], dict[str, str]] = dict,
         boot_time: float,
         ignored: Mapping[str, str] | None = None,
         now: Callable[[], float] = time.time,
@@ -57,6 +58,7 @@ class RuntimeHandlers:
         self._settings = Settings(cell, store_cell, ignored, now)
         self._cell = cell
         self._delay = delay
+        self._timer_figures = timer_figures
         self._boot_time = boot_time
         self._now = now
 
@@ -78,6 +80,7 @@ class RuntimeHandlers:
         table = (
             counted(self._statistics, self._boot_time, self._now())
             | described(self._delay.progress(), accepts_from, active=True)
+            | self._timer_figures()
             | await asyncio.to_thread(stored, self._store)
         )
         return Reply(body=fastjson.encode(KvTable(table=table)))

@@ -10,11 +10,12 @@ from zlib import crc32
 
 import msgspec
 
-from bolide.broker.addressing import address, without_transaction
+from bolide.broker.addressing import address, is_half, without_transaction
 from bolide.broker.background import Background
 from bolide.broker.config import BrokerConfig
 from bolide.broker.duplicates import Duplicates
 from bolide.broker.durability import Durability, unavailable
+from bolide.broker.expiry import Expiring, check_expiry
 from bolide.broker.groups import GroupTable
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
@@ -22,12 +23,16 @@ from bolide.broker.marks import Marks
 from bolide.broker.names import validate_topic
 from bolide.broker.peers import packed_peer
 from bolide.broker.queue_locks import QueueLocks
+from bolide.broker.recurring import begin_series, check_batch
 from bolide.broker.statistics import Statistics
+from bolide.broker.timers.timetable import Timetable, refuse_in_batch
 from bolide.broker.topics import TopicTable
+from bolide.broker.transactions.half import half_draft
 from bolide.config import ConfigCell
 from bolide.kernel.sends import asks_for_nothing
 from bolide.model.message import Host, SysFlag
 from bolide.model.names import (
+    HALF_TOPIC,
     WRITE,
     dead_letter_topic,
     group_of_retry_topic,
@@ -58,6 +63,7 @@ from bolide.store.errors import StoreClosed, StoreUnwritable
 
 _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 _DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
+_HALF = HALF_TOPIC.encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,7 @@ class SendParts:
     durability: Durability
     statistics: Statistics
     background: Background
+    expiring: Expiring
     unique_ids: UniqueIdMaker
     store_host: Host
     max_level: int
@@ -101,6 +108,10 @@ class Taken(NamedTuple):
     """Where its messages are, in their order."""
     fresh: list[Appended]
     """Those of them that were not there before."""
+    is_half: bool = False
+    """They wait for the end of their transaction."""
+    recall_handle: str | None = None
+    """By what it can be taken back, if it waits for a time."""
 
     @property
     def last(self) -> Appended:
@@ -115,6 +126,7 @@ class SendHandlers:
         self._parts = parts
         self._store_host = pack_host(parts.store_host)
         self.marks = Marks.of(parts.cell.value)
+        self._timetable = Timetable(parts.cell, parts.now)
         parts.cell.on_change(self._settings_changed)
 
     def _settings_changed(self, config: BrokerConfig) -> None:
@@ -136,7 +148,7 @@ class SendHandlers:
         try:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
-            if topic is None or is_retry_topic(header.topic) or self._must_wait(header):
+            if topic is None or is_retry_topic(header.topic) or self._must_wait(incoming):
                 later = self._parts.background.answer(self._take_slowly(incoming))
                 later.on_lost = None  # what came is stored, whether or not its sender stays
                 return later
@@ -144,11 +156,38 @@ class SendHandlers:
         except Refusal as exc:
             return self._refused(incoming, exc)
 
-    def _must_wait(self, header: SendHeader) -> bool:
-        """Whether it cannot be told yet if the message is a repeat."""
+    def _must_wait(self, incoming: Incoming) -> bool:
+        """Whether it cannot be told yet if the message is a repeat, or its topic must be noted."""
+        header = incoming.header
+        if self._expires_here_first(incoming):
+            return True
         return self._parts.duplicates.windows.is_reading(header.topic) and (
             header.batch or PropertyName.DEDUP_KEY in header.properties
         )
+
+    def _expires_here_first(self, incoming: Incoming) -> bool:
+        """Whether it is the first message of its topic that expires."""
+        header = incoming.header
+        batch = incoming.body if header.batch else b""
+        return self._parts.expiring.is_new(header.topic, header.properties, batch)
+
+    # ---- replies to requests: checked and stored as sends are
+
+    async def admit(self, incoming: Incoming) -> None:
+        """Check it and its topic, which is made if it is not there. Raises Refusal."""
+        self._check(incoming)
+        self._check_topic(incoming.header, await self._ready_topic(incoming.header))
+
+    async def keep(self, incoming: Incoming) -> Reply:
+        """Store what was admitted, and say what a sender would be told."""
+        return await self._take_slowly(incoming)
+
+    def refuse(self, incoming: Incoming, exc: Refusal) -> Reply:
+        return self._refused(incoming, exc)
+
+    def conclude(self, incoming: Incoming, reply: Reply) -> Reply:
+        """The answer, once the hooks have seen it."""
+        return self._closed(incoming, reply)
 
     # ---- checks
 
@@ -180,6 +219,13 @@ class SendHandlers:
                 f" has {most} queues"
             )
 
+    def _check_transactions(self) -> None:
+        config = self._parts.cell.value
+        if config.reject_transaction_message:
+            raise NoPermission(
+                f"the broker[{config.broker_ip1}] sending transaction message is forbidden"
+            )
+
     # ---- taking
 
     def _take(self, incoming: Incoming, topic: TopicConfig) -> Reply | Later:
@@ -201,6 +247,9 @@ class SendHandlers:
     async def _take_slowly(self, incoming: Incoming) -> Reply:
         """As `_take`, where topics may have to be made first."""
         try:
+            if self._expires_here_first(incoming):
+                await self._find_or_create(incoming.header)
+                await self._parts.expiring.add(incoming.header.topic)
             topic = await self._ready_topic(incoming.header)
             if is_retry_topic(topic.topic_name):
                 incoming, topic = await self._redirect_dead(incoming, topic)
@@ -275,7 +324,12 @@ class SendHandlers:
                 self._check_keys(header, batch)
                 return Taken(queue_id, None, *self._put(topic, queue_id, batch))
             draft, unique_id = self._single(header, draft)
-            return Taken(queue_id, unique_id, *self._put(topic, queue_id, [draft]))
+            if draft.topic == _HALF:
+                stored = [self._parts.intake.append(draft)]
+                return Taken(queue_id, unique_id, stored, stored, is_half=True)
+            handle = self._timetable.recall_handle(draft)
+            places = self._put(topic, queue_id, [draft])
+            return Taken(queue_id, unique_id, *places, recall_handle=handle)
         except RecordTooLarge as exc:
             raise MessageIllegal(f"{exc}: send less, or raise maxMessageSize") from exc
         except (StoreUnwritable, StoreClosed) as exc:
@@ -297,18 +351,26 @@ class SendHandlers:
     def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
         """The draft with its properties, addressed; and the id that the sender knows it by."""
         properties = decode_properties(header.properties)
-        draft = without_transaction(draft, properties)
+        half = is_half(draft, properties)
+        if not half:
+            draft = without_transaction(draft, properties)
         if asks_for_nothing(header.properties) and PropertyName.UNIQUE_ID in properties:
             # Most are such: the string stays as it is, which the fast path counts on.
             plain = draft._replace(properties=self.marks.add_to(header.properties).encode())
             return plain, properties[PropertyName.UNIQUE_ID]
+        check_expiry(properties)
+        begin_series(properties, draft, int(self._parts.now() * 1000))
         properties.pop(PropertyName.POP_CHECKPOINT, None)
         properties |= self.marks.properties
         if PropertyName.UNIQUE_ID not in properties:
             now = int(self._parts.now() * 1000)
             properties[PropertyName.UNIQUE_ID] = self._parts.unique_ids.make(now)
         unique_id = properties[PropertyName.UNIQUE_ID]
-        return address(draft, properties, self._parts.max_level), unique_id
+        if half:
+            self._check_transactions()
+            self._timetable.due(properties)  # refused now rather than when it is committed
+            return half_draft(draft, properties, header.producer_group), unique_id
+        return address(draft, properties, self._parts.max_level, self._timetable), unique_id
 
     def _batch(self, header: SendHeader, draft: RecordDraft) -> list[RecordDraft]:
         limit = self._parts.max_message_size()
@@ -331,6 +393,9 @@ class SendHandlers:
             )
         if not drafts:
             raise MessageIllegal("a batch without messages")
+        check_batch(draft.body, drafts)
+        if b"TIMER_DEL" in draft.body or b"__STARTDELIVER" in draft.body:
+            refuse_in_batch(drafts)
         return drafts
 
     def _check_keys(self, header: SendHeader, drafts: list[RecordDraft]) -> None:
@@ -356,7 +421,7 @@ class SendHandlers:
         if taken.fresh:
             size = sum(each.size for each in taken.fresh)
             took = parts.now() - incoming.started
-            topic = incoming.header.topic
+            topic = HALF_TOPIC if taken.is_half else incoming.header.topic
             parts.statistics.sent(topic, taken.queue_id, len(taken.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
         marks = self.marks.answer
@@ -365,6 +430,7 @@ class SendHandlers:
             queue_id=taken.queue_id,
             queue_offset=appended[0].queue_offset,
             transaction_id=taken.unique_id,
+            recall_handle=taken.recall_handle,
             repeats=len(appended) - len(taken.fresh) or None,
             region=marks.region,
             trace_on=marks.trace_on,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bolide.broker.addressing import delayed
 from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
+from bolide.broker.expiry import has_expired
 from bolide.broker.groups import GroupTable
 from bolide.broker.intake import Intake
 from bolide.broker.records import record_at
@@ -25,6 +26,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.send import SendBackHeader
 from bolide.protocol.hosts import pack_host, unpack_host
 from bolide.protocol.message_id import OffsetId
+from bolide.protocol.pop_info import normal_topic
 from bolide.protocol.property_string import encode_properties
 from bolide.protocol.record import Record, RecordDraft
 from bolide.protocol.refusals import NoPermission, ServerError
@@ -71,6 +73,8 @@ class SendBackHandlers:
         if group.retry_queue_nums <= 0:  # the group wants no retries
             return Reply()
         record = await self._message_at(header.offset)
+        if has_expired(record, parts.now()):  # nobody gets it any more
+            return Reply()
         dead = is_dead(header, group, record.reconsume_times)
         topic = await self._topic_for(header, group, dead=dead)
         draft = self._draft(header, record, topic, dead=dead)
@@ -107,7 +111,8 @@ class SendBackHandlers:
         self, header: SendBackHeader, record: Record, topic: TopicConfig, *, dead: bool
     ) -> RecordDraft:
         properties = record.decode_properties()
-        properties.setdefault(PropertyName.RETRY_TOPIC, record.topic)
+        origin = normal_topic(record.topic, header.group)  # popped messages may be retries
+        properties.setdefault(PropertyName.RETRY_TOPIC, origin)
         properties.setdefault(PropertyName.ORIGIN_MESSAGE_ID, _offset_id(record))
         properties[PropertyName.WAIT_STORED] = "false"
         properties.pop(PropertyName.DELAY_LEVEL, None)

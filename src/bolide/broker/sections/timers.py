@@ -18,3 +18,14 @@ class TimerSettings:
     recall_message_enable: bool = option(
         True, "Let producers take back messages whose time has not come.", live=True
     )
+    timer_precision_ms: int = option(
+        1000, "Milliseconds of a slot of the timer wheel; its files depend on it.",
+        bounds=(10, 10_000),
+    )  # fmt: skip
+    timer_roll_window_slot: int = option(
+        2 * 24 * 3600, "Slots ahead in which messages wait; what is further away comes again.",
+        bounds=(60, 7 * 24 * 3600 - 60),
+    )  # fmt: skip
+    mapped_file_size_timer_log: int = option(
+        100 * 1024 * 1024, "Bytes of a file of the timer log.", bounds=(4096, 2**30)
+    )

@@ -9,11 +9,16 @@ from bolide.cli.admin import (
     brokers,
     clusters,
     consumers,
+    filters,
     groups,
     messages,
     offsets,
+    pop,
     sending,
+    timers,
     topics,
+    traces,
+    transactions,
 )
 
 Verb = Callable[..., None]
@@ -34,6 +39,13 @@ _COMMANDS: dict[str, tuple[Verb, str]] = {
     ),
     "updateSubGroup": (groups.update_sub_group, "-c DefaultCluster -g billing -r 3"),
     "deleteSubGroup": (groups.delete_sub_group, "-c DefaultCluster -g billing -r true"),
+    "setConsumeMode": (
+        pop.set_consume_mode,
+        "-c DefaultCluster -t Orders -g billing -m POP",
+    ),
+    "updateFilter": (filters.update_filter, "-c DefaultCluster -f big-orders -s big_orders.py"),
+    "deleteFilter": (filters.delete_filter, "-c DefaultCluster -f big-orders"),
+    "listFilters": (filters.list_filters, "-c DefaultCluster"),
     "consumerProgress": (consumers.consumer_progress, "-g billing"),
     "consumerConnection": (consumers.consumer_connection, "-g billing"),
     "producerConnection": (consumers.producer_connection, "-g shop -t Orders"),
@@ -45,6 +57,22 @@ _COMMANDS: dict[str, tuple[Verb, str]] = {
     "queryMsgByUniqueKey": (
         messages.query_msg_by_unique_key,
         "-t Orders -i 7F0000010C7D18B4AAC2194D5E8C0000",
+    ),
+    "queryMsgTraceById": (
+        traces.query_msg_trace_by_id,
+        "-i 7F0000010C7D18B4AAC2194D5E8C0000",
+    ),
+    "listTimers": (timers.list_timers, "-c DefaultCluster -t Orders"),
+    "recallMessage": (timers.recall_message, "-c DefaultCluster -t Orders -k order-1"),
+    "openTransactions": (transactions.open_transactions, "-c DefaultCluster -g shop"),
+    "discardedTransactions": (transactions.discarded_transactions, "-c DefaultCluster"),
+    "resolveTransaction": (
+        transactions.resolve_transaction,
+        "-i 7F00000100002A9F0000000000000000 --commit",
+    ),
+    "resumeTransaction": (
+        transactions.resume_transaction,
+        "-i 7F00000100002A9F0000000000000000",
     ),
     "resetOffsetByTime": (offsets.reset_offset_by_time, "-g billing -t Orders -s now"),
     "sendMessage": (sending.send_message, '-t Orders -p "one book" -k order-1 -c paid'),

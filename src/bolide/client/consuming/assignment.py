@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from hashlib import md5
 from typing import TypeVar
 
+from bolide.model import shares
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 Strategy = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
@@ -25,10 +26,7 @@ def average(
     """Give each member one run of neighbouring queues; the first members get one more."""
     if client_id not in client_ids:
         return []
-    index = client_ids.index(client_id)
-    share, rest = divmod(len(queues), len(client_ids))
-    start = index * share + min(index, rest)
-    return queues[start : start + share + (index < rest)]
+    return shares.average(queues, client_ids.index(client_id), len(client_ids))
 
 
 def average_by_circle(
@@ -37,7 +35,7 @@ def average_by_circle(
     """Deal the queues out one by one, as cards."""
     if client_id not in client_ids:
         return []
-    return queues[client_ids.index(client_id) :: len(client_ids)]
+    return shares.by_circle(queues, client_ids.index(client_id), len(client_ids))
 
 
 def by_config(queues: Collection[MessageQueue]) -> Strategy:
@@ -150,3 +148,6 @@ def _java_text(queue: MessageQueue) -> str:
 
 consistent_hash = consistent_hash_ring()
 """The ring with ten virtual nodes for each member, as RocketMQ's default."""
+
+STRATEGY_NAMES: dict[Strategy, str] = {average: "AVG", average_by_circle: "AVG_BY_CIRCLE"}
+"""Those that brokers know too, by what they call them."""

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,6 +47,20 @@ class Place(Enum):
     INLINE = "at once on the event loop"
 
 
+class OrderBy(StrEnum):
+    """Within what an ordered handler's calls keep their order."""
+
+    QUEUE = "queue"
+    KEYS = "keys"
+
+
+class OnPoison(StrEnum):
+    """What becomes of a key whose message fails again and again."""
+
+    BLOCK = "block"
+    PARK = "park"
+
+
 class Outcome(NamedTuple):
     """How many messages of a call were done, from the first on, and why not all."""
 
@@ -67,21 +81,36 @@ class Handler:
     batch: int = 1
     """1 calls it with a message, more with lists of at most so many."""
     is_ordered: bool = False
+    order_by: OrderBy = OrderBy.QUEUE
+    on_poison: OnPoison = OnPoison.BLOCK
 
     @classmethod
     def of(
-        cls, function: Callable[[Any], Any], *, ordered: bool, batch: int, inline: bool
+        cls,
+        function: Callable[[Any], Any],
+        *,
+        ordered: bool,
+        batch: int,
+        inline: bool,
+        order_by: str = OrderBy.QUEUE,
+        on_poison: str = OnPoison.BLOCK,
     ) -> "Handler":
         """Raises ValueError or TypeError that says what does not go together."""
         if not callable(function):
             raise TypeError(f"a handler is a function, not {function!r}")
         if not 1 <= batch <= MAX_BATCH:
             raise ValueError(f"batch is {batch}, 1 to {MAX_BATCH} are possible")
+        order = _checked_order(order_by, on_poison, ordered=ordered)
         if _is_coroutine_function(function):
             if inline:
                 raise ValueError("inline is for plain functions: coroutines run on the loop anyway")
-            return cls(function, Place.LOOP, batch, ordered)
-        return cls(function, Place.INLINE if inline else Place.THREAD, batch, ordered)
+            return cls(function, Place.LOOP, batch, ordered, *order)
+        return cls(function, Place.INLINE if inline else Place.THREAD, batch, ordered, *order)
+
+    @property
+    def ordering(self) -> tuple[bool, OrderBy, OnPoison]:
+        """What cannot change while a queue is held."""
+        return self.is_ordered, self.order_by, self.on_poison
 
     def call(self, messages: Sequence[StoredMessage]) -> Any:
         """What the function returns: a value, or an awaitable of one."""
@@ -96,6 +125,18 @@ class Handler:
             return Outcome(0, TypeError(f"a batch handler returns a number or None, not {kind}"))
         done = min(max(returned, 0), count)
         return Outcome(done, None if done == count else Retry(f"{done} of {count} were done"))
+
+
+def _checked_order(order_by: str, on_poison: str, *, ordered: bool) -> tuple[OrderBy, OnPoison]:
+    if order_by not in set(OrderBy):
+        raise ValueError(f"order_by is {order_by!r}, {' or '.join(OrderBy)} are possible")
+    if on_poison not in set(OnPoison):
+        raise ValueError(f"on_poison is {on_poison!r}, {' or '.join(OnPoison)} are possible")
+    if order_by == OrderBy.KEYS and not ordered:
+        raise ValueError("order_by='keys' is for ordered handlers: give ordered=True too")
+    if on_poison == OnPoison.PARK and order_by != OrderBy.KEYS:
+        raise ValueError("on_poison='park' sets keys aside: give order_by='keys' too")
+    return OrderBy(order_by), OnPoison(on_poison)
 
 
 def _is_coroutine_function(function: Callable[[Any], Any]) -> bool:

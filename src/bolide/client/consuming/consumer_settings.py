@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bolide.client.consuming.assignment import Strategy, average
+from bolide.client.consuming.assignment import STRATEGY_NAMES, Strategy, average
 from bolide.client.consuming.consumption import ConsumeHook
 from bolide.client.consuming.offsets import OffsetStore
 from bolide.client.consuming.process_queue import FlowLimits
@@ -14,6 +14,8 @@ from bolide.client.consuming.rebalance import AssignmentListener
 from bolide.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from bolide.client.consuming.start_position import StartPosition, Timestamp
 from bolide.client.settings import ClientArguments, ClientSettings
+from bolide.client.spans import Telemetry
+from bolide.client.tracing.trace import Trace
 from bolide.errors import ConfigError
 from bolide.protocol.bodies.heartbeat import MessageModel
 
@@ -21,6 +23,10 @@ S = TypeVar("S", bound="ConsumerSettings")
 
 _MODELS = {"clustering": MessageModel.CLUSTERING, "broadcasting": MessageModel.BROADCASTING}
 _MAX_PULL = 1024
+MAX_POP = 32
+"""Most messages of a pop: brokers refuse more."""
+_SHORTEST_POP, _LONGEST_POP = 5.0, 300.0
+_REBALANCES = ("client", "broker")
 
 
 class ConsumerArguments(ClientArguments, total=False):
@@ -62,6 +68,12 @@ class PushArguments(ConsumerArguments, total=False):
     close_timeout: float
     post_subscription_when_pull: bool
     consume_hooks: Sequence[ConsumeHook]
+    trace: bool | Trace
+    telemetry: Telemetry | None
+    rebalance: str
+    pop_invisible: float
+    pop_batch_size: int
+    pop_threshold: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,12 +211,54 @@ class PushSettings(ConsumerSettings):
     consume_hooks: Sequence[ConsumeHook] = ()
     """Called around each call of a handler."""
 
+    trace: bool | Trace = False
+    """Tell of every consumption on the trace topic; `Trace` says how."""
+
+    telemetry: Telemetry | None = None
+    """Spans around calls of handlers, as by `client.telemetry.OpenTelemetry()`."""
+
+    rebalance: str = "client"
+    """Who shares the queues out: "client", all members by themselves, or "broker", which may then
+    have them popped instead of pulled (`mqadmin setConsumeMode`). Topics with ordered handlers are
+    always shared out by the members."""
+
+    pop_invisible: float = 60.0
+    """How long a popped message belongs to this member, 5 to 300; prolonged while it is held."""
+
+    pop_batch_size: int = 32
+    pop_threshold: int = 96
+    """Popped messages of one queue, or of one broker, that may be held before popping stops."""
+
     def __post_init__(self) -> None:
         ConsumerSettings.__post_init__(self)
         self._require_pull_size(self.pull_batch_size)
+        self._require_pops()
         self._require_least(1, "concurrency", "pull_batch_bytes")
         self._require_least(0, "pull_interval", "ordered_suspend", "close_timeout")
         self._require_over(0, "consume_timeout")
+
+    @property
+    def asks_brokers(self) -> bool:
+        """Whether brokers say which queues are ours."""
+        return self.rebalance == "broker" and not self.is_broadcasting
+
+    def _require_pops(self) -> None:
+        if self.rebalance not in _REBALANCES:
+            words = ", ".join(_REBALANCES)
+            raise ConfigError(f"rebalance={self.rebalance!r}: must be one of {words}")
+        if self.asks_brokers and self.allocate not in STRATEGY_NAMES:
+            raise ConfigError(
+                "allocate: brokers share queues out by average or average_by_circle only;"
+                ' use one of these, or rebalance="client"'
+            )
+        if not 1 <= self.pop_batch_size <= MAX_POP:
+            raise ConfigError(f"pop_batch_size={self.pop_batch_size}: must be 1 to {MAX_POP}")
+        if not _SHORTEST_POP <= self.pop_invisible <= _LONGEST_POP:
+            raise ConfigError(
+                f"pop_invisible={self.pop_invisible:g}: must be"
+                f" {_SHORTEST_POP:g} to {_LONGEST_POP:g} seconds"
+            )
+        self._require_least(1, "pop_threshold")
 
 
 def split_arguments(kind: type[S], arguments: Mapping[str, Any]) -> tuple[S, ClientSettings]:

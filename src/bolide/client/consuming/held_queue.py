@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from bolide.client.consuming.process_queue import ProcessQueue
-from bolide.client.consuming.workers import Job
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.consumers import HeldQueue as ShownQueue
@@ -19,8 +18,8 @@ class HeldQueue:
     def __init__(self, queue: MessageQueue, start: int, now: Callable[[], float]) -> None:
         self.queue = queue
         self.process = ProcessQueue(start)
-        self.jobs: set[Job] = set()
-        """Handed to workers and not settled."""
+        self.jobs: set[object] = set()
+        """Calls handed to workers and not settled, and whatever else must end first."""
         self.last_pull = self.last_consume = now()
         self.locked_at: float | None = None
         self.is_granted: Callable[[], bool] = lambda: True
@@ -29,6 +28,10 @@ class HeldQueue:
         """Cancelled when the queue is dropped."""
         self.consuming: asyncio.Task[None] | None = None
         """Ends by itself when the queue is dropped."""
+        self.is_keyed = False
+        """Whether only the order of each key is kept."""
+        self.arrived: Callable[[Sequence[StoredMessage]], None] = lambda _messages: None
+        """Told what was pulled, if the queue is consumed in order."""
         self._now = now
         self._dropped = asyncio.Event()
         self._idle = asyncio.Event()
@@ -55,11 +58,11 @@ class HeldQueue:
         self.process.done(messages)
         self._changed.set()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: object) -> None:
         self.jobs.add(job)
         self._idle.clear()
 
-    def end(self, job: Job) -> None:
+    def end(self, job: object) -> None:
         self.jobs.discard(job)
         self.last_consume = self._now()
         if not self.jobs:

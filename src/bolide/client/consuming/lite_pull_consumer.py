@@ -22,7 +22,7 @@ from bolide.client.consuming.queue_watch import QueueListener, QueueWatch
 from bolide.client.consuming.rebalance import Rebalancer
 from bolide.client.consuming.sql_check import check_sql
 from bolide.client.consuming.start_position import Locator, Timestamp, timestamp_ms
-from bolide.client.consuming.subscription import Expression, Filter
+from bolide.client.consuming.subscription import Expression, Filter, chosen
 from bolide.client.errors import WrongState
 from bolide.client.instance import ClientInstance
 from bolide.model.message import StoredMessage
@@ -73,16 +73,30 @@ class LitePullConsumer(Consumer[LitePullSettings]):
 
     # Which queues
 
-    async def subscribe(self, topic: str, expression: Expression = "*") -> None:
+    async def subscribe(
+        self,
+        topic: str,
+        expression: Expression | None = None,
+        *,
+        sql: str | None = None,
+        filter: str | None = None,  # noqa: A002  the word that users look for
+    ) -> None:
         """Share a topic's queues with the other members of the group.
+
+        Args:
+            topic: which one.
+            expression: tags as `"A || B"` or `Sql(…)`; all messages if nothing is given.
+            sql: the text of a SQL92 expression, in place of tags.
+            filter: the name of a filter function of the broker, in place of tags.
 
         Raises:
             WrongState: queues were assigned, or it is not running.
             BadTagExpression: the expression names no tag.
-            Refusal: the broker cannot take the SQL expression.
+            Refusal: the broker cannot take the SQL expression, or has no such function.
         """
+        asked = chosen(expression, sql=sql, filter_name=filter)
         instance = self._choose(assigned=False)
-        wanted = self._filter(topic, expression)
+        wanted = self._filter(topic, asked)
         await check_sql(instance, self._member.group, wanted)
         await self._rebalancer.join(wanted)
 

@@ -19,7 +19,8 @@ SUSPEND = 1.0
 """Seconds that a queue waits after a failure, unless the handler or the consumer says otherwise."""
 
 _SHORTEST, _LONGEST = 0.01, 30.0
-_LOCK_AGAIN = 3.0
+LOCK_AGAIN = 3.0
+"""Seconds between two tries to get a lost lock back."""
 
 
 class OrderedJob:
@@ -88,7 +89,7 @@ class OrderedConsumption:
             messages = held.process.first(handler.batch) if handler else []
             if self._locks is not None and not held.is_locked:
                 if not await self._locks.regain(held):
-                    await held.sleep(_LOCK_AGAIN)
+                    await held.sleep(LOCK_AGAIN)
             elif handler is None or not messages:
                 await held.change()
             else:
@@ -117,36 +118,38 @@ class OrderedConsumption:
     ) -> float:
         """Count the failure; how long to wait before the same messages again, 0 if none is left."""
         for message in failed:
-            if self._is_worn_out(message) and await self._is_sent_away(message):
+            if self._is_worn_out(message) and await is_sent_away(self._common, message):
                 held.done([message])
             else:
                 times = message.reconsume_times + 1
                 held.process.replace(structs.replace(message, reconsume_times=times))
         if not any(message.queue_offset in held.process for message in failed):
             return 0.0
-        asked = outcome.error.suspend if isinstance(outcome.error, Retry) else None
-        return min(max(self._suspend if asked is None else asked, _SHORTEST), _LONGEST)
+        return pause_after(outcome, self._suspend)
 
     def _is_worn_out(self, message: StoredMessage) -> bool:
         return self._max_times is not None and message.reconsume_times >= self._max_times
-
-    async def _is_sent_away(self, message: StoredMessage) -> bool:
-        """To the retry topic, from where the broker moves it to the dead letters."""
-        if self._common.send_back is None:
-            log.warning(
-                "%s broadcasts: %s is dropped after its last try", self._common.group, message
-            )
-            return True
-        try:
-            await self._common.send_back.resend(message)
-        except BolideError as exc:
-            self._common.rare.warning(
-                "resend", "%s: %s stays first: %s", self._common.group, message, exc
-            )
-            return False
-        return True
 
     def _note(self, job: OrderedJob, outcome: Outcome) -> None:
         self._common.note(job, job.held, outcome)
         job.context.outcome = outcome
         self._common.hooks.after(job.context)
+
+
+def pause_after(outcome: Outcome, suspend: float) -> float:
+    """How many seconds to wait after a failure: what the handler asked for, or as usual."""
+    asked = outcome.error.suspend if isinstance(outcome.error, Retry) else None
+    return min(max(suspend if asked is None else asked, _SHORTEST), _LONGEST)
+
+
+async def is_sent_away(common: Consumption, message: StoredMessage) -> bool:
+    """Send it to the retry topic, from where the broker moves it to the dead letters."""
+    if common.send_back is None:
+        log.warning("%s broadcasts: %s is dropped after its last try", common.group, message)
+        return True
+    try:
+        await common.send_back.resend(message)
+    except BolideError as exc:
+        common.rare.warning("resend", "%s: %s stays first: %s", common.group, message, exc)
+        return False
+    return True

@@ -50,6 +50,10 @@ class ProcessQueue:
         """The first messages in order, for those who take them one after the other."""
         return [self._messages[offset] for offset in islice(self._order, count)]
 
+    def all(self) -> list[StoredMessage]:
+        """Everything that is not done, in order."""
+        return [self._messages[offset] for offset in self._order if offset in self._messages]
+
     def replace(self, message: StoredMessage) -> None:
         """Put a changed message in the place of the one with its offset, if that is held."""
         if message.queue_offset in self._messages:

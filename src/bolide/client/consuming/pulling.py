@@ -12,7 +12,7 @@ from msgspec import structs
 from bolide.client.consuming.subscription import Filter
 from bolide.client.errors import BrokerUnknown
 from bolide.client.instance import ClientInstance
-from bolide.client.received import read_messages
+from bolide.client.received import read_messages, without_expired
 from bolide.client.routes import BrokerAddress
 from bolide.model.message import StoredMessage, SysFlag
 from bolide.model.message_queue import MessageQueue
@@ -183,22 +183,26 @@ class Puller:
                 namespace=self._instance.settings.namespace,
             )
 
-        found = await asyncio.to_thread(read) if _is_long_to_read(body) else read()
+        found = await asyncio.to_thread(read) if is_long_to_read(body) else read()
         if delta := header.offset_delta:
             found = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in found]
+        found = without_expired(found, body)
         if pull.filter.tags:
             found = [message for message in found if pull.filter.matches(message.tags)]
-        return [m for m in found if self._is_wanted(m)] if self._hooks else found
-
-    def _is_wanted(self, message: StoredMessage) -> bool:
-        try:
-            return all(hook(message) for hook in self._hooks)
-        except Exception:
-            log.exception("a filter hook failed; the message stays in")
-            return True
+        return [m for m in found if is_wanted(self._hooks, m)] if self._hooks else found
 
 
-def _is_long_to_read(body: bytes) -> bool:
+def is_wanted(hooks: Sequence[FilterHook], message: StoredMessage) -> bool:
+    """Ask the hooks; one that fails keeps the message in."""
+    try:
+        return all(hook(message) for hook in hooks)
+    except Exception:
+        log.exception("a filter hook failed; the message stays in")
+        return True
+
+
+def is_long_to_read(body: bytes) -> bool:
+    """Whether the records of a reply belong into a thread."""
     if len(body) <= _LARGE_COMPRESSED or len(body) > _LARGE_REPLY:
         return len(body) > _LARGE_REPLY
     position = 0

@@ -1,16 +1,20 @@
 """The consumer that calls handlers: messages are brought to them as they arrive."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Unpack
 
-from bolide.client.consuming.consume import Handler
+from bolide.client.consuming.consume import Handler, OnPoison, OrderBy
 from bolide.client.consuming.consumer import Consumer
 from bolide.client.consuming.consumer_settings import PushArguments, PushSettings
 from bolide.client.consuming.membership import Membership
 from bolide.client.consuming.push_engine import PushEngine
 from bolide.client.consuming.sql_check import check_sql
-from bolide.client.consuming.subscription import Expression, Filter
+from bolide.client.consuming.subscription import Expression, Filter, chosen
 from bolide.client.instance import ClientInstance
+from bolide.client.tracing.consumptions import ConsumeTrace
+from bolide.client.tracing.sender import TraceSender
+from bolide.client.tracing.trace import Trace
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import RETRY_PREFIX, retry_topic
 
@@ -44,14 +48,20 @@ class PushConsumer(Consumer[PushSettings]):
         super().__init__(PushSettings, group, arguments)
         self._wanted: dict[str, _Wanted] = {}
         self._handlers: dict[str, Handler] = {}
+        self.tracing: TraceSender | None = None
+        """What sends the trace, if `trace` was asked for; its `dropped` counts what was lost."""
 
-    async def subscribe(
+    async def subscribe(  # noqa: PLR0913  what a subscription may say
         self,
         topic: str,
-        expression: Expression,
-        handler: Callable[[Any], Any],
+        expression: Expression | Callable[[Any], Any] | None = None,
+        handler: Callable[[Any], Any] | None = None,
         *,
+        sql: str | None = None,
+        filter: str | None = None,  # noqa: A002  the word that users look for
         ordered: bool = False,
+        order_by: str = OrderBy.QUEUE,
+        on_poison: str = OnPoison.BLOCK,
         batch: int = 1,
         inline: bool = False,
     ) -> None:
@@ -61,28 +71,51 @@ class PushConsumer(Consumer[PushSettings]):
 
         Args:
             topic: which one; a second call for it replaces the first.
-            expression: tags as `"A || B"`, `"*"` for all, or `Sql(…)`.
+            expression: tags as `"A || B"`, `"*"` for all, or `Sql(…)`; may be left out.
             handler: takes one message, or a list with `batch`. A coroutine function runs as a task
                 on the event loop, a plain function in a thread. Raising asks for a retry.
+            sql: the text of a SQL92 expression over the properties of messages, in place of tags.
+            filter: the name of a filter function of the broker, in place of tags.
             ordered: one call at a time for each queue, in the queue's order.
+            order_by: "keys" keeps the order of each sharding key, or first key, rather than of the
+                whole queue: different keys are handled at the same time.
+            on_poison: what happens with a key whose message failed `max_reconsume_times` times, 16
+                if none are set: "block" is as without keys; "park" sets it and all later ones of
+                its key aside, until somebody resumes the key (`mqadmin resumeParked`).
             batch: call with lists of at most so many messages; the handler may return how many
                 of them were done, and the others are sent back.
             inline: call a plain function on the loop: for quick ones that never block.
 
         Raises:
             BadTagExpression: the expression names no tag.
-            Refusal: the broker cannot take the SQL expression.
+            Refusal: the broker cannot take the SQL expression, or has no such function.
             WrongState: the consumer is closed.
         """
-        called = Handler.of(handler, ordered=ordered, batch=batch, inline=inline)
-        wanted = self._filter(topic, expression)
+        if callable(expression):
+            handler, expression = _only(expression, handler), None
+        if handler is None:
+            raise TypeError(f"no handler for {topic!r}: subscribe(topic, handler)")
+        called = Handler.of(
+            handler,
+            ordered=ordered,
+            batch=batch,
+            inline=inline,
+            order_by=order_by,
+            on_poison=on_poison,
+        )
+        if called.on_poison is OnPoison.PARK and self.settings.is_broadcasting:
+            raise ValueError("on_poison='park' is for groups that share messages, not broadcasting")
+        if self.settings.telemetry is not None:
+            called = self.settings.telemetry.handling(called, self.group, self.client_id)
+        asked = chosen(expression, sql=sql, filter_name=filter)
+        wanted = self._filter(topic, asked)
         if self._life.is_made:
-            self._wanted[topic] = _Wanted(expression, called)
+            self._wanted[topic] = _Wanted(asked, called)
             return
         await check_sql(self._running(), self._member.group, wanted)
         async with self._engine.rebalancer.between_rounds():
             before = self._handlers.get(topic)
-            if before is not None and before.is_ordered != ordered:
+            if before is not None and before.ordering != called.ordering:
                 await self._engine.holdings.change(wanted.topic, [])
             self._handlers[topic] = called
         await self._join([wanted])
@@ -122,9 +155,14 @@ class PushConsumer(Consumer[PushSettings]):
 
     @property
     def assigned_queues(self) -> frozenset[MessageQueue]:
-        """The queues that are this consumer's now, without those of retries."""
+        """The queues that are this consumer's now, without those of retries.
+
+        Where brokers share them out and they are popped, queue -1 is all of a broker.
+        """
         self._running()
         held = [each.queue for each in self._engine.holdings]
+        if self._engine.pops is not None:
+            held += [each.queue for each in self._engine.pops.holdings]
         return frozenset(
             self._unwrapped(queue) for queue in held if not queue.topic.startswith(RETRY_PREFIX)
         )
@@ -140,10 +178,21 @@ class PushConsumer(Consumer[PushSettings]):
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         listener = self._assignment_listener()
-        self._engine = PushEngine(instance, group, self.settings, self._handlers, listener)
+        settings = self._with_trace(instance, group)
+        self._engine = PushEngine(instance, group, settings, self._handlers, listener)
         return self._engine.member
 
+    def _with_trace(self, instance: ClientInstance, group: str) -> PushSettings:
+        """The settings, with the hook that traces if that was asked for."""
+        if not (trace := Trace.of(self.settings.trace)):
+            return self.settings
+        self.tracing = TraceSender(trace, instance, group, "CONSUME")
+        hook = ConsumeTrace(self.tracing, self.group, self.settings.consume_timeout)
+        return replace(self.settings, consume_hooks=(*self.settings.consume_hooks, hook))
+
     async def _begin(self) -> None:
+        if self.tracing is not None:
+            self.tracing.start()
         filters = []
         for topic, (expression, handler) in self._wanted.items():
             self._handlers[topic] = handler
@@ -154,9 +203,21 @@ class PushConsumer(Consumer[PushSettings]):
         self._engine.start()
 
     async def _end(self) -> None:
-        await self._engine.close()
+        try:
+            await self._engine.close()
+        finally:
+            if self.tracing is not None:
+                await self.tracing.close()
 
     async def _join(self, filters: list[Filter]) -> None:
         if not self.settings.is_broadcasting:
             filters = [*filters, self._filter(retry_topic(self._member.group), "*")]
         await self._engine.rebalancer.join(*filters)
+
+
+def _only(
+    handler: Callable[[Any], Any], other: Callable[[Any], Any] | None
+) -> Callable[[Any], Any]:
+    if other is not None:
+        raise TypeError("two handlers: the second argument is tags or the only handler")
+    return handler

@@ -5,6 +5,9 @@ import logging
 import time
 from collections.abc import Sequence
 
+from msgspec import structs
+
+from bolide.client.consuming.broker_rebalance import BrokerRebalancer
 from bolide.client.consuming.concurrent import ConcurrentConsumption
 from bolide.client.consuming.consume import Handler
 from bolide.client.consuming.consume_counters import SAMPLE_EVERY, ConsumptionCounters
@@ -13,11 +16,14 @@ from bolide.client.consuming.consumption import Consumption, Hooks
 from bolide.client.consuming.feeding import Feeder, FeedOptions, FeedPoint, start_feeding
 from bolide.client.consuming.held_queue import HeldQueue
 from bolide.client.consuming.holdings import Holdings, Tenancy, wake_all
+from bolide.client.consuming.in_order import InOrder
 from bolide.client.consuming.keepers import Keepers
 from bolide.client.consuming.lock_keeper import EVERY as LOCK_EVERY
 from bolide.client.consuming.lock_keeper import LockKeeper
 from bolide.client.consuming.offsets import RemoteOffsets, offset_store
-from bolide.client.consuming.ordered import OrderedConsumption, OrderedJob
+from bolide.client.consuming.ordered import OrderedJob
+from bolide.client.consuming.pop_engine import PopEngine
+from bolide.client.consuming.pop_holdings import ModalHoldings
 from bolide.client.consuming.pulling import Puller
 from bolide.client.consuming.push_member import PushMember
 from bolide.client.consuming.queue_locks import QueueLocks
@@ -29,6 +35,7 @@ from bolide.client.consuming.workers import Job, Workers
 from bolide.client.instance import ClientInstance
 from bolide.model.message import StoredMessage
 from bolide.model.names import RETRY_PREFIX
+from bolide.protocol.pop_info import normal_topic
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +69,9 @@ class PushEngine:
         self.holdings = Holdings(self._offsets, self._tenancy(), locks)
         self._lock_keeper = LockKeeper(locks, self._offsets, self.holdings) if locks else None
         self.member = PushMember(instance, group, settings, start, self, self._counters)
-        self.rebalancer = Rebalancer(self.member, settings.allocate, self.holdings, listener)
         self._concurrent, self._ordered = self._consumptions()
+        self.pops = self._pop_engine() if settings.asks_brokers else None
+        self.rebalancer = self._rebalancer(listener)
         self._feeder = self._make_feeder()
 
     def start(self) -> None:
@@ -74,10 +82,14 @@ class PushEngine:
         keepers.every(SAMPLE_EVERY, self._counters.sample)
         if self._lock_keeper is not None:
             keepers.every(LOCK_EVERY, self._lock_keeper.renew)
+        if self.pops is not None:
+            self.pops.start(keepers)
 
     async def close(self) -> None:
         """Wait for handlers at work, commit, unlock; what still runs then is cancelled."""
         await self._keepers.close()
+        if self.pops is not None:
+            await self.pops.close(self.settings.close_timeout)
         await self.holdings.close(self.settings.close_timeout)
         await self._concurrent.close()
         await self.workers.close()
@@ -88,6 +100,8 @@ class PushEngine:
     def resume(self) -> None:
         self.is_paused = False
         wake_all(self.holdings)
+        if self.pops is not None:
+            self.pops.wake()
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -107,8 +121,17 @@ class PushEngine:
         start_feeding(self._feeder, held)
 
     def _deliver(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
-        if held.consuming is None:  # else its loop has seen that there are some
-            self._concurrent.take(held, messages)
+        if held.consuming is None:
+            self._concurrent.take(held, self._of_pops(messages))
+        else:
+            held.arrived(messages)
+
+    def _of_pops(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """The same; retries of pops, when pulled, do not say by themselves what they are of."""
+        if not any(each.topic.startswith(RETRY_PREFIX) for each in messages):
+            return messages
+        group = self._instance.settings.unwrap(self._group)
+        return [structs.replace(m, topic=normal_topic(m.topic, group)) for m in messages]
 
     def _is_blocked(self, held: HeldQueue) -> bool:
         in_order = held.consuming is not None
@@ -120,7 +143,7 @@ class PushEngine:
         limits = self.settings.flow_limits
         if limits.is_shared:
             limits = limits.shared(len(self.holdings.of_topic(held.queue.topic)))
-        reason = limits.reached(held.process, in_order=in_order)
+        reason = limits.reached(held.process, in_order=in_order and not held.is_keyed)
         if reason:
             log.debug("%s waits with pulling %s: %s", self._group, held.queue, reason)
         return reason is not None
@@ -137,9 +160,22 @@ class PushEngine:
     def _expire(self) -> None:
         oldest = asyncio.get_running_loop().time() - self.settings.consume_timeout
         self._concurrent.expire(self.holdings, oldest)
+        if self.pops is not None:
+            self.pops.expire(oldest)
 
     def _filter_of(self, held: HeldQueue) -> Filter | None:
         return self.member.filters.get(held.queue.topic)
+
+    def _rebalancer(self, listener: AssignmentListener | None) -> Rebalancer:
+        strategy = self.settings.allocate
+        if self.pops is None:
+            return Rebalancer(self.member, strategy, self.holdings, listener)
+        holder = ModalHoldings(self.holdings, self.pops.holdings)
+        return BrokerRebalancer(self.member, strategy, holder, listener, self.is_ordered)
+
+    def _pop_engine(self) -> PopEngine:
+        common = self._concurrent.common
+        return PopEngine(self.member, self.settings, common, lambda: self.is_paused)
 
     def _tenancy(self) -> Tenancy:
         return Tenancy(
@@ -149,7 +185,7 @@ class PushEngine:
             is_ordered=self.is_ordered,
         )
 
-    def _consumptions(self) -> tuple[ConcurrentConsumption, OrderedConsumption]:
+    def _consumptions(self) -> tuple[ConcurrentConsumption, InOrder]:
         settings = self.settings
         send_back = SendBack(self._instance, self._group, settings.sent_back_times)
         common = Consumption(
@@ -160,12 +196,7 @@ class PushEngine:
             self._counters,
             Hooks(settings.consume_hooks),
         )
-        ordered = OrderedConsumption(
-            common,
-            locks=self._lock_keeper,
-            max_reconsume_times=settings.max_reconsume_times,
-            suspend=settings.ordered_suspend,
-        )
+        ordered = InOrder(self._instance, common, self._lock_keeper, settings)
         return ConcurrentConsumption(common), ordered
 
     def _make_feeder(self) -> Feeder:

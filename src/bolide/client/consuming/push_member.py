@@ -10,6 +10,7 @@ from bolide.client.consuming.consumer_settings import PushSettings
 from bolide.client.consuming.direct import consume_directly
 from bolide.client.consuming.holdings import Holdings
 from bolide.client.consuming.membership import Membership
+from bolide.client.consuming.pop_engine import PopEngine
 from bolide.client.consuming.running_info import running_consumer
 from bolide.client.consuming.start_position import StartPosition
 from bolide.client.consuming.workers import Workers
@@ -28,6 +29,7 @@ class Engine(Protocol):
     is_paused: bool
     holdings: Holdings
     workers: Workers
+    pops: PopEngine | None
 
     @property
     def handlers(self) -> dict[str, Handler]: ...
@@ -70,14 +72,22 @@ class PushMember(Membership):
             "pullBatchSize": settings.pull_batch_size,
             "pullInterval": int(settings.pull_interval * 1000),
             "pullThresholdForQueue": settings.flow_limits.count,
+            "clientRebalance": not settings.asks_brokers,
+            "popInvisibleTime": int(settings.pop_invisible * 1000),
+            "popBatchNums": settings.pop_batch_size,
+            "popThresholdForQueue": settings.pop_threshold,
             "maxReconsumeTimes": -1 if times is None else times,
             "pause": self._engine.is_paused,
             "PROP_THREADPOOL_CORE_SIZE": limit,
             "PROP_CONSUMEORDERLY": any(h.is_ordered for h in self._engine.handlers.values()),
         }
-        return running_consumer(
+        running = running_consumer(
             self, self._engine.holdings, self._counters, properties, started=self._started
         )
+        if self._engine.pops is not None:
+            popped = self._engine.pops.holdings
+            running.mq_pop_table = {held.queue: held.shown_pop() for held in popped}
+        return running
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         holdings = self._engine.holdings

@@ -142,14 +142,18 @@ class Rebalancer:
             queues = await self._member.instance.routes.subscribe_queues(topic)
             mine = await self._share(topic, queues)
         except BolideError as exc:
-            if topic.startswith(RETRY_PREFIX):
-                # The broker makes it when it first hears of the group; if not, it is not pressing.
-                self._misses += 1
-                return self._misses > _MISSES
-            self._rare.warning(topic, "%s: no queues of %s: %s", self._member.group, topic, exc)
-            return False
+            return self._missed(topic, exc)
         self._rare.forget(topic)
         return mine is not None and await self._apply(topic, queues, mine)
+
+    def _missed(self, topic: str, exc: BolideError) -> bool:
+        """Say that queues cannot be had; True if that is not pressing."""
+        if topic.startswith(RETRY_PREFIX):
+            # The broker makes it when it first hears of the group.
+            self._misses += 1
+            return self._misses > _MISSES
+        self._rare.warning(topic, "%s: no queues of %s: %s", self._member.group, topic, exc)
+        return False
 
     async def _share(
         self, topic: str, queues: Sequence[MessageQueue]

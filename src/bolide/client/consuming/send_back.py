@@ -22,11 +22,12 @@ DEFAULT_MAX_RECONSUME_TIMES = 16
 _SEND_BACK_WITHIN = 5.0
 _RESEND_TRIES = 3
 _FIRST_LEVEL = 3
+_DEAD = -1
 _COMPRESS_FROM = 4096
-_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
+INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 
 # The broker has the message, though not yet as safe as it should be.
-_STORED = {
+STORED = {
     ResponseCode.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -60,9 +61,13 @@ class SendBack:
             )
             await self.resend(message)
 
+    async def bury(self, message: StoredMessage) -> None:
+        """Have its broker make it a dead letter. Raises BolideError."""
+        await self._ask_broker(message, _DEAD)
+
     async def resend(self, message: StoredMessage) -> None:
         """Send a copy to the group's retry topic. Raises BolideError."""
-        body, sys_flag = await _compressed(message.body)
+        body, sys_flag = await compressed(message.body)
         topic = retry_topic(self._group)
         queues = await self._instance.routes.publish_queues(topic)
         failure: BolideError | None = None
@@ -72,9 +77,7 @@ class SendBack:
                 master = await self._instance.routes.require_master(queue.broker_name, topic)
                 header = self._resend_header(message, queue.queue_id, sys_flag)
                 code = RequestCode.SEND_MESSAGE_V2
-                await self._instance.call(
-                    master, code, header.to_short(), body=body, accept=_STORED
-                )
+                await self._instance.call(master, code, header.to_short(), body=body, accept=STORED)
             except BolideError as exc:
                 failure = exc
             else:
@@ -100,7 +103,7 @@ class SendBack:
 
     def _resend_header(self, message: StoredMessage, queue_id: int, sys_flag: int) -> SendHeader:
         return SendHeader(
-            producer_group=_INNER_PRODUCER,
+            producer_group=INNER_PRODUCER,
             topic=retry_topic(self._group),
             default_topic="TBW102",
             default_topic_queue_nums=4,
@@ -110,19 +113,21 @@ class SendBack:
             flag=message.flag,
             properties=encode_properties(self._resend_properties(message)),
             reconsume_times=message.reconsume_times + 1,
+            unit_mode=self._instance.settings.unit_mode,
             max_reconsume_times=self._max_times,
         )
 
     def _resend_properties(self, message: StoredMessage) -> dict[str, str]:
         kept = dict(message.properties)
         kept.pop(PropertyName.TRANSACTION_PREPARED, None)
+        kept.pop(PropertyName.POP_CHECKPOINT, None)  # a copy was not popped
         kept[PropertyName.RETRY_TOPIC] = self._instance.settings.wrap(message.topic)
         kept.setdefault(PropertyName.ORIGIN_MESSAGE_ID, message.message_id)
         kept[PropertyName.DELAY_LEVEL] = str(_FIRST_LEVEL + message.reconsume_times)
         return kept
 
 
-async def _compressed(body: bytes) -> tuple[bytes, int]:
+async def compressed(body: bytes) -> tuple[bytes, int]:
     """The body and its sysFlag: what arrived compressed may be over the limit when it is not."""
     if len(body) < _COMPRESS_FROM:
         return body, 0

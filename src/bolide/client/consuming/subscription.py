@@ -8,6 +8,8 @@ from bolide.protocol.tags import TagExpression
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
+FUNCTION: Final = "FILTER"
+"""Ours: brokers of RocketMQ have no such type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +19,34 @@ class Sql:
     text: str
 
 
-Expression = str | Sql
-"""Tags, such as `"A || B"` or `"*"`, or SQL."""
+@dataclass(frozen=True, slots=True)
+class FilterFunction:
+    """The name of a filter function that an administrator registered with the brokers."""
+
+    name: str
+
+
+Expression = str | Sql | FilterFunction
+"""Tags, such as `"A || B"` or `"*"`, or SQL, or the name of a function."""
+
+
+def chosen(
+    expression: Expression | None, *, sql: str | None = None, filter_name: str | None = None
+) -> Expression:
+    """The one expression of those that may be given; all messages if there is none.
+
+    Raises:
+        TypeError: there are several.
+    """
+    others = (Sql(sql) if sql is not None else None, _function(filter_name))
+    given = [each for each in (expression, *others) if each is not None]
+    if len(given) > 1:
+        raise TypeError("give one of them: tags, sql= or filter=")
+    return given[0] if given else "*"
+
+
+def _function(name: str | None) -> FilterFunction | None:
+    return FilterFunction(name) if name is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +65,8 @@ class Filter:
         """Raises BadTagExpression for text that names no tag."""
         if isinstance(expression, Sql):
             return cls(topic, expression.text, SQL92, version, frozenset(), frozenset())
+        if isinstance(expression, FilterFunction):
+            return cls(topic, expression.name, FUNCTION, version, frozenset(), frozenset())
         parsed = TagExpression.parse(expression)
         return cls(topic, parsed.text, TAG, version, parsed.tags, parsed.codes)
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from bolide.client.producing.outgoing import Outgoing, Packer
 from bolide.client.producing.selectors import dedup_queue
 from bolide.client.validation import check_sendable
+from bolide.model.delivery_time import is_timed
 from bolide.model.message import Message
 from bolide.model.message_checks import InvalidMessage
 from bolide.model.message_queue import MessageQueue
@@ -77,6 +78,8 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
             raise InvalidMessage("dedup_key", "all messages of a batch have one, or none has")
         if message.delay_level:
             raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
+        if is_timed(message.properties):
+            raise InvalidMessage("deliver_at", "messages of a batch cannot wait: send each alone")
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessage("topic", f"{first.topic!r}: retries cannot be sent as a batch")
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from bolide.client.producing.results import SendResult
-from bolide.model.message import Message
+from bolide.client.producing.results import SendResult, TransactionState
+from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 
 
@@ -48,3 +48,27 @@ class ForbiddenHook(Protocol):
     """Raises to forbid a send; the error reaches the sender, and nothing is sent."""
 
     def __call__(self, context: SendContext) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class EndTransactionContext:
+    """A transaction that its producer ends, by itself or because the broker asked."""
+
+    group: str
+    message: Message | StoredMessage
+    unique_id: str
+    transaction_id: str | None
+    broker_name: str
+    broker_address: str
+    client_id: str
+    namespace: str
+    state: TransactionState
+    from_check: bool
+    error: Exception | None = None
+    """Why the broker could not be told, or did not take it."""
+
+
+class EndTransactionHook(Protocol):
+    """Sees each end once the broker was told. What a hook raises is only logged."""
+
+    def ended(self, context: EndTransactionContext) -> None: ...

@@ -12,6 +12,7 @@ import msgspec
 
 from bolide.client.producing.hooks import SendKind
 from bolide.client.producing.producer_settings import ProducerSettings
+from bolide.client.producing.replies import is_reply
 from bolide.client.settings import ClientSettings, own_address
 from bolide.client.validation import check_sendable
 from bolide.model.message import Message, SysFlag
@@ -25,6 +26,10 @@ from bolide.protocol.message_id import UniqueIdMaker
 from bolide.protocol.property_string import encode_properties
 
 _PREPARED = int(SysFlag.PREPARED)
+_DELAYING = frozenset({
+    PropertyName.DELAY_LEVEL, PropertyName.START_DELIVER_TIME, PropertyName.TIMER_DELIVER_MS,
+    PropertyName.TIMER_DELAY_MS, PropertyName.TIMER_DELAY_SEC,
+})  # fmt: skip
 _THREAD_OVER = 64 * 1024
 """Bytes of a body from which on it is compressed in a thread."""
 
@@ -61,9 +66,11 @@ class Packer:
         settings = self._settings
         check_sendable(message, settings.max_message_size)
         unique_id = message.unique_id or _make_id()
-        topic = self._client.wrap(message.topic)
         properties = dict(message.properties)
         properties[PropertyName.UNIQUE_ID] = unique_id
+        topic, code = self._client.wrap(message.topic), RequestCode.SEND_MESSAGE_V2
+        if is_reply(properties):  # its topic is the cluster's, in no namespace
+            topic, code = message.topic, RequestCode.SEND_REPLY_MESSAGE_V2
         body, sys_flag = message.body, 0
         if len(body) >= settings.compress_over:
             body, sys_flag = await self._compressed(body)
@@ -71,7 +78,7 @@ class Packer:
             sys_flag |= _PREPARED
         fields = self._fields(topic, properties, sys_flag, message.flag)
         return Outgoing(
-            topic, RequestCode.SEND_MESSAGE_V2, fields, body, (unique_id,), (message,),
+            topic, code, fields, body, (unique_id,), (message,),
             _kind(properties), PropertyName.DEDUP_KEY in properties,
         )  # fmt: skip
 
@@ -153,7 +160,7 @@ def _move_retry_counts(properties: dict[str, str], fields: dict[str, str]) -> No
 def _kind(properties: dict[str, str]) -> SendKind:
     if PropertyName.TRANSACTION_PREPARED in properties:
         return SendKind.HALF
-    return SendKind.DELAYED if PropertyName.DELAY_LEVEL in properties else SendKind.NORMAL
+    return SendKind.NORMAL if properties.keys().isdisjoint(_DELAYING) else SendKind.DELAYED
 
 
 def make_ids(count: int) -> list[str]:

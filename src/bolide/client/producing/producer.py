@@ -1,7 +1,7 @@
 """The producer: sends messages, each to one queue of its topic, and says where it was stored."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypedDict, Unpack, overload
 
@@ -19,6 +19,8 @@ from bolide.client.producing.producer_settings import (
     ProducerArguments,
     ProducerSettings,
 )
+from bolide.client.producing.replies import reply_to
+from bolide.client.producing.requests import Requests, as_request
 from bolide.client.producing.results import SendResult
 from bolide.client.producing.selectors import QueueSelector, by_hash, dedup_queue
 from bolide.client.producing.sending import Sending
@@ -26,9 +28,14 @@ from bolide.client.producing.under_way import UnderWay
 from bolide.client.questions import Questions
 from bolide.client.routes import Fallback
 from bolide.client.settings import ClientSettings
+from bolide.client.spans import NoTelemetry
+from bolide.client.tracing.recalls import traced_recall
+from bolide.client.tracing.sender import TraceSender
+from bolide.client.tracing.sends import SendTrace
+from bolide.client.tracing.trace import Trace
 from bolide.client.validation import check_group
 from bolide.errors import BolideError
-from bolide.model.message import Message
+from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 
 
@@ -77,7 +84,10 @@ class Producer(Questions):
         self._keyed_queues = KeyedQueues()
         self._under_way = UnderWay()
         self._topics: set[str] = set()
+        self._telemetry = self.settings.telemetry or NoTelemetry()
         self._send_hooks: list[SendHook] = []
+        self.tracing: TraceSender | None = None
+        """What sends the trace, if `trace` was asked for; its `dropped` counts what was lost."""
         self._forbidden_hooks: list[ForbiddenHook] = []
 
     # Start and end
@@ -106,6 +116,12 @@ class Producer(Questions):
             send_hooks=self._send_hooks,
             forbidden_hooks=self._forbidden_hooks,
         )
+        group = self._client.wrap(self.group)
+        self._requests = Requests(self._instance, group, self._topics)
+        if trace := Trace.of(self.settings.trace):
+            self.tracing = TraceSender(trace, self._instance, group, "PRODUCE")
+            self.tracing.start()
+            self._send_hooks.append(SendTrace(self.tracing))
 
     async def close(self) -> None:
         """Wait for the sends under way, `send_timeout` at most, and end; `async with` does so.
@@ -119,6 +135,9 @@ class Producer(Questions):
             leaving.push_async_callback(
                 self._instance.remove_producer, self._client.wrap(self.group)
             )
+            if self.tracing is not None:
+                leaving.push_async_callback(self.tracing.close)
+            leaving.callback(self._requests.close)
             await self._under_way.finish(self.settings.send_timeout)
 
     async def _joined(self) -> ClientInstance:
@@ -155,9 +174,12 @@ class Producer(Questions):
         if not isinstance(message, Message):
             return await self.send_batch(message, **how)
         self._life.require_running()
-        with self._under_way:
+        with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
-            return await self._send(await self._packer.pack(message), deadline, how)
+            outgoing = await self._packer.pack(span.messages[0])
+            result = await self._send(outgoing, deadline, how)
+            span.sent((result,))
+            return result
 
     async def send_batch(
         self, messages: Iterable[Message], *, split: bool = True, **how: Unpack[SendArguments]
@@ -182,13 +204,16 @@ class Producer(Questions):
         """
         self._life.require_running()
         given = list(messages)
-        with self._under_way:
+        with self._under_way, self._telemetry.sending(self.client_id, given) as span:
+            given = list(span.messages)
             whole = Batches(self._packer, given, split=split)
             await whole.check()
             groups = [(whole, how)]
             if given[0].dedup_key is not None and not _names_queue(how):
                 groups = await self._keyed_groups(whole, given[0].topic, how)
-            return await self._send_groups(groups, keyed=given[0].dedup_key is not None)
+            results = await self._send_groups(groups, keyed=given[0].dedup_key is not None)
+            span.sent(results)
+            return results
 
     async def _keyed_groups(
         self, whole: Batches, topic: str, how: SendArguments
@@ -234,12 +259,67 @@ class Producer(Questions):
         Raises as `send` does if it could not even be handed to a connection.
         """
         self._life.require_running()
-        with self._under_way:
+        with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
-            outgoing = await self._packer.pack(message)
+            outgoing = await self._packer.pack(span.messages[0])
             chosen = await self._chosen(outgoing, deadline, how)
             self._topics.add(outgoing.topic)
             await self._sending.throw(outgoing, chosen, deadline)
+
+    async def request(self, message: Message, **how: Unpack[SendArguments]) -> StoredMessage:
+        """Send a message and wait for the reply to it; `timeout` is for both.
+
+        Whoever consumes the message answers with `reply`. A reply that comes later is dropped.
+
+        Raises:
+            RequestTimedOut: it was sent, and no reply came in time.
+            BolideError: as `send` does.
+        """
+        self._life.require_running()
+        with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
+            deadline = self._deadline(how)
+            asked = as_request(span.messages[0], self.client_id, deadline - self._loop.time())
+            outgoing = await self._packer.pack(asked)
+            await self._queues(outgoing.topic, deadline, message.topic)
+            await self._requests.make_known(outgoing.topic, deadline)
+            return await self._requests.ask(asked, self._send(outgoing, deadline, how), deadline)
+
+    async def reply(
+        self,
+        request: StoredMessage,
+        body: bytes | bytearray | memoryview,
+        *,
+        tags: str = "",
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        **how: Unpack[SendArguments],
+    ) -> SendResult:
+        """Answer a message that was sent by `request`, and wait until its sender has the answer.
+
+        Raises:
+            CannotReply: it is no request; names what is missing.
+            SendFailed: the one who asked is gone, or cannot be reached.
+            BolideError: as `send` does.
+        """
+        answer = reply_to(request, body, tags=tags, keys=keys, properties=properties)
+        return await self.send(answer, **how)
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Take back a message that waits for its time, by `recall_handle` of its send.
+
+        Returns:
+            The id of the message.
+
+        Raises:
+            BadRecallHandle: it is no such handle.
+            IllegalOperation: the time is over, or the handle is of another topic.
+            NoPermission: the broker allows no recalls.
+        """
+        lookups = self._running().lookups
+        with traced_recall(self.tracing, self.group, topic, handle):
+            return await lookups.recall(
+                self._client.wrap(topic), handle, self._client.wrap(self.group)
+            )
 
     async def _send(self, outgoing: Outgoing, deadline: float, how: SendArguments) -> SendResult:
         size = len(outgoing.body)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields
 
 from bolide.client.producing.faults import FaultTable
 from bolide.client.settings import ClientArguments
+from bolide.client.spans import Telemetry
+from bolide.client.tracing.trace import Trace
 from bolide.errors import ConfigError
 from bolide.model.message import CompressionType
 from bolide.protocol.codes import ResponseCode
@@ -35,6 +37,8 @@ class ProducerArguments(ClientArguments, total=False):
     create_topic_key: str
     latency_faults: bool
     fault_table: FaultTable
+    trace: bool | Trace
+    telemetry: Telemetry | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,11 @@ class ProducerSettings:
     """Pass over brokers that were slow or failed, for as long as `fault_table` says."""
 
     fault_table: FaultTable = field(default_factory=FaultTable)
+    trace: bool | Trace = False
+    """Tell of every send on the trace topic; `Trace` says how."""
+
+    telemetry: Telemetry | None = None
+    """Spans around sends, as by `client.telemetry.OpenTelemetry()`."""
 
     def __post_init__(self) -> None:
         at_least = {

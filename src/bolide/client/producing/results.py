@@ -45,3 +45,21 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     def message_ids(self) -> list[str]:
         """The ids of the messages of a batch, in their order."""
         return self.message_id.split(",")
+
+
+class TransactionState(IntEnum):
+    """What became of a local transaction."""
+
+    UNKNOWN = 0
+    """It cannot be told yet: the broker asks again later."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+
+
+class TransactionResult(SendResult, frozen=True, kw_only=True):
+    """Where the half of a message is stored, and how its transaction ended."""
+
+    state: TransactionState
+    is_confirmed: bool
+    """Whether the broker said that it has ended the transaction so; if not, it will ask."""

@@ -35,3 +35,24 @@ class ResumeCheckHeader(Header, frozen=True):
 
     topic: str | None = None
     msg_id: str | None = None
+
+
+class ListTransactionsHeader(Header, frozen=True, kw_only=True):
+    """BOLIDE_LIST_TRANSACTIONS; those that were set aside instead of the open ones if it says so.
+
+    `begin` is a number in their queue, as `next_begin` of the answer before tells it.
+    """
+
+    set_aside: bool = False
+    producer_group: str | None = None
+    topic: str | None = None
+    begin: Long = 0
+    max_num: Int = 100
+
+
+class ResolveTransactionHeader(Header, frozen=True, kw_only=True):
+    """BOLIDE_RESOLVE_TRANSACTION: commit or roll back as its producer would. `by` says who."""
+
+    msg_id: str
+    commit: bool
+    by: str

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StringType, StructField, StructType
 
+from bolide.model.names import TRACE_TOPIC
 from bolide.spark.archive.files import files_at
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
 from bolide.spark.pipelines.frames import as_table
@@ -37,7 +38,6 @@ from bolide.spark.pipelines.trace_records import PLACE
 from bolide.spark.pipelines.triggers import Trigger
 from bolide.spark.pipelines.work import EachBatch, Pipeline, Screen, Step, Table
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 _REACH = timedelta(days=1)
 """How long before its consumption the send of a message may have been traced."""
 _ORDERS: Mapping[str, tuple[str, ...]] = {

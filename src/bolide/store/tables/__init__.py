@@ -6,6 +6,8 @@ from bolide.store.tables.kinds import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     GROUPS,
+    REQUEST_MODES,
+    TIMER_METRICS,
     TOPICS,
     DelayOffsets,
 )
@@ -16,6 +18,8 @@ __all__ = [
     "CONSUMER_OFFSETS",
     "DELAY_OFFSETS",
     "GROUPS",
+    "REQUEST_MODES",
+    "TIMER_METRICS",
     "TOPICS",
     "BloomPositions",
     "ConsumerFilter",

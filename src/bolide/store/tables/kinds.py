@@ -11,6 +11,8 @@ from msgspec import field
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.offsets import ConsumerOffsets
+from bolide.protocol.bodies.pop import RequestModeTable
+from bolide.protocol.bodies.replication import TimerMetrics
 from bolide.protocol.bodies.topics import TopicConfigTable
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Long
@@ -73,4 +75,6 @@ TOPICS = TableKind("topics.json", TopicConfigTable, 0.0, _encode)
 GROUPS = TableKind("subscriptionGroup.json", GroupConfigTable, 0.0, _encode)
 CONSUMER_OFFSETS = TableKind("consumerOffset.json", ConsumerOffsets, 5.0, _encode_consumer_offsets)
 DELAY_OFFSETS = TableKind("delayOffset.json", DelayOffsets, 10.0, _encode_delay_offsets)
+REQUEST_MODES = TableKind("messageRequestMode.json", RequestModeTable, 0.0, _encode)
 CONSUMER_FILTERS = TableKind("consumerFilter.json", ConsumerFilters, 10.0, _encode_filters)
+TIMER_METRICS = TableKind("timermetrics", TimerMetrics, 10.0, _encode)

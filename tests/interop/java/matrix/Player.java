@@ -15,7 +15,7 @@ import java.util.concurrent.TimeUnit;
  * "facts" or "failure". A topic is named prefix_cell and exists already, but for that of "sync".
  */
 public class Player {
-    static final int AT_ONCE = 8;
+    static final int AT_ONCE = 12;
     static final String MAKES_ITS_TOPIC = "sync";
 
     private static final Map<String, Cell> CELLS = cells();
@@ -27,6 +27,14 @@ public class Player {
         cells.put("dead-letter", RetryCells::deadLetter);
         cells.put("retry-success", RetryCells::retrySuccess);
         cells.put("delay-level", RetryCells::delayLevel);
+        cells.put("transaction", since("TransactionCell", "transactions of this form, as 4.3 has"));
+        cells.put("recall", since("RecallCell", "recall of messages, as 5.3 has"));
+        cells.put("timer", TimerCells::timer);
+        cells.put("trace", since("TraceCell", "traces, as 4.4 has"));
+        cells.put("request", since("RequestCell", "requests and replies, as 4.6 has"));
+        cells.put("sql", PushCells::sql);
+        cells.put("pop", since("PopCell", "pop mode, as 5.0 has"));
+        cells.put("batch-consume", ConsumeCells::batchConsume);
         cells.put("from-timestamp", PositionCells::fromTimestamp);
         cells.put("from-first", PositionCells::fromFirst);
         cells.put("from-last", PositionCells::fromLast);
@@ -34,7 +42,10 @@ public class Player {
         cells.put("push-concurrent", PushCells::concurrent);
         cells.put("broadcast", PushCells::broadcast);
         cells.put("tags", PushCells::tags);
-        cells.put("lite-pull", Player::litePull);
+        cells.put("broadcast-ordered", OrderCells::broadcastOrdered);
+        cells.put("order-config", OrderCells::orderConfig);
+        cells.put("consume-directly", ConsumeCells::consumeDirectly);
+        cells.put("lite-pull", since("LitePullCell", "lite pull consumer, as 4.6 has"));
         cells.put("pull", PullCells::pull);
         cells.put("query", PullCells::query);
         cells.put("sync", SendCells::sync);
@@ -88,14 +99,16 @@ public class Player {
         System.out.println(Json.text(line));
     }
 
-    /** Compiled only where the client has it. */
-    private static Map<String, Object> litePull(Stage stage) throws Exception {
-        Cell cell;
-        try {
-            cell = (Cell) Class.forName("LitePullCell").getDeclaredConstructor().newInstance();
-        } catch (ClassNotFoundException missing) {
-            return Facts.of("missing", "this client has no lite pull consumer");
-        }
-        return cell.play(stage);
+    /** A cell that is compiled only where the client has what it plays. */
+    private static Cell since(String name, String what) {
+        return stage -> {
+            Cell cell;
+            try {
+                cell = (Cell) Class.forName(name).getDeclaredConstructor().newInstance();
+            } catch (ClassNotFoundException missing) {
+                return Facts.of("missing", "this client has no " + what);
+            }
+            return cell.play(stage);
+        };
     }
 }

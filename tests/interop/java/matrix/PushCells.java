@@ -1,5 +1,7 @@
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Listeners: concurrent, in order, broadcast, by tags. */
@@ -55,7 +57,7 @@ final class PushCells {
     }
 
     /** By name: the package of MessageModel is another one since 5.0. */
-    private static void broadcasting(DefaultMQPushConsumer consumer) throws Exception {
+    static void broadcasting(DefaultMQPushConsumer consumer) throws Exception {
         Class<?> model = consumer.getMessageModel().getClass();
         Object broadcasting = model.getMethod("valueOf", String.class).invoke(null, "BROADCASTING");
         consumer.getClass().getMethod("setMessageModel", model).invoke(consumer, broadcasting);
@@ -72,5 +74,19 @@ final class PushCells {
             }
         }
         return Facts.of("deliveries", deliveries.await(6));
+    }
+
+    static Map<String, Object> sql(Stage stage) throws Exception {
+        DefaultMQPushConsumer consumer = stage.pushConsumer("1", "*");
+        consumer.subscribe(stage.topic, MessageSelector.bySql(
+            "number BETWEEN 2 AND 7 AND TAGS IN ('even', 'other') AND nothing IS NULL"));
+        Deliveries deliveries = new Deliveries().of(consumer);
+        consumer.start();
+        for (int n = 0; n < 10; n++) {
+            Message message = stage.message("message " + n, n % 2 == 0 ? "even" : "odd");
+            message.putUserProperty("number", String.valueOf(n));
+            stage.producer.send(message);
+        }
+        return Facts.of("deliveries", deliveries.await(3));
     }
 }

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.function.Predicate;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
@@ -60,6 +61,11 @@ final class Stage implements AutoCloseable {
 
     /** What the queues of a topic hold, once they hold so many. */
     List<Object> stored(String topic, int count) throws Exception {
+        return stored(topic, found -> found.size() >= count);
+    }
+
+    /** What the queues of a topic hold, once it is enough. */
+    List<Object> stored(String topic, Predicate<List<Object>> isEnough) throws Exception {
         List<Object> found = new ArrayList<>();
         Map<MessageQueue, Long> positions = new HashMap<>();
         List<MessageQueue> queues = queues(topic);
@@ -72,7 +78,7 @@ final class Stage implements AutoCloseable {
                     result.getMsgFoundList().forEach(message -> found.add(Facts.of(message)));
                 }
             }
-            return found.size() >= count;
+            return isEnough.test(found);
         });
         return found;
     }

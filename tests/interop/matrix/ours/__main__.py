@@ -12,7 +12,15 @@ from pathlib import Path
 import msgspec
 
 from bolide import Producer, PullConsumer
-from tests.interop.matrix.ours import positions, pulls, pushes, sends
+from tests.interop.matrix.ours import (
+    consumes,
+    exchanges,
+    positions,
+    pulls,
+    pushes,
+    sends,
+    timers,
+)
 from tests.interop.matrix.ours.sharing import sharing
 from tests.interop.matrix.ours.stage import Cell, Stage
 
@@ -22,6 +30,17 @@ CELLS: Mapping[str, Cell] = {
     "one-way": sends.one_way,
     "batch": sends.batch,
     "selector": sends.selector,
+    "transaction": exchanges.transaction,
+    "request": exchanges.request,
+    "trace": exchanges.trace,
+    "timer": timers.timer,
+    "recall": timers.recall,
+    "sql": consumes.sql,
+    "broadcast-ordered": consumes.broadcast_ordered,
+    "order-config": consumes.order_config,
+    "batch-consume": consumes.batch_consume,
+    "consume-directly": consumes.consume_directly,
+    "pop": consumes.pop,
     "push-concurrent": pushes.concurrent,
     "push-ordered": pushes.ordered,
     "broadcast": pushes.broadcast,
@@ -40,13 +59,13 @@ CELLS: Mapping[str, Cell] = {
 }
 
 
-async def main(name_server: str, _broker: str, prefix: str, *cells: str) -> None:
+async def main(name_server: str, broker: str, prefix: str, *cells: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with (
             Producer(f"{prefix}_producers", name_server=name_server, send_timeout=10) as producer,
             PullConsumer(f"{prefix}_readers", name_server=name_server) as reader,
         ):
-            stage = Stage(name_server, prefix, "", producer, reader, Path(directory))
+            stage = Stage(name_server, broker, prefix, "", producer, reader, Path(directory))
             await asyncio.gather(*(play(replace(stage, cell=cell)) for cell in cells))
 
 

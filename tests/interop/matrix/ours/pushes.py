@@ -35,8 +35,8 @@ async def ordered(stage: Stage) -> Facts:
 async def broadcast(stage: Stage) -> Facts:
     first, second = Deliveries(), Deliveries()
     async with (
-        stage.push_consumer(**_broadcasting(stage, "first")) as one,
-        stage.push_consumer(**_broadcasting(stage, "second")) as other,
+        stage.push_consumer(**broadcasting(stage, "first")) as one,
+        stage.push_consumer(**broadcasting(stage, "second")) as other,
     ):
         await one.subscribe(stage.topic, "*", first)
         await other.subscribe(stage.topic, "*", second)
@@ -45,7 +45,7 @@ async def broadcast(stage: Stage) -> Facts:
         return {"first": await first.wait(MANY), "second": await second.wait(MANY)}
 
 
-def _broadcasting(stage: Stage, member: str) -> dict[str, object]:
+def broadcasting(stage: Stage, member: str) -> dict[str, object]:
     return {
         "model": "broadcasting",
         "instance_name": member,

@@ -25,6 +25,7 @@ class Stage:
     """One cell's topic and group."""
 
     name_server: str
+    broker: str
     prefix: str
     cell: str
     producer: Producer
@@ -62,6 +63,12 @@ class Stage:
 
     async def stored(self, count: int, topic: str | None = None) -> list[facts.Message]:
         """What the queues of a topic hold, once they hold so many."""
+        return await self.stored_until(lambda found: len(found) >= count, topic)
+
+    async def stored_until(
+        self, is_enough: Callable[[list[facts.Message]], bool], topic: str | None = None
+    ) -> list[facts.Message]:
+        """What the queues of a topic hold, once it is enough."""
         positions = dict.fromkeys(await self.queues(topic), 0)
         found: list[facts.Message] = []
 
@@ -70,7 +77,7 @@ class Stage:
                 pulled = await self.reader.pull(queue, "*", position)
                 positions[queue] = pulled.next_offset
                 found.extend(map(message_told, pulled.messages))
-            return len(found) >= count
+            return is_enough(found)
 
         await until(are_there)
         return found

@@ -36,7 +36,7 @@ from bolide.protocol.headers.clients import (
     ProducerGroupHeader,
     UnregisterClientHeader,
 )
-from bolide.protocol.refusals import ConsumerNotOnline, ServerError
+from bolide.protocol.refusals import ConsumerNotOnline, ServerError, SubscriptionMalformed
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.broker_tables import BrokerTables, Caller, served
 
@@ -62,6 +62,7 @@ def serving(tables: BrokerTables) -> AbstractAsyncContextManager[Caller]:
         groups=tables.groups,
         topics=tables.topics,
         locks=tables.locks,
+        filters=tables.filters,
         cell=tables.cell,
     )
     return served(tables, handlers)
@@ -288,14 +289,21 @@ async def test_an_empty_grant_is_an_empty_list_and_no_null(tables: BrokerTables)
 
 
 @on_loop
-async def test_tags_are_served_and_other_filters_are_refused(tables: BrokerTables) -> None:
+async def test_tags_and_sql_are_served_and_other_filters_are_refused(tables: BrokerTables) -> None:
     check = ClientCheck(
         client_id="a", group="g", subscription_data=Subscription(topic="T", sub_string="A || B")
     )
     async with serving(tables) as caller:
         await caller.call(RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.encode(check))
         check.subscription_data.expression_type = "SQL92"
-        with pytest.raises(ServerError, match=r"does not support .* by SQL92"):
+        with pytest.raises(SubscriptionMalformed, match="write OR"):
+            await caller.call(RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.encode(check))
+        check.subscription_data.sub_string = "a like 'x'"
+        told = await caller.call(RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.encode(check))
+        assert told.remark is not None
+        assert "ends before \"like 'x'\", which is ignored" in told.remark
+        check.subscription_data.expression_type = "XPATH"
+        with pytest.raises(ServerError, match=r"does not support .* by XPATH"):
             await caller.call(RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.encode(check))
 
 

@@ -190,8 +190,16 @@ REFUSED = [
         {"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse", id="expression"
     ),
     pytest.param(
-        {"expression_type": "SQL92", "subscription": "a > 5"}, ResponseCode.SYSTEM_ERROR, "SQL92",
-        id="SQL92",
+        {"expression_type": "SQL92", "subscription": "a >"},
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, "'a >' ends too early", id="SQL92",
+    ),
+    pytest.param(
+        {"expression_type": "XPATH", "subscription": "a"}, ResponseCode.SYSTEM_ERROR, "by XPATH",
+        id="type",
+    ),
+    pytest.param(
+        {"expression_type": "FILTER", "subscription": "f"}, ResponseCode.SYSTEM_ERROR,
+        "filterServerNums", id="function",
     ),
     pytest.param(
         {"sys_flag": 0}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "has sent a heartbeat", id="unknown"

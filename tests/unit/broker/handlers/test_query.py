@@ -31,7 +31,9 @@ FOREVER = 2**63 - 1
 
 @asynccontextmanager
 async def asked(tables: BrokerTables) -> AsyncIterator[Caller]:
-    handlers = QueryHandlers(store=tables.store, clients=tables.clients)
+    handlers = QueryHandlers(
+        store=tables.store, clients=tables.clients, filters=tables.filters.table
+    )
     async with served(tables, handlers) as caller:
         yield caller
 
@@ -133,7 +135,7 @@ async def test_the_reply_tells_how_far_the_index_of_files_has_come(tables: Broke
     config = small_config(tables.directory / "store")
     with MessageStore(config, clock=tables.clock, background=False) as store:
         place = store.append(draft("T", properties={"KEYS": "k"})).physical_offset
-        handlers = QueryHandlers(store=store, clients=tables.clients)
+        handlers = QueryHandlers(store=store, clients=tables.clients, filters=tables.filters.table)
         async with served(tables, handlers) as caller:
             found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k"))
     assert QueryMessageReply.from_fields(found.fields) == QueryMessageReply(1_000_000, place)
@@ -155,7 +157,9 @@ async def test_a_place_without_a_message_is_answered_not_crashed_on(
     config = small_config(tables.directory / "store")
     with MessageStore(config, clock=tables.clock, background=False) as store:
         store.append(draft("T"))
-        async with served(tables, QueryHandlers(store=store, clients=tables.clients)) as caller:
+        async with served(
+            tables, QueryHandlers(store=store, clients=tables.clients, filters=tables.filters.table)
+        ) as caller:
             with pytest.raises(ServerError, match=f"can not find message by the offset, {offset}"):
                 await caller.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset=offset))
 

@@ -1,0 +1,214 @@
+"""Filter functions: Python source that an administrator registers under a name.
+
+RocketMQ's FilterServer idea, with processes of the broker's own (`worker_pool`). A function that
+raises does not accept that message. One that hangs or dies says nothing of its batch: the pull is
+refused and comes again, so that no message is passed over unseen.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bolide.broker.config import BrokerConfig
+from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool
+from bolide.broker.saving import on_saving_thread
+from bolide.config import ConfigCell
+from bolide.protocol.bodies.filters import FilterFunction
+from bolide.protocol.fastjson import Struct
+from bolide.protocol.refusals import (
+    InvalidParameter,
+    NoPermission,
+    QueryNotFound,
+    ServerError,
+    SubscriptionMalformed,
+)
+from bolide.remoting.uninterrupted import uninterrupted
+from bolide.store.tables import Table, TableKind
+
+log = logging.getLogger(__name__)
+
+MAX_SOURCE = 64 * 1024
+_MAX_FUNCTIONS = 256
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_QUIET = 60.0
+"""Seconds between two lines about one function that fails."""
+
+
+class FunctionTable(Struct, kw_only=True):
+    """What was registered, by name."""
+
+    functions: dict[str, FilterFunction] = msgspec.field(default_factory=dict)
+
+
+FILTER_FUNCTIONS = TableKind(
+    "filterFunctions.json",
+    FunctionTable,
+    0.0,
+    lambda table: msgspec.json.format(msgspec.json.encode(table), indent=1),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a function has done since the broker started."""
+
+    judged: int = 0
+    accepted: int = 0
+    failed: int = 0
+    error: str = ""
+    told: float = field(default=0.0, repr=False)
+
+
+class FilterFunctions:
+    """The functions of one broker, out of a table that is loaded; belongs to one event loop."""
+
+    def __init__(
+        self,
+        table: Table[FunctionTable],
+        cell: ConfigCell[BrokerConfig],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = table
+        self._cell = cell
+        self._now = now
+        self._pool: WorkerPool | None = None
+        self._tallies: dict[str, Tally] = {}
+        self._writing = asyncio.Lock()  # one file, one writer
+
+    @property
+    def all(self) -> list[FilterFunction]:
+        return sorted(self._functions.values(), key=lambda function: function.name)
+
+    def tally(self, name: str) -> Tally:
+        return self._tallies.setdefault(name, Tally())
+
+    def find(self, name: str) -> FilterFunction | None:
+        return self._functions.get(name)
+
+    def require(self, name: str) -> FilterFunction:
+        """The function that a subscription names.
+
+        Raises:
+            SubscriptionMalformed: there is none of that name.
+            ServerError: functions are off.
+        """
+        if not self._cell.value.filter_server_nums:
+            raise ServerError(
+                "The broker does not support consumer to filter message by FILTER:"
+                " filter functions are off, see filterServerNums"
+            )
+        found = self.find(name)
+        if found is None:
+            raise SubscriptionMalformed(
+                f"there is no filter function {name!r}: register it with `updateFilter -f {name}`,"
+                " or name one that `listFilters` shows"
+            )
+        return found
+
+    async def judge(self, name: str, records: list[bytes]) -> list[bool]:
+        """Which records a function accepts.
+
+        Raises:
+            Refusal: nobody knows: there is no such function, or it hangs or dies.
+        """
+        function = self.require(name)
+        try:
+            answer = await self._workers().judge(_code(function), records)
+        except WorkerFailed as exc:
+            self._note(name, str(exc))
+            raise ServerError(f"{exc}; no message is passed over: mend it by updateFilter") from exc
+        if len(answer.verdicts) != len(records):
+            self._note(name, answer.error)
+            raise ServerError(f"filter function {name!r} is broken: {answer.error}")
+        tally = self.tally(name)
+        tally.judged += len(records)
+        tally.accepted += sum(answer.verdicts)
+        tally.failed += answer.failed
+        if answer.failed:
+            self._note(name, answer.error)
+        return answer.verdicts
+
+    async def update(self, name: str, source: str) -> None:
+        """Register a function, or replace it; it is on the disk when this returns.
+
+        Raises:
+            Refusal: functions are off, or this is none; says why.
+        """
+        if not self._cell.value.filter_server_nums:
+            raise NoPermission("filter functions are off: set filterServerNums and restart")
+        if not _NAME.fullmatch(name):
+            raise InvalidParameter(f"{name!r}: a name has 1 to 64 letters, digits, _ and -")
+        if len(source.encode()) > MAX_SOURCE:
+            raise InvalidParameter(f"a source of more than {MAX_SOURCE} bytes")
+        if name not in self._functions and len(self._functions) >= _MAX_FUNCTIONS:
+            raise InvalidParameter(f"there are {_MAX_FUNCTIONS} functions: delete some first")
+        version = max(int(self._now() * 1000), self._version_after(name))
+        function = FilterFunction(name=name, source=source, version=version)
+        await self._check(function)
+        async with self._writing:
+            await self._keep(self._functions | {name: function})
+        self._tallies.pop(name, None)
+
+    async def delete(self, name: str) -> None:
+        """Raises QueryNotFound if there is none."""
+        async with self._writing:
+            if name not in self._functions:
+                raise QueryNotFound(f"there is no filter function {name!r}; see listFilters")
+            await self._keep({key: each for key, each in self._functions.items() if key != name})
+        self._tallies.pop(name, None)
+
+    async def stop(self) -> None:
+        if self._pool is not None:
+            await self._pool.stop()
+
+    @property
+    def _functions(self) -> dict[str, FilterFunction]:
+        return self._table.value.functions
+
+    def _version_after(self, name: str) -> int:
+        found = self.find(name)
+        return found.version + 1 if found else 1
+
+    def _workers(self) -> WorkerPool:
+        if self._pool is None:
+            config = self._cell.value
+            self._pool = WorkerPool(
+                config.filter_server_nums,
+                seconds=config.filter_function_timeout,
+                memory=config.filter_function_memory,
+            )
+        return self._pool
+
+    async def _check(self, function: FilterFunction) -> None:
+        try:
+            fault = await self._workers().check(_code(function))
+        except WorkerFailed as exc:
+            raise InvalidParameter(f"{function.name!r} is not registered: {exc}") from exc
+        if fault:
+            raise InvalidParameter(f"{function.name!r} is not registered: {fault}")
+
+    async def _keep(self, functions: dict[str, FilterFunction]) -> None:
+        before = self._table.value
+        self._table.value = FunctionTable(functions=functions)
+        self._table.changed()
+        try:
+            await uninterrupted(on_saving_thread(self._table.save))
+        except OSError as exc:
+            self._table.value = before
+            raise ServerError(f"{self._table.path} cannot be written: {exc}") from exc
+
+    def _note(self, name: str, error: str) -> None:
+        tally, now = self.tally(name), time.monotonic()
+        tally.error = error
+        if now - tally.told >= _QUIET or not tally.told:
+            tally.told = now
+            log.warning("filter function %s: %s", name, error)
+
+
+def _code(function: FilterFunction) -> Code:
+    return Code(function.name, function.source, function.version)

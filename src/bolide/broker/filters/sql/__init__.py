@@ -1,0 +1,9 @@
+"""RocketMQ's SQL92 dialect: from text to a test of message properties, with Java's verdicts.
+
+It knows neither brokers nor records: `compile_sql` takes text, the test takes a property string.
+"""
+
+from bolide.broker.filters.sql.compiling import Compiled, compile_sql
+from bolide.broker.filters.sql.errors import BadExpression
+
+__all__ = ["BadExpression", "Compiled", "compile_sql"]

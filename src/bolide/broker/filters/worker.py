@@ -1,0 +1,150 @@
+"""The process that runs filter functions: reads questions, writes answers, ends with its broker.
+
+It is started by `worker_pool` as `python -m bolide.broker.filters.worker SECONDS BYTES`. What an
+administrator registered runs here and nowhere else. It may use so many bytes of memory more than
+the bare process, and a question that takes so many seconds ends the process, whoever waits for it.
+"""
+
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from bolide.broker.filters.worker_frames import (
+    LENGTH,
+    Answer,
+    Judge,
+    Load,
+    Question,
+    decode_question,
+    encode,
+)
+from bolide.model.message import StoredMessage, SysFlag, without_compression
+from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
+from bolide.protocol.record import Record, read_record
+
+ENTRY = "accept"
+
+Function = Callable[[StoredMessage], object]
+
+
+def main() -> None:
+    seconds, memory = float(sys.argv[1]), int(sys.argv[2])
+    questions, answers = _own_pipes()
+    _limit_memory(memory)
+    functions: dict[str, Function] = {}
+    _write(answers, Answer())
+    while question := _read(questions):
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal is not caught: the end
+        answer = _answer(question, functions)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _write(answers, answer)
+
+
+def _answer(question: Question, functions: dict[str, Function]) -> Answer:
+    if isinstance(question, Judge):
+        return _judge(functions[question.name], question.records)
+    return _load(question, functions)
+
+
+def _load(question: Load, functions: dict[str, Function]) -> Answer:
+    try:
+        functions[question.name] = _made(question)
+    except Exception as exc:  # noqa: BLE001  whatever the source does
+        return Answer(error=_text(exc))
+    return Answer()
+
+
+def _made(question: Load) -> Function:
+    place = f"<filter {question.name}>"
+    names: dict[str, Any] = {"__name__": question.name}
+    exec(compile(question.source, place, "exec"), names)  # noqa: S102  what this process is for
+    function = names.get(ENTRY)
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise TypeError(f"it defines no function {ENTRY}(message) that returns True or False")
+    accept: Function = function
+    return accept
+
+
+def _judge(function: Function, records: list[bytes]) -> Answer:
+    answer = Answer(verdicts=[])
+    for data in records:
+        try:
+            answer.verdicts.append(bool(function(_message(data))))
+        except MemoryError:
+            os._exit(1)  # not the fault of this message alone
+        except Exception as exc:  # noqa: BLE001  whatever the function does
+            answer.verdicts.append(False)
+            answer.failed += 1
+            answer.error = _text(exc)
+    return answer
+
+
+def _message(data: bytes) -> StoredMessage:
+    """As consumers get it."""
+    record = read_record(data)
+    assert isinstance(record, Record)
+    message = record.message()
+    if not message.sys_flag & SysFlag.COMPRESSED:
+        return message
+    try:
+        body = decompress(message.body, message.sys_flag)
+    except (BadCompressedBody, CodecMissing):
+        return message
+    plain = without_compression(message.sys_flag)
+    return msgspec.structs.replace(message, body=body, sys_flag=plain)
+
+
+def _text(exc: Exception) -> str:
+    """In one line, with where in the function it was."""
+    place, trace = "", exc.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith("<filter "):
+            place = f" in line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(exc).__name__}{place}: {exc}"[:500]
+
+
+def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes of the broker; what functions print goes to its standard error."""
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return questions, answers
+
+
+def _limit_memory(extra: int) -> None:
+    import resource  # noqa: PLC0415  there is none on every system
+
+    with suppress(OSError, ValueError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        size = pages * os.sysconf("SC_PAGE_SIZE") + extra
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def _read(pipe: BinaryIO) -> Question | None:
+    """The next question; None when the broker is gone."""
+    head = pipe.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (size,) = LENGTH.unpack(head)
+    data = pipe.read(size)
+    return decode_question(data) if len(data) == size else None
+
+
+def _write(pipe: BinaryIO, answer: Answer) -> None:
+    with suppress(BrokenPipeError):  # the broker is gone, and the next read says so
+        pipe.write(encode(answer))
+        pipe.flush()
+
+
+if __name__ == "__main__":
+    main()

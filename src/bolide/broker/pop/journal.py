@@ -1,0 +1,237 @@
+"""Events of popped queues as records of a topic of the broker's own.
+
+A pop is written before it is answered. Acknowledgements wait for the end of the burst they came
+in, and all of a burst is one record; whoever asked is told when that record is as safe as a sent
+message. The state takes an event when its record is in the log, so it never knows more than the
+journal. What the disk takes back is written again, ahead of whatever comes next.
+
+The journal is read again from the record on that has the oldest of what is live. So that this does
+not take long, `rewrite` brings old ones forward.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from bolide.broker.durability import Durability, Told
+from bolide.broker.intake import Intake
+from bolide.broker.pop.events import Event, QueueName, decode_events, encode_events, merged
+from bolide.broker.pop.state import Live, PopState
+from bolide.kernel import read_record
+from bolide.model.names import POP_JOURNAL_TOPIC
+from bolide.protocol.codes import ResponseCode
+from bolide.protocol.record import Record, RecordDraft
+from bolide.protocol.record_errors import BadRecord, RecordTooLarge
+from bolide.store.appending import Appended
+from bolide.store.contract import Store
+from bolide.store.errors import StoreClosed, StoreUnwritable
+from bolide.store.reading import ReadLimits
+
+log = logging.getLogger(__name__)
+
+_TOPIC = POP_JOURNAL_TOPIC.encode()
+_CHUNK = ReadLimits(max_count=1024, max_size=4 * 1024 * 1024, max_scanned=1024)
+_REWRITTEN_AT_ONCE = 128
+_LEAST_PARTED = 2
+
+Claim = tuple[QueueName, int, int, int]
+"""A message of a pop: queue, start, pop time, offset."""
+
+
+class JournalTorn(Exception):
+    """The journal is not whole any more: retention took a part of it, or a record is damaged."""
+
+
+class Journal:
+    """The one writer of the journal; belongs to one event loop, apart from `replay`."""
+
+    def __init__(
+        self,
+        state: PopState,
+        *,
+        store: Store,
+        intake: Intake,
+        durability: Durability,
+        store_host: bytes,
+        now: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._intake = intake
+        self._durability = durability
+        self._store_host = store_host
+        self._now = now
+        self._burst: list[tuple[Event, Told]] = []
+        self._claimed: set[Claim] = set()
+        self._lost: list[Event] = []
+        self._last: Appended | None = None
+        self._ending: asyncio.Handle | None = None
+
+    @property
+    def end(self) -> int:
+        """The number of the next record."""
+        return self._store.max_offset(POP_JOURNAL_TOPIC, 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all that the state knows."""
+        return not self._lost
+
+    # ---- writing
+
+    def append(self, events: Sequence[Event]) -> Appended:
+        """Write events at once and have the state take them.
+
+        Raises:
+            StoreUnwritable, StoreClosed: nothing has changed, or not all of it.
+        """
+        lost, self._lost = self._lost, []
+        try:
+            appended = self._put([*lost, *events])
+        except RecordTooLarge:
+            self._lost = lost
+            if len(events) < _LEAST_PARTED:
+                raise
+            half = len(events) // 2
+            self.append(events[:half])
+            return self.append(events[half:])
+        except BaseException:
+            self._lost = lost
+            raise
+        for event in lost:
+            if live := self._state.live_of(event):
+                self._state.rewritten(live, appended.queue_offset)
+        for event in events:
+            self._state.apply(event, appended.queue_offset)
+        return appended
+
+    def insist(self, event: Event) -> None:
+        """As `append`, but the state takes it though it cannot be written: it is, with the next."""
+        try:
+            self.append([event])
+        except (StoreUnwritable, StoreClosed) as exc:
+            log.warning("%s is not in the journal yet: %s", event, exc)
+            self._state.apply(event, self.end)
+            self._lost.append(event)
+
+    def write(self, event: Event, tell: Told, claims: Sequence[Claim] = ()) -> None:
+        """Write an event with the burst; `tell` is called as `Durability.when_safe` does.
+
+        Args:
+            claims: the messages it settles; nobody else settles them before it is written.
+        """
+        self._claimed.update(claims)
+        self._burst.append((event, tell))
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().call_soon(self._end_burst)
+
+    def is_claimed(self, claim: Claim) -> bool:
+        return claim in self._claimed
+
+    def when_safe(self, tell: Told) -> None:
+        """Tell when all that was written is safe: who says something twice waits as at first."""
+        if self._last is None and not self._lost:
+            tell(ResponseCode.SUCCESS)
+        elif self._lost:
+            self._append_and_tell([], [tell])
+        elif self._last is not None:
+            self._durability.when_safe(self._last, tell)
+
+    def stop(self) -> None:
+        """Write what waits for the end of its burst."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._end_burst()
+
+    def _end_burst(self) -> None:
+        burst, self._burst = self._burst, []
+        self._ending = None
+        self._claimed.clear()
+        self._append_and_tell(merged(event for event, _ in burst), [tell for _, tell in burst])
+
+    def _append_and_tell(self, events: Sequence[Event], tellers: Sequence[Told]) -> None:
+        try:
+            appended = self.append(events)
+        except (StoreUnwritable, StoreClosed) as exc:
+            refused = exc if isinstance(exc, StoreUnwritable) else StoreUnwritable(str(exc))
+            for tell in tellers:
+                tell(refused)
+            return
+        for tell in tellers:
+            self._durability.when_safe(appended, tell)
+
+    def _put(self, events: list[Event]) -> Appended:
+        appended = self._last = self._intake.append(self._draft(encode_events(events)))
+        if self._durability.waits:
+            self._watch(appended, events)
+        return appended
+
+    def _watch(self, appended: Appended, events: list[Event]) -> None:
+        """Write it again if the store takes it back, however late."""
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            if isinstance(outcome, StoreUnwritable):
+                self._lost += events
+            elif outcome != ResponseCode.SUCCESS:
+                self._durability.when_safe(appended, tell)
+
+        self._durability.when_safe(appended, tell)
+
+    def _draft(self, body: bytes) -> RecordDraft:
+        born = int(self._now() * 1000)
+        return RecordDraft(_TOPIC, body, b"", 0, born, self._store_host, self._store_host)
+
+    # ---- keeping it short
+
+    def rewrite(self, most_behind: int) -> bool:
+        """Bring some of the oldest forward if they lie further back; says whether there are more.
+
+        Raises:
+            StoreUnwritable, StoreClosed: nothing has changed.
+        """
+        oldest = self._state.oldest
+        if oldest is None or self.end - oldest.written <= most_behind:
+            return False
+        # As many as fit, old or not: one by one, each record would make others old.
+        chosen: list[Live] = list(islice(self._state.by_age(), _REWRITTEN_AT_ONCE))
+        appended = self._put([live.event() for live in chosen])
+        for live in chosen:
+            self._state.rewritten(live, appended.queue_offset)
+        return True
+
+    # ---- reading it again
+
+    def replay(self, first: int) -> int:
+        """Have the state take all events from a record on; returns how many records. Blocks.
+
+        Raises:
+            JournalTorn: something is missing.
+        """
+        if self._store.min_offset(POP_JOURNAL_TOPIC, 0) > first or first > self.end:
+            raise JournalTorn(f"it begins behind record {first}")
+        for record in self._records(first):
+            try:
+                events = decode_events(bytes(record.body))
+            except msgspec.DecodeError as exc:
+                raise JournalTorn(f"record {record.queue_offset}: {exc}") from exc
+            for event in events:
+                self._state.apply(event, record.queue_offset)
+        return self.end - first
+
+    def _records(self, first: int) -> Iterator[Record]:
+        end = self.end
+        while first < end:
+            found = self._store.read(POP_JOURNAL_TOPIC, 0, first, _CHUNK)
+            if len(found.records) != found.next_offset - first:
+                raise JournalTorn(f"records behind {first} cannot be read: {found.status.value}")
+            for data in found.records:
+                try:
+                    record = read_record(data, check_crc=True)
+                except BadRecord as exc:
+                    raise JournalTorn(f"a record behind {first}: {exc}") from exc
+                assert isinstance(record, Record)
+                yield record
+            first = found.next_offset

@@ -1,0 +1,240 @@
+"""POP of one broker: its parts, and the task that keeps them going."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from bolide.broker.arrivals import Arrivals
+from bolide.broker.config import BrokerConfig
+from bolide.broker.durability import Durability
+from bolide.broker.expiry import Expiring
+from bolide.broker.groups import GroupTable
+from bolide.broker.intake import Intake
+from bolide.broker.offsets import OffsetTable
+from bolide.broker.pop.events import QueueName
+from bolide.broker.pop.journal import Journal
+from bolide.broker.pop.keeping import MOST_BEHIND, PopKeeper
+from bolide.broker.pop.legacy import Legacy
+from bolide.broker.pop.orders import OrderTable
+from bolide.broker.pop.polling import Polling
+from bolide.broker.pop.positions import Positions
+from bolide.broker.pop.retries import Retries
+from bolide.broker.pop.reviving import Reviver
+from bolide.broker.pop.serving import Popping
+from bolide.broker.pop.state import PopState
+from bolide.broker.statistics import Statistics
+from bolide.broker.topics import TopicTable
+from bolide.config import ConfigCell
+from bolide.model.names import revive_topic
+from bolide.protocol.pop_info import normal_topic
+from bolide.protocol.refusals import GroupNotFound
+from bolide.store.config import StoreConfig
+from bolide.store.contract import Store
+from bolide.store.tables import Table
+
+log = logging.getLogger(__name__)
+
+_TICK = 0.5
+_LONGEST_SLEEP = 60.0
+_SHORTEST_SLEEP = 0.001
+
+
+@dataclass(slots=True, kw_only=True)
+class Pop:
+    """Everything about popped messages; `run` is its task.
+
+    `log_end` says how far the log is written.
+    """
+
+    cell: ConfigCell[BrokerConfig]
+    store_cell: ConfigCell[StoreConfig]
+    store: Store
+    log_end: Callable[[], int]
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    statistics: Statistics
+    intake: Intake
+    durability: Durability
+    arrivals: Arrivals
+    expiring: Expiring
+    orders: Table[OrderTable]
+    store_host: bytes
+    now: Callable[[], float] = time.time
+    most_behind: int = MOST_BEHIND
+    state: PopState = field(init=False)
+    journal: Journal = field(init=False)
+    polling: Polling = field(init=False)
+    positions: Positions = field(init=False)
+    retries: Retries = field(init=False)
+    popping: Popping = field(init=False)
+    reviver: Reviver = field(init=False)
+    keeper: PopKeeper = field(init=False)
+    legacy: Legacy = field(init=False)
+    _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.state = PopState(self.now)
+        self.polling = Polling(self.arrivals, self.cell)
+        self.journal = Journal(
+            self.state,
+            store=self.store,
+            intake=self.intake,
+            durability=self.durability,
+            store_host=self.store_host,
+            now=self.now,
+        )
+        self.positions = Positions(
+            self.state, self.journal, offsets=self.offsets, store=self.store, cell=self.cell
+        )
+        self.retries = Retries(
+            self.cell, topics=self.topics, groups=self.groups, has_more=self.has_more
+        )
+        self.keeper = PopKeeper(
+            self.state,
+            self.journal,
+            offsets=self.offsets,
+            orders=self.orders,
+            store=self.store,
+            log_end=self.log_end,
+            most_behind=self.most_behind,
+        )
+        self._build_workers()
+
+    def _build_workers(self) -> None:
+        self.popping = Popping(
+            cell=self.cell,
+            store_cell=self.store_cell,
+            store=self.store,
+            state=self.state,
+            journal=self.journal,
+            positions=self.positions,
+            retries=self.retries,
+            expiring=self.expiring,
+            now=self.now,
+        )
+        self.reviver = Reviver(
+            state=self.state,
+            journal=self.journal,
+            polling=self.polling,
+            retries=self.retries,
+            store=self.store,
+            intake=self.intake,
+            durability=self.durability,
+            topics=self.topics,
+            statistics=self.statistics,
+            store_host=self.store_host,
+        )
+        self.legacy = self._legacy()
+
+    def _legacy(self) -> Legacy:
+        config = self.cell.value
+        topic = revive_topic(config.broker_cluster_name)
+        found = self.topics.find(topic)
+        self.intake.watch(topic, self.wake)
+        return Legacy(
+            topic=topic,
+            queues=found.read_queue_nums if found else config.revive_queue_num,
+            state=self.state,
+            journal=self.journal,
+            keeper=self.keeper,
+            positions=self.positions,
+            offsets=self.offsets,
+            store=self.store,
+            intake=self.intake,
+            store_host=self.store_host,
+            exists=self._is_queue,
+        )
+
+    # ---- life
+
+    def load(self) -> None:
+        """Know again what was popped. Blocks: call it before anybody pops."""
+        self.keeper.load(self._exists)
+
+    def start(self) -> None:
+        for group in {name[1] for name in self.state.queues}:
+            with suppress(GroupNotFound):  # a crash forgets groups that were made just before
+                self.groups.require(group)
+        self.keeper.start()
+        self.legacy.start()
+
+    async def run(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                busy = await self.work()
+            except Exception:  # whatever it is, it is tried again
+                log.exception("a chore of popped messages failed")
+                busy = False
+                await asyncio.sleep(_TICK)
+            await self._rest(0.0 if busy else self._pause())
+
+    async def work(self) -> bool:
+        """Do what there is to do now; says whether there is more."""
+        more = await self.reviver.revive_due()
+        more |= await self.legacy.read()
+        if self.keeper.waits_for_disk:
+            await asyncio.to_thread(self.store.flush)
+        return self.keeper.work() or more
+
+    def wake(self) -> None:
+        """Something may be due earlier than it was."""
+        self._woken.set()
+
+    def save(self) -> None:
+        """Publish how far all groups are, at the very end. Blocks."""
+        self.keeper.publish_all()
+
+    def forget_group(self, group: str) -> None:
+        """A group is deleted; its offsets may stay."""
+        self.positions.forget("", group)
+
+    # ---- asked by others
+
+    def has_more(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether a queue has something that the group has not popped."""
+        begin = self.positions.peek((topic, group, queue_id))
+        return self.store.max_offset(topic, queue_id) > begin
+
+    def is_open(
+        self, topic: str, group: str, queue_id: int, attempt_id: str | None, *, ordered: bool
+    ) -> bool:
+        """Whether a queue may be popped now: in order, one pop waits for the other."""
+        queue = self.state.queues.get((topic, group, queue_id))
+        if not ordered or queue is None or queue.order is None:
+            return True
+        return not queue.order.info.blocks(attempt_id, self.state.wall)
+
+    # ---- inside
+
+    def _exists(self, topic: str, group: str) -> bool:
+        return normal_topic(topic, group) in self.topics
+
+    def _is_queue(self, name: QueueName) -> bool:
+        topic = self.topics.find(name[0])
+        return (
+            topic is not None
+            and 0 <= name[2] < topic.read_queue_nums
+            and self._exists(name[0], name[1])
+            and name[1] in self.groups
+        )
+
+    def _pause(self) -> float:
+        due = self.state.next_due
+        longest = _TICK if self.keeper.is_behind else _LONGEST_SLEEP
+        if due is None:
+            return longest
+        # Not longer than a tick, whatever the clock says: somebody may move it.
+        return min(max((due - self.state.now) / 1000, _SHORTEST_SLEEP), _TICK, longest)
+
+    async def _rest(self, seconds: float) -> None:
+        if seconds == 0.0:
+            await asyncio.sleep(0)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()

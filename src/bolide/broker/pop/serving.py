@@ -1,0 +1,241 @@
+"""Pops: which queues are looked at, what is taken of them, and how it is told."""
+
+import asyncio
+import random
+import struct
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bolide.broker.config import BrokerConfig
+from bolide.broker.expiry import Expiring
+from bolide.broker.pop.events import Event, OrderPopped, Popped
+from bolide.broker.pop.journal import Journal
+from bolide.broker.pop.orders import OrderInfo, ordered
+from bolide.broker.pop.positions import Positions
+from bolide.broker.pop.queue import PopQueue
+from bolide.broker.pop.retries import Retries
+from bolide.broker.pop.state import PopState
+from bolide.config import ConfigCell
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.headers.pop import PopHeader
+from bolide.store.config import StoreConfig
+from bolide.store.contract import Store
+from bolide.store.reading import Found, ReadLimits, Wanted
+
+_SCANNED = 800
+_MOST_LIVE = 1_000_000
+"""Pops that are not over, in all queues: beyond, memory would run out before any disk."""
+_QUEUE_OFFSET = struct.Struct(">20xq")
+
+
+@dataclass(slots=True)
+class Ask:
+    """One pop that was admitted."""
+
+    header: PopHeader
+    topic: TopicConfig
+    wanted: Wanted
+    peer: str
+    begun: float
+
+
+class Reading(NamedTuple):
+    """What is to be read for a pop."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    limits: ReadLimits
+    wanted: Wanted
+
+
+class Take(NamedTuple):
+    """What a pop takes of one queue."""
+
+    queue: PopQueue
+    start: int
+    found: Found
+    offsets: list[int]
+
+    @property
+    def topic(self) -> str:
+        return self.queue.name[0]
+
+    @property
+    def queue_id(self) -> int:
+        return self.queue.name[2]
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a pop takes in all."""
+
+    pop_time: int = 0
+    rest: int = 0
+    """Messages that it leaves, as far as it looked."""
+    takes: list[Take] = field(default_factory=list)
+    orders: list[tuple[Take, OrderInfo]] = field(default_factory=list)
+    visited: list[PopQueue] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(len(take.offsets) for take in self.takes)
+
+    @property
+    def size(self) -> int:
+        return sum(take.found.size for take in self.takes)
+
+
+Steps = Generator[Reading, Found, Taken]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Popping:
+    """Takes messages for pops; belongs to one event loop."""
+
+    cell: ConfigCell[BrokerConfig]
+    store_cell: ConfigCell[StoreConfig]
+    store: Store
+    state: PopState
+    journal: Journal
+    positions: Positions
+    retries: Retries
+    expiring: Expiring
+    now: Callable[[], float] = time.time
+
+    def read(self, reading: Reading, *, may_block: bool) -> Found:
+        """Raises NotInMemory if the disk is needed and the call may not block."""
+        return self.store.read(*reading, may_block=may_block)
+
+    async def read_cold(self, reading: Reading) -> Found:
+        """As `read`; what it found stays as it is."""
+
+        def read() -> Found:
+            found = self.read(reading, may_block=True)
+            found.records = [memoryview(bytes(record)) for record in found.records]
+            return found
+
+        return await asyncio.to_thread(read)
+
+    def steps(self, ask: Ask) -> Steps:
+        """Take what there is: yields what is to be read, wants to be sent what was found.
+
+        Raises:
+            StoreUnwritable, StoreClosed: nothing is taken.
+        """
+        taken = Taken()
+        try:
+            for topic, queue_id in self._queues(ask):
+                yield from self._visit(ask, taken, topic, queue_id)
+            if taken.takes:
+                self._note(ask, taken)
+        finally:
+            for queue in taken.visited:
+                queue.is_busy = False
+        return taken
+
+    def _queues(self, ask: Ask) -> Iterator[tuple[str, int]]:
+        """Those to look at: from any queue on, and the retries first or last."""
+        header, topic = ask.header, ask.topic
+        normal = [(topic.topic_name, header.queue_id)]
+        if header.queue_id < 0:
+            normal = list(_rotated(topic))
+        if header.order:
+            return iter(normal)
+        retries = [
+            place
+            for config in self.retries.readable(header.consumer_group, topic.topic_name)
+            for place in _rotated(config)
+        ]
+        first = random.randrange(100) < self.cell.value.pop_from_retry_probability  # noqa: S311
+        return iter([*retries, *normal] if first else [*normal, *retries])
+
+    def _visit(
+        self, ask: Ask, taken: Taken, topic: str, queue_id: int
+    ) -> Generator[Reading, Found, None]:
+        header = ask.header
+        name = (topic, header.consumer_group, queue_id)
+        queue = self.positions.require(name, header.init_mode)
+        if header.order and self._is_blocked(queue, header.attempt_id):
+            return  # what waits there is no reason to look again
+        begin = queue.low if header.order else queue.next_offset
+        behind = self.store.max_offset(topic, queue_id) - begin
+        if behind <= 0:
+            return
+        if queue.is_busy or taken.count >= header.max_msg_nums or self._has_too_many(queue):
+            taken.rest += behind
+            return
+        queue.is_busy, epoch = True, queue.epoch
+        taken.visited.append(queue)
+        limits = self._limits(header, taken)
+        found = yield Reading(
+            topic, queue_id, begin, limits, self.expiring.wanted(topic, ask.wanted)
+        )
+        if queue.epoch != epoch:  # while the disk was read, somebody put it elsewhere
+            taken.rest += behind
+            return
+        taken.rest += max(found.max_offset - found.next_offset, 0)
+        if found.records:
+            offsets = [int(_QUEUE_OFFSET.unpack_from(record)[0]) for record in found.records]
+            taken.takes.append(Take(queue, begin, found, offsets))
+        elif found.next_offset > queue.next_offset:
+            queue.next_offset = found.next_offset
+            self.state.changed.add(name)
+
+    def _is_blocked(self, queue: PopQueue, attempt_id: str | None) -> bool:
+        return queue.order is not None and queue.order.info.blocks(attempt_id, self.state.wall)
+
+    def _has_too_many(self, queue: PopQueue) -> bool:
+        config = self.cell.value
+        if len(self.state) >= _MOST_LIVE:
+            return True
+        return (
+            config.enable_pop_message_threshold
+            and queue.in_flight > config.pop_inflight_message_threshold
+        )
+
+    def _limits(self, header: PopHeader, taken: Taken) -> ReadLimits:
+        config, store = self.cell.value, self.store_cell.value
+        size = config.max_pull_bytes
+        if config.transfer_limits_given:
+            size = store.max_transfer_bytes_memory
+        count = max(header.max_msg_nums - taken.count, 1)
+        return ReadLimits(count, max(size - taken.size, 1), _SCANNED)
+
+    # ---- what was taken
+
+    def _note(self, ask: Ask, taken: Taken) -> None:
+        taken.pop_time = self.state.wall
+        while not all(take.queue.is_free(take.start, taken.pop_time) for take in taken.takes):
+            taken.pop_time += 1
+        events: list[Event] = [self._event(ask, taken, take) for take in taken.takes]
+        self.journal.append(events)
+        for take in taken.takes:
+            self.positions.popped(take.queue)
+
+    def _event(self, ask: Ask, taken: Taken, take: Take) -> Event:
+        header, next_offset = ask.header, take.found.next_offset
+        if header.order:
+            info = self._ordered(take, header, taken.pop_time)
+            taken.orders.append((take, info))
+            return OrderPopped(*take.queue.name, next_offset, info)
+        invisible = max(header.invisible_time, 0)
+        distances = [offset - take.start for offset in take.offsets]
+        return Popped(
+            *take.queue.name, take.start, taken.pop_time, invisible, next_offset, distances
+        )
+
+    def _ordered(self, take: Take, header: PopHeader, pop_time: int) -> OrderInfo:
+        invisible = max(header.invisible_time, 0)
+        if take.queue.order is None:
+            return ordered(header.attempt_id, pop_time, invisible, take.offsets)
+        before = take.queue.order.info
+        return before.followed_by(header.attempt_id, pop_time, invisible, take.offsets)
+
+
+def _rotated(topic: TopicConfig) -> Iterator[tuple[str, int]]:
+    count = topic.read_queue_nums
+    first = random.randrange(count) if count else 0  # noqa: S311
+    return ((topic.topic_name, (first + at) % count) for at in range(count))

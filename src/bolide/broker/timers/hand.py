@@ -1,0 +1,156 @@
+"""The hand over the timer wheel: what is due soon is in memory, the rest in the files.
+
+Slots up to `loaded_to` have been read; what comes into one of them later goes to memory as well.
+`cursor` is the first slot of which something may be undelivered: a restart begins there.
+"""
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from bolide.model.properties import PropertyName
+from bolide.remoting.uninterrupted import uninterrupted
+from bolide.store.timers import Loaded, TimerFiles, Waiting, WaitingKey
+
+LEAD_MS = 1000
+"""How long before its time a slot is read."""
+
+_MOST = 50_000
+"""Messages that are kept in memory; of a slot with more the rest is read later."""
+_KEPT_SLOTS = 2
+"""How long a recall is known: RocketMQ may have put it into the slot before its message."""
+
+
+class Soon(NamedTuple):
+    """A message that is due soon; they sort by that."""
+
+    due: int
+    physical_offset: int
+    slot: int
+    waiting: Waiting
+
+
+class Hand:
+    """Belongs to one event loop.
+
+    Args:
+        warm: called on a thread with what was read: tells which messages are recalled, and sees
+            that the others can be read without the disk.
+    """
+
+    def __init__(
+        self, files: TimerFiles, *, warm: Callable[[Loaded], list[tuple[str, int]]], cursor: int
+    ) -> None:
+        self.cursor = cursor
+        self.loaded_to = cursor - 1
+        self._files = files
+        self._warm = warm
+        self._boundary: WaitingKey | None = None
+        self._soon: list[Soon] = []
+        self._open: dict[int, int] = {}
+        """How many of a slot that was read are not delivered yet."""
+        self._recalled: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._soon)
+
+    # ---- reading slots
+
+    async def load(self, now_ms: int) -> None:
+        """Read what is due soon."""
+        target = self._files.number(now_ms + LEAD_MS)
+        if self._boundary is not None:
+            if not self._soon:
+                slot = self.loaded_to
+                self._take(await self._read(slot, slot, _MOST, self._boundary))
+        elif self.loaded_to < target and len(self._soon) < _MOST:
+            if self.loaded_to >= self._files.last_slot:
+                self.loaded_to = target
+            else:
+                room = _MOST - len(self._soon)
+                self._take(await self._read(self.loaded_to + 1, target, room, None))
+
+    async def _read(
+        self, first: int, last: int, limit: int, behind: WaitingKey | None
+    ) -> tuple[Loaded, list[tuple[str, int]]]:
+        def read() -> tuple[Loaded, list[tuple[str, int]]]:
+            loaded = self._files.load(first, last, limit, behind)
+            return loaded, self._warm(loaded)
+
+        return await uninterrupted(asyncio.to_thread(read))
+
+    def _take(self, read: tuple[Loaded, list[tuple[str, int]]]) -> None:
+        loaded, recalled = read
+        self.loaded_to, self._boundary = loaded.last_slot, loaded.boundary
+        for key, slot in recalled:
+            self.recall(key, slot)
+        for waiting in loaded.waiting:
+            self._add(waiting, waiting.due)
+
+    # ---- what comes
+
+    def arrived(self, waiting: Waiting, due: int) -> None:
+        """Say that a message was put into its slot, and when it is due."""
+        slot = self._files.number(waiting.due)
+        if slot > self.loaded_to:
+            return
+        if slot == self.loaded_to and self._boundary and waiting.key > self._boundary:
+            return
+        self._add(waiting, due)
+
+    def recall(self, key: str, slot: int) -> None:
+        self._recalled[key] = max(slot, self._recalled.get(key, slot))
+
+    def is_recalled(self, topic: str, unique_id: str | None) -> bool:
+        if not self._recalled or unique_id is None:
+            return False
+        # RocketMQ before 5.2 named the id alone.
+        return recall_key(topic, unique_id) in self._recalled or unique_id in self._recalled
+
+    def _add(self, waiting: Waiting, due: int) -> None:
+        slot = self._files.number(waiting.due)
+        self._open[slot] = self._open.get(slot, 0) + 1
+        heappush(self._soon, Soon(due, waiting.physical_offset, slot, waiting))
+
+    # ---- what goes
+
+    def take(self, now_ms: int) -> Soon | None:
+        """The next one that is due; `done` or `put_back` must follow."""
+        if self._soon and self._soon[0].due <= now_ms:
+            return heappop(self._soon)
+        return None
+
+    def put_back(self, soon: Soon, due: int | None = None) -> None:
+        heappush(self._soon, soon if due is None else soon._replace(due=due))
+
+    def done(self, soon: Soon) -> None:
+        self._open[soon.slot] -= 1
+        if not self._open[soon.slot]:
+            del self._open[soon.slot]
+
+    def advance(self, now_ms: int) -> None:
+        """Move to the first slot of which something may be undelivered."""
+        last = self.loaded_to + 1 if self._boundary is None else self.loaded_to
+        reached = min([last, self._files.number(now_ms), *self._open])
+        if reached <= self.cursor:
+            return
+        self.cursor = reached
+        for key in [key for key, slot in self._recalled.items() if slot + _KEPT_SLOTS < reached]:
+            del self._recalled[key]
+
+    def milliseconds_left(self, now_ms: int) -> int | None:
+        """Until something is due or a slot is to be read; None if nothing waits."""
+        moments = [self._soon[0].due] if self._soon else []
+        if self.loaded_to < self._files.last_slot:
+            moments.append((self.loaded_to + 1) * self._files.precision_ms - LEAD_MS)
+        return max(min(moments) - now_ms, 0) if moments else None
+
+
+def recall_key(topic: str, unique_id: str) -> str:
+    """What TIMER_DEL_UNIQKEY says of a message."""
+    return f"{topic}+{unique_id}"
+
+
+def recalled_by(properties: dict[str, str]) -> str | None:
+    return properties.get(PropertyName.TIMER_DELETE_UNIQUE_ID)

@@ -1,0 +1,333 @@
+"""The timer of a broker: messages with a delivery time come in, and go out when it is reached.
+
+What waits lies in topic rmq_sys_wheel_timer, as durable as any message, and says by property
+TIMER_OUT_MS when it is due. One task does the rest, in small turns: it puts new ones into the
+slots of the timer wheel (`enqueuing`), reads slots that are due soon (`hand`), delivers to the
+millisecond (`delivering`), and carries forward what waits in log files that are to go
+(`carrying`). How far it is, is written down every second; what was delivered since then is found
+in the log (`delivered`).
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from bolide.broker.config import BrokerConfig
+from bolide.broker.durability import Durability
+from bolide.broker.intake import Intake
+from bolide.broker.timers.carrying import Carrier
+from bolide.broker.timers.counts import Counts
+from bolide.broker.timers.delivering import Continued, Deliverer
+from bolide.broker.timers.enqueuing import Enqueuer
+from bolide.broker.timers.hand import Hand
+from bolide.broker.timers.listing import Listing
+from bolide.broker.timers.opening import Start, open_files
+from bolide.broker.timers.timetable import waiting_draft
+from bolide.broker.timers.warming import Warmer
+from bolide.config import ConfigCell
+from bolide.errors import BolideError
+from bolide.model.names import TIMER_TOPIC
+from bolide.protocol.bodies.replication import TimerMetrics
+from bolide.remoting.uninterrupted import uninterrupted
+from bolide.store.disk import Disk
+from bolide.store.message_store import MessageStore
+from bolide.store.tables import Table
+from bolide.store.timers import TimerCheckpoint, TimerFiles, TimerMark
+
+log = logging.getLogger(__name__)
+
+_AFTER_FAILURE = 0.1
+_SHORTEST_SLEEP = 0.001
+_LONGEST_SLEEP = 60.0
+_IDLE_SAVE = 10.0
+_SET_BACK = 3
+"""Slots by which the clock may go back before the hand follows."""
+
+
+class Progress(NamedTuple):
+    """How far a timer is; all of one moment."""
+
+    read_time: int
+    queue_offset: int
+    log_position: int
+    delivered_from: int
+    carried_to: int
+
+
+class _Works(NamedTuple):
+    """What runs while the files are open."""
+
+    hand: Hand
+    enqueuer: Enqueuer
+    deliverer: Deliverer
+    carrier: Carrier
+    known_to: int
+    """The last slot of which something may have been delivered before the start."""
+
+
+class Timers:
+    """Belongs to one event loop; `run` is its task, between `start` and `stop`."""
+
+    schedule = staticmethod(waiting_draft)
+    """A draft as it waits until a time in milliseconds, whatever it asks for itself."""
+
+    def __init__(  # noqa: PLR0913  where from, where to, and the settings of both
+        self,
+        store: MessageStore,
+        intake: Intake,
+        durability: Durability,
+        metrics: Table[TimerMetrics],
+        *,
+        cell: ConfigCell[BrokerConfig],
+        store_host: bytes,
+        now: Callable[[], float] = time.time,
+        disk: Disk | None = None,
+    ) -> None:
+        config = cell.value
+        self.on_delivered: list[Continued] = []
+        self.counts = Counts(metrics, now)
+        self._store = store
+        self._intake = intake
+        self._durability = durability
+        self._store_host = store_host
+        self._now = now
+        self._files = TimerFiles(
+            store.config.value.root,
+            disk=disk or Disk(),
+            file_size=config.mapped_file_size_timer_log,
+            precision_ms=config.timer_precision_ms,
+        )
+        self._window_ms = config.timer_roll_window_slot * config.timer_precision_ms
+        self._works: _Works | None = None
+        self._woken = asyncio.Event()
+        self._wanted_free = 0
+        """Files of the log that end here, or before, are to go."""
+        self._progress: Progress | None = None
+        self._saved: Progress | None = None
+        self._saved_at = 0.0
+        self._saving = threading.Lock()  # one file, one writer
+        self._checkpoint = TimerCheckpoint()
+        self._is_stuck = False
+        self.listing = Listing(store, self._files)
+        intake.watch(TIMER_TOPIC, self._woken.set)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Go on where the last run ended. Raises DamagedFile."""
+        self._loop = asyncio.get_running_loop()
+        self._store.retention.may_go = self._may_go
+        if self._files.exist or self._store.max_offset(TIMER_TOPIC, 0):
+            await self._open()
+
+    async def stop(self) -> None:
+        """Write down how far it is; when `run` has ended."""
+        self._store.retention.may_go = lambda _: True
+        await asyncio.to_thread(self._close)
+
+    async def _open(self) -> _Works:
+        start = await uninterrupted(
+            asyncio.to_thread(open_files, self._files, self._store, self._now_ms())
+        )
+        self._works = works = self._build(start)
+        self._checkpoint = start.checkpoint
+        self._note(works)
+        return works
+
+    def _close(self) -> None:
+        if self._files.is_open:
+            self.save(finally_=True)
+            self._files.close()
+        self._works = None
+
+    def _build(self, start: Start) -> _Works:
+        files = self._files
+        warmer = Warmer(self._store, files)
+        hand = Hand(files, warm=warmer.warm, cursor=start.cursor)
+        enqueuer = Enqueuer(
+            self._store,
+            files,
+            hand,
+            self.counts,
+            offset=start.queue_offset,
+            window_ms=self._window_ms,
+            settled_ms=start.settled_ms,
+            settled_to=start.settled_to,
+        )
+        deliverer = Deliverer(
+            self._store,
+            self._intake,
+            self._durability,
+            files=files,
+            hand=hand,
+            counts=self.counts,
+            store_host=self._store_host,
+            on_delivered=self.on_delivered,
+            wake=self._woken.set,
+            delivered=start.delivered,
+        )
+        carrier = Carrier(
+            self._store,
+            self._intake,
+            files=files,
+            hand=hand,
+            enqueuer=enqueuer,
+            window_ms=self._window_ms,
+            store_host=self._store_host,
+            carried_to=start.carried_to,
+            save=self._save_now,
+        )
+        deliverer.is_carried = carrier.is_carried
+        known_to = files.number(self._now_ms()) + _SET_BACK
+        return _Works(hand, enqueuer, deliverer, carrier, known_to)
+
+    # ---- the task
+
+    async def run(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                seconds = await self.turn()
+                self._is_stuck = False
+            except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
+                self._stick(exc)
+                seconds = _AFTER_FAILURE
+            if not seconds:
+                await asyncio.sleep(0)  # others want to be served too
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._woken.wait()
+
+    async def turn(self) -> float:
+        """Do a little of all; returns the seconds until there may be more to do."""
+        works = self._works
+        if works is None:
+            if not self._store.max_offset(TIMER_TOPIC, 0):
+                return _LONGEST_SLEEP
+            works = await self._open()
+        elif self._files.number(self._now_ms()) + _SET_BACK < works.hand.cursor:
+            works = await self._follow_clock()
+        more = await works.enqueuer.step(self._now_ms())
+        await works.hand.load(self._now_ms())
+        more |= await works.deliverer.step(self._now_ms)
+        works.hand.advance(self._now_ms())
+        self._note(works)
+        more |= await works.carrier.step(self._wanted_free)
+        return 0.0 if more else self._pause(works)
+
+    async def _follow_clock(self) -> _Works:
+        """The clock was set back: as after a restart, what is delivered is found in the log."""
+        log.warning("the clock went back: timers follow it")
+        await asyncio.to_thread(self._close)
+        return await self._open()
+
+    def _pause(self, works: _Works) -> float:
+        left = works.hand.milliseconds_left(self._now_ms())
+        if left is None:
+            if not works.enqueuer.behind:
+                self.counts.none_left()
+            return _LONGEST_SLEEP
+        return min(max(left / 1000, _SHORTEST_SLEEP), _LONGEST_SLEEP)
+
+    def _stick(self, exc: Exception) -> None:
+        if not self._is_stuck:
+            self._is_stuck = True
+            known = isinstance(exc, BolideError | OSError)
+            log.error("timer messages wait: %s", exc, exc_info=None if known else exc)
+
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)
+
+    # ---- retention
+
+    def _may_go(self, end: int) -> bool:
+        """Asked on the store's thread whether a log file that ends there may be removed."""
+        works = self._works
+        if works is None:
+            return not self._store.max_offset(TIMER_TOPIC, 0)
+        if end <= works.carrier.carried_to:
+            return True
+        self._wanted_free = max(self._wanted_free, end)
+        with suppress(RuntimeError):  # the loop ends
+            self._loop.call_soon_threadsafe(self._woken.set)
+        return False
+
+    # ---- how far it is
+
+    @property
+    def checkpoint(self) -> TimerCheckpoint:
+        """As it was last written down."""
+        return self._checkpoint
+
+    @property
+    def metrics(self) -> TimerMetrics:
+        return self.counts.table
+
+    def figures(self) -> dict[str, str]:
+        """What runtime information tells, under RocketMQ's keys."""
+        works = self._works
+        behind = 0
+        if works is not None and works.hand.milliseconds_left(0) is not None:
+            reached = works.hand.cursor * self._files.precision_ms
+            behind = max((self._now_ms() - reached) // 1000, 0)
+        return {
+            "timerReadBehind": str(behind),
+            "timerOffsetBehind": str(works.enqueuer.behind if works else 0),
+            "timerCongestNum": str(self.counts.total),
+            "timerEnqueueTps": f"{self.counts.arrivals.per_second:.1f}",
+            "timerDequeueTps": f"{self.counts.deliveries.per_second:.1f}",
+        }
+
+    def _note(self, works: _Works) -> None:
+        if works.hand.cursor > works.known_to:
+            works.deliverer.forget_delivered()
+        self._progress = Progress(
+            works.hand.cursor * self._files.precision_ms,
+            works.enqueuer.offset,
+            self._files.log_end,
+            works.deliverer.delivered_from(self._store.log.written),
+            works.carrier.carried_to,
+        )
+
+    async def _save_now(self) -> None:
+        if self._works:
+            self._note(self._works)
+        await uninterrupted(asyncio.to_thread(self.save, finally_=True))
+
+    def save(self, *, finally_: bool = False) -> None:
+        """Write down how far it is, when what was delivered is on the disk. Blocks."""
+        with self._saving:
+            progress = self._progress
+            if progress is None or not self._files.is_open or not self._is_due(progress, finally_):
+                return
+            if self._store.flush():
+                self._checkpoint = self._written_down(progress)
+                self._files.save(self._checkpoint)
+                self._saved, self._saved_at = progress, time.monotonic()
+        self.counts.save()
+
+    def _is_due(self, progress: Progress, finally_: bool) -> bool:
+        saved = self._saved
+        if saved is None or progress == saved:
+            return saved is None
+        moved = progress.queue_offset, progress.log_position, progress.carried_to
+        idle = moved == (saved.queue_offset, saved.log_position, saved.carried_to)
+        return finally_ or not idle or time.monotonic() - self._saved_at >= _IDLE_SAVE
+
+    def _written_down(self, progress: Progress) -> TimerCheckpoint:
+        before = self._checkpoint
+        return TimerCheckpoint(
+            read_time=progress.read_time,
+            log_position=progress.log_position,
+            queue_offset=progress.queue_offset,
+            master_queue_offset=progress.queue_offset,
+            state_version=before.state_version,
+            timestamp=self._now_ms(),
+            counter=before.counter + 1,
+            mark=TimerMark(delivered_from=progress.delivered_from, carried_to=progress.carried_to),
+        )

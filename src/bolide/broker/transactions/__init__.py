@@ -1,0 +1,1 @@
+"""Transactional messages: halves, how they end, and asking producers about those that do not."""

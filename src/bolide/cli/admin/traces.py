@@ -1,0 +1,112 @@
+"""Message traces: queryMsgTraceById."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+from msgspec import structs
+
+from bolide.admin import AdminClient
+from bolide.admin.messages import DEFAULT_LIMIT
+from bolide.admin.traces import Traced
+from bolide.cli.admin.options import Json, NameServer, OfCluster
+from bolide.cli.admin.session import run
+from bolide.cli.admin.tables import java_text, print_json, time_text
+from bolide.model.names import TRACE_TOPIC
+from bolide.protocol.trace import END_TRANSACTION, PUB, RECALL, SUB_AFTER, SUB_BEFORE
+
+_WIDTHS = (10, 20, 20, 20, 10, 10)
+_PUB_TITLES = ("#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status")
+_SUB_TITLES = ("#Type", "#ConsumerGroup", "#ClientHost", "#ConsumerTime", "#CostTimes", "#Status")
+_END_TITLES = ("#Type", "#ProducerGroup", "#ClientHost", "#EndTime", "#FromCheck", "#State")
+
+
+def query_msg_trace_by_id(
+    message_id: Annotated[str, typer.Option("-i", "--msgId", help="Id that the sender was told.")],
+    topic: Annotated[
+        str, typer.Option("-t", "--traceTopic", help="Topic that clients trace to.")
+    ] = TRACE_TOPIC,
+    begin: Annotated[
+        int, typer.Option("-b", "--beginTimestamp", help="Traces stored from then on, in ms.")
+    ] = 0,
+    end: Annotated[
+        int | None, typer.Option("-e", "--endTimestamp", help="Traces stored until then, in ms.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("-c", "--maxNum", help="Trace messages to look at.")
+    ] = DEFAULT_LIMIT,
+    cluster: OfCluster = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Show who sent and who consumed a message, when, and how long it took.
+
+    Clients tell it if their trace is on.
+    """
+
+    async def act(admin: AdminClient) -> None:
+        traced = await admin.traces.of(
+            message_id, topic=topic, begin=begin, end=end, limit=limit, cluster=cluster
+        )
+        if as_json:
+            print_json([_document(each) for each in traced])
+        else:
+            _print_tables(traced)
+
+    run(name_server, act)
+
+
+def _print_tables(traced: list[Traced]) -> None:
+    """As RocketMQ's tool: a table for each send, and one for each group that consumed."""
+    for each in traced:
+        if each.record.kind == PUB:
+            _print_table(_PUB_TITLES, [_row("Pub", each)])
+    for each in traced:
+        if each.record.kind == END_TRANSACTION:
+            _print_table(_END_TITLES, [_end_row(each)])
+        elif each.record.kind == RECALL:
+            _print_table(_PUB_TITLES, [_row("Recall", each)])
+    groups = dict.fromkeys(each.record.group for each in traced if each.record.kind == SUB_AFTER)
+    for group in groups:
+        ended = [each for each in traced if each.record.kind == SUB_AFTER]
+        rows = [_row("Sub", each) for each in ended if each.record.group == group]
+        _print_table(_SUB_TITLES, rows)
+    if running := _running(traced):
+        _print_table(_SUB_TITLES, [_row("SubBefore", each) for each in running])
+
+
+def _running(traced: list[Traced]) -> list[Traced]:
+    """Consumptions of which no end was told."""
+    ended = {each.record.request_id for each in traced if each.record.kind == SUB_AFTER}
+    began = (each for each in traced if each.record.kind == SUB_BEFORE)
+    return [each for each in began if each.record.request_id not in ended]
+
+
+def _print_table(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    for row in (titles, *rows):
+        cells = (f"{java_text(cell):<{width}}" for cell, width in zip(row, _WIDTHS, strict=True))
+        print(" ".join(cells).rstrip())
+    print()
+
+
+def _row(title: str, traced: Traced) -> tuple[object, ...]:
+    record = traced.record
+    took = "-" if record.cost_ms is None else f"{record.cost_ms}ms"
+    status = {True: "success", False: "failed", None: "running"}[record.success]
+    return title, record.group, traced.client_host, _time(traced), took, status
+
+
+def _end_row(traced: Traced) -> tuple[object, ...]:
+    record = traced.record
+    said = (record.from_check, record.transaction_state)
+    return "EndTrans", record.group, traced.client_host, _time(traced), *said
+
+
+def _time(traced: Traced) -> str:
+    return time_text(traced.time_ms, millis=False)
+
+
+def _document(traced: Traced) -> dict[str, object]:
+    said = structs.asdict(traced.record)
+    told = {name: value for name, value in said.items() if value is not None}
+    return told | {"client_host": traced.client_host, "stored_ms": traced.stored_ms}

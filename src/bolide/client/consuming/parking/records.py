@@ -1,0 +1,131 @@
+"""The records of a park topic: what was set aside, and what became of it.
+
+A group has one park topic, `%PARK%<group>`, on every broker with queues it consumes. All records
+about a source queue lie in one of its queues, on the same broker, so their order is that of their
+offsets ("places" below). Each is a message whose property BOLIDE_PARK holds a `ParkRecord` as JSON:
+
+- OPEN begins a tenure: whoever got the lock of the source queue writes it, and only then reads what
+  there is. Records of other epochs behind it, but for RESUME, are those of somebody who lost the
+  lock without knowing yet: they count for nothing.
+- PARK sets a message aside; its body is the message's, and `origin` the rest of it. The first one
+  of a key parks the key. The same message may be there twice, by its offset in the source queue.
+- RESUME lets a key go on: what was set aside is handled, in order, before anything new of the key.
+  An administrator writes it. What lies at or before `offset` becomes dead letters instead.
+- DONE says that what was set aside up to `offset` is no more.
+- BLOCK says that the key failed once more while it was resumed: it is parked again.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from bolide.model.message import Host, StoredMessage
+from bolide.model.message_queue import MessageQueue
+from bolide.model.names import park_topic
+from bolide.model.properties import PropertyName
+from bolide.protocol.property_string import decode_properties, encode_properties
+
+PARK_QUEUES = 16
+"""Queues of a park topic on each broker; the number is for ever, or records would not be found."""
+
+_LONGEST_ERROR = 500
+
+
+class Kind(StrEnum):
+    """What a record says."""
+
+    OPEN = "open"
+    PARK = "park"
+    RESUME = "resume"
+    DONE = "done"
+    BLOCK = "block"
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a message was beside its body and flag; times in milliseconds."""
+
+    properties: str
+    physical_offset: int
+    born_timestamp: int
+    born_host: tuple[str, int]
+    store_timestamp: int
+    store_host: tuple[str, int]
+
+
+class ParkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """One record; `topic` and `queue_id` are the source queue, `offset` is one of its offsets."""
+
+    kind: Kind
+    topic: str
+    queue_id: int
+    epoch: str = ""
+    key: str = ""
+    offset: int = -1
+    error: str = ""
+    since_ms: int = 0
+    origin: Origin | None = None
+
+    def properties(self) -> dict[str, str]:
+        """Those of the message that carries it; the key can be searched for."""
+        said = {PropertyName.PARK: msgspec.json.encode(self).decode()}
+        return said | ({PropertyName.KEYS: self.key} if self.key else {})
+
+
+def read_record(message: StoredMessage) -> ParkRecord | None:
+    """None if it is no such record: anybody may send to the topic."""
+    try:
+        return msgspec.json.decode(message.properties.get(PropertyName.PARK, ""), type=ParkRecord)
+    except msgspec.MsgspecError:
+        return None
+
+
+def park_queue(group: str, source: MessageQueue) -> MessageQueue:
+    """Where the records about a source queue lie."""
+    return MessageQueue(park_topic(group), source.broker_name, source.queue_id % PARK_QUEUES)
+
+
+def origin_of(message: StoredMessage) -> Origin:
+    return Origin(
+        properties=encode_properties(message.properties),
+        physical_offset=message.physical_offset,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_timestamp=message.store_timestamp,
+        store_host=message.store_host,
+    )
+
+
+def error_text(error: BaseException | None) -> str:
+    """Short enough to stand in a property."""
+    text = f"{type(error).__name__}: {error}" if error is not None else "unknown"
+    return text[:_LONGEST_ERROR]
+
+
+def restored(record: ParkRecord, carrier: StoredMessage, topic: str) -> StoredMessage:
+    """The message that a PARK record set aside, as it was when it was pulled.
+
+    Args:
+        record: the record.
+        carrier: the message that carries it.
+        topic: of the source queue, as users call it.
+
+    Raises:
+        ValueError: it is no record of a message.
+    """
+    origin = record.origin
+    if record.kind is not Kind.PARK or origin is None:
+        raise ValueError(f"{record.kind} at {carrier.queue_offset} holds no message")
+    return StoredMessage(
+        topic,
+        carrier.body,
+        decode_properties(origin.properties),
+        flag=carrier.flag,
+        queue_id=record.queue_id,
+        queue_offset=record.offset,
+        physical_offset=origin.physical_offset,
+        born_timestamp=origin.born_timestamp,
+        born_host=Host(*origin.born_host),
+        store_timestamp=origin.store_timestamp,
+        store_host=Host(*origin.store_host),
+        broker_name=carrier.broker_name,
+    )

@@ -1,0 +1,145 @@
+"""Sends trace records in batches, beside and never in the way of the messages they tell of."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from bolide.client.instance import ClientInstance
+from bolide.client.producing.outgoing import Packer
+from bolide.client.producing.producer_settings import ProducerSettings
+from bolide.client.producing.sending import Sending
+from bolide.client.rare_log import RareLog
+from bolide.client.routes import Fallback
+from bolide.client.tracing.parcel import Parcel
+from bolide.client.tracing.trace import Trace
+from bolide.errors import BolideError
+from bolide.protocol.trace import TraceRecord
+
+log = logging.getLogger(__name__)
+
+GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER"
+_MOST_SENDS = 4
+_SEND_WITHIN = 5.0
+_CLOSE_WITHIN = 5.0
+_numbers = count(1)
+
+
+class TraceSender:
+    """The inner producer of one client.
+
+    Args:
+        group: of the client whose messages are traced, as it is on the wire.
+        purpose: what that client does: PRODUCE or CONSUME.
+    """
+
+    def __init__(self, trace: Trace, instance: ClientInstance, group: str, purpose: str) -> None:
+        self.trace = trace
+        self.dropped = 0
+        """Records that never left: too many waited, or no broker took them."""
+        self._group = f"{GROUP_PREFIX}-{group}-{purpose}-{next(_numbers)}"
+        self._instance = instance
+        settings = ProducerSettings(send_timeout=_SEND_WITHIN)
+        client = replace(instance.settings, namespace="")  # traces of all lie together
+        self._fallback = Fallback(settings.create_topic_key, settings.default_topic_queue_nums)
+        self._packer = Packer(self._group, client, settings)
+        self._sending = Sending(
+            instance, settings, None, group=self._group, send_hooks=[], forbidden_hooks=[]
+        )
+        self._waiting: deque[TraceRecord] = deque()
+        self._sends: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self._rare = RareLog(log)
+
+    def start(self) -> None:
+        """Have the brokers told of it; what was added before waits until then."""
+        self._instance.add_producer(self._group, self)
+
+    def add(self, record: TraceRecord) -> None:
+        """Take a record, from any thread; it is sent soon."""
+        if self._is_closed or len(self._waiting) >= self.trace.most_waiting:
+            self._drop(1, "too many wait to be sent")
+            return
+        self._waiting.append(record)
+        waiting = len(self._waiting)
+        if waiting == 1 or waiting % self.trace.batch == 0:
+            with suppress(RuntimeError):  # a handler may outlive the loop
+                self._loop.call_soon_threadsafe(self._look)
+
+    def topics(self) -> Collection[str]:
+        """For the instance: the topics whose routes are kept fresh."""
+        return [self.trace.topic]
+
+    async def close(self) -> None:
+        """Send what waits, for a few seconds at most, and end."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_WITHIN):
+                    await self._send_all()
+        finally:
+            for task in self._sends:
+                task.cancel()
+            await asyncio.gather(*self._sends, return_exceptions=True)
+            if self._waiting:
+                self._drop(len(self._waiting), "the client was closed")
+            await self._instance.remove_producer(self._group)
+
+    async def _send_all(self) -> None:
+        while self._waiting or self._sends:
+            while self._waiting and len(self._sends) < _MOST_SENDS:
+                self._start_send()
+            await asyncio.wait(self._sends, return_when=asyncio.FIRST_COMPLETED)
+
+    # On the event loop
+
+    def _look(self) -> None:
+        """Send full batches, and see that the rest leaves in time."""
+        while len(self._waiting) >= self.trace.batch and len(self._sends) < _MOST_SENDS:
+            self._start_send()
+        if self._waiting and self._timer is None and not self._is_closed:
+            self._timer = self._loop.call_later(self.trace.interval, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        if self._waiting and len(self._sends) < _MOST_SENDS:
+            self._start_send()
+        self._look()
+
+    def _start_send(self) -> None:
+        parcel = Parcel.next(self._waiting, self.trace.batch)
+        task = self._loop.create_task(self._send(parcel), name="bolide-trace")
+        self._sends.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._sends.discard(task)
+        if not self._is_closed:
+            self._look()
+
+    async def _send(self, parcel: Parcel) -> None:
+        deadline = self._loop.time() + _SEND_WITHIN
+        topic = self.trace.topic
+        try:
+            outgoing = await self._packer.pack(parcel.message(topic))
+            async with self._sending.until(deadline, topic):
+                queues = await self._instance.routes.publish_queues(topic, self._fallback)
+            await self._sending.send(outgoing, queues, deadline)
+        except BolideError as exc:
+            self._drop(parcel.count, str(exc))
+        except Exception as exc:  # a trace must never be what ends a program
+            self._drop(parcel.count, repr(exc))
+            log.exception("a trace could not be sent")
+
+    def _drop(self, count: int, reason: str) -> None:
+        self.dropped += count
+        text = "%s: trace records are dropped, %d by now: %s"
+        self._rare.warning("dropped", text, self._group, self.dropped, reason)

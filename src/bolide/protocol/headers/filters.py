@@ -1,0 +1,9 @@
+"""Headers about filter functions; ours, RocketMQ has none."""
+
+from bolide.protocol.header import Header
+
+
+class FilterFunctionHeader(Header, frozen=True):
+    """BOLIDE_UPDATE_FILTER_FUNCTION, _DELETE_ and _GET_."""
+
+    name: str

@@ -1,0 +1,176 @@
+"""The strings that POP requests and responses carry (`ExtraInfoUtil`).
+
+A receipt (POP_CK, "extraInfo") names one popped message: eight words with blanks between them,
+`startOffset popTime invisibleTime reviveQid r brokerName queueId queueOffset`. `r` says of which
+topic the message is: 0 the normal one, 1 and 2 the retry topics of the old and the new rule.
+
+The headers of a response list what was popped: blocks of three words, joined by ";".
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bolide.model.names import RETRY_PREFIX, pop_retry_topics
+from bolide.protocol.errors import ProtocolError
+
+ORDERED = 999
+"""The revive queue of messages popped in order."""
+
+NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
+"""What `r` may be."""
+
+_WORDS = 8
+_DIGITS = 19
+
+QueueMark = tuple[str, int]
+"""`r` and queue id."""
+
+
+class BadPopInfo(ProtocolError):
+    """A string of a POP request or response that cannot be read; says which."""
+
+
+class Receipt(NamedTuple):
+    """By what a popped message is acknowledged. Times are in milliseconds."""
+
+    start_offset: int
+    pop_time: int
+    invisible_time: int
+    revive_queue: int
+    retry: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.revive_queue == ORDERED
+
+    @property
+    def due(self) -> int:
+        """When the message is to be seen again (ms)."""
+        return self.pop_time + self.invisible_time
+
+    def encode(self) -> str:
+        return " ".join(map(str, self))
+
+    @classmethod
+    def decode(cls, text: str) -> "Receipt":
+        """Raises BadPopInfo."""
+        words = text.split(" ")
+        if len(words) != _WORDS or words[4] not in {NORMAL, RETRY_V1, RETRY_V2}:
+            raise BadPopInfo(f"extraInfo {text!r} is not the {_WORDS} words of a POP_CK")
+        start, popped, invisible, revive = (_number(word, text) for word in words[:4])
+        queue_id, offset = _number(words[6], text), _number(words[7], text)
+        return cls(start, popped, invisible, revive, words[4], words[5], queue_id, offset)
+
+
+class OrderCounts(NamedTuple):
+    """How often messages of ordered pops were consumed before."""
+
+    by_queue: dict[QueueMark, int]
+    by_offset: dict[tuple[str, int, int], int]
+    """By `r`, queue id and offset."""
+
+    def of(self, retry: str, queue_id: int, offset: int) -> int:
+        by_queue = self.by_queue.get((retry, queue_id), 0)
+        return self.by_offset.get((retry, queue_id, offset), by_queue)
+
+
+def retry_mark(topic: str) -> str:
+    """The `r` of a topic."""
+    if not topic.startswith(RETRY_PREFIX):
+        return NORMAL
+    return RETRY_V2 if "+" in topic else RETRY_V1
+
+
+def real_topic(topic: str, group: str, retry: str) -> str:
+    """The topic that a message of `topic` with this mark is kept in.
+
+    Raises:
+        BadPopInfo: there is no such mark.
+    """
+    if retry == NORMAL:
+        return topic
+    if retry not in {RETRY_V1, RETRY_V2}:
+        raise BadPopInfo(f"r={retry!r}: a message is of topic 0, 1 or 2")
+    first, second = pop_retry_topics(group, topic)
+    return first if retry == RETRY_V1 else second
+
+
+def normal_topic(topic: str, group: str) -> str:
+    """The topic that consumers know, of a topic or its retry topic."""
+    for prefix in (f"{RETRY_PREFIX}{group}+", f"{RETRY_PREFIX}{group}_"):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix)
+    return topic
+
+
+# ---- writing
+
+
+def start_offsets(found: Iterable[tuple[str, int, int]]) -> str:
+    """startOffsetInfo of (topic, queue id, start offset)."""
+    return ";".join(f"{retry_mark(topic)} {queue_id} {start}" for topic, queue_id, start in found)
+
+
+def message_offsets(found: Iterable[tuple[str, int, Sequence[int]]]) -> str:
+    """msgOffsetInfo of (topic, queue id, offsets)."""
+    return ";".join(
+        f"{retry_mark(topic)} {queue_id} {','.join(map(str, offsets))}"
+        for topic, queue_id, offsets in found
+    )
+
+
+def order_counts(topic: str, queue_id: int, counts: dict[int, int], least: int) -> str:
+    """orderCountInfo of one queue: counts by offset, and the one that old clients take."""
+    mark = retry_mark(topic)
+    blocks = [f"{mark} qo{queue_id}%{offset} {count}" for offset, count in counts.items()]
+    return ";".join([*blocks, f"{mark} {queue_id} {least}"])
+
+
+# ---- reading
+
+
+def read_start_offsets(text: str | None) -> dict[QueueMark, int]:
+    """Raises BadPopInfo."""
+    return {
+        (retry, _number(queue, text)): _number(start, text) for retry, queue, start in _blocks(text)
+    }
+
+
+def read_message_offsets(text: str | None) -> dict[QueueMark, list[int]]:
+    """Raises BadPopInfo."""
+    return {
+        (retry, _number(queue, text)): [_number(each, text) for each in offsets.split(",")]
+        for retry, queue, offsets in _blocks(text)
+    }
+
+
+def read_order_counts(text: str | None) -> OrderCounts:
+    """Raises BadPopInfo."""
+    counts = OrderCounts({}, {})
+    for retry, place, count in _blocks(text):
+        if place.startswith("qo"):
+            queue, _, offset = place.removeprefix("qo").partition("%")
+            key = (retry, _number(queue, text), _number(offset, text))
+            counts.by_offset[key] = _number(count, text)
+        else:
+            counts.by_queue[retry, _number(place, text)] = _number(count, text)
+    return counts
+
+
+def _blocks(text: str | None) -> Iterable[tuple[str, str, str]]:
+    for block in text.split(";") if text else ():
+        match block.split(" "):
+            case [retry, place, value]:
+                yield retry, place, value
+            case _:
+                raise BadPopInfo(f"{text!r}: blocks of three words were expected")
+
+
+def _number(word: str, text: str | None) -> int:
+    plain = word.removeprefix("-")
+    if not (plain.isascii() and plain.isdigit() and len(plain) <= _DIGITS):
+        raise BadPopInfo(f"{text!r}: {word!r} is no number")
+    return int(word)

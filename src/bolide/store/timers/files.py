@@ -1,0 +1,283 @@
+"""Timer log and timer wheel together: what waits is put in, and taken slot by slot.
+
+The wheel says where the last unit of a slot stands, each unit where the one before it does. Both
+are derived: what is lost of them is put in again from the timer's queue. Units are written before
+the slots that lead to them, and both reach the disk before a checkpoint counts on them; so what it
+names is sound after any crash, and what lies behind is cut off.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from bolide.store.disk import Disk
+from bolide.store.timers.checkpoint import TimerCheckpoint, TimerCheckpointFile
+from bolide.store.timers.mending import mend, revise
+from bolide.store.timers.timer_log import TimerLog, TimerLogReader
+from bolide.store.timers.units import DELETE, NOWHERE, Waiting, WaitingKey
+from bolide.store.timers.wheel import SLOTS, Slot, TimerWheel
+
+
+class Loaded(NamedTuple):
+    """What stands in some slots."""
+
+    last_slot: int
+    """The last of them; those behind it were not looked at."""
+    waiting: list[Waiting]
+    """In the order of delivery."""
+    recalls: list[Waiting]
+    boundary: WaitingKey | None = None
+    """Set if the last slot holds more than was asked for, all of it behind this key."""
+
+
+class Found(NamedTuple):
+    """What an earlier run left."""
+
+    checkpoint: TimerCheckpoint
+    is_whole: bool
+    """Whether log and wheel hold all that the checkpoint counts on."""
+    last: Waiting | None = None
+    """The newest unit, where the checkpoint may be older: that of RocketMQ."""
+
+
+class TimerFiles:
+    """Any thread; they take turns.
+
+    Args:
+        root: directory of the store.
+        file_size: bytes of a file of the log.
+        precision_ms: milliseconds of a slot.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        disk: Disk,
+        file_size: int,
+        precision_ms: int = 1000,
+        slots: int = SLOTS,
+    ) -> None:
+        self.precision_ms = precision_ms
+        self.slots = slots
+        self._disk = disk
+        self._turn = threading.Lock()  # one thread at a time uses the files
+        self._log = TimerLog(root / "timerlog", file_size, disk)
+        self._wheel = TimerWheel(root / "timerwheel", disk, slots)
+        self._check_file = TimerCheckpointFile(root / "config" / "timercheck", disk)
+        self.is_open = False
+        self.first_slot: int | None = None
+        """The lowest one in which something stood when they were opened."""
+        self.last_slot = -1
+        """The highest number of a slot in which something was put."""
+
+    @property
+    def exist(self) -> bool:
+        """Whether there is anything on the disk to open."""
+        return self._check_file.exists
+
+    @property
+    def log_end(self) -> int:
+        return self._log.end
+
+    # ---- life
+
+    def open(self) -> Found:
+        """Open the files, or make them, and mend what a crash left of them. Blocks.
+
+        Raises:
+            DamagedFile: one has another length than the settings say.
+        """
+        with self._turn:
+            check = self._check_file.load() or TimerCheckpoint()
+            is_new = not self._wheel.exists
+            self._wheel.open()
+            self._log.open()
+            self.is_open = True
+            if is_new or check.log_position > self._log.files_end:
+                self._begin_anew()
+                return Found(check, is_whole=not check.read_time)
+            return Found(check, True, self._recover(check))
+
+    def close(self) -> None:
+        with self._turn:
+            self.is_open = False
+            self._log.close()
+            self._wheel.close()
+
+    def begin_anew(self) -> None:
+        """Forget everything: nothing leads to what the log holds, it goes on in a new file."""
+        with self._turn:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._log.rewind(self._log.files_end)
+        self._wheel.clear()
+        self.first_slot, self.last_slot = None, -1
+
+    def _recover(self, check: TimerCheckpoint) -> Waiting | None:
+        first = check.read_time // self.precision_ms
+        last = None
+        if check.mark:
+            end = check.log_position
+        else:
+            end, last = revise(self._log, self._wheel, check.log_position, self.number, first)
+        in_use = mend(self._log, self._wheel, end, self.number, first)
+        self.first_slot = min(in_use, default=None)
+        self.last_slot = max(in_use, default=-1)
+        self._log.cut(end)
+        return last
+
+    # ---- putting in
+
+    def number(self, time_ms: int) -> int:
+        """The number of the slot of a time."""
+        return time_ms // self.precision_ms
+
+    def add(self, waiting: Sequence[Waiting]) -> None:
+        """Put messages into the slots of their times. Blocks.
+
+        Raises:
+            OSError: none of them counts as put in.
+        """
+        with self._turn:
+            before = self._log.end
+            try:
+                changed = self._append(waiting)
+                self._log.write()
+            except BaseException:
+                self._log.rewind(before)
+                raise
+            for slot in changed:
+                self._wheel.write(slot)
+            self.last_slot = max([self.last_slot, *(slot.number for slot in changed)])
+
+    def _append(self, waiting: Sequence[Waiting]) -> list[Slot]:
+        changed: dict[int, Slot] = {}
+        for each in waiting:
+            number = self.number(each.due)
+            slot = changed.get(number) or self._wheel.read(number)
+            position = self._log.append(each.encode(slot.last))
+            changed[number] = slot._replace(
+                first=position if slot.first == NOWHERE else slot.first,
+                last=position,
+                waiting=slot.waiting + (-1 if each.magic & DELETE else 1),
+            )
+        return list(changed.values())
+
+    def clear(self, first: int, end: int) -> None:
+        """Take everything out of the slots of these numbers. Blocks."""
+        with self._turn:
+            for slot in list(self._wheel.occupied(first, end)):
+                self._wheel.write(Slot(slot.number))
+
+    # ---- taking out
+
+    def load(self, first: int, last: int, limit: int, behind: WaitingKey | None = None) -> Loaded:
+        """What stands in slots from one number to another, but not much more than `limit`. Blocks.
+
+        Of the first slot only what is behind a key, if one is given.
+        """
+        last = min(last, first + self.slots - 1)
+        waiting: list[Waiting] = []
+        recalls: list[Waiting] = []
+        with self._turn:
+            for slot in self._wheel.occupied(first, last + 1):
+                found = self._of_slot(slot, limit, behind if slot.number == first else None)
+                if waiting and len(waiting) + len(found.waiting) > limit:
+                    last = slot.number - 1
+                    break
+                waiting += found.waiting
+                recalls += found.recalls
+                if found.boundary:
+                    return Loaded(slot.number, waiting, recalls, found.boundary)
+        return Loaded(last, waiting, recalls)
+
+    def pages(self, first: int) -> Iterator[tuple[int, list[Waiting]]]:
+        """All that waits from a slot on: the slot's number, and what stands in it as it came."""
+        end = self.last_slot + 1
+        while first < end:
+            with self._turn:
+                slot = next(self._wheel.occupied(first, end), None) if self.is_open else None
+                found = list(self._chain(slot)) if slot else []
+            if slot is None:
+                return
+            yield slot.number, found[::-1]
+            first = slot.number + 1
+
+    def _of_slot(self, slot: Slot, limit: int, behind: WaitingKey | None) -> Loaded:
+        """The first of a slot; with very many in it they are not in memory all at once."""
+        waiting: list[Waiting] = []
+        recalls: list[Waiting] = []
+        is_cut = False
+        for each in self._chain(slot):
+            if each.is_recall:
+                recalls.append(each)
+            elif behind is None or each.key > behind:
+                waiting.append(each)
+            if len(waiting) >= 2 * limit:
+                is_cut, waiting = True, _in_order(waiting)[:limit]
+        waiting = _in_order(waiting)
+        if is_cut or len(waiting) > limit:
+            waiting = waiting[:limit]
+            return Loaded(slot.number, waiting, recalls, waiting[-1].key)
+        return Loaded(slot.number, waiting, recalls)
+
+    def _chain(self, slot: Slot) -> Iterator[Waiting]:
+        """From the newest to the oldest."""
+        reader, position, known = TimerLogReader(self._log), slot.last, slot.last
+        while position >= self._log.start and position != NOWHERE:
+            found = reader.read(position)
+            if found is None or self.number(found[1].due) != slot.number or found[0] >= position:
+                yield from self._search(slot, known)
+                return
+            known = position
+            yield found[1]
+            position = found[0]
+
+    def _search(self, slot: Slot, end: int) -> Iterator[Waiting]:
+        """What stands in a slot before a position, where no unit leads to it."""
+        for _, each in self._log.units(max(slot.first, self._log.start), end):
+            if self.number(each.due) == slot.number:
+                yield each
+
+    # ---- upkeep
+
+    def count(self, first: int) -> int:
+        """How many wait from a slot on. Blocks."""
+        with self._turn:
+            slots = self._wheel.occupied(first, self.last_slot + 1)
+            return max(sum(slot.waiting for slot in slots), 0)
+
+    def save(self, value: TimerCheckpoint) -> None:
+        """Bring log and wheel to the disk, and then write down how far they are. Blocks."""
+        with ExitStack() as held:
+            with self._turn:
+                used = [os.dup(each) for each in (*self._log.descriptors, self._wheel.descriptor)]
+            for descriptor in used:
+                held.callback(os.close, descriptor)
+            for descriptor in used:
+                self._disk.sync(descriptor)
+        self._check_file.save(value)
+
+    def trim(self, physical_offset: int) -> None:
+        """Remove the files of the log whose messages lie before a place of the commit log."""
+        with self._turn:
+            while (second := self._log.second_start()) is not None:
+                unit = self._log.first_unit(second)
+                if unit is None or unit.physical_offset >= physical_offset:
+                    return
+                self._log.remove_first()
+
+
+def _in_order(waiting: list[Waiting]) -> list[Waiting]:
+    """By time and place; what stands twice, as a crash may leave it, counts once."""
+    waiting.sort()
+    return [
+        each
+        for at, each in enumerate(waiting)
+        if at == 0 or waiting[at - 1].physical_offset != each.physical_offset
+    ]

@@ -1,0 +1,103 @@
+"""The timer wheel: which units of the timer log are due in which second (`TimerWheel`).
+
+1,209,600 slots of 32 bytes, for two weeks of seconds: that of a time stands at its number (the
+time over the precision) modulo their count. What is left of an earlier round has another number.
+
+| Offset | Size | Field                                          |
+| ------ | ---- | ---------------------------------------------- |
+| 0      | 8    | number                                         |
+| 8      | 8    | position of its first unit, -1 without one     |
+| 16     | 8    | position of its last unit, -1 without one      |
+| 24     | 4    | how many wait, recalls and recalled taken off  |
+| 28     | 4    | 0                                              |
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bolide.store.descriptors import read_at
+from bolide.store.disk import Disk
+from bolide.store.errors import DamagedFile
+from bolide.store.timers.units import NOWHERE
+
+SLOTS: Final = 14 * 24 * 3600
+_SLOT = struct.Struct(">qqqii")
+_BLOCK = 2048
+
+
+class Slot(NamedTuple):
+    number: int
+    first: int = NOWHERE
+    last: int = NOWHERE
+    waiting: int = 0
+    magic: int = 0
+
+
+class TimerWheel:
+    """Used by one thread at a time."""
+
+    def __init__(self, path: Path, disk: Disk, slots: int = SLOTS) -> None:
+        self.path = path
+        self._disk = disk
+        self._slots = slots
+        self._size = slots * _SLOT.size
+        self.descriptor = -1
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists() and self.path.stat().st_size > 0
+
+    def open(self) -> None:
+        """Raises DamagedFile if the file has another length."""
+        if not self.exists:
+            # Every byte has its place: a slot must not fail to be written behind its units.
+            self.descriptor = self._disk.allocate(self.path, self._size)
+            return
+        size = self.path.stat().st_size
+        if size != self._size:
+            raise DamagedFile(self.path, f"is {size} bytes long, a timer wheel has {self._size}")
+        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def read(self, number: int) -> Slot:
+        data = read_at(self.descriptor, _SLOT.size, number % self._slots * _SLOT.size)
+        slot = Slot._make(_SLOT.unpack(data))
+        return slot if slot.number == number else Slot(number)
+
+    def write(self, slot: Slot) -> None:
+        at = slot.number % self._slots * _SLOT.size
+        self._disk.write(self.descriptor, _SLOT.pack(*slot), at)
+
+    def clear(self) -> None:
+        self._disk.zero(self.descriptor, 0, self._size)
+
+    def occupied(self, first: int, end: int) -> Iterator[Slot]:
+        """The slots of these numbers in which something stands, in their order."""
+        end = min(end, first + self._slots)
+        while first < end:
+            index = first % self._slots
+            count = min(_BLOCK - index % _BLOCK, end - first, self._slots - index)
+            for at, slot in enumerate(self._block(index, count)):
+                if slot[0] == first + at and slot[2] >= 0:
+                    yield Slot._make(slot)
+            first += count
+
+    def everything(self) -> Iterator[Slot]:
+        """All slots in which something stands or stood, in no order."""
+        for index in range(0, self._slots, _BLOCK):
+            for at, slot in enumerate(self._block(index, min(_BLOCK, self._slots - index))):
+                if slot[2] >= 0 and slot[0] > 0 and slot[0] % self._slots == index + at:
+                    yield Slot._make(slot)
+
+    def _block(self, index: int, count: int) -> Iterator[tuple[int, int, int, int, int]]:
+        data = read_at(self.descriptor, count * _SLOT.size, index * _SLOT.size)
+        if data.count(0) == len(data):
+            return iter(())
+        return _SLOT.iter_unpack(data)

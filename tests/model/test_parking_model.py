@@ -1,0 +1,364 @@
+"""Keys that are parked, through failures, crashes, late writes and administrators.
+
+The code under test does the steps; the log of the park queue, the source queue and its committed
+offset are values here. Whenever a handler is called, or a dead letter is made, everything before it
+of the same key was handled or became a dead letter before; and in the end that is true of all.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bolide.client.consuming.consume import Handler
+from bolide.client.consuming.consume_counters import ConsumptionCounters
+from bolide.client.consuming.consumption import Consumption, Hooks
+from bolide.client.consuming.held_queue import HeldQueue
+from bolide.client.consuming.key_lanes import KeyLanes, Refresh
+from bolide.client.consuming.key_steps import KeySteps, RetryRules
+from bolide.client.consuming.parking.park import Park, Superseded
+from bolide.client.consuming.parking.park_log import Found, Parked
+from bolide.client.consuming.parking.parked_keys import NONE, ParkedKeys
+from bolide.client.consuming.parking.records import Kind, ParkRecord, park_queue
+from bolide.client.consuming.workers import Workers
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
+from tests.unit.client.stored import stored
+
+SOURCE = MessageQueue("T", "broker-a", 0)
+KEYS = ["a", ""]
+
+keys = st.sampled_from(KEYS)
+
+
+class Crash(Exception):
+    """The member's process ends here."""
+
+
+class Log:
+    """A park queue in memory; an append may crash before or after it is done."""
+
+    def __init__(self) -> None:
+        self.queue = park_queue("group", SOURCE)
+        self.records: list[tuple[ParkRecord, bytes]] = []
+        self.first = 0
+        self.grown = asyncio.Event()
+        self.crashes: str | None = None
+
+    async def append(self, record: ParkRecord, body: bytes = b"", flag: int = 0) -> int:
+        crashes, self.crashes = self.crashes, None
+        if crashes == "before":
+            raise Crash
+        place = self.put(record, body)
+        if crashes == "after":
+            raise Crash
+        return place
+
+    def put(self, record: ParkRecord, body: bytes = b"") -> int:
+        self.records.append((record, body))
+        self.grown.set()
+        return len(self.records) - 1
+
+    async def read(self, place: int, *, wait: float = 0.0) -> Found:
+        while wait and place >= len(self.records):
+            self.grown.clear()
+            await self.grown.wait()
+        found = [self.at(each) for each in range(max(place, self.first), len(self.records))]
+        return Found(found, len(self.records))
+
+    async def find(self, place: int) -> Parked | None:
+        return self.at(place) if self.first <= place < len(self.records) else None
+
+    async def first_place(self) -> int:
+        return self.first
+
+    async def retention(self) -> float:
+        return 3600.0
+
+    def at(self, place: int) -> Parked:
+        record, body = self.records[place]
+        return Parked(record, stored(place, body, topic=self.queue.topic))
+
+    def fold(self) -> ParkedKeys:
+        """What an administrator sees."""
+        seen = ParkedKeys()
+        for place in range(self.first, len(self.records)):
+            seen.apply(self.records[place][0], place, 0)
+        return seen
+
+
+class Handled(Exception):
+    """What a handler raises that is told to fail."""
+
+
+class Member:
+    """One tenure, with the parts that do the work."""
+
+    def __init__(self, world: "ParkingMachine", start: int) -> None:
+        self.world = world
+        self.held = HeldQueue(SOURCE, start, lambda: 0.0)
+        self.park = Park(cast(Any, world.log), SOURCE, lambda: None)
+        self.lanes = KeyLanes(self.park.keys, lambda: self.held.process.next_offset)
+        self.last: dict[str, int] = {}
+        handler = Handler.of(self.handle, ordered=True, batch=1, inline=True)
+        common = Consumption(
+            "group",
+            {"T": handler},
+            Workers(4, "model"),
+            cast(Any, self),
+            ConsumptionCounters(lambda: 0.0),
+            Hooks(()),
+        )
+        rules = RetryRules(0, 0.0)
+        self.steps = KeySteps(self.held, "T", common, self.lanes, self.park, rules)
+        self.reading: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self.park.open()
+        self.reading = asyncio.create_task(self.park.run())
+
+    def handle(self, message: StoredMessage) -> None:
+        key = message.sharding_key or ""
+        self.world.may_come(key, message)
+        assert message.queue_offset >= self.last.get(key, 0), "order within a tenure"
+        if self.world.fails:
+            raise Handled
+        assert message.queue_offset != self.last.get(key), "handled twice in a tenure"
+        self.last[key] = message.queue_offset
+        self.world.settled.add(message.queue_offset)
+
+    async def resend(self, message: StoredMessage) -> None:
+        """As `SendBack`: here are dead letters."""
+        self.world.may_come(message.sharding_key or "", message)
+        self.world.settled.add(message.queue_offset)
+
+    async def step(self, key: str) -> bool:
+        """Do the next step of a key; False if there is none."""
+        step = self.lanes.next(key, 1)
+        if step is None:
+            return False
+        note(f"{key!r}: {step}")
+        self.lanes.begin(key)
+        try:
+            await self.steps.perform(key, step)
+        finally:
+            self.lanes.end(key)
+        return True
+
+    async def stop(self) -> None:
+        if self.reading is not None:
+            self.reading.cancel()
+            await asyncio.wait([self.reading])
+
+
+class ParkingMachine(RuleBasedStateMachine):
+    """A source queue, its park queue, and members that hold it one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.source: list[StoredMessage] = []
+        self.of_key: defaultdict[str, list[int]] = defaultdict(list)
+        self.committed = 0
+        self.settled: set[int] = set()
+        self.fails = False
+        self.member: Member | None = None
+        self.left: Member | None = None
+
+    @initialize()
+    def begin(self) -> None:
+        self.log = Log()
+
+    # The world
+
+    @rule(some=st.lists(keys, min_size=1, max_size=4))
+    def produce(self, some: list[str]) -> None:
+        for key in some:
+            self.send(key)
+
+    def send(self, key: str) -> None:
+        offset = len(self.source)
+        properties = {"__SHARDINGKEY": key} if key else {}
+        message = StoredMessage("T", b"%d" % offset, properties, queue_offset=offset)
+        self.source.append(message)
+        self.of_key[key].append(offset)
+
+    @rule(key=keys, dead=st.booleans())
+    def administrate(self, key: str, *, dead: bool) -> None:
+        parked = self.log.fold().find(key)
+        if parked is not None:
+            offset = parked.last_offset if dead else NONE
+            record = ParkRecord(kind=Kind.RESUME, topic="T", queue_id=0, key=key, offset=offset)
+            self.log.put(record)
+            self.run(asyncio.sleep(0))
+
+    @rule()
+    def delete_old_files(self) -> None:
+        """As a broker does, but nothing that was written again in time."""
+        seen = self.log.fold()
+        places = [entry.place for each in seen for entry in each.entries.values()]
+        kinds = [record.kind for record, _ in self.log.records]
+        resumes = [at for at, (r, _) in enumerate(self.log.records) if r.key in seen.resuming]
+        opens = [at for at, kind in enumerate(kinds) if kind is Kind.OPEN]
+        self.log.first = min([len(kinds), *places, *resumes, *opens[-1:]])
+
+    # A member
+
+    @precondition(lambda self: self.member is None)
+    @rule()
+    def join(self) -> None:
+        member = Member(self, self.committed)
+        self.run(member.open())
+        self.member = member
+
+    @precondition(lambda self: self.member is not None)
+    @rule(count=st.integers(1, 4))
+    def pull(self, count: int) -> None:
+        held = self.require().held
+        at = held.process.next_offset
+        fresh = held.take(self.source[at : at + count], min(at + count, len(self.source)))
+        self.require().lanes.arrived(fresh)
+
+    @precondition(lambda self: self.member is not None)
+    @rule(key=keys, fails=st.booleans(), count=st.integers(1, 3))
+    def step(self, key: str, *, fails: bool, count: int) -> None:
+        self.fails = fails
+        try:
+            while count and self.run(self.require().step(key)):
+                count -= 1
+                self.fails = False
+        except Superseded:
+            self.leave()
+
+    @precondition(lambda self: self.member is not None)
+    @rule(key=keys, fails=st.booleans(), when=st.sampled_from(["before", "after"]))
+    def crash_writing(self, key: str, *, fails: bool, when: str) -> None:
+        self.fails, self.log.crashes = fails, when
+        try:
+            while self.log.crashes and self.run(self.require().step(key)):
+                pass
+        except (Crash, Superseded):
+            self.leave()
+        self.log.crashes = None
+
+    @precondition(lambda self: self.member is not None)
+    @rule(key=keys)
+    def refresh(self, key: str) -> None:
+        self.require().lanes.stale([key])
+        self.fails = False
+        assert not isinstance(self.require().lanes.next(key, 1), Refresh) or self.run(
+            self.require().step(key)
+        )
+
+    @precondition(lambda self: self.member is not None)
+    @rule()
+    def commit(self) -> None:
+        self.committed = self.require().held.process.unfinished
+
+    @precondition(lambda self: self.member is not None)
+    @rule()
+    def crash(self) -> None:
+        self.leave()
+
+    @precondition(lambda self: self.member is not None and self.left is not None)
+    @rule(key=keys)
+    def write_late(self, key: str) -> None:
+        """A member that lost the queue does one more write; it must not count."""
+        assert self.left is not None
+        lanes, before = self.left.lanes, self.log.fold()
+        waiting = lanes._lanes.get(key)  # noqa: SLF001  what it had pulled
+        if waiting is None or not waiting.waiting:
+            return
+        message = waiting.waiting[0]
+        self.left.reading = self.loop.create_task(self.left.park.run())
+        with pytest.raises(Superseded):
+            self.run(self.left.park.put(key, message, "late", 1))
+        after = self.log.fold()
+        assert [each for each in before] == [each for each in after]
+
+    @precondition(lambda self: self.member is not None)
+    @rule()
+    def open_late(self) -> None:
+        """One that lost the queue begins anew: whoever has it writes nothing that is lost."""
+        self.log.put(ParkRecord(kind=Kind.OPEN, topic="T", queue_id=0, epoch="late"))
+
+    def teardown(self) -> None:
+        try:
+            self.finish()
+        finally:
+            if self.member is not None:
+                self.leave()
+            if self.left is not None:
+                self.run(self.left.stop())
+            self.loop.close()
+
+    def finish(self) -> None:
+        """Everything works again: nothing may be missing then."""
+        if self.member is not None:
+            self.leave()
+        self.fails = False
+        self.join()
+        for count in (0, 1, len(self.source), 0):  # what is set aside goes on before all is pulled
+            for parked in self.log.fold():
+                self.administrate(parked.key, dead=False)
+            self.run(asyncio.sleep(0))
+            self.pull(count)
+            for key in KEYS:
+                while self.run(self.require().step(key)):
+                    pass
+        assert self.settled == set(range(len(self.source)))
+        assert len(self.log.fold()) == 0
+        assert self.require().held.process.unfinished == len(self.source)
+
+    # Help
+
+    def may_come(self, key: str, message: StoredMessage) -> None:
+        before = [each for each in self.of_key[key] if each < message.queue_offset]
+        missing = set(before) - self.settled
+        assert not missing, f"{message.queue_offset} of {key!r} comes before {missing}"
+        assert message.body == b"%d" % message.queue_offset
+
+    def require(self) -> Member:
+        assert self.member is not None
+        return self.member
+
+    def leave(self) -> None:
+        if self.left is not None:
+            self.run(self.left.stop())
+        self.left, self.member = self.require(), None
+        self.run(self.left.stop())
+
+    def run(self, work: Any) -> Any:
+        async def bounded() -> Any:
+            async with asyncio.timeout(5):
+                return await work
+
+        return self.loop.run_until_complete(bounded())
+
+
+CHECKS = settings(
+    max_examples=100,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_no_message_of_a_key_is_lost_or_overtaken() -> None:
+    run_state_machine_as_test(ParkingMachine, settings=CHECKS)
+
+
+@pytest.mark.long
+def test_no_message_of_a_key_is_lost_or_overtaken_in_many_histories() -> None:
+    many = settings(CHECKS, max_examples=5000, stateful_step_count=80)
+    run_state_machine_as_test(ParkingMachine, settings=many)

@@ -1,0 +1,142 @@
+"""A timer over a real store, on a clock that the test moves: hours pass in a moment."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+from bolide.broker.arrivals import Arrivals
+from bolide.broker.config import BrokerConfig
+from bolide.broker.durability import Durability
+from bolide.broker.intake import Intake
+from bolide.broker.timers import Timers, Timetable
+from bolide.broker.timers.timetable import waiting_draft
+from bolide.config import ConfigCell
+from bolide.model.names import TIMER_TOPIC
+from bolide.protocol.record import Record, RecordDraft
+from bolide.store.disk import Disk
+from bolide.store.message_store import MessageStore
+from bolide.store.reading import ReadLimits
+from bolide.store.tables import TIMER_METRICS, Table
+from tests.support.clock import FakeClock
+from tests.support.store import MONDAY_NOON, STORE_HOST, draft, record_of, small_config
+
+_CHUNK = ReadLimits(max_count=10_000, max_size=2**30, max_scanned=10_000)
+
+
+class HastyDisk(Disk):
+    """Waits for nothing: the page cache is what survives here."""
+
+    def sync(self, descriptor: int) -> None:
+        pass
+
+    def sync_directory(self, path: Path) -> None:
+        pass
+
+
+class TimerBench:
+    """Between `start` and `stop` or `crash`; several times on one directory are restarts."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.root = root
+        self.clock = FakeClock(MONDAY_NOON)
+        small = {"log_size": 1024 * 1024, "queue_units": 10_000, "max_index_entries": 10_000}
+        timer = {name: settings.pop(name) for name in list(settings) if "timer" in name}
+        self.store_config = small_config(root, **(small | settings))
+        small_log = {"mapped_file_size_timer_log": 64 * 1024, "bind_address": "127.0.0.1"}
+        self.cell = ConfigCell(BrokerConfig(**(small_log | timer)))
+        self.sent = 0
+
+    @property
+    def now_ms(self) -> int:
+        return int(self.clock() * 1000)
+
+    async def start(self, disk: Disk | None = None) -> None:
+        self.store = MessageStore(
+            self.store_config, clock=self.clock, background=False, disk=disk or HastyDisk()
+        )
+        self.store.__enter__()
+        self.durability = Durability(self.store, self.store.config)
+        self.intake = Intake(self.store, self.durability, Arrivals())
+        self.durability.start()
+        self.intake.start()
+        metrics = Table(self.root / "config", TIMER_METRICS)
+        metrics.load()
+        self.timers = Timers(
+            self.store, self.intake, self.durability, metrics,
+            cell=self.cell, store_host=STORE_HOST, now=self.clock, disk=disk or HastyDisk(),
+        )  # fmt: skip
+        self.timetable = Timetable(self.cell, self.clock)
+        await self.timers.start()
+
+    async def stop(self) -> None:
+        await self.timers.stop()
+        self._end()
+        self.store.close()
+
+    async def crash(self) -> None:
+        """Go on with what a process leaves that is killed now."""
+        await asyncio.sleep(0)
+        left = self.root.with_name(self.root.name + "-left")
+        shutil.copytree(self.root, left)
+        await self.stop()
+        shutil.rmtree(self.root)
+        left.rename(self.root)
+
+    def _end(self) -> None:
+        self.intake.stop()
+        self.durability.stop()
+
+    # ---- messages
+
+    def send(self, due_ms: int | None = None, **properties: str) -> RecordDraft:
+        """Take a message for topic T that is to come at a time."""
+        self.sent += 1
+        given = {"UNIQ_KEY": f"ID{self.sent}", **properties}
+        if due_ms is not None:
+            given["TIMER_DELIVER_MS"] = str(due_ms)
+        due = self.timetable.due(given)
+        message = draft("T", str(self.sent).encode(), queue_id=1)
+        assert due is not None
+        waiting = waiting_draft(message, given, due)
+        self.intake.append(waiting)
+        return waiting
+
+    def delivered(self) -> list[Record]:
+        """All that is in the queue the messages belong to."""
+        return self.records("T", 1)
+
+    def waiting(self) -> list[Record]:
+        return self.records(TIMER_TOPIC, 0)
+
+    def records(self, topic: str, queue_id: int) -> list[Record]:
+        records: list[Record] = []
+        offset = self.store.min_offset(topic, queue_id)
+        while offset < self.store.max_offset(topic, queue_id):
+            found = self.store.read(topic, queue_id, offset, _CHUNK)
+            records += [record_of(bytes(data)) for data in found.records]
+            offset = found.next_offset
+        return records
+
+    @property
+    def bodies(self) -> list[int]:
+        return [int(bytes(record.body)) for record in self.delivered()]
+
+    # ---- time
+
+    async def settle(self) -> float:
+        """Do all that is to be done now; returns the seconds until there is more."""
+        while True:
+            seconds = await self.timers.turn()
+            await asyncio.sleep(0)
+            if seconds:
+                return seconds
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, as the timer asks to be woken."""
+        end = self.clock.now + seconds
+        while True:
+            pause = await self.settle()
+            if self.clock.now >= end:
+                return
+            self.clock.now = min(self.clock.now + pause, end)

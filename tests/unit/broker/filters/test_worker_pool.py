@@ -1,0 +1,89 @@
+"""Processes that run filter functions."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bolide.broker.filters.worker_frames import Load, encode
+from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool
+from bolide.protocol.record import encode_record
+from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.store import draft
+
+RECORD = bytes(encode_record(draft(body=b"hello")))
+
+
+@asynccontextmanager
+async def pool(count: int = 1, seconds: float = PATIENCE) -> AsyncIterator[WorkerPool]:
+    workers = WorkerPool(count, seconds=seconds, memory=256 * 1024 * 1024)
+    try:
+        yield workers
+    finally:
+        await workers.stop()
+
+
+def code(body: str, version: int = 1) -> Code:
+    return Code("f", f"import os, time\ndef accept(message):\n    {body}", version)
+
+
+@on_loop
+async def test_a_worker_is_used_again_and_gets_each_version_of_a_function() -> None:
+    async with pool() as workers:
+        pid = await _pid(workers)
+        for version, verdict in ((2, True), (3, False)):
+            answer = await workers.judge(code(f"return {verdict}", version), [RECORD, RECORD])
+            assert answer.verdicts == [verdict, verdict]
+        assert await _pid(workers) == pid
+        [worker] = workers._all
+        os.kill(pid, signal.SIGKILL)  # while it has nothing to do
+        await until(lambda: worker.process.returncode is not None)
+        answer = await workers.judge(code("return message.body == b'hello'", 9), [RECORD])
+        assert answer.verdicts == [True]
+        assert await _pid(workers) != pid
+
+
+@on_loop
+async def test_each_question_has_a_worker_of_its_own_up_to_their_number() -> None:
+    async with pool(2) as workers:
+        both = code("time.sleep(0.2); print(os.getpid()); return True")
+        answers = await asyncio.gather(*(workers.judge(both, [RECORD]) for _ in range(4)))
+        assert [answer.verdicts for answer in answers] == [[True]] * 4
+        assert len(workers._all) == 2
+
+
+@on_loop
+async def test_those_who_wait_for_a_worker_are_told_when_the_pool_stops() -> None:
+    async with pool() as workers:
+        waiting = asyncio.create_task(workers.judge(code("time.sleep(60)"), [RECORD]))
+        await until(lambda: workers._all)
+        await workers.stop()
+        with pytest.raises(WorkerFailed):
+            await waiting
+        with pytest.raises(WorkerFailed, match="ending"):
+            await workers.judge(code("return True"), [RECORD])
+
+
+def test_a_worker_ends_with_its_broker_even_in_the_middle_of_a_function() -> None:
+    worker = "bolide.broker.filters.worker"
+    command = [sys.executable, "-m", worker, "0.5", str(2**28)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
+        assert idle.stdin is not None
+        idle.stdin.close()  # as when the broker is killed
+        assert idle.wait(PATIENCE) == 0
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
+        assert busy.stdin is not None
+        busy.stdin.write(encode(Load("f", "while True: pass")))
+        busy.stdin.flush()
+        assert busy.wait(PATIENCE) == -signal.SIGALRM
+
+
+async def _pid(workers: WorkerPool) -> int:
+    answer = await workers.judge(code("raise ValueError(os.getpid())"), [RECORD])
+    assert (answer.verdicts, answer.failed) == ([False], 1)
+    return int(answer.error.rpartition(" ")[2])
