@@ -31,6 +31,7 @@ from bolide.spark.sink_options import SinkOptions
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
+from docs.support import OURS_BEGIN, PARTLY, REFUSED
 
 HERE = Path(__file__).resolve().parent
 
@@ -220,6 +221,8 @@ def compatibility() -> str:
         (str(int(code)), f"`{code.name}`", _who(kind.answered_by), _support(code, answered))
         for code, kind in sorted(REQUESTS.items())
     ]
+    theirs = [row for row in rows if not row[1].startswith(f"`{OURS_BEGIN}")]
+    ours = [row[:3] for row in rows if row not in theirs]
     wanted = Counter(role for kind in REQUESTS.values() for role in kind.answered_by)
     counts = [(name, str(wanted[role]), str(len(answered[role]))) for role, name in _ROLES.items()]
     return f"""{_NOTE}
@@ -231,16 +234,29 @@ A request that a server does not know gets response code 3, `REQUEST_CODE_NOT_SU
 
 {_table(("Asked of a", "Request codes", "Answered by Bolide"), counts)}
 
-Some codes are asked of more than one role.
+Some codes are asked of more than one role. Those of our own count too.
 The headers and bodies of all codes that somebody answers are typed in `bolide.protocol` already.
 
 The tests run our servers with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x, and our
 clients with RocketMQ's servers.
-See `tests/interop/versions.toml` for the exact releases.
+See `tests/interop/versions.toml` for the exact releases, and the
+[compatibility matrix](compatibility-matrix.md) for every client with every broker.
+
+## What is refused by name
+
+A store is not opened, and says what to do about it, if it has consume queues or tables in RocksDB,
+topics with `queue.type=BatchCQ` or `cleanup.policy=COMPACTION`, or light message queues (`%LMQ%`).
+Such topics are not created, and nobody can send to them.
 
 ## Request codes
 
-{_table(("Code", "Name", "Asked of", "Here"), rows)}
+{_table(("Code", "Name", "Asked of", "Here"), theirs)}
+
+## Requests of our own
+
+RocketMQ has no such requests; its servers answer them as they answer all that they do not know.
+
+{_table(("Code", "Name", "Asked of"), ours)}
 """
 
 
@@ -427,12 +443,10 @@ def _support(code: RequestCode, answered: dict[Role, set[RequestCode]]) -> str:
     roles = [role for role in _ROLES if role in REQUESTS[code].answered_by]
     if not roles:
         return "RocketMQ keeps the number and answers nothing"
-    missing = [role for role in roles if code not in answered[role]]
-    if not missing:
-        return "**answered**"
-    if len(missing) < len(roles):
-        return f"**answered**, not yet by a {' and a '.join(_ROLES[role] for role in missing)}"
-    return "sent by the NameServer" if code in _SENT_BY_NAMESRV else "not yet"
+    if not any(code in answered[role] for role in roles):
+        sent = "sent by the NameServer; " if code in _SENT_BY_NAMESRV else ""
+        return f"{sent}refused: {REFUSED[code]}"
+    return f"**partly**: {PARTLY[code]}" if code in PARTLY else "**supported**"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

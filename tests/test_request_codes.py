@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from bolide.broker.handlers import HANDLERS
+from bolide.client.server_requests import ServerRequests
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.refusals import RequestCodeNotSupported
 from bolide.protocol.requests import REQUESTS, Role
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.dispatch import handled_codes
+from docs.support import PARTLY, REFUSED
 from tests.support.aio import PATIENCE, on_loop
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
@@ -86,31 +88,45 @@ async def test_codes_nobody_has_are_answered_with_not_supported(
 
 # ---- the broker
 
-NOT_YET = {
-    "transactions": {37, 323},
-    "timers": {60, 61, 370},
-    "access control": {50, 51, 52, 53, *range(3001, 3011)},
-    "replication and its controller": {905, 906, 908, 1007, 1008},
-    "static topics": {513},
-    "cold data control": {2001, 2002, 2003, 2004},
-    "RocksDB": {354, 355},
-    "broker containers": {902, 903},
+ANSWERED = {
+    Role.BROKER: {code for group in HANDLERS for code in handled_codes(group)},
+    Role.NAMESRV: ANSWERED_BY_A_NAME_SERVER,
+    Role.CLIENT: set(handled_codes(ServerRequests)),
+    Role.CONTROLLER: set(),
 }
-"""What a broker of RocketMQ answers and ours does not, by what it belongs to."""
 
 
-def test_a_broker_handles_every_code_but_those_listed() -> None:
-    asked = {code for code, kind in REQUESTS.items() if Role.BROKER in kind.answered_by}
-    answered = {code for group in HANDLERS for code in handled_codes(group)}
-    assert {int(code) for code in asked - answered} == set().union(*NOT_YET.values())
-    assert answered <= asked
+def test_every_request_that_is_not_answered_is_refused_for_a_reason() -> None:
+    unanswered = {
+        code
+        for code, kind in REQUESTS.items()
+        if kind.answered_by
+        and not any(code in ANSWERED[role] for role in Role if role in kind.answered_by)
+    }
+    assert unanswered == REFUSED.keys()
+
+
+def test_nobody_answers_what_is_asked_of_others() -> None:
+    for role, answered in ANSWERED.items():
+        assert answered <= {code for code, kind in REQUESTS.items() if role in kind.answered_by}
+
+
+def test_what_is_partly_answered_is_answered_by_somebody() -> None:
+    for code in PARTLY:
+        assert any(code in answered for answered in ANSWERED.values()), code
+
+
+def test_what_several_answer_is_answered_by_all_or_the_page_tells_who_does_not() -> None:
+    for code, kind in REQUESTS.items():
+        missing = [r for r in Role if r in kind.answered_by and code not in ANSWERED[r]]
+        assert not missing or code in REFUSED or code in PARTLY, code
 
 
 @on_loop
 async def test_a_broker_answers_all_of_them_and_refuses_the_others_by_number(
     tmp_path: Path,
 ) -> None:
-    answered = {code for group in HANDLERS for code in handled_codes(group)}
+    answered = ANSWERED[Role.BROKER]
     async with broker_in(tmp_path) as broker, RemotingClient() as client:
         connection = await client._connection(broker.address)
         for code in RequestCode:

@@ -88,6 +88,7 @@ def test_pieces_of_a_queue_make_up_the_whole(cluster: ClusterProcess) -> None:
     for options, wanted in (
         (ReadOptions(pull_batch_size=7), range(100)),
         (ReadOptions(tags="b", pull_batch_size=7, include_properties=False), range(1, 100, 2)),
+        (ReadOptions(sql="TAGS = 'b' OR KEYS IS NOT NULL", pull_batch_size=7), range(1, 100, 2)),
     ):
         found = [
             offset

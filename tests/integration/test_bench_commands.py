@@ -57,6 +57,18 @@ def test_asynchronous_sends_and_all_options_of_a_producer(name_server: str) -> N
     assert found["send_ms"].keys() == PERCENTILES
 
 
+def test_transactions_end_as_the_rates_say_and_only_the_committed_are_consumed(
+    name_server: str,
+) -> None:
+    words = ("transaction", "-t", "Ended", "-q", "300", "-w", "8", "-s", "64", "-sr", "0.5")
+    sent = bench(*words, name_server=name_server)
+    assert (sent["sent"], sent["failed"], sent["checks"]) == (300, 0, 0)
+    assert sent["committed"] + sent["rolled_back"] == 300
+    count = str(sent["committed"])
+    got = bench("consumer", "-t", "Ended", "--count", count, name_server=name_server)
+    assert got["received"] == sent["committed"] > 50
+
+
 def test_batches_are_sent_and_consumed(name_server: str) -> None:
     sent = bench("batch", "-t", "Batches", "-q", "330", "-b", "16", name_server=name_server)
     got = bench("consumer", "-t", "Batches", "--count", "330", name_server=name_server)

@@ -33,18 +33,21 @@ DOCS = ROOT / "docs"
 SAMPLE_PAGES = (
     "how-to/send-messages.md",
     "how-to/send-once.md",
+    "how-to/transactions.md",
     "how-to/consume-messages.md",
     "how-to/pull-messages.md",
     "how-to/pop.md",
     "how-to/filters.md",
     "how-to/request-reply.md",
     "how-to/trace-messages.md",
+    "how-to/beyond.md",
     "how-to/administer.md",
     "how-to/read-topics-as-arrow.md",
 )
 SAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
 SHOWN = re.compile(r"^`examples/(\w+\.py)`:\n\n```python\n(.*?)^```$", re.M | re.S)
 SMALL = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
+ASKED_SOON = ("transactionTimeOut=300", "transactionCheckInterval=500")
 PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 
 Example = Callable[..., list[str]]
@@ -58,7 +61,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for name in [name for name in os.environ if name.startswith(("BOLIDE_", "NAMESRV_"))]:
             patch.delenv(name)
         patch.setenv("HOME", str(home))
-        words = ("--host", "127.0.0.1", "--data", str(home / "data"), *PORTS, *SMALL)
+        words = ("--host", "127.0.0.1", "--data", str(home / "data"), *PORTS, *SMALL, *ASKED_SOON)
         running = Running("bolide", "standalone", *words)
         try:
             running.wait_for(r"The broker\[.* boot success")
@@ -226,6 +229,20 @@ def test_repeated_sends_are_stored_once(example: Example) -> None:
     assert example("send_once") == ["7 were there already, 10 are now"]
 
 
+def test_transactions_end_by_themselves_or_when_the_broker_asks(example: Example) -> None:
+    lines = example("transaction_producer")
+
+    assert lines[:10] == [
+        f"order-{order} {end}"
+        for order, end in enumerate(
+            ("ROLLBACK", "COMMIT", "COMMIT", "ROLLBACK", "UNKNOWN", "COMMIT", "ROLLBACK", "COMMIT",
+             "UNKNOWN", "ROLLBACK")
+        )
+    ]  # fmt: skip
+    assert lines[10:] == ["asked about order-4", "asked about order-8",
+                          "6 of 10 messages are delivered"]  # fmt: skip
+
+
 def test_acl_client_sends_and_polls_with_signed_requests(example: Example) -> None:
     sent, polled = example("acl_client")
 
@@ -361,6 +378,17 @@ def test_a_trace_tells_who_sent_and_who_consumed(example: Example) -> None:
 
     by = "Pub by trace-producer, SubBefore by trace-consumer, SubAfter by trace-consumer"
     assert example("trace_consumer") == [f"traced {number}: {by}" for number in range(3)]
+
+
+# ---- beyond RocketMQ
+
+
+def test_a_message_recurs_until_it_is_recalled(example: Example) -> None:
+    assert example("recurring") == ["time for a report", "time for a report", "recalled"]
+
+
+def test_who_comes_late_does_not_get_what_has_expired(example: Example) -> None:
+    assert example("expiring") == ["there is an offer, an invoice", "there is an invoice"]
 
 
 # ---- tables

@@ -227,6 +227,30 @@ async def test_a_function_of_an_administrator_chooses_messages(tmp_path: Path) -
 
 
 @on_loop
+async def test_what_a_function_does_not_accept_is_passed_over(tmp_path: Path) -> None:
+    async with (
+        scene(tmp_path, filter_server_nums=1) as a,
+        admin(a) as chief,
+        PullConsumer("pullers", name_server=a.cluster.address, suspend=0.5) as puller,
+    ):
+        await chief.filters.update(a.broker, "none", "def accept(message): return False")
+        batch = [Message("T", b"no") for _ in range(450)]
+        for _ in range(2):
+            await a.producer.send(batch)
+        first = await puller.pull(QUEUE, FilterFunction("none"), 0)
+        assert first.status is PullStatus.NO_MATCHED_MSG
+        assert 800 <= first.next_offset < 900
+        waiting = asyncio.create_task(
+            puller.pull_block_if_not_found(QUEUE, FilterFunction("none"), first.next_offset)
+        )
+        await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+        await a.send("neither")
+        last = await waiting
+        assert (last.status, last.next_offset) == (PullStatus.NO_MATCHED_MSG, 901)
+        assert len(a.cluster.broker.parts.arrivals) == 0
+
+
+@on_loop
 async def test_a_function_that_hangs_or_dies_loses_no_message(tmp_path: Path) -> None:
     hangs = "def accept(message):\n    while True: pass"
     dies = "import os\ndef accept(message):\n    os._exit(3)"

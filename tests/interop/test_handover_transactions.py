@@ -17,7 +17,9 @@ from tests.support.transactions import Book, all_delivered, delivered
 
 GROUP, TOPIC = "writers", "T"
 QUIET = {"transactionTimeOut": 600_000, "transactionCheckInterval": 600_000}
-ASKING = {"transactionTimeOut": 300, "transactionCheckInterval": 500}
+ASKING = {
+    "transactionTimeOut": 300, "transactionCheckInterval": 500, "transactionCheckMax": 1000,
+}  # fmt: skip
 SIZES = {
     "mappedFileSizeCommitLog": 16 * 2**20,
     "mappedFileSizeConsumeQueue": 20 * 10_000,
@@ -38,7 +40,7 @@ class Store:
         self.sent: set[str] = set()
 
     @contextmanager
-    def java(self, *, kill: bool = False, **settings: int) -> Iterator[Server]:
+    def java(self, settings: dict[str, int], *, kill: bool = False) -> Iterator[Server]:
         broker = self._bench.broker(
             self._version, self.namesrv, storePathRootDir=str(self._directory / "store"),
             **self._settings | settings,
@@ -47,7 +49,7 @@ class Store:
         (broker.kill if kill else broker.stop)()
 
     @contextmanager
-    def ours(self, *, kill: bool = False, **settings: int) -> Iterator[Server]:
+    def ours(self, settings: dict[str, int], *, kill: bool = False) -> Iterator[Server]:
         chosen = self._settings | settings
         with bolide_broker(self._directory, self.namesrv, **chosen) as broker:
             yield broker
@@ -87,11 +89,12 @@ def test_open_transactions_go_from_java_to_ours_and_back(
     rocketmq: str, java_bench: Bench, tmp_path: Path
 ) -> None:
     store = Store(java_bench, rocketmq, tmp_path)
-    with store.java(transactionOpBatchInterval=100, **QUIET):
+    with store.java(QUIET | {"transactionOpBatchInterval": 50}, kill=True):
         asyncio.run(store.send("java"))
-    with store.ours(**QUIET):
+        asyncio.run(asyncio.sleep(1))  # a clean stop of Java takes longer than its op messages do
+    with store.ours(QUIET):
         asyncio.run(store.send("ours"))
-    with store.java(**ASKING):
+    with store.java(ASKING, kill=True):
         book = asyncio.run(store.answer("java", "ours"))
         found = asyncio.run(delivered(store.namesrv, TOPIC))
     # What had ended under ours is known to Java, and what Java had ended went through ours unasked.
@@ -106,11 +109,11 @@ def test_transactions_that_java_asked_about_go_on_with_ours(
 ) -> None:
     """Java has put the halves into their queue again by then, and may have lost op messages."""
     store = Store(java_bench, rocketmq, tmp_path)
-    with store.java(kill=kill, **ASKING) as broker:
+    with store.java(ASKING, kill=kill) as broker:
         asyncio.run(store.send("java"))
         asyncio.run(asyncio.sleep(3))
         assert broker.process.running
-    with store.ours(**ASKING):
+    with store.ours(ASKING):
         asyncio.run(store.answer("java"))
 
 
@@ -120,10 +123,10 @@ def test_transactions_that_ours_asked_about_go_on_with_java(
     rocketmq: str, java_bench: Bench, tmp_path: Path, *, kill: bool
 ) -> None:
     store = Store(java_bench, rocketmq, tmp_path)
-    with store.ours(kill=kill, **ASKING):
+    with store.ours(ASKING, kill=kill):
         asyncio.run(store.send("ours"))
         asyncio.run(asyncio.sleep(2))
-    with store.java(**ASKING):
+    with store.java(ASKING):
         asyncio.run(store.answer("ours"))
         found = asyncio.run(delivered(store.namesrv, TOPIC))
     assert Counter(found) == Counter(store.committed)

@@ -43,7 +43,7 @@ GROUP = "G"
 FREE, STRICT = "Free", "Strict"
 QUEUES = {FREE: 3, STRICT: 2}
 LONG = 100_000.0
-MEMORY = next(filter(Path.exists, [Path("/dev/shm")]), None)  # noqa: S108  tables are saved often
+MEMORY = next(filter(Path.exists, [Path("/dev/shm")]), None)
 
 times = st.sampled_from([0, 1, 1000, 5000, 30_000])
 pauses = st.sampled_from([0.001, 1.0, 3.0, 10.0, 40.0])

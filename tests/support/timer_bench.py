@@ -18,6 +18,7 @@ from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadLimits
 from bolide.store.tables import TIMER_METRICS, Table
+from bolide.store.timers import SLOTS
 from tests.support.clock import FakeClock
 from tests.support.store import MONDAY_NOON, STORE_HOST, draft, record_of, small_config
 
@@ -40,10 +41,18 @@ class TimerBench:
     def __init__(self, root: Path, **settings: Any) -> None:
         self.root = root
         self.clock = FakeClock(MONDAY_NOON)
-        small = {"log_size": 1024 * 1024, "queue_units": 10_000, "max_index_entries": 10_000}
+        self._wheel_slots = settings.pop("wheel_slots", SLOTS)
+        small: dict[str, Any] = {
+            "log_size": 1024 * 1024,
+            "queue_units": 10_000,
+            "max_index_entries": 10_000,
+        }
         timer = {name: settings.pop(name) for name in list(settings) if "timer" in name}
         self.store_config = small_config(root, **(small | settings))
-        small_log = {"mapped_file_size_timer_log": 64 * 1024, "bind_address": "127.0.0.1"}
+        small_log: dict[str, Any] = {
+            "mapped_file_size_timer_log": 64 * 1024,
+            "bind_address": "127.0.0.1",
+        }
         self.cell = ConfigCell(BrokerConfig(**(small_log | timer)))
         self.sent = 0
 
@@ -65,6 +74,7 @@ class TimerBench:
         self.timers = Timers(
             self.store, self.intake, self.durability, metrics,
             cell=self.cell, store_host=STORE_HOST, now=self.clock, disk=disk or HastyDisk(),
+            wheel_slots=self._wheel_slots,
         )  # fmt: skip
         self.timetable = Timetable(self.cell, self.clock)
         await self.timers.start()
@@ -126,10 +136,12 @@ class TimerBench:
 
     async def settle(self) -> float:
         """Do all that is to be done now; returns the seconds until there is more."""
+        arrived = self.timers._woken
         while True:
+            arrived.clear()
             seconds = await self.timers.turn()
             await asyncio.sleep(0)
-            if seconds:
+            if seconds and not arrived.is_set():
                 return seconds
 
     async def pass_time(self, seconds: float) -> None:
@@ -139,4 +151,5 @@ class TimerBench:
             pause = await self.settle()
             if self.clock.now >= end:
                 return
-            self.clock.now = min(self.clock.now + pause, end)
+            # A little more than the millisecond: its fraction would round down to the one before.
+            self.clock.now = round(min(self.clock.now + pause, end), 3) + 1e-6

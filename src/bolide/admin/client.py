@@ -13,6 +13,7 @@ from bolide.admin.groups import Groups
 from bolide.admin.messages import Messages
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
+from bolide.admin.parked import Parked
 from bolide.admin.pop import Pop
 from bolide.admin.progress import Progress
 from bolide.admin.servers import Servers
@@ -77,6 +78,7 @@ class AdminClient:
         self.groups = Groups(servers)
         self.clients = Clients(servers)
         self.offsets = Offsets(servers)
+        self.parked = Parked(servers)
         self.progress = Progress(servers)
         self.pop = Pop(servers)
         self.filters = FilterFunctions(servers)

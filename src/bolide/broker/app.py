@@ -70,6 +70,7 @@ from bolide.store.tables import (
     Table,
     TableKind,
 )
+from bolide.store.unserved import refuse_unserved_topics
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,9 @@ class Broker:
         config, now = self.config.value, self._now
         host = Host(await _resolve(config.broker_ip1), config.listen_port)
         levels = delay_levels(self.store_config.value.message_delay_level)
-        topics = TopicTable(await self._load(TOPICS), self.config, now)
+        topic_table = await self._load(TOPICS)
+        topics = TopicTable(topic_table, self.config, now)
+        refuse_unserved_topics(topics, topic_table.path)
         groups = GroupTable(await self._load(GROUPS), self.config, now)
         offsets_table = await self._load(CONSUMER_OFFSETS)
         self._save_offsets_by(offsets_table, config)

@@ -6,7 +6,8 @@ from bolide.remoting.settings import IGNORED_SERVER, THREADS
 _NO_QUEUE = "requests wait for no thread, so none grows old before its turn"
 _REPLICATION = "it comes with replication"
 _CONTROLLER = "it comes with the controller"
-_TRANSACTIONS = "it comes with transactional messages"
+_OPS = "every half message that is done with has its own op message, which all releases can read"
+_HALVES = "open half messages are counted when somebody asks, and their number is kept in no file"
 _TIMER = "one task does all for what waits, and tries each delivery until it succeeds"
 _POP = "popped messages are kept in another way, which needs no such setting"
 _POP_KV = "popped messages are never kept in RocksDB"
@@ -125,9 +126,9 @@ _CONTROLLER_KEYS = {
 }
 
 _TRANSACTION_KEYS = {
-    "transactionMetricFlushInterval": "3000",
-    "transactionOpMsgMaxSize": "4096",
-    "transactionOpBatchInterval": "3000",
+    "transactionMetricFlushInterval": Ignored("3000", _HALVES),
+    "transactionOpMsgMaxSize": Ignored("4096", _OPS),
+    "transactionOpBatchInterval": Ignored("3000", _OPS),
 }
 
 _TIMER_KEYS = {
@@ -363,7 +364,7 @@ IGNORED = (
     | _all_for(_NO_QUEUE, _REQUEST_QUEUES)
     | _all_for(_REPLICATION, _REPLICATION_KEYS)
     | _all_for(_CONTROLLER, _CONTROLLER_KEYS)
-    | _all_for(_TRANSACTIONS, _TRANSACTION_KEYS)
+    | _TRANSACTION_KEYS
     | _all_for(_TIMER, _TIMER_KEYS)
     | _OTHER_TIMER_KEYS
     | _all_for(_POP, _POP_KEYS)

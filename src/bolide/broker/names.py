@@ -15,6 +15,7 @@ from bolide.model.names import (
     reply_topic,
 )
 from bolide.protocol.refusals import InvalidParameter
+from bolide.store.unserved import LIGHT_PREFIX
 
 SYSTEM_GROUPS = (
     TOOLS_GROUP,
@@ -31,6 +32,11 @@ _LONGEST_GROUP = MAX_SYSTEM_TOPIC_LENGTH - len(RETRY_PREFIX)
 
 def validate_topic(topic: str) -> None:
     """Raises InvalidParameter if a topic may not be called so."""
+    if topic.startswith(LIGHT_PREFIX):
+        raise InvalidParameter(
+            f"topic {topic[:MAX_TOPIC_LENGTH]!r} is a light message queue, which this broker does"
+            " not serve: use a topic of another name"
+        )
     of_group = is_retry_topic(topic) or is_dead_letter_topic(topic)
     _validate("topic", topic, MAX_SYSTEM_TOPIC_LENGTH if of_group else MAX_TOPIC_LENGTH)
 

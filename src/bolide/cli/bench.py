@@ -1,4 +1,4 @@
-"""`bolide bench producer|batch|consumer|latency|e2e`.
+"""`bolide bench producer|batch|transaction|consumer|latency|e2e`.
 
 The client is loaded when one of them runs: other commands start faster without it.
 """
@@ -29,6 +29,7 @@ _ACCESS_KEY = "rocketmq2"
 _SECRET_KEY = "12345678"  # noqa: S105  the well-known default of RocketMQ's benchmarks
 _UNDER_WAY = 1_000
 _NEVER = 2**31 - 1
+_ANY_LEVEL = 5
 
 Say = Callable[[str], None]
 
@@ -124,6 +125,40 @@ def batch(
     )
     bounds = _bounds(duration, quantity, interval)
     _run(lambda say: measure_sends(load, bounds, say, client, batch=batch_size), as_json=as_json)
+
+
+def transaction(
+    name_server: opt.NameServer = _NAME_SERVER,
+    topic: opt.Topic = _TOPIC,
+    senders: opt.Senders = 32,
+    size: opt.Size = 2048,
+    send_rollback: opt.SendRollback = 0.0,
+    send_unknown: opt.SendUnknown = 0.0,
+    check_rollback: opt.CheckRollback = 0.0,
+    check_unknown: opt.CheckUnknown = 0.0,
+    acl: opt.Acl = "false",
+    access_key: opt.AccessKey = _ACCESS_KEY,
+    secret_key: opt.SecretKey = _SECRET_KEY,
+    quantity: opt.Quantity = 0,
+    duration: opt.Duration = 0.0,
+    interval: opt.Interval = 10_000,
+    as_json: opt.Json = False,
+) -> None:
+    """Send messages in transactions until Ctrl-C, --duration or -q."""
+    from bolide.bench.transactions import Odds, measure_transactions  # noqa: PLC0415
+    from bolide.bench.workload import Workload  # noqa: PLC0415
+
+    load = Workload(topic=topic, senders=senders, size=size)
+    at_send = Odds(rollback=send_rollback, unknown=send_unknown)
+    at_check = Odds(rollback=check_rollback, unknown=check_unknown)
+    client = _producer(
+        _client(name_server, acl, access_key, secret_key), _NEVER, "ZLIB", _ANY_LEVEL
+    )
+    bounds = _bounds(duration, quantity, interval)
+    _run(
+        lambda say: measure_transactions(load, at_send, at_check, bounds, say, client),
+        as_json=as_json,
+    )
 
 
 def consumer(

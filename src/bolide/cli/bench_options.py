@@ -83,6 +83,22 @@ Rate = Annotated[float, typer.Option("--rate", min=0.001, help="Messages a secon
 WarmUp = Annotated[
     float, typer.Option("--warm-up", min=0.0, help="Seconds at that rate that do not count.")
 ]
+SendRollback = Annotated[
+    float,
+    typer.Option("-sr", "--sendRollbackRate", min=0, max=1, help="Share that is rolled back."),
+]
+SendUnknown = Annotated[
+    float,
+    typer.Option("-su", "--sendUnknownRate", min=0, max=1, help="Share that is left unknown."),
+]
+CheckRollback = Annotated[
+    float,
+    typer.Option("-cr", "--checkRollbackRate", min=0, max=1, help="Of checks: rolled back."),
+]
+CheckUnknown = Annotated[
+    float,
+    typer.Option("-cu", "--checkUnknownRate", min=0, max=1, help="Of checks: still unknown."),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the summary as JSON, the lines on standard error.")
 ]

@@ -32,7 +32,14 @@ _store.command()(dump)
 app.add_typer(_store, name="store", help="Look into a store directory, and mend it.")
 
 _bench = typer.Typer(no_args_is_help=True, **_LOOK)
-for _command in (bench.producer, bench.batch, bench.consumer, bench.latency, bench.e2e):
+for _command in (
+    bench.producer,
+    bench.batch,
+    bench.transaction,
+    bench.consumer,
+    bench.latency,
+    bench.e2e,
+):
     _bench.command()(_command)
 app.add_typer(_bench, name="bench", help="Load a cluster and measure it, ours or Apache's.")
 

@@ -47,7 +47,10 @@ def measure(draft: RecordDraft, max_body_size: int) -> int:
     if len(draft.born_host) not in _HOST_SIZES or len(draft.store_host) not in _HOST_SIZES:
         raise ValueError("a host is 4 or 16 bytes of address and 4 of port")
     if draft.sys_flag & _INNER_BATCH:
-        raise ValueError("batches in one record need a kind of queue that is not kept")
+        raise ValueError(
+            f"topic {draft.topic.decode(errors='replace')!r} takes no batches in one record,"
+            " which is for queue.type=BatchCQ: send the messages of the batch one behind the other"
+        )
     try:
         return record_size(draft, max_body_size)
     except struct.error as exc:

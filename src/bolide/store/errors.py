@@ -5,6 +5,7 @@ StoreError
 ├── StoreUnwritable    no appends for now: disk full, failing, or nearly full; reads go on
 ├── StoreClosed        it is not open any more
 ├── DamagedFile        a file is not what its name and the settings say
+├── UnservedStore      it has queues, tables or topics of a kind that only RocketMQ serves
 └── NotInMemory        a read would have to wait for the disk; the caller asked not to
 """
 
@@ -41,6 +42,12 @@ class DamagedFile(StoreError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class UnservedStore(StoreError):
+    def __init__(self, place: Path, what: str, advice: str) -> None:
+        super().__init__(f"{place}: {what}, which Bolide does not serve: {advice}")
+        self.place = place
 
 
 class NotInMemory(StoreError):

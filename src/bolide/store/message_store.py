@@ -47,6 +47,7 @@ from bolide.store.queue_table import QueueTable
 from bolide.store.reading import Wanted
 from bolide.store.recovery import Parts, Progress, log_progress, recover
 from bolide.store.retention import Retention
+from bolide.store.unserved import refuse_unserved
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,8 @@ class MessageStore(Queries):
     # ---- life
 
     def __enter__(self) -> Self:
-        """Raises StoreInUse, DamagedFile, ConfigError, OSError; RuntimeError the second time."""
+        """Raises StoreInUse, UnservedStore, DamagedFile, ConfigError, OSError; RuntimeError the
+        second time."""
         if self._used:
             raise RuntimeError("a store is opened once: make another for the next time")
         root = self.config.value.root
@@ -171,6 +173,7 @@ class MessageStore(Queries):
 
     def _start(self) -> None:
         config, root = self.config.value, self.config.value.root
+        refuse_unserved(root)
         clean = not self._abort.exists()
         self._remove_leftovers()
         self.log.load()

@@ -27,6 +27,7 @@ def test_good_topics_are_let_through(name: str) -> None:
         ("Tö", "illegal"),
         ("x" * 128, "has 128 characters: at most 127"),
         ("%RETRY%" + "g" * 249, "has 256 characters: at most 255"),
+        ("%LMQ%x", "light message queue"),
     ],
 )
 def test_bad_topics_are_refused_by_name(name: str, fault: str) -> None:

@@ -131,10 +131,16 @@ class Filters:
     async def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
         """Note what a heartbeat says."""
         given = list(subscriptions)
-        texts = [each.sub_string for each in given if each.expression_type == SQL92]
+        texts = [each.sub_string for each in given if self._is_new(group, each)]
         if texts:
             await asyncio.to_thread(_compile_all, texts)  # what follows finds them compiled
         self.table.register(group, given)
+
+    def _is_new(self, group: str, wanted: Subscription) -> bool:
+        if wanted.expression_type != SQL92:
+            return False
+        known = self.table.find(wanted.topic, group)
+        return known is None or known.expression != wanted.sub_string
 
     # ---- chores
 

@@ -196,7 +196,7 @@ class PopAckHandlers:
 
     def _free_time(self, name: QueueName, offset: int) -> int:
         """Now, or soon: no two pops of a message have one time."""
-        queue, pop_time = self._pop.state.queues.get(name), self._pop.state.wall
+        queue, pop_time = self._pop.state.queues.get(name), self._pop.state.now
         while queue is not None and not queue.is_free(offset, pop_time):
             pop_time += 1
         return pop_time
@@ -218,7 +218,7 @@ class PopAckHandlers:
     def _change_ordered(
         self, name: QueueName, receipt: Receipt, offset: int, invisible: int
     ) -> Later:
-        visible_at = self._pop.state.wall + invisible
+        visible_at = self._pop.state.now + invisible
         header = ChangeInvisibleTimeReply(
             receipt.pop_time, max(visible_at - receipt.pop_time, 0), receipt.revive_queue
         )

@@ -81,7 +81,7 @@ class Legacy:
     _early: list[_Early] = field(default_factory=list)
 
     def start(self) -> None:
-        self.began = self.state.wall
+        self.began = self.state.now
         for queue_id in range(self.queues):
             read = self.offsets.find(REVIVE_GROUP, self.topic, queue_id)
             self._next[queue_id] = 0 if read is None else read + 1
@@ -90,7 +90,7 @@ class Legacy:
         """Whether a pop that is not known here may be one of another broker."""
         if receipt.is_ordered or receipt.pop_time >= self.began:
             return False
-        if self.state.wall > receipt.due + _PATIENCE:
+        if self.state.now > receipt.due + _PATIENCE:
             return False
         return self.store.max_offset(TIMER_TOPIC, 0) > 0 or any(
             self.store.max_offset(self.topic, queue_id) for queue_id in range(self.queues)
@@ -189,7 +189,7 @@ class Legacy:
         return found
 
     def _forget_old(self) -> None:
-        now = self.state.wall
+        now = self.state.now
         kept = [early for early in self._early if early.forget_at > now]
         if len(kept) < len(self._early):
             queues = {early.place[0] for early in self._early}
@@ -202,7 +202,7 @@ class Legacy:
         host = self.store_host
         return RecordDraft(
             self.topic.encode(), msgspec.json.encode(body), properties, queue_id,
-            self.state.wall, host, host,
+            self.state.now, host, host,
         )  # fmt: skip
 
 

@@ -50,12 +50,6 @@ class OrderInfo(Struct, kw_only=True):
         """When the queue is open again, if nothing more is acknowledged."""
         return max(map(self.visible_at, self.unsettled), default=0)
 
-    def blocks(self, attempt_id: str | None, now: int) -> bool:
-        """Whether the queue is closed to this attempt; one that is made again gets through."""
-        if self.attempt_id is not None and self.attempt_id == attempt_id:
-            return False
-        return now < self.free_at
-
     def settle(self, offset: int) -> None:
         self.acked |= 1 << self.offsets.index(offset)
 

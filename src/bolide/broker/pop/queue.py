@@ -38,6 +38,14 @@ class Checkpoint:
         """Which record of the journal it is in."""
 
     @property
+    def over_at(self) -> int:
+        return self.pop_time + self.invisible_time
+
+    @property
+    def lasts(self) -> int:
+        return max(self.invisible_time, 0)
+
+    @property
     def unsettled(self) -> list[int]:
         left = self.left
         return [offset for at, offset in enumerate(self.offsets) if left >> at & 1]
@@ -76,6 +84,14 @@ class Order:
         self.info = info
         self.due = 0
         self.written = 0
+
+    @property
+    def over_at(self) -> int:
+        return self.info.free_at
+
+    @property
+    def lasts(self) -> int:
+        return max(self.info.free_at - self.info.pop_time, 0)
 
     @property
     def left(self) -> int:
@@ -146,6 +162,8 @@ class PopQueue:
 
     def is_free(self, start: int, pop_time: int) -> bool:
         """Whether no pop has this name yet."""
+        if self.order is not None and self.order.info.pop_time == pop_time:
+            return False
         return (start, pop_time) not in self.checkpoints
 
     def _push(self, checkpoint: Checkpoint) -> None:

@@ -205,9 +205,7 @@ class Pop:
     ) -> bool:
         """Whether a queue may be popped now: in order, one pop waits for the other."""
         queue = self.state.queues.get((topic, group, queue_id))
-        if not ordered or queue is None or queue.order is None:
-            return True
-        return not queue.order.info.blocks(attempt_id, self.state.wall)
+        return not ordered or queue is None or not self.state.is_blocked(queue, attempt_id)
 
     # ---- inside
 

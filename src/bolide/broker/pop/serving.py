@@ -158,7 +158,7 @@ class Popping:
         header = ask.header
         name = (topic, header.consumer_group, queue_id)
         queue = self.positions.require(name, header.init_mode)
-        if header.order and self._is_blocked(queue, header.attempt_id):
+        if header.order and self.state.is_blocked(queue, header.attempt_id):
             return  # what waits there is no reason to look again
         begin = queue.low if header.order else queue.next_offset
         behind = self.store.max_offset(topic, queue_id) - begin
@@ -184,9 +184,6 @@ class Popping:
             queue.next_offset = found.next_offset
             self.state.changed.add(name)
 
-    def _is_blocked(self, queue: PopQueue, attempt_id: str | None) -> bool:
-        return queue.order is not None and queue.order.info.blocks(attempt_id, self.state.wall)
-
     def _has_too_many(self, queue: PopQueue) -> bool:
         config = self.cell.value
         if len(self.state) >= _MOST_LIVE:
@@ -207,7 +204,7 @@ class Popping:
     # ---- what was taken
 
     def _note(self, ask: Ask, taken: Taken) -> None:
-        taken.pop_time = self.state.wall
+        taken.pop_time = self.state.now
         while not all(take.queue.is_free(take.start, taken.pop_time) for take in taken.takes):
             taken.pop_time += 1
         events: list[Event] = [self._event(ask, taken, take) for take in taken.takes]

@@ -1,8 +1,9 @@
 """All that is popped and not settled: changed by events only, so that the journal can tell it
 again.
 
-It does no I/O. The clock never goes back here: where the machine's does, what was due stays due as
-long after now as it was.
+It does no I/O. The clock never goes back here, nor behind the last pop: no two pops of a queue have
+one time, and where the machine's clock is set back, what was due stays due as long after now as it
+was.
 """
 
 import heapq
@@ -27,6 +28,7 @@ from bolide.broker.pop.queue import Checkpoint, Order, PopQueue
 Live = Checkpoint | Order
 
 _LEAST_COMPACTED = 1024
+_LARGEST_LEAP = 24 * 3600 * 1000
 
 
 class PopState:
@@ -47,15 +49,10 @@ class PopState:
     # ---- time, in milliseconds
 
     @property
-    def wall(self) -> int:
-        return int(self._wall() * 1000)
-
-    @property
     def now(self) -> int:
-        """As `wall`, but never less than before."""
-        wall = self.wall
-        if wall + self._skew < self._last:
-            self._skew = self._last - wall
+        """Never less than before."""
+        wall = int(self._wall() * 1000)
+        self._skew = max(self._skew, self._last - wall)
         self._last = wall + self._skew
         return self._last
 
@@ -78,6 +75,15 @@ class PopState:
     def wait(self, live: Live, milliseconds: int) -> None:
         """Have one be due later."""
         self._schedule(live, self.now + milliseconds)
+
+    def is_blocked(self, queue: PopQueue, attempt_id: str | None) -> bool:
+        """Whether a queue is closed to this attempt at a pop in order; one that is made again gets
+        through."""
+        order = queue.order
+        if order is None or not order.left:
+            return False
+        again = order.info.attempt_id is not None and order.info.attempt_id == attempt_id
+        return not again and self.now < order.due
 
     # ---- what is live
 
@@ -129,16 +135,19 @@ class PopState:
         self.orders_changed |= queue.order is not None or isinstance(event, OrderPopped)
         match event:
             case Popped():
+                self._pass(event.pop_time)
                 queue.next_offset = event.next_offset
                 self._add(queue, event, written)
             case Settled():
                 self._settle(queue, event.start, event.pop_time, event.offsets)
             case Changed():
+                self._pass(event.new_pop_time)
                 self._change(queue, event, written)
             case Placed():
                 self._clear(queue)
                 queue.next_offset = event.offset
             case OrderPopped():
+                self._pass(event.info.pop_time)
                 queue.next_offset = event.next_offset
                 self._order(queue, event, written)
             case OrderSettled():
@@ -180,7 +189,7 @@ class PopState:
                 queue, event.start, event.pop_time, event.invisible_time, event.offsets
             )
             queue.add(checkpoint)
-            self._enter(checkpoint, event.pop_time + event.invisible_time, written)
+            self._enter(checkpoint, written)
 
     def _change(self, queue: PopQueue, event: Changed, written: int) -> None:
         self._settle(queue, event.start, event.pop_time, [event.offset])
@@ -188,7 +197,7 @@ class PopState:
             queue, event.offset, event.new_pop_time, event.invisible_time, [event.offset]
         )
         queue.add(checkpoint)
-        self._enter(checkpoint, event.new_pop_time + event.invisible_time, written)
+        self._enter(checkpoint, written)
 
     def _settle(self, queue: PopQueue, start: int, pop_time: int, offsets: list[int]) -> None:
         checkpoint = queue.checkpoints.get((start, pop_time))
@@ -224,7 +233,7 @@ class PopState:
             self._live.pop(queue.order, None)
         queue.order = Order(queue, event.info)
         if queue.order.left:
-            self._enter(queue.order, event.info.free_at, written)
+            self._enter(queue.order, written)
 
     def _settle_order(self, queue: PopQueue, event: OrderSettled) -> None:
         order = queue.order
@@ -235,7 +244,7 @@ class PopState:
         if order.info.is_done:
             self._live.pop(order, None)
         else:
-            self._schedule(order, self._later(order.info.free_at))
+            self._schedule(order, self._due_of(order))
 
     def _change_order(self, queue: PopQueue, event: OrderChanged) -> None:
         order = queue.order
@@ -245,21 +254,22 @@ class PopState:
             **(order.info.next_visible or {}), event.offset: event.visible_at
         }  # fmt: skip
         if order.left:
-            self._schedule(order, self._later(order.info.free_at))
+            self._schedule(order, self._due_of(order))
 
-    def _enter(self, live: Live, due: int, written: int) -> None:
+    def _enter(self, live: Live, written: int) -> None:
         live.written = written
         self._live[live] = None
         self._live.move_to_end(live)
-        latest = None
-        if isinstance(live, Checkpoint):  # a clock that was set back must not hide it for long
-            latest = live.invisible_time
-        self._schedule(live, self._later(due, latest))
+        self._schedule(live, self._due_of(live))
 
-    def _later(self, due: int, latest: int | None = None) -> int:
-        """A time of the wall's clock by the clock of this."""
-        wait = due - self.wall
-        return self.now + (wait if latest is None else min(wait, max(latest, 0)))
+    def _due_of(self, live: Live) -> int:
+        """When it is over; not later than its whole time from now on, whatever time it is of."""
+        return self.now + min(live.lasts, max(live.over_at - self.now, 0))
+
+    def _pass(self, pop_time: int) -> None:
+        """Be behind a pop, unless the clock that it is of was mad."""
+        if pop_time - self.now < _LARGEST_LEAP:
+            self._last = max(self._last, pop_time)
 
     def _schedule(self, live: Live, due: int) -> None:
         live.due = due

@@ -79,7 +79,6 @@ class Carrier:
                 await self._finish(end)
                 return False
             self._next_slot = self._hand.loaded_to + 1
-        self._barrier = max(self._barrier, self._hand.loaded_to)
         if self._next_slot is not None:
             chunk = await uninterrupted(asyncio.to_thread(self._collect, self._next_slot, end))
             self._carry(chunk)
@@ -129,6 +128,7 @@ class Carrier:
         return _Chunk(records, None)
 
     def _carry(self, chunk: _Chunk) -> None:
+        self._barrier = max(self._barrier, self._hand.loaded_to)
         for slot, data in chunk.records:
             record = _readable(data)
             # What was read into memory meanwhile is delivered in a moment.

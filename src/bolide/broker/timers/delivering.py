@@ -51,6 +51,7 @@ class Deliverer:
         on_delivered: Sequence[Continued],
         wake: Callable[[], None],
         delivered: set[Identity],
+        delivered_from: int | None,
     ) -> None:
         self._store = store
         self._intake = intake
@@ -62,6 +63,7 @@ class Deliverer:
         self._on_delivered = on_delivered
         self._wake = wake
         self._delivered = delivered
+        self._delivered_from = delivered_from
         self._first_of_slot: dict[int, int] = {}
         """Where in the log the first delivery of an open slot lies."""
         self.is_carried: Callable[[int], bool] = lambda _: False
@@ -72,11 +74,13 @@ class Deliverer:
         cursor = self._hand.cursor
         for slot in [slot for slot in self._first_of_slot if slot < cursor]:
             del self._first_of_slot[slot]
-        return min(self._first_of_slot.values(), default=end)
+        known = [] if self._delivered_from is None else [self._delivered_from]
+        return min([*self._first_of_slot.values(), *known], default=end)
 
     def forget_delivered(self) -> None:
         """Say that the deliveries before the last crash are of the past."""
         self._delivered.clear()
+        self._delivered_from = None
 
     async def step(self, clock: Callable[[], int]) -> bool:
         """Deliver some of what is due; says whether more is."""

@@ -18,6 +18,7 @@ LEAD_MS = 1000
 
 _MOST = 50_000
 """Messages that are kept in memory; of a slot with more the rest is read later."""
+_NEVER = 2**62
 _KEPT_SLOTS = 2
 """How long a recall is known: RocketMQ may have put it into the slot before its message."""
 
@@ -29,6 +30,12 @@ class Soon(NamedTuple):
     physical_offset: int
     slot: int
     waiting: Waiting
+
+
+class _Read(NamedTuple):
+    loaded: Loaded
+    recalled: list[tuple[str, int]]
+    next_slot: int
 
 
 class Hand:
@@ -46,6 +53,8 @@ class Hand:
         self.loaded_to = cursor - 1
         self._files = files
         self._warm = warm
+        self._next_slot = cursor
+        """None of those between the ones that were read and this one holds anything."""
         self._boundary: WaitingKey | None = None
         self._soon: list[Soon] = []
         self._open: dict[int, int] = {}
@@ -57,33 +66,34 @@ class Hand:
 
     # ---- reading slots
 
-    async def load(self, now_ms: int) -> None:
-        """Read what is due soon."""
+    async def load(self, now_ms: int) -> bool:
+        """Read what is due soon; says whether there is more of it that may be read at once."""
         target = self._files.number(now_ms + LEAD_MS)
         if self._boundary is not None:
             if not self._soon:
                 slot = self.loaded_to
                 self._take(await self._read(slot, slot, _MOST, self._boundary))
         elif self.loaded_to < target and len(self._soon) < _MOST:
-            if self.loaded_to >= self._files.last_slot:
+            if self._next_slot > target:
                 self.loaded_to = target
             else:
-                room = _MOST - len(self._soon)
-                self._take(await self._read(self.loaded_to + 1, target, room, None))
+                first, room = max(self._next_slot, self.loaded_to + 1), _MOST - len(self._soon)
+                self._take(await self._read(first, target, room, None))
+        return self._boundary is None and self.loaded_to < target and len(self._soon) < _MOST
 
-    async def _read(
-        self, first: int, last: int, limit: int, behind: WaitingKey | None
-    ) -> tuple[Loaded, list[tuple[str, int]]]:
-        def read() -> tuple[Loaded, list[tuple[str, int]]]:
+    async def _read(self, first: int, last: int, limit: int, behind: WaitingKey | None) -> "_Read":
+        def read() -> _Read:
             loaded = self._files.load(first, last, limit, behind)
-            return loaded, self._warm(loaded)
+            next_slot = self._files.next_occupied(loaded.last_slot + 1)
+            return _Read(loaded, self._warm(loaded), _NEVER if next_slot is None else next_slot)
 
         return await uninterrupted(asyncio.to_thread(read))
 
-    def _take(self, read: tuple[Loaded, list[tuple[str, int]]]) -> None:
-        loaded, recalled = read
+    def _take(self, read: "_Read") -> None:
+        loaded = read.loaded
         self.loaded_to, self._boundary = loaded.last_slot, loaded.boundary
-        for key, slot in recalled:
+        self._next_slot = read.next_slot
+        for key, slot in read.recalled:
             self.recall(key, slot)
         for waiting in loaded.waiting:
             self._add(waiting, waiting.due)
@@ -94,6 +104,7 @@ class Hand:
         """Say that a message was put into its slot, and when it is due."""
         slot = self._files.number(waiting.due)
         if slot > self.loaded_to:
+            self._next_slot = min(self._next_slot, slot)
             return
         if slot == self.loaded_to and self._boundary and waiting.key > self._boundary:
             return
@@ -142,8 +153,10 @@ class Hand:
     def milliseconds_left(self, now_ms: int) -> int | None:
         """Until something is due or a slot is to be read; None if nothing waits."""
         moments = [self._soon[0].due] if self._soon else []
-        if self.loaded_to < self._files.last_slot:
-            moments.append((self.loaded_to + 1) * self._files.precision_ms - LEAD_MS)
+        if self._boundary is not None and not self._soon:
+            moments.append(now_ms)
+        if self._next_slot < _NEVER and self._boundary is None and len(self._soon) < _MOST:
+            moments.append(self._next_slot * self._files.precision_ms - LEAD_MS)
         return max(min(moments) - now_ms, 0) if moments else None
 
 

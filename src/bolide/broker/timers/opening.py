@@ -31,6 +31,10 @@ class Start:
     """What went out of the slots to look at."""
 
     @property
+    def delivered_from(self) -> int | None:
+        return self.checkpoint.mark.delivered_from if self.checkpoint.mark else None
+
+    @property
     def carried_to(self) -> int:
         return self.checkpoint.mark.carried_to if self.checkpoint.mark else 0
 

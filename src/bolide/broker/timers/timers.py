@@ -36,12 +36,11 @@ from bolide.remoting.uninterrupted import uninterrupted
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import Table
-from bolide.store.timers import TimerCheckpoint, TimerFiles, TimerMark
+from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles, TimerMark
 
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 0.1
-_SHORTEST_SLEEP = 0.001
 _LONGEST_SLEEP = 60.0
 _IDLE_SAVE = 10.0
 _SET_BACK = 3
@@ -86,6 +85,7 @@ class Timers:
         store_host: bytes,
         now: Callable[[], float] = time.time,
         disk: Disk | None = None,
+        wheel_slots: int = SLOTS,
     ) -> None:
         config = cell.value
         self.on_delivered: list[Continued] = []
@@ -100,6 +100,7 @@ class Timers:
             disk=disk or Disk(),
             file_size=config.mapped_file_size_timer_log,
             precision_ms=config.timer_precision_ms,
+            slots=wheel_slots,
         )
         self._window_ms = config.timer_roll_window_slot * config.timer_precision_ms
         self._works: _Works | None = None
@@ -135,7 +136,7 @@ class Timers:
         )
         self._works = works = self._build(start)
         self._checkpoint = start.checkpoint
-        self._note(works)
+        await self._save_now()  # from here on a crash can be told from a loss
         return works
 
     def _close(self) -> None:
@@ -169,6 +170,7 @@ class Timers:
             on_delivered=self.on_delivered,
             wake=self._woken.set,
             delivered=start.delivered,
+            delivered_from=start.delivered_from,
         )
         carrier = Carrier(
             self._store,
@@ -213,7 +215,7 @@ class Timers:
         elif self._files.number(self._now_ms()) + _SET_BACK < works.hand.cursor:
             works = await self._follow_clock()
         more = await works.enqueuer.step(self._now_ms())
-        await works.hand.load(self._now_ms())
+        more |= await works.hand.load(self._now_ms())
         more |= await works.deliverer.step(self._now_ms)
         works.hand.advance(self._now_ms())
         self._note(works)
@@ -228,11 +230,12 @@ class Timers:
 
     def _pause(self, works: _Works) -> float:
         left = works.hand.milliseconds_left(self._now_ms())
+        if works.enqueuer.behind or self._wanted_free > works.carrier.carried_to:
+            return _AFTER_FAILURE if left is None else min(left / 1000, _AFTER_FAILURE)
         if left is None:
-            if not works.enqueuer.behind:
-                self.counts.none_left()
+            self.counts.none_left()
             return _LONGEST_SLEEP
-        return min(max(left / 1000, _SHORTEST_SLEEP), _LONGEST_SLEEP)
+        return min(left / 1000, _LONGEST_SLEEP)
 
     def _stick(self, exc: Exception) -> None:
         if not self._is_stuck:

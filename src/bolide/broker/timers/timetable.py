@@ -108,6 +108,8 @@ def waiting_draft(draft: RecordDraft, properties: Mapping[str, str], due: int) -
     """The draft as it waits in the timer's topic; its properties say where it belongs."""
     kept = dict(properties)
     kept[PropertyName.TIMER_OUT_MS] = str(due)
+    if not any(name in kept for name in _RELATIVE):
+        kept[PropertyName.TIMER_DELIVER_MS] = str(due)  # says that it is exact, see `due_of`
     kept[PropertyName.REAL_TOPIC] = draft.topic.decode()
     kept[PropertyName.REAL_QUEUE_ID] = str(draft.queue_id)
     return draft._replace(
@@ -123,7 +125,9 @@ def refuse_in_batch(drafts: Sequence[RecordDraft]) -> None:
             properties = decode_properties(text.decode(errors="replace"))
             asked = next((name for name in ASKING if name in properties), None)
             if asked and PropertyName.TIMER_OUT_MS not in properties:
-                raise MessageIllegal(f"a batch with {asked}: messages that wait are sent one by one")
+                raise MessageIllegal(
+                    f"a batch with {asked}: messages that wait are sent one by one"
+                )
 
 
 def due_of(properties: Mapping[str, str], precision_ms: int) -> int | None:

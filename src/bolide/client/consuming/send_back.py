@@ -24,7 +24,7 @@ _RESEND_TRIES = 3
 _FIRST_LEVEL = 3
 _DEAD = -1
 _COMPRESS_FROM = 4096
-INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
+_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 
 # The broker has the message, though not yet as safe as it should be.
 STORED = {
@@ -103,7 +103,7 @@ class SendBack:
 
     def _resend_header(self, message: StoredMessage, queue_id: int, sys_flag: int) -> SendHeader:
         return SendHeader(
-            producer_group=INNER_PRODUCER,
+            producer_group=_INNER_PRODUCER,
             topic=retry_topic(self._group),
             default_topic="TBW102",
             default_topic_queue_nums=4,

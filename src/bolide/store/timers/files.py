@@ -244,6 +244,12 @@ class TimerFiles:
             if self.number(each.due) == slot.number:
                 yield each
 
+    def next_occupied(self, first: int) -> int | None:
+        """The number of the first slot from one on in which something stands. Blocks."""
+        with self._turn:
+            slot = next(self._wheel.occupied(first, self.last_slot + 1), None)
+            return slot.number if slot else None
+
     # ---- upkeep
 
     def count(self, first: int) -> int:

@@ -26,6 +26,7 @@ from bolide.store.timers.units import NOWHERE
 SLOTS: Final = 14 * 24 * 3600
 _SLOT = struct.Struct(">qqqii")
 _BLOCK = 2048
+_ZEROS = bytes(_BLOCK * _SLOT.size)
 
 
 class Slot(NamedTuple):
@@ -98,6 +99,6 @@ class TimerWheel:
 
     def _block(self, index: int, count: int) -> Iterator[tuple[int, int, int, int, int]]:
         data = read_at(self.descriptor, count * _SLOT.size, index * _SLOT.size)
-        if data.count(0) == len(data):
+        if data == _ZEROS[: len(data)]:
             return iter(())
         return _SLOT.iter_unpack(data)

@@ -220,7 +220,7 @@ def test_a_mark_counts_only_as_long_as_rocketmq_has_not_written(tmp_path: Path) 
     assert TimerCheckpoint.decode(bytes(data)) == ours
     struct.pack_into(">q", data, 16, 4)
     assert TimerCheckpoint.decode(bytes(data)).mark is None
-    assert TimerCheckpoint.decode(data[:100]) == TimerCheckpoint()
+    assert TimerCheckpoint.decode(bytes(data[:100])) == TimerCheckpoint()
 
 
 class Files(RuleBasedStateMachine):

@@ -17,8 +17,8 @@ _WORDS = frozenset({
     "ENDSWITH",
 })  # fmt: skip
 _END = "$END"
-_MOST_OPEN = 6 * MAX_DEPTH
-"""Words that wait for what follows them; six of them may open one level."""
+_MOST_OPEN = 4 * MAX_DEPTH
+"""Words that wait for what follows them, such as open brackets."""
 _SHOWN = 24
 
 _NAMES = {

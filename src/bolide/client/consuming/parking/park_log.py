@@ -10,9 +10,10 @@ from bolide.client.consuming.parking.records import (
     ParkRecord,
     park_queue,
     read_record,
+    send_header,
 )
 from bolide.client.consuming.pulling import Pull, Puller, PullStatus
-from bolide.client.consuming.send_back import INNER_PRODUCER, STORED, compressed
+from bolide.client.consuming.send_back import STORED, compressed
 from bolide.client.consuming.subscription import Filter
 from bolide.client.instance import ClientInstance
 from bolide.errors import BolideError
@@ -20,9 +21,8 @@ from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import TBW102
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.headers.send import SendHeader, SendReply
+from bolide.protocol.headers.send import SendReply
 from bolide.protocol.headers.topics import CreateTopicHeader
-from bolide.protocol.property_string import encode_properties
 from bolide.protocol.refusals import InvalidParameter, TopicNotFound
 
 log = logging.getLogger(__name__)
@@ -112,17 +112,7 @@ class ParkLog:
 
     async def _send(self, record: ParkRecord, body: bytes, flag: int) -> int:
         body, sys_flag = await compressed(body or record.kind.encode())
-        header = SendHeader(
-            producer_group=INNER_PRODUCER,
-            topic=self.queue.topic,
-            default_topic="",  # a topic made after another one would have too few queues
-            default_topic_queue_nums=PARK_QUEUES,
-            queue_id=self.queue.queue_id,
-            sys_flag=sys_flag,
-            born_timestamp=int(time.time() * 1000),
-            flag=flag,
-            properties=encode_properties(record.properties()),
-        )
+        header = send_header(record, self.queue, sys_flag=sys_flag, flag=flag)
         reply = await self._instance.call(
             await self._master(),
             RequestCode.SEND_MESSAGE_V2,

@@ -15,6 +15,7 @@ offsets ("places" below). Each is a message whose property BOLIDE_PARK holds a `
 - BLOCK says that the key failed once more while it was resumed: it is parked again.
 """
 
+import time
 from enum import StrEnum
 
 import msgspec
@@ -23,12 +24,14 @@ from bolide.model.message import Host, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import park_topic
 from bolide.model.properties import PropertyName
+from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.property_string import decode_properties, encode_properties
 
 PARK_QUEUES = 16
 """Queues of a park topic on each broker; the number is for ever, or records would not be found."""
 
 _LONGEST_ERROR = 500
+_PRODUCER = "CLIENT_INNER_PRODUCER"
 
 
 class Kind(StrEnum):
@@ -82,6 +85,23 @@ def read_record(message: StoredMessage) -> ParkRecord | None:
 def park_queue(group: str, source: MessageQueue) -> MessageQueue:
     """Where the records about a source queue lie."""
     return MessageQueue(park_topic(group), source.broker_name, source.queue_id % PARK_QUEUES)
+
+
+def send_header(
+    record: ParkRecord, queue: MessageQueue, *, sys_flag: int = 0, flag: int = 0
+) -> SendHeader:
+    """By which a record is written to its park queue."""
+    return SendHeader(
+        producer_group=_PRODUCER,
+        topic=queue.topic,
+        default_topic="",  # a topic made after another one would have too few queues
+        default_topic_queue_nums=PARK_QUEUES,
+        queue_id=queue.queue_id,
+        sys_flag=sys_flag,
+        born_timestamp=int(time.time() * 1000),
+        flag=flag,
+        properties=encode_properties(record.properties()),
+    )
 
 
 def origin_of(message: StoredMessage) -> Origin:

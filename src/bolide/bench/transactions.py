@@ -1,0 +1,161 @@
+"""Senders of messages in transactions, with local transactions that end as the dice say."""
+
+import random
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from bolide.bench.counters import SendCounters
+from bolide.bench.report import Say, SendProgress
+from bolide.bench.runner import Bounds, Run
+from bolide.bench.sending import require_cluster
+from bolide.bench.summary import Summary, send_figures
+from bolide.bench.workload import Workload, random_body
+from bolide.client.producing.producer_settings import ProducerArguments
+from bolide.client.producing.results import TransactionState
+from bolide.client.producing.transactions import TransactionProducer
+from bolide.errors import BolideError
+from bolide.model.message import Message, StoredMessage
+
+GROUP = "benchmark_transaction_producer"
+
+_MOST_REMEMBERED = 200_000
+_COMMIT, _ROLLBACK, _UNKNOWN = (
+    TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """How likely it is that a local transaction, or a check, says so; 0 to 1."""
+
+    rollback: float = 0.0
+    unknown: float = 0.0
+
+    def throw(self) -> TransactionState:
+        dice = random.random()  # noqa: S311  nothing depends on it
+        if dice < self.rollback:
+            return _ROLLBACK
+        return _UNKNOWN if dice < self.rollback + self.unknown else _COMMIT
+
+
+class Ledger:
+    """What was said of the transactions, and what brokers asked about."""
+
+    def __init__(self, at_check: Odds) -> None:
+        self._at_check = at_check
+        self._said: OrderedDict[str, TransactionState] = OrderedDict()
+        self.ends: Counter[TransactionState] = Counter()
+        self.checks = 0
+        self.unexpected = 0
+        """Checks of transactions whose end the broker had been told."""
+        self.duplicated = 0
+        """Checks of transactions that a check had ended."""
+
+    def say(self, unique_id: str, state: TransactionState) -> TransactionState:
+        """Keep what a local transaction said."""
+        self.ends[state] += 1
+        self._keep(unique_id, state)
+        return state
+
+    def check(self, message: StoredMessage) -> TransactionState:
+        self.checks += 1
+        unique_id = message.unique_id or ""
+        said = self._said.get(unique_id)
+        if said is None:  # of another run, or too long ago
+            self.unexpected += 1
+            return self._at_check.throw()
+        if said is not _UNKNOWN:
+            self.duplicated += 1
+            return said
+        return self.say(unique_id, self._at_check.throw())
+
+    def _keep(self, unique_id: str, state: TransactionState) -> None:
+        self._said[unique_id] = state
+        if len(self._said) > _MOST_REMEMBERED:
+            self._said.popitem(last=False)
+
+    def as_text(self) -> str:
+        return (
+            f"Check: {self.checks} | UnexpectedCheck: {self.unexpected}"
+            f" | DuplicatedCheck: {self.duplicated}"
+        )
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "committed": self.ends[_COMMIT],
+            "rolled_back": self.ends[_ROLLBACK],
+            "said_unknown": self.ends[_UNKNOWN],
+            "checks": self.checks,
+            "unexpected_checks": self.unexpected,
+            "duplicated_checks": self.duplicated,
+        }
+
+
+async def measure_transactions(
+    load: Workload,
+    at_send: Odds,
+    at_check: Odds,
+    bounds: Bounds,
+    say: Say,
+    client: ProducerArguments,
+) -> Summary:
+    """Send messages in transactions until the bounds are reached.
+
+    Raises:
+        NoNameServer: there is nobody to ask for routes.
+    """
+    counters, ledger = SendCounters(), Ledger(at_check)
+
+    async def check(message: StoredMessage) -> TransactionState:
+        return ledger.check(message)
+
+    async with TransactionProducer(GROUP, check=check, **client) as producer:
+        await require_cluster(producer, load.topic)
+        run = Run(bounds)
+        progress = SendProgress(counters, lambda text: say(f"{text} | {ledger.as_text()}"))
+        senders = _Senders(producer, load, at_send, counters, ledger)
+        took = await run.until_done(senders.work(run), progress)
+    progress.complete(took.seconds)
+    return Summary(
+        command="transaction",
+        figures=send_figures(counters, took) | ledger.figures(),
+        times={"send": counters.times},
+        last_failure=counters.last_failure,
+    )
+
+
+class _Senders:
+    def __init__(
+        self,
+        producer: TransactionProducer,
+        load: Workload,
+        at_send: Odds,
+        counters: SendCounters,
+        ledger: Ledger,
+    ) -> None:
+        self._producer = producer
+        self._load = load
+        self._at_send = at_send
+        self._counters = counters
+        self._ledger = ledger
+        self._message = Message(load.topic, random_body(load.size))
+
+    def work(self, run: Run) -> list[Coroutine[Any, Any, None]]:
+        return [self._send_all(run) for _ in range(self._load.senders)]
+
+    async def _send_all(self, run: Run) -> None:
+        while run.claim():
+            started = time.perf_counter()
+            try:
+                await self._producer.send_in_transaction(self._message, self._local)
+            except BolideError as exc:
+                self._counters.failed(1, exc)
+                await run.pause(1.0)
+            else:
+                self._counters.succeeded(1, time.perf_counter() - started)
+
+    async def _local(self, message: Message) -> TransactionState:
+        return self._ledger.say(message.unique_id or "", self._at_send.throw())
