@@ -119,6 +119,16 @@ def test_an_ordered_topic_gets_its_order_configuration(cluster: Cluster) -> None
     assert "topicSysFlag=3, order=true" in printed
 
 
+def test_an_order_configuration_is_set_shown_and_deleted(cluster: Cluster) -> None:
+    order = ("updateOrderConf", "-t", "Steps", "-m")
+
+    put = cluster.run(*order, "put", "-v", "broker-a:4; broker-b:2")
+    assert put == "update orderConf success. topic=[Steps], orderConf=[broker-a:4;broker-b:2]\n"
+    assert cluster.json(*order, "get")["orderConf"] == "broker-a:4;broker-b:2"
+    assert "delete orderConf success. topic=[Steps]" in cluster.run(*order, "delete")
+    assert "'Steps' has no order configuration" in cluster.run(*order, "get", code=1)
+
+
 def test_attributes_are_taken_as_changes_or_refused(cluster: Cluster) -> None:
     words = ("updateTopic", *CLUSTER, "-t", "Typed", "-a")
 
@@ -339,6 +349,53 @@ async def test_a_running_consumer_and_producer_are_shown(cluster: Cluster) -> No
     assert "consumerGroup=shoppers, trackType=" in found
 
 
+@on_loop
+async def test_parked_keys_are_listed_resumed_and_made_dead_letters(cluster: Cluster) -> None:
+    topic, group = await asyncio.to_thread(cluster.topic, 1), "parkers"
+    poison, got = {"a", "b"}, list[str]()
+
+    async def take(message: StoredMessage) -> None:
+        if message.sharding_key in poison:
+            raise ValueError("bad")
+        got.append(message.body.decode())
+
+    def ask(*words: str) -> Any:
+        return asyncio.to_thread(cluster.json, *words)
+
+    assert await ask("listParked", "-g", group) == []
+    async with (
+        Producer("shop", name_server=cluster.name_server) as producer,
+        PushConsumer(
+            group, name_server=cluster.name_server, consume_from="first", max_reconsume_times=0
+        ) as consumer,
+    ):
+        for text in ("a1", "b1", "c1", "a2"):
+            await producer.send(Message(topic, text.encode(), sharding_key=text[0]))
+        await consumer.subscribe(topic, take, ordered=True, order_by="keys", on_poison="park")
+        await until(lambda: got == ["c1"])
+        while len(await ask("listParked", "-g", group)) < 2:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.01)
+        while (await ask("listParked", "-g", group, "-k", "a"))[0]["messages"] < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        table = await asyncio.to_thread(cluster.run, "listParked", "-g", group, "-t", topic)
+        poison.clear()
+        (resumed,) = await ask("resumeParked", "-g", group, "-k", "a")
+        await ask("deadLetterParked", "-g", group, "-t", topic, "-k", "b")
+        await until(lambda: got == ["c1", "a1", "a2"])
+        while await ask("listParked", "-g", group):  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.01)
+
+    titles, first, second = columns(table)
+    names = ["#Topic", "#Broker Name", "#QID", "#Key", "#Messages", "#Since", "#State", "#Error"]
+    assert titles == names
+    assert (first[:5], first[6:]) == ([topic, "broker-a", "0", "a", "2"], PARKED)
+    assert second[3:5] == ["b", "1"]
+    assert (resumed["firstOffset"], resumed["lastOffset"]) == (0, 3)
+
+
+PARKED = ["parked", "ValueError: bad"]
+
+
 def test_a_group_nobody_ever_connected_for_is_named(cluster: Cluster) -> None:
     for command in ("consumerProgress", "consumerConnection"):
         assert "group 'nobody'" in cluster.run(command, "-g", "nobody", code=1)
@@ -493,7 +550,9 @@ def test_every_reading_command_speaks_json(cluster: Cluster) -> None:
         (["updateTopic", "-c", "y"], "-t"),
         (["updateTopic", "-t", "X", "-c", "y", "-o", "maybe"], "maybe"),
         (["updateTopic", "-t", "X", "-c", "y", "-r", "0"], "0"),
-        (["sendMessage", "-t", "X", "-p", "x", "-m", "true"], "cannot be traced yet"),
+        (["updateOrderConf", "-t", "X", "-m", "put"], "-m put needs -v"),
+        (["updateOrderConf", "-t", "X", "-m", "put", "-v", "a:4;b"], "'b' is not broker:queues"),
+        (["resumeParked", "-g", "x"], "either -k, one key, or -a, all of them"),
         (["noSuchCommand"], "noSuchCommand"),
         (["help", "noSuchCommand"], "noSuchCommand"),
     ],

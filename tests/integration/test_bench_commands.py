@@ -69,6 +69,15 @@ def test_transactions_end_as_the_rates_say_and_only_the_committed_are_consumed(
     assert got["received"] == sent["committed"] > 50
 
 
+def test_timers_show_how_late_messages_come(name_server: str) -> None:
+    words = ("timer", "-t", "Timed", "-q", "300", "--ahead", "1", "--over", "1", "-w", "8")
+    done = run("bolide", "bench", *words, "-n", name_server, "--json")
+    found = json.loads(done.stdout)
+    assert [found[name] for name in ("sent", "received", "lost", "early")] == [300, 300, 0, 0]
+    assert found["error_ms"].keys() == PERCENTILES
+    assert re.search(r"< 1 ms +\d+", done.stderr)
+
+
 def test_batches_are_sent_and_consumed(name_server: str) -> None:
     sent = bench("batch", "-t", "Batches", "-q", "330", "-b", "16", name_server=name_server)
     got = bench("consumer", "-t", "Batches", "--count", "330", name_server=name_server)
@@ -76,6 +85,15 @@ def test_batches_are_sent_and_consumed(name_server: str) -> None:
     assert (sent["command"], sent["sent"]) == ("batch", 330)
     assert got["received"] >= 330
     assert got["born_to_consume_ms"].keys() == PERCENTILES
+
+
+def test_traces_are_told_and_brokers_share_the_queues_out_if_asked_to(name_server: str) -> None:
+    bench("producer", "-t", "Traced", "-q", "50", "-m", "true", name_server=name_server)
+    words = ("-t", "Traced", "-g", "traced", "-c", "false", "-m", "true", "--count", "50")
+    got = bench("consumer", *words, name_server=name_server)
+    assert got["received"] == 50
+    words = ("-t", "RMQ_SYS_TRACE_TOPIC", "-g", "traces", "--count", "2")
+    assert bench("consumer", *words, name_server=name_server)["received"] >= 2
 
 
 def test_a_consumer_filters_by_the_file_named_and_ends_at_its_time(
@@ -129,8 +147,6 @@ def test_without_a_name_server_it_fails_at_once_and_says_so(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("producer", "-m", "true"), "-m true: message traces are not supported yet"),
-        (("consumer", "-c", "false"), "-c false: queues that brokers share out"),
         (("consumer", "-f", "TAG", "-e", "missing"), "missing"),
     ],
 )

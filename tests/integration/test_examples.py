@@ -35,6 +35,7 @@ SAMPLE_PAGES = (
     "how-to/send-once.md",
     "how-to/transactions.md",
     "how-to/consume-messages.md",
+    "how-to/ordered-messages.md",
     "how-to/pull-messages.md",
     "how-to/pop.md",
     "how-to/filters.md",
@@ -269,6 +270,15 @@ def test_orders_are_consumed_in_their_order(example: Example) -> None:
 
     steps = "created, paid, sent, received"
     assert example("ordered_consumer") == [f"order-{number}: {steps}" for number in range(5)]
+
+
+def test_a_key_that_fails_is_set_aside_and_resumed(example: Example) -> None:
+    printed = example("keyed_order_consumer")
+    assert printed[6] == "parked: 3 messages of bert, LookupError: no account of bert"
+    for account in ("anna", "bert", "cleo"):
+        steps = [line for line in printed if line.startswith(account)]
+        assert steps == [f"{account}: {step}" for step in ("created", "paid", "sent")]
+    assert [line.split(":")[0] for line in printed[7:]] == ["bert"] * 3
 
 
 def test_delayed_messages_come_a_second_later(example: Example) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide.admin import AdminClient
+from bolide.broker.filters.sql import Compiled, compiling
 from bolide.cli import app
 from bolide.client.consuming.consume import Retry
 from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
@@ -160,6 +162,40 @@ async def test_the_filter_of_a_group_outlives_a_restart_and_is_shown(tmp_path: P
 
 
 @on_loop
+async def test_expressions_are_compiled_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one takes a tenth of a second, and so may a long one; nobody else waits for it."""
+    compiled_by: list[str] = []
+
+    def compile_watched(text: str) -> Compiled | str:
+        compiled_by.append(threading.current_thread().name)
+        return compile_really(text)
+
+    compile_really = compiling._compile
+    monkeypatch.setattr(compiling, "_compile", compile_watched)
+    monkeypatch.setattr(compiling, "_outcomes", compiling._Outcomes())
+    async with scene(tmp_path) as a:
+        await a.send("yes", a="6")
+        async with PullConsumer("pullers", name_server=a.cluster.address) as puller:
+            found = await puller.pull(QUEUE, Sql("a > 5"), 0)
+            assert [message.body for message in found.messages] == [b"yes"]
+            waiting = asyncio.create_task(
+                puller.pull_block_if_not_found(QUEUE, Sql("a > 6"), found.next_offset)
+            )
+            await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+            await a.send("seven", a="7")
+            assert [message.body for message in (await waiting).messages] == [b"seven"]
+            with pytest.raises(SubscriptionMalformed, match="ends too early"):
+                await puller.pull(QUEUE, Sql("a >"), 0)
+        async with a.consumer() as consumer:
+            await consumer.subscribe("T", a.take, sql="a > 5 and a < 8")
+            await a.until_got("yes", "seven")
+    assert len(compiled_by) == 4
+    assert threading.main_thread().name not in compiled_by
+
+
+@on_loop
 async def test_without_enable_property_filter_sql_is_refused_in_rocketmqs_words(
     tmp_path: Path,
 ) -> None:
@@ -274,6 +310,50 @@ async def test_a_function_that_hangs_or_dies_loses_no_message(tmp_path: Path) ->
             await puller.pull(QUEUE, FilterFunction("f"), 0)
 
 
+@on_loop
+async def test_a_broker_ends_at_once_though_a_pull_waits_for_a_function(tmp_path: Path) -> None:
+    async with (
+        scene(tmp_path, filter_server_nums=1) as a,
+        admin(a) as chief,
+        PullConsumer("pullers", name_server=a.cluster.address, suspend=25) as puller,
+    ):
+        await a.send("one")
+        await chief.filters.update(a.broker, "f", "def accept(message): return True")
+        waiting = asyncio.create_task(puller.pull_block_if_not_found(QUEUE, FilterFunction("f"), 1))
+        await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+        begun = time.monotonic()
+        await a.cluster.stop_broker()
+        assert time.monotonic() - begun < PATIENCE
+        assert (await waiting).status is PullStatus.NO_NEW_MSG
+        await a.cluster.start_broker()
+
+
+@on_loop
+async def test_a_queue_whose_messages_kill_processes_is_tried_more_and_more_seldom(
+    tmp_path: Path,
+) -> None:
+    dies = "import os\ndef accept(message):\n    return os._exit(3) if message.queue_id else True"
+    async with (
+        scene(tmp_path, filter_server_nums=1) as a,
+        admin(a) as chief,
+        PullConsumer("pullers", name_server=a.cluster.address) as puller,
+    ):
+        await a.producer.create_topic("T", 2)
+        other = MessageQueue("T", "broker-a", 1)
+        for queue in (QUEUE, other):
+            await a.producer.send(Message("T", b"one"), queue=queue)
+        await chief.filters.update(a.broker, "f", dies)
+        with pytest.raises(ServerError, match="ended its process"):
+            await puller.pull(other, FilterFunction("f"), 0)
+        with pytest.raises(ServerError, match=r"ended its process.* tried again every 1 s"):
+            await puller.pull(other, FilterFunction("f"), 0)
+        found = await puller.pull(QUEUE, FilterFunction("f"), 0)  # others are not kept waiting
+        assert [message.body for message in found.messages] == [b"one"]
+        await chief.filters.update(a.broker, "f", "def accept(message): return True")
+        mended = await puller.pull(other, FilterFunction("f"), 0)
+        assert [message.body for message in mended.messages] == [b"one"]
+
+
 def test_commands_register_functions_whose_processes_end_with_the_broker(tmp_path: Path) -> None:
     source = tmp_path / "all.py"
     source.write_text("def accept(message): return True")
@@ -314,6 +394,10 @@ async def test_bad_functions_are_refused_and_all_of_them_if_they_are_off(tmp_pat
             "def accept(message) return True": "SyntaxError",
             "print('hello')": "defines no function accept",
             "async def accept(message): return True": "defines no function accept",
+            "def accept(message): yield True": "defines no function accept",
+            "def accept(): return True": "defines no function accept",
+            "accept = 5": "defines no function accept",
+            "exit()": "ended its process",
             "import nothing_of_that_name": "ModuleNotFoundError",
         }
         for source, reason in bad.items():

@@ -25,7 +25,14 @@ from bolide.protocol.headers.pop import (
 )
 from bolide.protocol.headers.topics import TopicHeader
 from bolide.protocol.record import iter_records
-from bolide.protocol.refusals import InvalidParameter, MessageIllegal, NoMessage, TopicNotFound
+from bolide.protocol.refusals import (
+    InvalidParameter,
+    MessageIllegal,
+    NoMessage,
+    ServiceNotAvailable,
+    TopicNotFound,
+)
+from bolide.store.config import FlushMode
 from tests.support.aio import on_loop, until
 from tests.support.broker import broker_in
 from tests.support.clock import FakeClock
@@ -389,3 +396,37 @@ async def test_a_torn_journal_has_messages_delivered_again(tmp_path: Path) -> No
     log.write_bytes(data)
     async with broker_in(tmp_path) as broker, PopClient(broker.address) as client:
         assert (await client.pop("T")).bodies == [b"0", b"1", b"2"]
+
+
+@on_loop
+async def test_on_a_full_disk_nothing_is_given_away_and_nothing_is_lost(tmp_path: Path) -> None:
+    clock = FakeClock(NOON)
+    async with (
+        broker_in(tmp_path, now=clock, flush_mode=FlushMode.SYNC) as broker,
+        PopClient(broker.address, now=clock) as client,
+    ):
+        for number in range(4):
+            await client.send("T", b"%d" % number)
+        popped = await client.pop("T", max_msg_nums=3, invisible_time=5000)
+        await client.ack("T", popped.messages[0])
+        broker.store.health.refuse("test", "the disk is full")
+        for refused in (
+            client.pop("T"),
+            client.ack("T", popped.messages[1]),
+            client.change("T", popped.messages[2], 1),
+        ):
+            with pytest.raises(ServiceNotAvailable, match="the disk is full"):
+                await refused
+        clock.now += 10
+        await until(lambda: broker.parts.pop.reviver.is_stuck)
+        broker.store.health.allow("test")
+        await client.ack("T", popped.messages[1])
+        clock.now += 2
+        await later(broker, clock, 0)
+        assert sorted((await client.pop("T")).bodies) == [b"2", b"3"]
+        shutil.copytree(tmp_path / "store", tmp_path / "crashed" / "store")
+    async with (
+        broker_in(tmp_path / "crashed", now=clock, flush_mode=FlushMode.SYNC) as broker,
+        PopClient(broker.address, now=clock) as client,
+    ):
+        assert not (await client.pop("T")).messages

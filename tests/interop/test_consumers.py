@@ -2,12 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from bolide.admin import AdminClient
 from bolide.client.consuming.assignment import (
     Strategy,
     average,
@@ -139,6 +141,60 @@ def test_order_is_kept_while_members_come_and_go(cluster: Cluster, topic: str) -
             await until(lambda: len(got) >= 120, within=30)
         for queue in range(2):
             assert [m.queue_offset for m in got if m.queue_id == queue] == list(range(60))
+
+    run(scenario())
+
+
+def test_keys_are_parked_and_resumed_on_javas_broker(cluster: Cluster, topic: str) -> None:
+    async def scenario() -> None:
+        group, got, poison = f"group-{topic}", list[str](), {"a", "b"}
+
+        async def take(message: StoredMessage) -> None:
+            if message.sharding_key in poison:
+                raise ValueError("bad")
+            got.append(message.body.decode())
+
+        async def parked() -> dict[str, int]:
+            return {each.key: each.count for each in await admin.parked.keys(group)}
+
+        async def until_parked(**wanted: int) -> None:
+            async with asyncio.timeout(30):
+                while await parked() != wanted:  # noqa: ASYNC110  nobody tells
+                    await asyncio.sleep(0.05)
+
+        async def send_each(number: int) -> None:
+            for key in "abc":
+                await producer.send(Message(topic, f"{key}{number}".encode(), sharding_key=key))
+
+        @asynccontextmanager
+        async def member() -> AsyncIterator[None]:
+            settings: Any = {"ordered_suspend": 0.01, "max_reconsume_times": 1}
+            async with consumer(cluster, topic, **settings) as c:
+                await c.subscribe(topic, take, ordered=True, order_by="keys", on_poison="park")
+                yield
+
+        await send(cluster, topic, queues=1)
+        async with (
+            Producer("writers", name_server=cluster.address) as producer,
+            AdminClient(cluster.address) as admin,
+        ):
+            await send_each(0)
+            async with member():
+                await until_parked(a=1, b=1)
+                await until(lambda: got == ["c0"])
+            await send_each(1)
+            async with member():  # it knows what the first one left
+                await until_parked(a=2, b=2)
+                await until(lambda: got == ["c0", "c1"])
+                poison.clear()
+                await admin.parked.resume(group, key="a")
+                await admin.parked.dead_letter(group, key="b")
+                await send_each(2)
+                await until(lambda: {"a0", "a1", "a2", "b2", "c2"}.issubset(got), within=30)
+                await until_parked()
+            assert [each for each in got if each[0] == "a"] == ["a0", "a1", "a2"]
+            dead = await admin.messages.pull(MessageQueue(f"%DLQ%{group}", "broker-a", 0), 0)
+            assert [message.body for message in dead.messages] == [b"b0", b"b1"]
 
     run(scenario())
 

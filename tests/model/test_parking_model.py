@@ -28,74 +28,15 @@ from bolide.client.consuming.held_queue import HeldQueue
 from bolide.client.consuming.key_lanes import KeyLanes, Refresh
 from bolide.client.consuming.key_steps import KeySteps, RetryRules
 from bolide.client.consuming.parking.park import Park, Superseded
-from bolide.client.consuming.parking.park_log import Found, Parked
-from bolide.client.consuming.parking.parked_keys import NONE, ParkedKeys
-from bolide.client.consuming.parking.records import Kind, ParkRecord, park_queue
+from bolide.client.consuming.parking.parked_keys import NONE
+from bolide.client.consuming.parking.records import Kind, ParkRecord
 from bolide.client.consuming.workers import Workers
 from bolide.model.message import StoredMessage
-from bolide.model.message_queue import MessageQueue
-from tests.unit.client.stored import stored
+from tests.support.park_log import SOURCE, Crash, MemoryParkLog
 
-SOURCE = MessageQueue("T", "broker-a", 0)
 KEYS = ["a", ""]
 
 keys = st.sampled_from(KEYS)
-
-
-class Crash(Exception):
-    """The member's process ends here."""
-
-
-class Log:
-    """A park queue in memory; an append may crash before or after it is done."""
-
-    def __init__(self) -> None:
-        self.queue = park_queue("group", SOURCE)
-        self.records: list[tuple[ParkRecord, bytes]] = []
-        self.first = 0
-        self.grown = asyncio.Event()
-        self.crashes: str | None = None
-
-    async def append(self, record: ParkRecord, body: bytes = b"", flag: int = 0) -> int:
-        crashes, self.crashes = self.crashes, None
-        if crashes == "before":
-            raise Crash
-        place = self.put(record, body)
-        if crashes == "after":
-            raise Crash
-        return place
-
-    def put(self, record: ParkRecord, body: bytes = b"") -> int:
-        self.records.append((record, body))
-        self.grown.set()
-        return len(self.records) - 1
-
-    async def read(self, place: int, *, wait: float = 0.0) -> Found:
-        while wait and place >= len(self.records):
-            self.grown.clear()
-            await self.grown.wait()
-        found = [self.at(each) for each in range(max(place, self.first), len(self.records))]
-        return Found(found, len(self.records))
-
-    async def find(self, place: int) -> Parked | None:
-        return self.at(place) if self.first <= place < len(self.records) else None
-
-    async def first_place(self) -> int:
-        return self.first
-
-    async def retention(self) -> float:
-        return 3600.0
-
-    def at(self, place: int) -> Parked:
-        record, body = self.records[place]
-        return Parked(record, stored(place, body, topic=self.queue.topic))
-
-    def fold(self) -> ParkedKeys:
-        """What an administrator sees."""
-        seen = ParkedKeys()
-        for place in range(self.first, len(self.records)):
-            seen.apply(self.records[place][0], place, 0)
-        return seen
 
 
 class Handled(Exception):
@@ -138,7 +79,7 @@ class Member:
         self.last[key] = message.queue_offset
         self.world.settled.add(message.queue_offset)
 
-    async def resend(self, message: StoredMessage) -> None:
+    async def resend(self, message: StoredMessage, *, dead: bool) -> None:
         """As `SendBack`: here are dead letters."""
         self.world.may_come(message.sharding_key or "", message)
         self.world.settled.add(message.queue_offset)
@@ -179,7 +120,7 @@ class ParkingMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.log = Log()
+        self.log = MemoryParkLog()
 
     @invariant()
     def nothing_is_wrong(self) -> None:
@@ -369,6 +310,7 @@ def test_no_message_of_a_key_is_lost_or_overtaken() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_no_message_of_a_key_is_lost_or_overtaken_in_many_histories() -> None:
-    many = settings(CHECKS, max_examples=5000, stateful_step_count=80)
+    many = settings(CHECKS, max_examples=2000, stateful_step_count=80)
     run_state_machine_as_test(ParkingMachine, settings=many)

@@ -25,36 +25,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bolide.broker.arrivals import Arrivals
-from bolide.broker.background import Background
-from bolide.broker.duplicates import Duplicates
-from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
-from bolide.broker.key_windows import KeyWindows
-from bolide.broker.statistics import Statistics
-from bolide.broker.timers.timetable import Timetable
-from bolide.broker.transactions.coordinator import Coordinator
-from bolide.broker.transactions.ending import Ending, EndingParts
-from bolide.broker.transactions.half import Half, Op, half_draft
-from bolide.broker.transactions.half_queue import read_all
+from bolide.broker.transactions.ending import Ending
+from bolide.broker.transactions.half import Half, Op
+from bolide.broker.transactions.loading import read_all
 from bolide.config import ConfigCell
-from bolide.model.message import Host, TransactionType
+from bolide.model.message import TransactionType
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from bolide.protocol.bodies.topics import TopicConfig
-from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import RecordDraft
 from bolide.protocol.refusals import IllegalOperation, TransactionFailed
 from bolide.store.appending import Appended
 from bolide.store.config import StoreConfig
 from bolide.store.memory_store import MemoryStore
-from tests.support.broker_tables import BrokerTables
 from tests.support.clock import FakeClock
+from tests.support.transaction_core import Producers, TransactionCore, new_tables, number_of
 
 T = TypeVar("T")
-HOST = Host("10.0.0.1", 10911)
-PACKED = pack_host(HOST)
-RULES = {"transaction_timeout": 6.0, "transaction_check_max": 3}
 IMMUNITY = 20.0
+MOST_CHECKS = 3
+FOREVER = 10**9
 
 states = st.sampled_from([TransactionType.COMMIT, TransactionType.ROLLBACK])
 
@@ -73,27 +62,13 @@ class Fate(Enum):
 class MortalIntake(Intake):
     """Ends the process after so many appends."""
 
-    left = 10**9
+    left = FOREVER
 
     def append(self, draft: RecordDraft) -> Appended:
         if self.left == 0:
             raise Crash
         self.left -= 1
         return super().append(draft)
-
-
-class Producers:
-    """Whom the broker may ask: they are there or not, and never answer by themselves."""
-
-    def __init__(self) -> None:
-        self.are_there = True
-        self.asked: list[Half] = []
-
-    def choose(self, _: str) -> object | None:
-        return self if self.are_there else None
-
-    async def ask(self, _: object, half: Half) -> None:
-        self.asked.append(half)
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -109,93 +84,55 @@ class TransactionMachine(RuleBasedStateMachine):
         """By transaction: the halves that somebody knows of, by physical and queue offset."""
         self.immune: set[int] = set()
         self.producers = Producers()
-        self.background = Background()
-        self.tables = BrokerTables(self.directory, dict(RULES), self.clock)
-        topic = TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)
-        self.run(self.tables.topics.update(topic))
+        self.tables = new_tables(self.directory, self.clock, transaction_check_max=MOST_CHECKS)
         self.begin_life()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
     def begin_life(self) -> None:
-        self.run(self._begin_life())
+        async def begin() -> None:
+            self.core = TransactionCore(self.store, self.tables, MortalIntake, self.producers)
+            await self.core.start()
 
-    async def _begin_life(self) -> None:
-        durability = Durability(self.store, self.store.config)
-        self.intake = MortalIntake(self.store, durability, Arrivals())
-        durability.start()
-        self.intake.start()
-        windows = KeyWindows(
-            cell=self.tables.cell,
-            store=self.store,
-            topics=self.tables.topics,
-            background=self.background,
-            waiting=dict,
-            now=self.clock,
-        )
-        duplicates = Duplicates(
-            windows, store=self.store, intake=self.intake, durability=durability, now=self.clock
-        )
-        parts = EndingParts(
-            store=self.store,
-            topics=self.tables.topics,
-            intake=self.intake,
-            duplicates=duplicates,
-            durability=durability,
-            statistics=Statistics("c", self.clock),
-            store_host=PACKED,
-            max_level=18,
-            timetable=Timetable(self.tables.cell, self.clock),
-            now=self.clock,
-        )
-        items = self.store.log.items()
-        self.coordinator = Coordinator(
-            parts,
-            cell=self.tables.cell,
-            store_cell=self.store.config,
-            offsets=self.tables.offsets,
-            clients=self.tables.clients,
-            host=HOST,
-            last_record=items[-1][0] if items else -1,
-        )
-        self.coordinator.checking._asking = self.producers  # type: ignore[assignment]
-        await self.coordinator.queue.load()
+        self.run(begin())
+
+    def live_for(self, appends: int) -> None:
+        assert isinstance(self.core.intake, MortalIntake)
+        self.core.intake.left = appends
 
     # ---- what happens
 
     @rule(immune=st.booleans())
     def send(self, immune: bool) -> None:
-        number = len(self.fates)
-        properties = {"UNIQ_KEY": f"id-{number}", "TRAN_MSG": "true", "PGROUP": "g"}
+        more = {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(int(IMMUNITY))} if immune else {}
         if immune:
-            properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = str(int(IMMUNITY))
-            self.immune.add(number)
-        now = int(self.clock() * 1000)
-        plain = RecordDraft(b"T", str(number).encode(), b"", 0, now, PACKED, PACKED)
-        place = self.run(self._append(half_draft(plain, properties, "g")))
+            self.immune.add(len(self.fates))
+        place = self.run(self.core.send(len(self.fates), **more))
         self.fates.append(Fate.OPEN)
         self.addresses.append([(place.physical_offset, place.queue_offset)])
 
-    async def _append(self, draft: RecordDraft) -> Appended:
-        return self.intake.append(draft)
-
     @precondition(lambda self: self.fates)
-    @rule(data=st.data(), state=states, from_check=st.booleans(), appends=st.integers(0, 4))
+    @rule(
+        data=st.data(),
+        state=states,
+        from_check=st.booleans(),
+        appends=st.sampled_from([0, 1, 2, 3, FOREVER]),
+    )
     def end(
         self, data: st.DataObject, state: TransactionType, from_check: bool, appends: int
     ) -> None:
         """Somebody ends a transaction by a half he knows of; the process may not live so long."""
         number = data.draw(st.integers(0, len(self.fates) - 1))
         at, queue_offset = data.draw(st.sampled_from(self.addresses[number]))
-        self.intake.left = appends if appends < 4 else 10**9
         ending = Ending(at, queue_offset, state, "g", from_check)
         ended = self.fates[number] in (Fate.COMMIT, Fate.ROLLBACK)
+        self.live_for(appends)
         try:
-            self.run(self.coordinator.endings.end(ending))
+            self.run(self.core.coordinator.endings.end(ending))
         except Crash:
             assert not ended
-            self.restart_after_crash()
+            self.begin_life_after_crash()
         except TransactionFailed:
             assert ended
             assert self.fates[number] is not Fate(state)
@@ -205,38 +142,38 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             assert not ended or self.fates[number] is Fate(state)
             self.fates[number] = Fate(state)
-        self.intake.left = 10**9
+        self.live_for(FOREVER)
 
-    @rule(appends=st.integers(0, 12), are_there=st.booleans())
+    @rule(appends=st.sampled_from([0, 1, 2, 3, 5, 8, FOREVER]), are_there=st.booleans())
     def look(self, appends: int, are_there: bool) -> None:
-        self.intake.left = appends if appends < 12 else 10**9
         self.producers.are_there = are_there
         self.producers.asked.clear()
+        self.live_for(appends)
         try:
-            self.run(self.coordinator.checking.look())
+            self.run(self.core.coordinator.checking.look())
         except Crash:
             self.learn_of_questions()
-            self.restart_after_crash()
+            self.begin_life_after_crash()
         else:
             self.learn_of_questions()
             self.see_what_was_set_aside()
-        self.intake.left = 10**9
+        self.live_for(FOREVER)
 
     def learn_of_questions(self) -> None:
         for half in self.producers.asked:
-            number = int(bytes(half.record.body))
+            number = number_of(half)
             assert self.fates[number] is Fate.OPEN
             if number in self.immune:
                 assert self.clock() >= half.record.born_timestamp / 1000 + IMMUNITY
             self.addresses[number].append((half.record.physical_offset, half.queue_offset))
 
     def see_what_was_set_aside(self) -> None:
-        """Those whose last copy lies aside, and that were asked often enough for that."""
+        """Those that are no longer open lie aside, and were asked often enough for that."""
         for number, fate in enumerate(self.fates):
-            if fate is Fate.OPEN and not self.is_open(number):
+            if fate is Fate.OPEN and number not in self.core.open:
                 halves = self.halves_of(number, HALF_TOPIC)
                 aside = self.halves_of(number, TRANS_CHECK_MAX_TIME_TOPIC)
-                assert max(half.times for half in halves) == RULES["transaction_check_max"]
+                assert max(half.times for half in halves) == MOST_CHECKS
                 assert aside[-1].record.physical_offset > halves[-1].record.physical_offset
                 self.fates[number] = Fate.ASIDE
 
@@ -245,7 +182,7 @@ class TransactionMachine(RuleBasedStateMachine):
         for number, fate in enumerate(self.fates):
             if fate is Fate.ASIDE:
                 aside = self.halves_of(number, TRANS_CHECK_MAX_TIME_TOPIC)
-                self.run(self.coordinator.resume(aside[0]))
+                self.run(self.core.coordinator.resume(aside[0]))
                 self.fates[number] = Fate.OPEN
 
     @rule(seconds=st.floats(0, 40))
@@ -257,8 +194,8 @@ class TransactionMachine(RuleBasedStateMachine):
         self.tables.offsets.save()
 
     @rule()
-    def restart(self) -> None:
-        self.coordinator.save()
+    def stop_and_start(self) -> None:
+        self.core.coordinator.save()
         self.tables.offsets.save()
         self.crash()
 
@@ -267,7 +204,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.tables = self.tables.restarted()
         self.begin_life()
 
-    def restart_after_crash(self) -> None:
+    def begin_life_after_crash(self) -> None:
         """What the end of the process left undone may be done or not; the store tells."""
         self.crash()
         ends = {}
@@ -280,35 +217,28 @@ class TransactionMachine(RuleBasedStateMachine):
             if origin in ends:
                 self.fates[number] = Fate(ends[origin])
             elif fate in (Fate.OPEN, Fate.ASIDE):
-                self.fates[number] = Fate.OPEN if self.is_open(number) else Fate.ASIDE
+                self.fates[number] = Fate.OPEN if number in self.core.open else Fate.ASIDE
 
     # ---- what must hold
 
     @invariant()
     def what_was_committed_is_there_once(self) -> None:
-        found = read_all(self.store, "T", 0, self.store.max_offset("T", 0))
-        delivered = Counter(int(bytes(record.body)) for record in found)
-        committed = {n for n, fate in enumerate(self.fates) if fate is Fate.COMMIT}
-        assert delivered == Counter(committed)
+        committed = [n for n, fate in enumerate(self.fates) if fate is Fate.COMMIT]
+        assert Counter(self.core.delivered) == Counter(committed)
 
     @invariant()
     def every_open_one_has_one_open_half(self) -> None:
-        halves = list(map(Half, read_all(self.store, HALF_TOPIC, 0, 10**6)))
-        queue = self.coordinator.queue.open
-        left = [int(bytes(h.record.body)) for h in halves if queue.is_open(h.queue_offset)]
-        assert sorted(left) == [n for n, fate in enumerate(self.fates) if fate is Fate.OPEN]
-        assert queue.count(len(halves)) == len(left)
-
-    def is_open(self, number: int) -> bool:
-        queue = self.coordinator.queue.open
-        return any(queue.is_open(h.queue_offset) for h in self.halves_of(number, HALF_TOPIC))
+        left = [n for n, fate in enumerate(self.fates) if fate is Fate.OPEN]
+        assert sorted(self.core.open) == left
+        end = self.store.max_offset(HALF_TOPIC, 0)
+        assert self.core.coordinator.queue.open.count(end) == len(left)
 
     def halves_of(self, number: int, topic: str) -> list[Half]:
         halves = map(Half, read_all(self.store, topic, 0, 10**6))
-        return [half for half in halves if int(bytes(half.record.body)) == number]
+        return [half for half in halves if number_of(half) == number]
 
     def teardown(self) -> None:
-        self.intake.stop()
+        self.core.stop()
         self.loop.close()
         shutil.rmtree(self.directory)
 
@@ -326,9 +256,10 @@ def run_model(examples: int, steps: int) -> None:
 
 
 def test_what_is_committed_is_delivered_once_whatever_happens() -> None:
-    run_model(examples=40, steps=30)
+    run_model(examples=50, steps=30)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_what_is_committed_is_delivered_once_in_long_runs_too() -> None:
     run_model(examples=600, steps=60)

@@ -93,7 +93,7 @@ class PopCore:
 
     async def stop(self) -> None:
         self.arrivals.stop()
-        self.pop.journal.stop()
+        self.pop.journal.end_burst()
         self.intake.stop()
         self.durability.stop()
         await self.background.stop()

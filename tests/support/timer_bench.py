@@ -136,17 +136,19 @@ class TimerBench:
 
     async def settle(self) -> float:
         """Do all that is to be done now; returns the seconds until there is more."""
-        arrived = self.timers._woken
+        arrived, sooner = self.timers._woken, self.timers._sooner
         while True:
             arrived.clear()
-            seconds = await self.timers.turn()
+            until_more = await self.timers.feed()
+            sooner.clear()
+            seconds = min(until_more, await self.timers.deliver())
             await asyncio.sleep(0)
-            if seconds and not arrived.is_set():
+            if seconds and not arrived.is_set() and not sooner.is_set():
                 return seconds
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, as the timer asks to be woken."""
-        end = self.clock.now + seconds
+        end = round(self.clock.now + seconds, 3)
         while True:
             pause = await self.settle()
             if self.clock.now >= end:

@@ -27,6 +27,9 @@ class Consumption:
     concurrency: int = 20
     expression: Expression = "*"
     fail_rate: float = 0.0
+    trace: bool = False
+    rebalance: str = "client"
+    """Who shares the queues out: `client` or `broker`."""
 
 
 async def measure_consumption(
@@ -40,7 +43,14 @@ async def measure_consumption(
         await consumer.subscribe(what.topic, what.expression, listener, inline=True)
         await run.stop.wait()
 
-    async with PushConsumer(what.group, concurrency=what.concurrency, **client) as consumer:
+    consumer = PushConsumer(
+        what.group,
+        concurrency=what.concurrency,
+        trace=what.trace,
+        rebalance=what.rebalance,
+        **client,
+    )
+    async with consumer:
         took = await run.until_done([consume()], ConsumeProgress(counters, say))
     return of_consumption("consumer", counters, took)
 

@@ -149,7 +149,7 @@ class Broker:
             starting.callback(part.stop)
         await asyncio.to_thread(parts.pop.load)
         parts.pop.start()
-        starting.callback(parts.pop.journal.stop)
+        starting.callback(parts.pop.journal.end_burst)
         await parts.timers.start()
         starting.push_async_callback(parts.timers.stop)
         parts.arrivals.start()
@@ -225,7 +225,7 @@ class Broker:
             config.broker_cluster_name, now, idle_minutes=config.max_stats_idle_time
         )
         clients = ClientTable(self.config, groups, now, _Notices(background).tell)
-        locks = QueueLocks(now)
+        locks = QueueLocks()
         delay = DelayScheduler(
             self.store,
             intake,

@@ -72,7 +72,7 @@ class Keeping:
     def _save_due(self) -> None:
         now = time.monotonic()
         _attempt(lambda: self.offsets.save_due(now))
-        _attempt(lambda: self.pop.keeper.save_orders(now))
+        _attempt(lambda: self.pop.save_due(now))
         _attempt(lambda: self.groups.save_due(now))
         _attempt(lambda: self.filters.save_due(now))
         if now >= self._next_delay_save:

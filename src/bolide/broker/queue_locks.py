@@ -19,9 +19,12 @@ class _Lock(NamedTuple):
 
 
 class QueueLocks:
-    """Locks by group and queue, in memory only: after a restart clients ask again."""
+    """Locks by group and queue, in memory only: after a restart clients ask again.
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
+    Their time is not that of the day: a clock that is set must free no lock.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
 

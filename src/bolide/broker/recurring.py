@@ -28,6 +28,7 @@ from bolide.protocol.refusals import MessageIllegal
 log = logging.getLogger(__name__)
 
 _OURS = b"BOLIDE_"
+_MOST_REMEMBERED = 100_000
 _TRANSACTION = int(SysFlag.ROLLBACK)
 _NOT_TOGETHER = (
     *ASKING,
@@ -79,7 +80,7 @@ class Recurring:
     def continued(
         self, draft: RecordDraft, properties: dict[str, str]
     ) -> Sequence[RecordDraft] | None:
-        """What becomes of a message at its time: the next wait and the copy; None: it is plain."""
+        """What becomes of a message at its time: the copy and the next wait; None: it is plain."""
         if PropertyName.CRON not in properties:
             return None
         series = properties.get(PropertyName.UNIQUE_ID, "")
@@ -100,12 +101,15 @@ class Recurring:
         if last is not None and last != turn and last.due >= turn.due:
             # A crash, or a sender who tried twice, left two of one series: one goes on.
             return [copy] if last.due > turn.due else []
+        if len(self._last) >= _MOST_REMEMBERED:  # those that were recalled are among them
+            self._last.clear()
         self._last[series] = turn
         due = self._next(properties, series, turn.due)
         if due is None:
             self._last.pop(series, None)
             return [copy]
-        return [_waiting(draft, properties, due), copy]
+        # The copy first: if the store refuses it, no second wait is left behind at each try.
+        return [copy, _waiting(draft, properties, due)]
 
     def _next(self, properties: dict[str, str], series: str, due: int) -> int | None:
         try:

@@ -17,6 +17,7 @@ from bolide.errors import BolideError
 from bolide.model.names import INHERIT
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.registration import RegisterBrokerBody, compress
+from bolide.protocol.bodies.routes import KvTable
 from bolide.protocol.bodies.topics import MappedTopicConfigTable
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.namesrv import (
@@ -178,13 +179,15 @@ class Registration:
     async def _register(self, server: str, message: Message) -> None:
         if not message.force and not await self._is_outdated(server):
             return
-        await self._client.call(
+        answer = await self._client.call(
             server,
             RequestCode.REGISTER_BROKER,
             message.header,
             body=message.body,
             within=self._cell.value.register_broker_timeout,
         )
+        if answer.body:  # the topics that have an order configuration
+            await self._topics.set_order(fastjson.decode(answer.body, KvTable).table)
 
     async def _is_outdated(self, server: str) -> bool:
         """Whether a NameServer holds another version of the topics, or does not say; to ask is a

@@ -130,6 +130,18 @@ class TopicTable:
             topic_of(topic, queue_nums, perm=perm, order=order, topic_sys_flag=flag)
         )
 
+    async def set_order(self, topics: Iterable[str]) -> None:
+        """These are ordered topics from now on, those of them that are here; none stops being one
+        by being left out."""
+        wanted = {topic for topic in topics if (found := self.find(topic)) and not found.order}
+
+        def mark(known: Topics) -> None:
+            for topic in wanted & known.keys():
+                known[topic] = msgspec.structs.replace(known[topic], order=True)
+
+        if wanted:
+            await self._change(mark)
+
     async def update(self, config: TopicConfig) -> None:
         """Create a topic or give it another configuration."""
         await self.update_all([config])

@@ -1,4 +1,4 @@
-"""`bolide bench producer|batch|transaction|consumer|latency|e2e`.
+"""`bolide bench producer|batch|transaction|timer|consumer|latency|e2e`.
 
 The client is loaded when one of them runs: other commands start faster without it.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from bolide.cli import bench_options as opt
-from bolide.cli.exits import FAILED, Refusing, fail
+from bolide.cli.exits import FAILED, Refusing
 
 if TYPE_CHECKING:
     from bolide.bench.runner import Bounds
@@ -62,7 +62,6 @@ def producer(
     from bolide.bench.sending import measure_sends  # noqa: PLC0415
     from bolide.bench.workload import Workload  # noqa: PLC0415
 
-    _refuse_trace(trace)
     load = Workload(
         topic=topic,
         senders=_UNDER_WAY if asynchronous == "true" else senders,
@@ -77,6 +76,7 @@ def producer(
         compress_over if compress == "true" else _NEVER,
         compress_type,
         compress_level,
+        trace=trace == "true",
     )
     bounds = _bounds(duration, quantity, interval)
     _run(lambda say: measure_sends(load, bounds, say, client), as_json=as_json)
@@ -108,7 +108,6 @@ def batch(
     from bolide.bench.sending import measure_sends  # noqa: PLC0415
     from bolide.bench.workload import Workload  # noqa: PLC0415
 
-    _refuse_trace(trace)
     load = Workload(
         topic=topic,
         senders=senders,
@@ -122,6 +121,7 @@ def batch(
         compress_over if compress == "true" else _NEVER,
         compress_type,
         compress_level,
+        trace=trace == "true",
     )
     bounds = _bounds(duration, quantity, interval)
     _run(lambda say: measure_sends(load, bounds, say, client, batch=batch_size), as_json=as_json)
@@ -161,6 +161,30 @@ def transaction(
     )
 
 
+def timer(
+    name_server: opt.NameServer = _NAME_SERVER,
+    topic: opt.Topic = _ROUND_TRIP_TOPIC,
+    senders: opt.Senders = 64,
+    size: opt.StampedSize = 128,
+    group: opt.Group = _ROUND_TRIP_GROUP,
+    ahead: opt.Ahead = 5.0,
+    over: opt.Over = 10.0,
+    acl: opt.Acl = "false",
+    access_key: opt.AccessKey = _ACCESS_KEY,
+    secret_key: opt.SecretKey = _SECRET_KEY,
+    quantity: opt.Quantity = 10_000,
+    interval: opt.Interval = 10_000,
+    as_json: opt.Json = False,
+) -> None:
+    """Send messages for random times, and show how late they come."""
+    from bolide.bench.timers import Plan, measure_timers  # noqa: PLC0415
+
+    plan = Plan(topic=topic, group=group, size=size, senders=senders, ahead=ahead, over=over)
+    client = _client(name_server, acl, access_key, secret_key)
+    bounds = _bounds(0.0, quantity or 10_000, interval)
+    _run(lambda say: measure_timers(plan, bounds, say, client), as_json=as_json)
+
+
 def consumer(
     name_server: opt.NameServer = _NAME_SERVER,
     topic: opt.Topic = _TOPIC,
@@ -183,9 +207,6 @@ def consumer(
     """Consume messages until Ctrl-C, --duration or --count."""
     from bolide.bench.consuming import Consumption, measure_consumption  # noqa: PLC0415
 
-    _refuse_trace(trace)
-    if rebalance == "false":
-        fail("-c false: queues that brokers share out are not supported yet; leave it out")
     with Refusing(OSError):
         wanted = _expression(filter_type, expression)
     what = Consumption(
@@ -194,6 +215,8 @@ def consumer(
         concurrency=listeners,
         expression=wanted,
         fail_rate=fail_rate,
+        trace=trace == "true",
+        rebalance="client" if rebalance == "true" else "broker",
     )
     client = _client(name_server, acl, access_key, secret_key)
     bounds = _bounds(duration, count, interval)
@@ -282,7 +305,12 @@ def _client(name_server: str, acl: str, access_key: str, secret_key: str) -> "Cl
 
 
 def _producer(
-    client: "ClientArguments", compress_over: int, compress_type: str, compress_level: int
+    client: "ClientArguments",
+    compress_over: int,
+    compress_type: str,
+    compress_level: int,
+    *,
+    trace: bool = False,
 ) -> "ProducerArguments":
     from bolide.model.message import CompressionType  # noqa: PLC0415
 
@@ -290,6 +318,7 @@ def _producer(
         "compress_over": compress_over,
         "compression": CompressionType[compress_type],
         "compression_level": compress_level,
+        "trace": trace,
     }
     return cast("ProducerArguments", {**client, **own})
 
@@ -301,8 +330,3 @@ def _expression(filter_type: str | None, file: Path | None) -> "Expression":
         return "*"
     text = file.read_text(encoding="utf-8").strip()
     return Sql(text) if filter_type == "SQL92" else text
-
-
-def _refuse_trace(trace: str) -> None:
-    if trace == "true":
-        fail("-m true: message traces are not supported yet; leave it out")

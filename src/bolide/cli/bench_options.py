@@ -32,9 +32,7 @@ PropertySize = Annotated[
     int, typer.Option("-p", "--propertySize", min=0, help="Characters of properties.")
 ]
 TagCount = Annotated[int, typer.Option("-l", "--tagCount", min=0, help="Number of tags.")]
-Trace = Annotated[
-    Switch, typer.Option("-m", "--msgTraceEnable", help="Message trace; only false for now.")
-]
+Trace = Annotated[Switch, typer.Option("-m", "--msgTraceEnable", help="Trace the messages.")]
 Acl = Annotated[Switch, typer.Option("-a", "--aclEnable", help="Sign the requests.")]
 AccessKey = Annotated[str, typer.Option("-ak", "--accessKey", help="Access key, with -a true.")]
 SecretKey = Annotated[str, typer.Option("-sk", "--secretKey", help="Secret key, with -a true.")]
@@ -77,7 +75,8 @@ FailRate = Annotated[
     typer.Option("-r", "--failRate", min=0.0, max=1.0, help="Part that is asked for again."),
 ]
 Rebalance = Annotated[
-    Switch, typer.Option("-c", "--clientRebalanceEnable", help="Only true for now.")
+    Switch,
+    typer.Option("-c", "--clientRebalanceEnable", help="false has brokers share the queues out."),
 ]
 Rate = Annotated[float, typer.Option("--rate", min=0.001, help="Messages a second.")]
 WarmUp = Annotated[
@@ -98,6 +97,12 @@ CheckRollback = Annotated[
 CheckUnknown = Annotated[
     float,
     typer.Option("-cu", "--checkUnknownRate", min=0, max=1, help="Of checks: still unknown."),
+]
+Ahead = Annotated[
+    float, typer.Option("--ahead", min=0.0, help="Seconds until the first message is due.")
+]
+Over = Annotated[
+    float, typer.Option("--over", min=0.0, help="Seconds over which messages are due.")
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the summary as JSON, the lines on standard error.")

@@ -36,6 +36,7 @@ for _command in (
     bench.producer,
     bench.batch,
     bench.transaction,
+    bench.timer,
     bench.consumer,
     bench.latency,
     bench.e2e,

@@ -26,6 +26,8 @@ SETTINGS: Mapping[str, str | int | bool] = {
     "mappedFileSizeCommitLog": LOG_FILE,
     # Until the first of these intervals is over, Apache's 5.x keeps a core busy.
     "transactionMetricFlushInterval": 500,
+    # For each thread that stores messages Apache's 5.x sets as much memory aside.
+    "maxMessageSize": 256 * 1024,
     "timerWheelEnable": True,
     "recallMessageEnable": True,
     "enablePropertyFilter": True,

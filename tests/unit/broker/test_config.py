@@ -77,7 +77,7 @@ PASSED_OVER = (
     "haSendHeartbeatInterval", "haMaxGapNotInSync", "haSlaveFallbehindMax", "slaveTimeout",
     "inSyncReplicas", "enableSlaveActingMaster", "controllerAddr", "transactionOpMsgMaxSize",
    
-    "reviveQueueNum",
+    "popCkMaxBufferSize",
     "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
     "subscriptionExpiredTimeout",
     "disableConsumeIfConsumerReadSlowly", "enableLmq", "transientStorePoolEnable",

@@ -13,7 +13,9 @@ import pytest
 from bolide.broker import keeping as module
 from bolide.broker.delay import DelayScheduler
 from bolide.broker.keeping import Keeping
+from bolide.broker.pop.service import Pop
 from bolide.broker.statistics import Statistics
+from bolide.broker.timers import Timers
 from bolide.config import ConfigCell
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.topics import TopicConfig
@@ -30,6 +32,9 @@ class Delay:
     def save(self) -> None:
         self.saved += 1
 
+    def save_due(self, now: float) -> None:
+        self.saved += 1
+
 
 class Bench:
     def __init__(self, tables: BrokerTables, delay_interval: float = 0.0) -> None:
@@ -42,6 +47,8 @@ class Bench:
             offsets=tables.offsets,
             groups=tables.groups,
             delay=cast("DelayScheduler", self.delay),
+            timers=cast("Timers", Delay()),
+            pop=cast("Pop", Delay()),
             filters=tables.filters,
             statistics=self.statistics,
             clients=tables.clients,

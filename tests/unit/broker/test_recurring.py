@@ -52,7 +52,7 @@ def due_of(draft: RecordDraft) -> int:
 
 def test_a_turn_is_a_plain_copy_and_the_next_wait() -> None:
     series = Series(colour="red")
-    waiting, copy = series.turn()
+    copy, waiting = series.turn()
 
     assert due_of(series.waiting) == BEGIN + MINUTE
     assert due_of(waiting) == BEGIN + 2 * MINUTE
@@ -70,7 +70,7 @@ def test_a_turn_is_a_plain_copy_and_the_next_wait() -> None:
 def test_what_was_missed_comes_once() -> None:
     series = Series()
     series.clock.advance(10 * 60 + 5)
-    waiting, copy = series.turn()
+    copy, waiting = series.turn()
 
     assert properties_of(copy)[PropertyName.UNIQUE_ID] == f"ID.{BEGIN + MINUTE}"
     assert due_of(waiting) == BEGIN + 11 * MINUTE
@@ -78,9 +78,9 @@ def test_what_was_missed_comes_once() -> None:
 
 def test_a_clock_that_is_put_back_brings_no_turn_twice() -> None:
     series = Series()
-    waiting, _ = series.turn()
+    _, waiting = series.turn()
     series.clock.now -= 3600
-    again, _ = (
+    _, again = (
         series.recurring.continued(waiting._replace(topic=b"T", queue_id=1), properties_of(waiting))
         or ()
     )
@@ -98,7 +98,7 @@ def test_two_waits_of_one_series_become_one() -> None:
     """As a crash leaves them behind, or a sender who got no answer the first time."""
     series = Series()
     double = series.sent()
-    waiting, _ = series.turn()
+    _, waiting = series.turn()
 
     assert series.turn(double) == []
     assert len(series.turn(waiting)) == 2
@@ -123,7 +123,7 @@ def test_a_series_ends_with_its_topic() -> None:
 def test_a_queue_that_the_topic_has_no_more_is_another_one() -> None:
     series = Series()
     series.topics["T"] = TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)
-    waiting, copy = series.turn()
+    copy, waiting = series.turn()
 
     assert copy.queue_id == 0
     assert properties_of(waiting)[PropertyName.REAL_QUEUE_ID] == "0"

@@ -49,6 +49,7 @@ class Registrar:
         self.knows = False
         self.refuses = False
         self.says_nothing_of_versions = False
+        self.answer = b""
         self.holds = asyncio.Event()
         self.holds.set()
 
@@ -58,7 +59,7 @@ class Registrar:
         if self.refuses:
             raise ServerError("not now")
         self.registrations.append((request.header, request.body))
-        return Reply(header=NoHeader())
+        return Reply(header=NoHeader(), body=self.answer)
 
     @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION)
     def query(self, request: Request[QueryDataVersionHeader]) -> Reply:
@@ -393,3 +394,14 @@ async def test_the_period_is_never_under_ten_seconds_or_over_a_minute(
     async with registering(tables, register_name_server_period=asked):
         await until(lambda: waited)
     assert waited == [period]
+
+
+@on_loop
+async def test_topics_with_an_order_configuration_are_ordered_topics(tables: BrokerTables) -> None:
+    async with registrars() as ((registrar,), addresses):
+        registrar.answer = b'{"table":{"T":"broker-a:4","elsewhere":"broker-b:4"}}'
+        async with registering(tables, *addresses) as bench:
+            topics = bench.tables.topics
+            await until(lambda: topics.require("T").order)
+            assert topics.find("elsewhere") is None
+            await until(lambda: registrar.topics["T"].order)

@@ -107,11 +107,11 @@ async def test_a_restart_finds_what_was_written(running: Running) -> None:
 
 @on_loop
 async def test_keys_without_effect_are_kept_and_unknown_ones_are_told(running: Running) -> None:
-    change = await running.settings.update({"popPollingSize": "9", "noSuchKey": "1"}, PEER)
-    assert running.written == {"popPollingSize": "9"}
-    assert running.settings.texts()["popPollingSize"] == "9"
+    change = await running.settings.update({"popCkMaxBufferSize": "9", "noSuchKey": "1"}, PEER)
+    assert running.written == {"popCkMaxBufferSize": "9"}
+    assert running.settings.texts()["popCkMaxBufferSize"] == "9"
     assert change.remark == (
-        "known to RocketMQ, without effect here: popPollingSize; unknown, passed over: noSuchKey"
+        "known to RocketMQ, without effect here: popCkMaxBufferSize; unknown, passed over: noSuchKey"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.filters.functions import FilterFunctions
-from bolide.broker.filters.sql import BadExpression, compile_sql
+from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
 from bolide.broker.filters.sql.nodes import find_property
 from bolide.broker.filters.table import FilterTable
 from bolide.broker.subscriptions import (
@@ -26,6 +26,14 @@ from bolide.protocol.refusals import FilterNotFound, FilterOutdated, ServerError
 from bolide.store.reading import Wanted
 
 _RETRY_TOPIC = b"\x02" + PropertyName.RETRY_TOPIC.encode() + b"\x01"
+
+
+class NotCompiled(Exception):
+    """What is wanted cannot be said without a wait: see `Filters.compile`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +76,22 @@ class Filters:
         return wanted_by(expression_type, expression)
 
     def pulled_by(self, expression_type: str | None, expression: str | None) -> Wanted:
-        """As `wanted_by`, for pulls: a function makes it `Judged`."""
+        """As `wanted_by`, for pulls: a function makes it `Judged`.
+
+        Raises:
+            NotCompiled: it is an expression that nobody has filtered by lately.
+        """
         if expression_type == FUNCTION:
             return Judged(function=self.functions.require(expression or "").name)
-        return self.wanted_by(expression_type, expression)
+        self._refuse_type(expression_type)
+        if expression_type == SQL92 and not is_compiled(expression or ""):
+            raise NotCompiled(expression or "")
+        return wanted_by(expression_type, expression)
+
+    @staticmethod
+    async def compile(texts: Iterable[str]) -> None:
+        """Have expressions ready, or what is wrong with them: what follows need not wait."""
+        await asyncio.to_thread(_compile_all, list(texts))
 
     def subscribed(self, group: str, subscription: Subscription, version: int) -> Wanted:
         """The filter of a group by what it registered.
@@ -79,6 +99,7 @@ class Filters:
         Raises:
             FilterNotFound: its SQL was never registered, or cannot be read; says why.
             FilterOutdated: what is registered is older than `version`.
+            NotCompiled: as `pulled_by`.
         """
         if subscription.expression_type != SQL92:
             return self.pulled_by(subscription.expression_type, subscription.sub_string)
@@ -90,7 +111,7 @@ class Filters:
             )
         if found.client_version < version:
             raise FilterOutdated("the consumer's consumer filter data not latest")
-        return self.wanted_by(SQL92, found.expression)
+        return self.pulled_by(SQL92, found.expression)
 
     def of_retries(self, group: str, wanted: Wanted) -> Wanted:
         """What a group wants of its retry topic: all, unless `filterSupportRetry` is set."""
@@ -104,7 +125,7 @@ class Filters:
             properties = b"\x02" + property_bytes(record)
             topic = find_property(properties, _RETRY_TOPIC)
             found = self.table.find(topic, group) if topic else None
-            return found is None or compile_sql(found.expression or "").matches(properties)
+            return found is None or _matches(found.expression or "", properties)
 
         return replace(wanted, record=is_wanted)
 
@@ -122,7 +143,8 @@ class Filters:
             self.functions.require(subscription.sub_string)
             return None
         self._refuse_type(subscription.expression_type)
-        await asyncio.to_thread(wanted_by_subscription, subscription)
+        await self.compile([subscription.sub_string])
+        wanted_by_subscription(subscription)
         ignored = compile_sql(subscription.sub_string).ignored
         return (
             f"the expression ends before {ignored[:100]!r}, which is ignored" if ignored else None
@@ -131,16 +153,11 @@ class Filters:
     async def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
         """Note what a heartbeat says."""
         given = list(subscriptions)
-        texts = [each.sub_string for each in given if self._is_new(group, each)]
-        if texts:
-            await asyncio.to_thread(_compile_all, texts)  # what follows finds them compiled
+        by_sql = [each.sub_string for each in given if each.expression_type == SQL92]
+        new = [text for text in by_sql if not is_compiled(text)]
+        if new:
+            await self.compile(new)
         self.table.register(group, given)
-
-    def _is_new(self, group: str, wanted: Subscription) -> bool:
-        if wanted.expression_type != SQL92:
-            return False
-        known = self.table.find(wanted.topic, group)
-        return known is None or known.expression != wanted.sub_string
 
     # ---- chores
 
@@ -173,6 +190,14 @@ class Filters:
 def _compile_all(texts: list[str]) -> None:
     for text in texts:
         _fault_of(text)
+
+
+def _matches(expression: str, properties: bytes) -> bool:
+    """Whether a retry is wanted; one that nobody can judge is, or it would be lost."""
+    try:
+        return compile_sql(expression).matches(properties)
+    except BadExpression:
+        return True
 
 
 def _fault_of(text: str) -> str:

@@ -2,20 +2,22 @@
 
 RocketMQ's FilterServer idea, with processes of the broker's own (`worker_pool`). A function that
 raises does not accept that message. One that hangs or dies says nothing of its batch: the pull is
-refused and comes again, so that no message is passed over unseen.
+refused and comes again, so that no message is passed over unseen. If that goes on, `Pauses` see to
+it that others get their turn.
 """
 
 import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from bolide.broker.config import BrokerConfig
-from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool
+from bolide.broker.filters.pauses import Pauses
+from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool, WorkersBusy
 from bolide.broker.saving import on_saving_thread
 from bolide.config import ConfigCell
 from bolide.protocol.bodies.filters import FilterFunction
@@ -78,6 +80,7 @@ class FilterFunctions:
         self._now = now
         self._pool: WorkerPool | None = None
         self._tallies: dict[str, Tally] = {}
+        self._pauses = Pauses()
         self._writing = asyncio.Lock()  # one file, one writer
 
     @property
@@ -110,18 +113,29 @@ class FilterFunctions:
             )
         return found
 
-    async def judge(self, name: str, records: list[bytes]) -> list[bool]:
+    async def judge(self, name: str, records: list[bytes], asker: Hashable = None) -> list[bool]:
         """Which records a function accepts.
+
+        Args:
+            asker: whose records they are: where they kill a worker, others are not kept waiting.
 
         Raises:
             Refusal: nobody knows: there is no such function, or it hangs or dies.
         """
         function = self.require(name)
+        key = (asker, name, function.version)
+        if pause := self._pauses.find(key):
+            raise ServerError(f"{pause.reason}; it is tried again every {pause.seconds:g} s")
         try:
             answer = await self._workers().judge(_code(function), records)
+        except WorkersBusy as exc:
+            raise ServerError(str(exc)) from exc
         except WorkerFailed as exc:
+            reason = f"{exc}; no message is passed over: mend it by updateFilter"
+            self._pauses.failed(key, reason)
             self._note(name, str(exc))
-            raise ServerError(f"{exc}; no message is passed over: mend it by updateFilter") from exc
+            raise ServerError(reason) from exc
+        self._pauses.worked(key)
         if len(answer.verdicts) != len(records):
             self._note(name, answer.error)
             raise ServerError(f"filter function {name!r} is broken: {answer.error}")
@@ -147,10 +161,10 @@ class FilterFunctions:
             raise InvalidParameter(f"a source of more than {MAX_SOURCE} bytes")
         if name not in self._functions and len(self._functions) >= _MAX_FUNCTIONS:
             raise InvalidParameter(f"there are {_MAX_FUNCTIONS} functions: delete some first")
-        version = max(int(self._now() * 1000), self._version_after(name))
-        function = FilterFunction(name=name, source=source, version=version)
-        await self._check(function)
+        await self._check(FilterFunction(name=name, source=source))
         async with self._writing:
+            version = max(int(self._now() * 1000), self._version_after(name))
+            function = FilterFunction(name=name, source=source, version=version)
             await self._keep(self._functions | {name: function})
         self._tallies.pop(name, None)
 
@@ -187,6 +201,8 @@ class FilterFunctions:
     async def _check(self, function: FilterFunction) -> None:
         try:
             fault = await self._workers().check(_code(function))
+        except WorkersBusy as exc:
+            raise ServerError(f"{function.name!r} is not registered: {exc}") from exc
         except WorkerFailed as exc:
             raise InvalidParameter(f"{function.name!r} is not registered: {exc}") from exc
         if fault:

@@ -41,8 +41,9 @@ class FilterTable:
             topics.add(each.topic)
             if each.expression_type == SQL92 and each.sub_string:
                 self._register(group, each)
-        for found in self:
-            if found.consumer_group == group and found.topic not in topics:
+        for topic, of_topic in self._topics.items():
+            found = of_topic.group_filter_data.get(group)
+            if found is not None and topic not in topics:
                 self._bury(found)
 
     def sweep(self, is_online: Callable[[str], bool], dead_for: float) -> None:

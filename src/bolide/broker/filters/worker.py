@@ -38,13 +38,31 @@ def main() -> None:
     seconds, memory = float(sys.argv[1]), int(sys.argv[2])
     questions, answers = _own_pipes()
     _limit_memory(memory)
+    try:
+        _serve(questions, answers, seconds)
+    except BaseException:  # noqa: BLE001  exit() in a function too
+        sys.excepthook(*sys.exc_info())
+    _end()
+
+
+def _serve(questions: BinaryIO, answers: BinaryIO, seconds: float) -> None:
     functions: dict[str, Function] = {}
+    own = os.getpid()
     _write(answers, Answer())
     while question := _read(questions):
         signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal is not caught: the end
         answer = _answer(question, functions)
+        if os.getpid() != own:
+            return  # a function forked: one answer is enough
         signal.setitimer(signal.ITIMER_REAL, 0)
         _write(answers, answer)
+
+
+def _end() -> None:
+    """With all that functions have started, threads and processes: nobody else ends those."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
 
 
 def _answer(question: Question, functions: dict[str, Function]) -> Answer:
@@ -65,11 +83,25 @@ def _made(question: Load) -> Function:
     place = f"<filter {question.name}>"
     names: dict[str, Any] = {"__name__": question.name}
     exec(compile(question.source, place, "exec"), names)  # noqa: S102  what this process is for
-    function = names.get(ENTRY)
-    if not callable(function) or inspect.iscoroutinefunction(function):
+    function: Function | None = names.get(ENTRY)
+    if function is None or not _is_fit(function):
         raise TypeError(f"it defines no function {ENTRY}(message) that returns True or False")
-    accept: Function = function
-    return accept
+    return function
+
+
+def _is_fit(function: Function) -> bool:
+    """Whether it takes one message and returns no coroutine or generator, which are always true."""
+    is_plain = callable(function) and not (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+    try:
+        return is_plain and inspect.signature(function).bind(None) is not None
+    except TypeError:
+        return False
+    except ValueError:  # some functions of C do not tell
+        return True
 
 
 def _judge(function: Function, records: list[bytes]) -> Answer:
@@ -102,13 +134,17 @@ def _message(data: bytes) -> StoredMessage:
 
 
 def _text(exc: Exception) -> str:
-    """In one line, with where in the function it was."""
+    """What it says, with where in the function it was; what it says may be anything."""
     place, trace = "", exc.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith("<filter "):
             place = f" in line {trace.tb_lineno}"
         trace = trace.tb_next
-    return f"{type(exc).__name__}{place}: {exc}"[:500]
+    try:
+        said = str(exc)
+    except Exception:  # noqa: BLE001  whatever the function does
+        said = "it does not say why"
+    return f"{type(exc).__name__}{place}: {said}"[:500].encode(errors="backslashreplace").decode()
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:

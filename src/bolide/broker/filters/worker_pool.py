@@ -29,12 +29,17 @@ log = logging.getLogger(__name__)
 _WORKER = "bolide.broker.filters.worker"
 _ENDING = "the broker is ending"
 _START_SECONDS = 30.0
+_TURN_SECONDS = 5.0
 _GRACE = 2.0
 """Seconds later than the broker a worker ends itself: for when the broker is no more."""
 
 
 class WorkerFailed(BolideError):
     """A worker gave no answer: it took too long, or died. Nothing is known of the messages."""
+
+
+class WorkersBusy(BolideError):
+    """There was no worker to ask: others kept them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class WorkerPool:
     def __init__(self, count: int, *, seconds: float, memory: int) -> None:
         self._seconds = seconds
         self._memory = memory
+        self._count = count
         self._turns = asyncio.Semaphore(count)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
@@ -68,6 +74,7 @@ class WorkerPool:
 
         Raises:
             WorkerFailed: nobody knows; the worker is replaced.
+            WorkersBusy: nobody was asked.
         """
         return await uninterrupted(self._ask(code, records))
 
@@ -76,6 +83,7 @@ class WorkerPool:
 
         Raises:
             WorkerFailed: it took too long to say.
+            WorkersBusy: nobody was asked.
         """
         return (await uninterrupted(self._ask(code, None))).error
 
@@ -86,16 +94,32 @@ class WorkerPool:
         await asyncio.gather(*(worker.kill() for worker in list(self._all)))
 
     async def _ask(self, code: Code, records: list[bytes] | None) -> Answer:
-        async with self._turns:
-            worker = await self._take()
-            try:
-                async with asyncio.timeout(self._seconds):
-                    answer = await worker.run(code, records)
-            except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as exc:
-                await self._replace(worker)
-                raise WorkerFailed(self._reason(code, exc)) from exc
-            self._idle.append(worker)
-            return answer
+        await self._turn()
+        try:
+            return await self._ask_one(code, records)
+        finally:
+            self._turns.release()
+
+    async def _turn(self) -> None:
+        """Not for ever: whoever waits holds messages in memory, and their client asks again."""
+        try:
+            async with asyncio.timeout(_TURN_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError as exc:
+            raise WorkersBusy(
+                f"filter functions keep their {self._count} processes busy: raise filterServerNums"
+            ) from exc
+
+    async def _ask_one(self, code: Code, records: list[bytes] | None) -> Answer:
+        worker = await self._take()
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer = await worker.run(code, records)
+        except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as exc:
+            await self._replace(worker)
+            raise WorkerFailed(self._reason(code, exc)) from exc
+        self._idle.append(worker)
+        return answer
 
     async def _take(self) -> "_Worker":
         while self._idle:
@@ -172,3 +196,5 @@ class _Worker:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
+        # What it forked may keep the pipes open for a while, or for ever.
+        self.process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001

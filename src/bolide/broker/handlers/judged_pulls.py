@@ -1,10 +1,11 @@
-"""Pulls by a filter function: read, have a process judge, and go on or wait for more."""
+"""Pulls that take several steps: read, have a process judge, and go on or wait for more."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from bolide.broker.arrivals import Arrivals, Waiter
+from bolide.broker.filters.filters import Judged
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.remoting.dispatch import Reply
 from bolide.store.reading import Found, ReadStatus
@@ -18,7 +19,7 @@ _EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
 class JudgedPulls:
-    """Answers pulls whose messages a function judges.
+    """Answers pulls whose messages a function judges, if they are `Judged`.
 
     Args:
         read: the next records of a pull, from its offset on.
@@ -44,46 +45,53 @@ class JudgedPulls:
         self._reset = reset
         self._reply = reply
 
-    async def serve(self, pull: "Pull", function: str, seconds: float) -> Reply:
+    async def serve(self, pull: "Pull", seconds: float) -> Reply:
         """Raises Refusal where nobody can judge: nothing is passed over then."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
             found = await self._read(pull)
-            if found.status is ReadStatus.FOUND:
-                await self._judge(found, function)
+            if found.status is ReadStatus.FOUND and isinstance(pull.wanted, Judged):
+                await self._judge(pull, found, pull.wanted.function)
             left = deadline - loop.time()
             if not _goes_on(pull, found, left):
                 return self._reply(pull, _moved(pull, found))
             pull.offset = found.next_offset
-            await self._wait(pull, left)
+            if await self._wait(pull, left):
+                deadline = loop.time()
             reset = self._reset(pull)
             if reset is not None:
                 return reset
 
-    async def _judge(self, found: Found, function: str) -> None:
+    async def _judge(self, pull: "Pull", found: Found, function: str) -> None:
         """Leave of what was found what the function accepts."""
         records = [bytes(record) for record in found.records]  # the log may go on without them
-        verdicts = await self._functions.judge(function, records)
+        header = pull.header
+        asker = header.consumer_group, header.topic, header.queue_id
+        verdicts = await self._functions.judge(function, records, asker)
         kept = [memoryview(each) for each, wanted in zip(records, verdicts, strict=True) if wanted]
         found.records, found.size = kept, sum(map(len, kept))
         found.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
 
-    async def _wait(self, pull: "Pull", seconds: float) -> None:
-        """Until the queue is longer than where the pull has got to, or the time is up."""
-        if seconds <= 0 or self._end(pull) > pull.offset:
-            return
-        arrived = asyncio.get_running_loop().create_future()
+    async def _wait(self, pull: "Pull", seconds: float) -> bool:
+        """Until the queue is longer than where the pull has got to; True if the time is up.
 
-        def look(_is_last: bool) -> bool:
+        A broker that ends says so at once, again and again: without heed to that, pulls would go
+        round and round and keep everything else from its end.
+        """
+        if seconds <= 0 or self._end(pull) > pull.offset:
+            return False
+        arrived: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def look(is_last: bool) -> bool:
             if not arrived.done():
-                arrived.set_result(None)
+                arrived.set_result(is_last)
             return True
 
         waiter = Waiter((pull.header.topic, pull.header.queue_id), look)
         self._arrivals.hold(waiter, seconds)
         try:
-            await arrived
+            return await arrived
         finally:
             self._arrivals.drop(waiter)
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from bolide.broker.durability import Told, unavailable
 from bolide.broker.json_body import MAX_BODY, read_json
 from bolide.broker.pop.events import (
+    Adopted,
     Changed,
-    Event,
     OrderChanged,
     OrderSettled,
-    Popped,
     QueueName,
     Settled,
 )
@@ -179,14 +178,18 @@ class PopAckHandlers:
             return self._change_ordered(name, receipt, header.offset, invisible)
         claim = (name, receipt.start_offset, receipt.pop_time, header.offset)
         found = self._pop.state.find(*claim[:3])
-        pop_time = self._free_time(name, header.offset)
+        queue = self._pop.state.queues.get(name)
+        pop_time = self._pop.state.now
+        if queue is not None:
+            pop_time = queue.free_time(header.offset, pop_time)
         reply = ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue)
         later = Later()
         answer = _Answer(_promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
         if found is not None and found.has(header.offset):
             if self._pop.journal.is_claimed(claim):
                 raise _gone(header)
-            event = Changed(*name, *claim[1:], pop_time, invisible)
+            next_offset = found.queue.next_offset
+            event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
             self._pop.journal.write(event, answer.tell, [claim])
         elif self._pop.legacy.may_know(receipt):
             self._change_elsewhere(name, receipt, pop_time, invisible, answer)
@@ -194,22 +197,13 @@ class PopAckHandlers:
             raise _gone(header)
         return later
 
-    def _free_time(self, name: QueueName, offset: int) -> int:
-        """Now, or soon: no two pops of a message have one time."""
-        queue, pop_time = self._pop.state.queues.get(name), self._pop.state.now
-        while queue is not None and not queue.is_free(offset, pop_time):
-            pop_time += 1
-        return pop_time
-
     def _change_elsewhere(
         self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: "_Answer"
     ) -> None:
         """Another broker gave it away: it becomes a pop of ours."""
         try:
             queue = self._pop.positions.require(name, 0)
-            event: Event = Popped(
-                *name, receipt.offset, pop_time, invisible, queue.next_offset, [0]
-            )
+            event = Adopted(*name, receipt.offset, pop_time, invisible, queue.next_offset, [0])
             self._pop.journal.append([event])
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc

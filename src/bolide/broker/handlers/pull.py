@@ -11,7 +11,7 @@ from bolide.broker.background import Background
 from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.expiry import Expiring
-from bolide.broker.filters.filters import Filters, Judged
+from bolide.broker.filters.filters import Filters, Judged, NotCompiled
 from bolide.broker.groups import GroupTable
 from bolide.broker.handlers.judged_pulls import JudgedPulls
 from bolide.broker.hooks import Hooks
@@ -107,6 +107,24 @@ class PullHandlers:
 
     @handles(PullHeader, RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
     def pull(self, request: Request[PullHeader]) -> Reply | Later:
+        try:
+            pull = self._admitted(request)
+        except NotCompiled as exc:
+            return self._parts.background.answer(self._compile_and_serve(request, exc.text))
+        return self._reset(pull) or self._serve(pull)
+
+    async def _compile_and_serve(self, request: Request[PullHeader], text: str) -> Reply:
+        pull = None
+        while pull is None:
+            await self._parts.filters.compile([text])
+            try:
+                pull = self._admitted(request)
+            except NotCompiled as exc:  # the group wants something else by now
+                text = exc.text
+        return self._reset(pull) or await self._judged.serve(pull, self._seconds(pull))
+
+    def _admitted(self, request: Request[PullHeader]) -> Pull:
+        """Raises Refusal, or NotCompiled."""
         header = request.header
         group, topic = self._admit(request)
         peer = request.connection.peer
@@ -123,7 +141,7 @@ class PullHandlers:
                 header.commit_offset,
                 peer=peer,
             )
-        return self._reset(pull) or self._serve(pull)
+        return pull
 
     # ---- admission
 
@@ -216,8 +234,7 @@ class PullHandlers:
 
     def _serve(self, pull: Pull) -> Reply | Later:
         if isinstance(pull.wanted, Judged):
-            seconds = self._patience(pull) if pull.header.sys_flag & _SUSPEND else 0.0
-            work = self._judged.serve(pull, pull.wanted.function, seconds)
+            work = self._judged.serve(pull, self._seconds(pull))
             return self._parts.background.answer(work)
         try:
             found = self._read(pull, may_block=False)
@@ -274,6 +291,9 @@ class PullHandlers:
         later.on_lost = lambda: arrivals.drop(waiter)
         arrivals.hold(waiter, self._patience(pull))
         return later
+
+    def _seconds(self, pull: Pull) -> float:
+        return self._patience(pull) if pull.header.sys_flag & _SUSPEND else 0.0
 
     def _patience(self, pull: Pull) -> float:
         """Seconds that a pull may wait."""

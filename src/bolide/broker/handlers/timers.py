@@ -116,6 +116,7 @@ class TimerHandlers:
     async def page(self, request: Request[ListTimersHeader]) -> Reply:
         header = request.header
         count = min(max(header.max_num, 1), _LONGEST_PAGE)
+        await self._timers.caught_up()
         page = await asyncio.to_thread(
             self._timers.listing.page, header.topic, header.begin, count, self._now_ms()
         )
@@ -136,6 +137,7 @@ class TimerHandlers:
         draft = recall_draft(
             timer.topic,
             timer.message_id,
+            names_topic=self._cell.value.append_topic_for_timer_delete_key,
             out_ms=timer.out_ms,
             group=group,
             born_ms=self._now_ms(),

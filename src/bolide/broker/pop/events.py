@@ -37,6 +37,10 @@ class Popped(_Event, frozen=True, tag="pop"):
         return [self.start + distance for distance in self.distances]
 
 
+class Adopted(Popped, frozen=True, tag="adopt"):
+    """Another broker gave them away: they may lie below what is committed for the group."""
+
+
 class Settled(_Event, frozen=True, tag="ack"):
     """Messages of a pop were acknowledged, or have gone to the retry topic."""
 
@@ -53,6 +57,7 @@ class Changed(_Event, frozen=True, tag="change"):
     offset: int
     new_pop_time: int
     invisible_time: int
+    next_offset: int
 
 
 class Placed(_Event, frozen=True, tag="place"):
@@ -83,7 +88,17 @@ class Removed(_Event, frozen=True, tag="remove"):
     """All queues of a topic, or of a group, are gone; the other name is empty, the queue is -1."""
 
 
-Event = Popped | Settled | Changed | Placed | OrderPopped | OrderSettled | OrderChanged | Removed
+Event = (
+    Popped
+    | Adopted
+    | Settled
+    | Changed
+    | Placed
+    | OrderPopped
+    | OrderSettled
+    | OrderChanged
+    | Removed
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Event])

@@ -88,6 +88,7 @@ class Journal:
         Raises:
             StoreUnwritable, StoreClosed: nothing has changed, or not all of it.
         """
+        self.end_burst()  # what was said before comes first
         lost, self._lost = self._lost, []
         try:
             appended = self._put([*lost, *events])
@@ -140,7 +141,7 @@ class Journal:
         elif self._last is not None:
             self._durability.when_safe(self._last, tell)
 
-    def stop(self) -> None:
+    def end_burst(self) -> None:
         """Write what waits for the end of its burst."""
         if self._ending is not None:
             self._ending.cancel()

@@ -13,7 +13,7 @@ import msgspec
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.pop.events import OrderPopped, Placed, QueueName, Removed
 from bolide.broker.pop.journal import Journal, JournalTorn
-from bolide.broker.pop.orders import OrderInfo, OrderTable, newer
+from bolide.broker.pop.orders import OrderInfo, OrderTable, merged
 from bolide.broker.pop.queue import PopQueue
 from bolide.broker.pop.state import PopState
 from bolide.model.names import POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC
@@ -200,7 +200,9 @@ class PopKeeper:
             return
         known = self._state.queues.get(name)
         if known is not None and known.order is not None:
-            info = newer(info, known.order.info)
+            info = merged(known.order.info, info)
+            if info == known.order.info:
+                return
         end = max(info.offsets) + 1
         next_offset = max(known.next_offset, end) if known else end
         self._state.apply(OrderPopped(*name, next_offset, info), NOT_WRITTEN)

@@ -18,7 +18,7 @@ import msgspec
 
 from bolide.broker.intake import Intake
 from bolide.broker.offsets import OffsetTable
-from bolide.broker.pop.events import Event, Popped, QueueName, Settled
+from bolide.broker.pop.events import Adopted, Event, QueueName, Settled
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.keeping import PopKeeper
 from bolide.broker.pop.positions import FROM_START, Positions
@@ -176,7 +176,7 @@ class Legacy:
             return
         queue = self.positions.require(name, FROM_START)
         invisible = _number(body, "it")
-        event = Popped(*name, start, pop_time, invisible, queue.next_offset, distances)
+        event = Adopted(*name, start, pop_time, invisible, queue.next_offset, distances)
         self.journal.append([event])
         checkpoint = self.state.find(name, start, pop_time)
         assert checkpoint is not None

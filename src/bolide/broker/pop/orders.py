@@ -1,6 +1,7 @@
 """Queues that are popped in order: one pop at a time, the next when all of it is acknowledged
 (`ConsumerOrderInfoManager`)."""
 
+import msgspec
 from msgspec import field
 
 from bolide.protocol import fastjson
@@ -44,11 +45,6 @@ class OrderInfo(Struct, kw_only=True):
         """When a message is to be seen again."""
         by_pop = self.pop_time + (self.invisible_time or 0)
         return (self.next_visible or {}).get(offset, by_pop)
-
-    @property
-    def free_at(self) -> int:
-        """When the queue is open again, if nothing more is acknowledged."""
-        return max(map(self.visible_at, self.unsettled), default=0)
 
     def settle(self, offset: int) -> None:
         self.acked |= 1 << self.offsets.index(offset)
@@ -96,9 +92,12 @@ class OrderTable(Struct, kw_only=True):
 ORDERS = TableKind("consumerOrderInfo.json", OrderTable, 5.0, fastjson.encode)
 
 
-def newer(one: OrderInfo, other: OrderInfo) -> OrderInfo:
-    """Of two accounts of a queue the later one; of the same pop, what either knows is settled."""
+def merged(one: OrderInfo, other: OrderInfo) -> OrderInfo:
+    """Of two accounts of a queue the later one; of the same pop, all that either knows."""
     if one.pop_time != other.pop_time:
         return max(one, other, key=lambda info: info.pop_time)
-    one.acked |= other.acked
-    return one
+    visible, further = one.next_visible or {}, other.next_visible or {}
+    later = {each: max(visible.get(each, 0), further.get(each, 0)) for each in visible | further}
+    return msgspec.structs.replace(
+        one, acked=one.acked | other.acked, next_visible=later or one.next_visible
+    )

@@ -2,8 +2,11 @@
 
 import heapq
 
-from bolide.broker.pop.events import OrderPopped, Popped, QueueName
+from bolide.broker.pop.events import Adopted, OrderPopped, Popped, QueueName
 from bolide.broker.pop.orders import OrderInfo
+
+_LARGEST_LEAP = 3_600_000
+"""Milliseconds that a clock may have been set back."""
 
 
 class Checkpoint:
@@ -13,15 +16,9 @@ class Checkpoint:
     """
 
     __slots__ = (
-        "due",
-        "invisible_time",
-        "left",
-        "offsets",
-        "pop_time",
-        "queue",
-        "start",
+        "due", "invisible_time", "is_adopted", "left", "offsets", "pop_time", "queue", "start",
         "written",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, queue: "PopQueue", start: int, pop_time: int, invisible_time: int, offsets: list[int]
@@ -32,18 +29,16 @@ class Checkpoint:
         self.invisible_time = invisible_time
         self.offsets = tuple(offsets)
         self.left = (1 << len(offsets)) - 1
+        self.is_adopted = False
+        """Whether another broker gave it away."""
         self.due = 0
         """When it is over for the consumer, by the clock of the state."""
         self.written = 0
         """Which record of the journal it is in."""
 
-    @property
-    def over_at(self) -> int:
-        return self.pop_time + self.invisible_time
-
-    @property
-    def lasts(self) -> int:
-        return max(self.invisible_time, 0)
+    def left_at(self, now: int) -> int:
+        """Milliseconds until it is over; not more than its whole time, whatever time it is of."""
+        return max(min(self.invisible_time, self.pop_time + self.invisible_time - now), 0)
 
     @property
     def unsettled(self) -> list[int]:
@@ -68,7 +63,8 @@ class Checkpoint:
 
     def event(self) -> Popped:
         """What the journal has to say of it, as it is now."""
-        return Popped(
+        kind = Adopted if self.is_adopted else Popped
+        return kind(
             *self.queue.name, self.start, self.pop_time, self.invisible_time,
             self.queue.next_offset, [offset - self.start for offset in self.unsettled],
         )  # fmt: skip
@@ -85,13 +81,15 @@ class Order:
         self.due = 0
         self.written = 0
 
-    @property
-    def over_at(self) -> int:
-        return self.info.free_at
+    def left_at(self, now: int) -> int:
+        """As that of a checkpoint, for the message that takes longest."""
+        return max((self._left_of(offset, now) for offset in self.info.unsettled), default=0)
 
-    @property
-    def lasts(self) -> int:
-        return max(self.info.free_at - self.info.pop_time, 0)
+    def _left_of(self, offset: int, now: int) -> int:
+        over_at = self.info.visible_at(offset)
+        lasts = over_at - self.info.pop_time
+        left = over_at - now
+        return max(min(left, lasts) if lasts > 0 else left, 0)
 
     @property
     def left(self) -> int:
@@ -160,11 +158,13 @@ class PopQueue:
                 break
         return min(low, *self.order.info.unsettled) if self.order and self.order.left else low
 
-    def is_free(self, start: int, pop_time: int) -> bool:
-        """Whether no pop has this name yet."""
-        if self.order is not None and self.order.info.pop_time == pop_time:
-            return False
-        return (start, pop_time) not in self.checkpoints
+    def free_time(self, start: int, now: int) -> int:
+        """Now, or soon: no two pops of the same have one time."""
+        if self.order is not None and 0 <= self.order.info.pop_time - now < _LARGEST_LEAP:
+            now = self.order.info.pop_time + 1
+        while (start, now) in self.checkpoints:
+            now += 1
+        return now
 
     def _push(self, checkpoint: Checkpoint) -> None:
         self._pushed += 1

@@ -28,7 +28,7 @@ from bolide.store.reading import ReadLimits
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 64
+_AT_ONCE = 8
 _AGAIN = 1000
 """Milliseconds after which what failed is tried again."""
 _ONE = ReadLimits(max_count=1, max_scanned=1)

@@ -185,6 +185,10 @@ class Pop:
         """Something may be due earlier than it was."""
         self._woken.set()
 
+    def save_due(self, now: float) -> None:
+        """Save what belongs into a file of its own, if it is time. Blocks; raises OSError."""
+        self.keeper.save_orders(now)
+
     def save(self) -> None:
         """Publish how far all groups are, at the very end. Blocks."""
         self.keeper.publish_all()

@@ -205,8 +205,8 @@ class Popping:
 
     def _note(self, ask: Ask, taken: Taken) -> None:
         taken.pop_time = self.state.now
-        while not all(take.queue.is_free(take.start, taken.pop_time) for take in taken.takes):
-            taken.pop_time += 1
+        for take in (*taken.takes, *taken.takes):  # twice: the last may be in the way of the first
+            taken.pop_time = take.queue.free_time(take.start, taken.pop_time)
         events: list[Event] = [self._event(ask, taken, take) for take in taken.takes]
         self.journal.append(events)
         for take in taken.takes:

@@ -1,9 +1,8 @@
 """All that is popped and not settled: changed by events only, so that the journal can tell it
 again.
 
-It does no I/O. The clock never goes back here, nor behind the last pop: no two pops of a queue have
-one time, and where the machine's clock is set back, what was due stays due as long after now as it
-was.
+It does no I/O. The clock never goes back here: where the machine's does, what was due stays due as
+long after now as it was.
 """
 
 import heapq
@@ -12,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from bolide.broker.pop.events import (
+    Adopted,
     Changed,
     Event,
     OrderChanged,
@@ -28,7 +28,6 @@ from bolide.broker.pop.queue import Checkpoint, Order, PopQueue
 Live = Checkpoint | Order
 
 _LEAST_COMPACTED = 1024
-_LARGEST_LEAP = 24 * 3600 * 1000
 
 
 class PopState:
@@ -135,19 +134,16 @@ class PopState:
         self.orders_changed |= queue.order is not None or isinstance(event, OrderPopped)
         match event:
             case Popped():
-                self._pass(event.pop_time)
                 queue.next_offset = event.next_offset
                 self._add(queue, event, written)
             case Settled():
                 self._settle(queue, event.start, event.pop_time, event.offsets)
             case Changed():
-                self._pass(event.new_pop_time)
                 self._change(queue, event, written)
             case Placed():
                 self._clear(queue)
                 queue.next_offset = event.offset
             case OrderPopped():
-                self._pass(event.info.pop_time)
                 queue.next_offset = event.next_offset
                 self._order(queue, event, written)
             case OrderSettled():
@@ -163,8 +159,9 @@ class PopState:
     def settle_below(self, queue: PopQueue, offset: int) -> None:
         """Another broker looked after what lies below, or nobody wants it any more."""
         for checkpoint in list(queue.checkpoints.values()):
-            below = [each for each in checkpoint.unsettled if each < offset]
-            self._settle(queue, checkpoint.start, checkpoint.pop_time, below)
+            if not checkpoint.is_adopted:
+                below = [each for each in checkpoint.unsettled if each < offset]
+                self._settle(queue, checkpoint.start, checkpoint.pop_time, below)
         if queue.order is not None:
             for each in queue.order.info.unsettled:
                 if each < offset:
@@ -188,14 +185,19 @@ class PopState:
             checkpoint = Checkpoint(
                 queue, event.start, event.pop_time, event.invisible_time, event.offsets
             )
+            checkpoint.is_adopted = isinstance(event, Adopted)
             queue.add(checkpoint)
             self._enter(checkpoint, written)
 
     def _change(self, queue: PopQueue, event: Changed, written: int) -> None:
+        # It may have moved on since the event was made, but never has it gone back.
+        queue.next_offset = max(queue.next_offset, event.next_offset)
+        before = queue.checkpoints.get((event.start, event.pop_time))
         self._settle(queue, event.start, event.pop_time, [event.offset])
         checkpoint = Checkpoint(
             queue, event.offset, event.new_pop_time, event.invisible_time, [event.offset]
         )
+        checkpoint.is_adopted = before is not None and before.is_adopted
         queue.add(checkpoint)
         self._enter(checkpoint, written)
 
@@ -244,7 +246,7 @@ class PopState:
         if order.info.is_done:
             self._live.pop(order, None)
         else:
-            self._schedule(order, self._due_of(order))
+            self.wait(order, order.left_at(self.now))
 
     def _change_order(self, queue: PopQueue, event: OrderChanged) -> None:
         order = queue.order
@@ -254,22 +256,13 @@ class PopState:
             **(order.info.next_visible or {}), event.offset: event.visible_at
         }  # fmt: skip
         if order.left:
-            self._schedule(order, self._due_of(order))
+            self.wait(order, order.left_at(self.now))
 
     def _enter(self, live: Live, written: int) -> None:
         live.written = written
         self._live[live] = None
         self._live.move_to_end(live)
-        self._schedule(live, self._due_of(live))
-
-    def _due_of(self, live: Live) -> int:
-        """When it is over; not later than its whole time from now on, whatever time it is of."""
-        return self.now + min(live.lasts, max(live.over_at - self.now, 0))
-
-    def _pass(self, pop_time: int) -> None:
-        """Be behind a pop, unless the clock that it is of was mad."""
-        if pop_time - self.now < _LARGEST_LEAP:
-            self._last = max(self._last, pop_time)
+        self.wait(live, live.left_at(self.now))
 
     def _schedule(self, live: Live, due: int) -> None:
         live.due = due

@@ -18,6 +18,10 @@ class TimerSettings:
     recall_message_enable: bool = option(
         True, "Let producers take back messages whose time has not come.", live=True
     )
+    append_topic_for_timer_delete_key: bool = option(
+        False, "Write recalls as RocketMQ 5.2 to 5.4 read them; all ways are understood.",
+        live=True,
+    )  # fmt: skip
     timer_precision_ms: int = option(
         1000, "Milliseconds of a slot of the timer wheel; its files depend on it.",
         bounds=(10, 10_000),

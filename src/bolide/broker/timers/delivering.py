@@ -49,7 +49,6 @@ class Deliverer:
         counts: Counts,
         store_host: bytes,
         on_delivered: Sequence[Continued],
-        wake: Callable[[], None],
         delivered: set[Identity],
         delivered_from: int | None,
     ) -> None:
@@ -61,7 +60,6 @@ class Deliverer:
         self._counts = counts
         self._store_host = store_host
         self._on_delivered = on_delivered
-        self._wake = wake
         self._delivered = delivered
         self._delivered_from = delivered_from
         self._first_of_slot: dict[int, int] = {}
@@ -195,7 +193,6 @@ class Deliverer:
             if isinstance(outcome, StoreUnwritable):
                 self._keep_in_mind([draft for draft, at in done if at.end <= self._store.flushed])
                 self._hand.put_back(soon)
-                self._wake()
             elif outcome == ResponseCode.SUCCESS:
                 self._hand.done(soon)
             else:

@@ -44,15 +44,22 @@ class Hand:
     Args:
         warm: called on a thread with what was read: tells which messages are recalled, and sees
             that the others can be read without the disk.
+        sooner: called when something is due earlier than all else.
     """
 
     def __init__(
-        self, files: TimerFiles, *, warm: Callable[[Loaded], list[tuple[str, int]]], cursor: int
+        self,
+        files: TimerFiles,
+        *,
+        warm: Callable[[Loaded], list[tuple[str, int]]],
+        cursor: int,
+        sooner: Callable[[], None],
     ) -> None:
         self.cursor = cursor
         self.loaded_to = cursor - 1
         self._files = files
         self._warm = warm
+        self._sooner = sooner
         self._next_slot = cursor
         """None of those between the ones that were read and this one holds anything."""
         self._boundary: WaitingKey | None = None
@@ -116,13 +123,13 @@ class Hand:
     def is_recalled(self, topic: str, unique_id: str | None) -> bool:
         if not self._recalled or unique_id is None:
             return False
-        # RocketMQ before 5.2 named the id alone.
+        # RocketMQ 5.2 to 5.4 name the topic too.
         return recall_key(topic, unique_id) in self._recalled or unique_id in self._recalled
 
     def _add(self, waiting: Waiting, due: int) -> None:
         slot = self._files.number(waiting.due)
         self._open[slot] = self._open.get(slot, 0) + 1
-        heappush(self._soon, Soon(due, waiting.physical_offset, slot, waiting))
+        self._push(Soon(due, waiting.physical_offset, slot, waiting))
 
     # ---- what goes
 
@@ -133,7 +140,12 @@ class Hand:
         return None
 
     def put_back(self, soon: Soon, due: int | None = None) -> None:
-        heappush(self._soon, soon if due is None else soon._replace(due=due))
+        self._push(soon if due is None else soon._replace(due=due))
+
+    def _push(self, soon: Soon) -> None:
+        heappush(self._soon, soon)
+        if self._soon[0] is soon:
+            self._sooner()
 
     def done(self, soon: Soon) -> None:
         self._open[soon.slot] -= 1
@@ -150,14 +162,22 @@ class Hand:
         for key in [key for key, slot in self._recalled.items() if slot + _KEPT_SLOTS < reached]:
             del self._recalled[key]
 
-    def milliseconds_left(self, now_ms: int) -> int | None:
-        """Until something is due or a slot is to be read; None if nothing waits."""
-        moments = [self._soon[0].due] if self._soon else []
-        if self._boundary is not None and not self._soon:
-            moments.append(now_ms)
-        if self._next_slot < _NEVER and self._boundary is None and len(self._soon) < _MOST:
-            moments.append(self._next_slot * self._files.precision_ms - LEAD_MS)
-        return max(min(moments) - now_ms, 0) if moments else None
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits, here or in the files."""
+        return not self._soon and self._next_slot == _NEVER and self._boundary is None
+
+    def until_due(self, now_ms: int) -> int | None:
+        """Milliseconds until the first one is due; None if nothing is in memory."""
+        return max(self._soon[0].due - now_ms, 0) if self._soon else None
+
+    def until_load(self, now_ms: int) -> int | None:
+        """Milliseconds until there is something to read; None if that comes otherwise."""
+        if self._boundary is not None:
+            return None if self._soon else 0
+        if self._next_slot == _NEVER or len(self._soon) >= _MOST:
+            return None
+        return max(self._next_slot * self._files.precision_ms - LEAD_MS - now_ms, 0)
 
 
 def recall_key(topic: str, unique_id: str) -> str:

@@ -14,6 +14,7 @@ def recall_draft(  # noqa: PLR0913  what it names, and who says so
     topic: str,
     unique_id: str,
     *,
+    names_topic: bool,
     out_ms: int,
     group: str | None,
     born_ms: int,
@@ -23,7 +24,9 @@ def recall_draft(  # noqa: PLR0913  what it names, and who says so
     """What takes back the message of a topic that waits until a time in milliseconds."""
     properties = {
         PropertyName.TAGS: _TAG,
-        PropertyName.TIMER_DELETE_UNIQUE_ID: recall_key(topic, unique_id),
+        PropertyName.TIMER_DELETE_UNIQUE_ID: (
+            recall_key(topic, unique_id) if names_topic else unique_id
+        ),
         PropertyName.UNIQUE_ID: unique_id,
         PropertyName.TIMER_DELIVER_MS: str(out_ms + 1),
         PropertyName.BORN_TIMESTAMP: str(born_ms),

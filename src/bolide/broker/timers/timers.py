@@ -1,18 +1,18 @@
 """The timer of a broker: messages with a delivery time come in, and go out when it is reached.
 
 What waits lies in topic rmq_sys_wheel_timer, as durable as any message, and says by property
-TIMER_OUT_MS when it is due. One task does the rest, in small turns: it puts new ones into the
-slots of the timer wheel (`enqueuing`), reads slots that are due soon (`hand`), delivers to the
-millisecond (`delivering`), and carries forward what waits in log files that are to go
-(`carrying`). How far it is, is written down every second; what was delivered since then is found
-in the log (`delivered`).
+TIMER_OUT_MS when it is due. One task puts new ones into the slots of the timer wheel
+(`enqueuing`), reads slots that are due soon (`hand`), and carries forward what waits in log files
+that are to go (`carrying`); another one delivers to the millisecond (`delivering`) and never waits
+for the first. How far they are is written down every second; what was delivered since then is
+found in the log (`delivered`).
 """
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 _AFTER_FAILURE = 0.1
 _LONGEST_SLEEP = 60.0
 _IDLE_SAVE = 10.0
+_CATCHING_UP = 1.0
+_LOOK_AGAIN = 0.005
 _SET_BACK = 3
 """Slots by which the clock may go back before the hand follows."""
 
@@ -69,7 +71,7 @@ class _Works(NamedTuple):
 
 
 class Timers:
-    """Belongs to one event loop; `run` is its task, between `start` and `stop`."""
+    """Belongs to one event loop; `run` goes between `start` and `stop`."""
 
     schedule = staticmethod(waiting_draft)
     """A draft as it waits until a time in milliseconds, whatever it asks for itself."""
@@ -105,6 +107,8 @@ class Timers:
         self._window_ms = config.timer_roll_window_slot * config.timer_precision_ms
         self._works: _Works | None = None
         self._woken = asyncio.Event()
+        self._sooner = asyncio.Event()
+        self._delivering = asyncio.Lock()  # held while the parts may be another's in a moment
         self._wanted_free = 0
         """Files of the log that end here, or before, are to go."""
         self._progress: Progress | None = None
@@ -112,7 +116,8 @@ class Timers:
         self._saved_at = 0.0
         self._saving = threading.Lock()  # one file, one writer
         self._checkpoint = TimerCheckpoint()
-        self._is_stuck = False
+        self._stuck: set[str] = set()
+        """What fails; that is told once."""
         self.listing = Listing(store, self._files)
         intake.watch(TIMER_TOPIC, self._woken.set)
 
@@ -148,7 +153,7 @@ class Timers:
     def _build(self, start: Start) -> _Works:
         files = self._files
         warmer = Warmer(self._store, files)
-        hand = Hand(files, warm=warmer.warm, cursor=start.cursor)
+        hand = Hand(files, warm=warmer.warm, cursor=start.cursor, sooner=self._sooner.set)
         enqueuer = Enqueuer(
             self._store,
             files,
@@ -168,7 +173,6 @@ class Timers:
             counts=self.counts,
             store_host=self._store_host,
             on_delivered=self.on_delivered,
-            wake=self._woken.set,
             delivered=start.delivered,
             delivered_from=start.delivered_from,
         )
@@ -187,26 +191,35 @@ class Timers:
         known_to = files.number(self._now_ms()) + _SET_BACK
         return _Works(hand, enqueuer, deliverer, carrier, known_to)
 
-    # ---- the task
+    # ---- the tasks
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(self.feed, self._woken), name="timers-feed")
+            tasks.create_task(self._repeat(self.deliver, self._sooner), name="timers-deliver")
+
+    async def _repeat(self, step: Callable[[], Awaitable[float]], woken: asyncio.Event) -> None:
         while True:
-            self._woken.clear()
+            woken.clear()
             try:
-                seconds = await self.turn()
-                self._is_stuck = False
+                seconds = await step()
+                self._stuck.discard(step.__name__)
             except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
-                self._stick(exc)
+                self._stick(step.__name__, exc)
                 seconds = _AFTER_FAILURE
             if not seconds:
                 await asyncio.sleep(0)  # others want to be served too
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._woken.wait()
+                    await woken.wait()
 
-    async def turn(self) -> float:
-        """Do a little of all; returns the seconds until there may be more to do."""
+    async def feed(self) -> float:
+        """Put some messages into slots and read those that are due soon.
+
+        Returns:
+            The seconds until there may be more to do.
+        """
         works = self._works
         if works is None:
             if not self._store.max_offset(TIMER_TOPIC, 0):
@@ -216,30 +229,47 @@ class Timers:
             works = await self._follow_clock()
         more = await works.enqueuer.step(self._now_ms())
         more |= await works.hand.load(self._now_ms())
-        more |= await works.deliverer.step(self._now_ms)
         works.hand.advance(self._now_ms())
         self._note(works)
         more |= await works.carrier.step(self._wanted_free)
         return 0.0 if more else self._pause(works)
 
-    async def _follow_clock(self) -> _Works:
-        """The clock was set back: as after a restart, what is delivered is found in the log."""
-        log.warning("the clock went back: timers follow it")
-        await asyncio.to_thread(self._close)
-        return await self._open()
-
-    def _pause(self, works: _Works) -> float:
-        left = works.hand.milliseconds_left(self._now_ms())
-        if works.enqueuer.behind or self._wanted_free > works.carrier.carried_to:
-            return _AFTER_FAILURE if left is None else min(left / 1000, _AFTER_FAILURE)
+    async def deliver(self) -> float:
+        """Deliver some of what is due; returns the seconds until there may be more."""
+        async with self._delivering:
+            works = self._works
+            if works is None:
+                return _LONGEST_SLEEP
+            more = await works.deliverer.step(self._now_ms)
+            works.hand.advance(self._now_ms())
+            if more:
+                return 0.0
+        left = works.hand.until_due(self._now_ms())
         if left is None:
-            self.counts.none_left()
+            self._woken.set()  # the next slot, or the rest of one, may be read
             return _LONGEST_SLEEP
         return min(left / 1000, _LONGEST_SLEEP)
 
-    def _stick(self, exc: Exception) -> None:
-        if not self._is_stuck:
-            self._is_stuck = True
+    async def _follow_clock(self) -> _Works:
+        """The clock was set back: as after a restart, what is delivered is found in the log."""
+        log.warning("the clock went back: timers follow it")
+        async with self._delivering:
+            await asyncio.to_thread(self._close)
+            return await self._open()
+
+    def _pause(self, works: _Works) -> float:
+        left = works.hand.until_load(self._now_ms())
+        if works.enqueuer.behind or self._wanted_free > works.carrier.carried_to:
+            return _AFTER_FAILURE if left is None else min(left / 1000, _AFTER_FAILURE)
+        if left is None:
+            if not len(works.hand):
+                self.counts.none_left()
+            return _LONGEST_SLEEP
+        return min(left / 1000, _LONGEST_SLEEP)
+
+    def _stick(self, what: str, exc: Exception) -> None:
+        if what not in self._stuck:
+            self._stuck.add(what)
             known = isinstance(exc, BolideError | OSError)
             log.error("timer messages wait: %s", exc, exc_info=None if known else exc)
 
@@ -262,6 +292,16 @@ class Timers:
 
     # ---- how far it is
 
+    async def caught_up(self) -> None:
+        """Wait, but not long, until all that came before is in its slot."""
+        end = self._store.max_offset(TIMER_TOPIC, 0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CATCHING_UP):
+                while self._works is None or self._works.enqueuer.offset < end:
+                    if not end:
+                        return
+                    await asyncio.sleep(_LOOK_AGAIN)
+
     @property
     def checkpoint(self) -> TimerCheckpoint:
         """As it was last written down."""
@@ -275,7 +315,7 @@ class Timers:
         """What runtime information tells, under RocketMQ's keys."""
         works = self._works
         behind = 0
-        if works is not None and works.hand.milliseconds_left(0) is not None:
+        if works is not None and not works.hand.is_empty:
             reached = works.hand.cursor * self._files.precision_ms
             behind = max((self._now_ms() - reached) // 1000, 0)
         return {

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -25,9 +25,10 @@ from bolide.store.reading import Found, ReadLimits
 log = logging.getLogger(__name__)
 
 _AT_ONCE = ReadLimits(max_count=32, max_size=1024 * 1024, max_scanned=32)
-_MOST_HELD = 10_000
-_MOST_SPAN = 200_000
-"""Half messages that may lie behind one that is left where it is: a restart reads as many ops."""
+_MOST_HELD = 100_000
+_MOST_CLOSED = 200_000
+"""Halves that are done with and may lie behind one that is not: a restart reads as many ops."""
+_AFTER_FAILURE = 1.0
 _PATIENCE, _PAUSE = 2.0, 0.05
 """Seconds that one look waits for producers that do not read."""
 
@@ -106,17 +107,26 @@ class Checking:
         return Rules.of(self._parts.cell.value, self._parts.store_cell.value)
 
     async def run(self) -> None:
-        await self._queue.load()
+        while True:
+            if await self._attempt(self._queue.load()):
+                break
+            await asyncio.sleep(_AFTER_FAILURE)
         while True:
             await self._sleep()
-            try:
-                await self.look()
-            except BolideError as exc:
-                self._tell_once(exc)
-            except Exception:
-                log.exception("open transactions are looked at again later")
-            else:
-                self._is_failing = False
+            await self._attempt(self.look())
+
+    async def _attempt(self, work: Awaitable[object]) -> bool:
+        """Says whether it was done; one failure must not be the last time."""
+        try:
+            await work
+        except BolideError as exc:
+            self._tell_once(exc)
+        except Exception:
+            log.exception("open transactions are looked at again later")
+        else:
+            self._is_failing = False
+            return True
+        return False
 
     def _tell_once(self, exc: BolideError) -> None:
         if not self._is_failing:
@@ -151,7 +161,7 @@ class Checking:
         asked = 0
         async for half in self._waiting(self._parts.store.max_offset(HALF_TOPIC, 0)):
             verdict = self.rules.judge(half, self._parts.now())
-            if verdict is Verdict.YOUNG:
+            if verdict is Verdict.YOUNG and not self._is_in_the_way():
                 break
             asked += await self._handle(half, verdict)
         await self._queue.checkpoint()
@@ -209,10 +219,10 @@ class Checking:
         if verdict is Verdict.GIVE_UP:
             await self._give_up(half)
             return 0
-        if verdict is Verdict.HOLD:
-            self._hold(half, self.rules.due(half))
-            return 0
-        return await self._ask(half)
+        if verdict is Verdict.ASK:
+            return await self._ask(half)
+        self._hold(half, self.rules.due(half))
+        return 0
 
     async def _give_up(self, half: Half) -> None:
         await self._parts.topics.create_retry(TRANS_CHECK_MAX_TIME_TOPIC, 1)
@@ -225,12 +235,16 @@ class Checking:
             self._queue.set_aside(half)
 
     def _hold(self, half: Half, until: float) -> None:
-        """Leave it where it is; if too much lies behind it, or too many are left so, move it."""
-        span = self._parts.store.max_offset(HALF_TOPIC, 0) - self._queue.open.first
-        if len(self._held) < _MOST_HELD and span < _MOST_SPAN:
-            self._held[half.queue_offset] = until
-        else:
+        """Leave it where it is, or move it if it is in the way there."""
+        if self._is_in_the_way():
             self._queue.move(half, times=half.times)
+        elif len(self._held) < _MOST_HELD:  # further ones are read again at each look
+            self._held[half.queue_offset] = until
+
+    def _is_in_the_way(self) -> bool:
+        """Whether too many lie behind the first open one that need not be known any more."""
+        opened, end = self._queue.open, self._parts.store.max_offset(HALF_TOPIC, 0)
+        return end - opened.first - opened.count(end) > _MOST_CLOSED
 
     async def _ask(self, half: Half) -> int:
         try:

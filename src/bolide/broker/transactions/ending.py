@@ -176,7 +176,10 @@ class Endings:
                 "transaction %s of %s is %s by %s",
                 half.unique_id, half.group, _ENDS[ending.state], ending.by,
             )  # fmt: skip
-        return self._queue.close(half, ending.state, by=ending.by)
+        try:
+            return self._queue.close(half, ending.state, by=ending.by)
+        except (StoreUnwritable, StoreClosed) as exc:
+            raise unavailable(exc) from exc
 
     def _deliver(self, half: Half) -> None:
         topic = self._parts.topics.find(half.topic)

@@ -29,21 +29,17 @@ def send_message(
     queue_id: Annotated[
         int | None, typer.Option("-i", "--qid", min=0, help="With -b: one queue.")
     ] = None,
-    trace: Annotated[
-        Switch, typer.Option("-m", "--msgTraceEnable", help="Not there yet: only false.")
-    ] = "false",
+    trace: Annotated[Switch, typer.Option("-m", "--msgTraceEnable", help="Trace it.")] = "false",
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
     """Send a message."""
     if (broker is None) != (queue_id is None):
         raise typer.BadParameter("-b and -i go together: queues are numbered on each broker")
-    if is_true(trace):
-        raise typer.BadParameter("-m true: messages cannot be traced yet")
     queue = None if broker is None else MessageQueue(topic, broker, queue_id or 0)
 
     async def act(admin: AdminClient) -> "SendResult":
-        async with _producer(admin) as producer:
+        async with _producer(admin, trace=is_true(trace)) as producer:
             message = Message(topic, body.encode(), tags=tags, keys=keys.split())
             return await producer.send(message, queue=queue)
 
@@ -64,12 +60,13 @@ async def resend(
     _print(result, as_json)
 
 
-def _producer(admin: AdminClient, unit_name: str = "") -> "Producer":
+def _producer(admin: AdminClient, unit_name: str = "", *, trace: bool = False) -> "Producer":
     """One of a group that nobody else is in; other commands do without it and load faster."""
     from bolide.client.producing.producer import Producer  # noqa: PLC0415
 
     group = f"mqadmin-{time.time_ns()}"
-    return Producer(group, name_server=admin.name_servers.addresses, unit_name=unit_name)
+    addresses = admin.name_servers.addresses
+    return Producer(group, name_server=addresses, unit_name=unit_name, trace=trace)
 
 
 def _print(result: "SendResult", as_json: bool) -> None:

@@ -135,22 +135,20 @@ class _Tenure:
         self._park = self._reading = None
 
     def _start_lanes(self, lanes: KeyLanes, steps: KeySteps) -> None:
-        handler = self._owner.common.handlers.get(self._topic)
-        if handler is None:
-            return
         if self._park is not None:
             lanes.stale(self._park.aged())
         for key in lanes.ready():
             lanes.begin(key)
-            task = self._tasks.create_task(self._drain(lanes, steps, key, handler.batch))
+            task = self._tasks.create_task(self._drain(lanes, steps, key))
             self._draining.add(task)
             task.add_done_callback(self._draining.discard)
 
-    async def _drain(self, lanes: KeyLanes, steps: KeySteps, key: str, most: int) -> None:
+    async def _drain(self, lanes: KeyLanes, steps: KeySteps, key: str) -> None:
         """Do one step after the other for a key until there is none."""
         try:
             while self._lanes is lanes and not self._held.is_dropped and self._is_ours():
-                step = lanes.next(key, most)
+                handler = self._owner.common.handlers.get(self._topic)
+                step = lanes.next(key, handler.batch) if handler else None
                 if step is None:
                     break
                 if pause := await steps.perform(key, step):

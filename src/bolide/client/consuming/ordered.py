@@ -148,7 +148,7 @@ async def is_sent_away(common: Consumption, message: StoredMessage) -> bool:
         log.warning("%s broadcasts: %s is dropped after its last try", common.group, message)
         return True
     try:
-        await common.send_back.resend(message)
+        await common.send_back.resend(message, dead=True)
     except BolideError as exc:
         common.rare.warning("resend", "%s: %s stays first: %s", common.group, message, exc)
         return False

@@ -65,8 +65,17 @@ class SendBack:
         """Have its broker make it a dead letter. Raises BolideError."""
         await self._ask_broker(message, _DEAD)
 
-    async def resend(self, message: StoredMessage) -> None:
-        """Send a copy to the group's retry topic. Raises BolideError."""
+    async def resend(self, message: StoredMessage, *, dead: bool = False) -> None:
+        """Send a copy to the group's retry topic.
+
+        Args:
+            message: what to copy.
+            dead: it was tried so often that the broker moves it to the dead letters; 4.9 would
+                make it wait before that.
+
+        Raises:
+            BolideError: no broker took it.
+        """
         body, sys_flag = await compressed(message.body)
         topic = retry_topic(self._group)
         queues = await self._instance.routes.publish_queues(topic)
@@ -75,7 +84,7 @@ class SendBack:
             queue = queues[attempt % len(queues)]
             try:
                 master = await self._instance.routes.require_master(queue.broker_name, topic)
-                header = self._resend_header(message, queue.queue_id, sys_flag)
+                header = self._resend_header(message, queue.queue_id, sys_flag, dead=dead)
                 code = RequestCode.SEND_MESSAGE_V2
                 await self._instance.call(master, code, header.to_short(), body=body, accept=STORED)
             except BolideError as exc:
@@ -101,7 +110,9 @@ class SendBack:
         code = RequestCode.CONSUMER_SEND_MSG_BACK
         await self._instance.call(address, code, header, within=_SEND_BACK_WITHIN)
 
-    def _resend_header(self, message: StoredMessage, queue_id: int, sys_flag: int) -> SendHeader:
+    def _resend_header(
+        self, message: StoredMessage, queue_id: int, sys_flag: int, *, dead: bool
+    ) -> SendHeader:
         return SendHeader(
             producer_group=_INNER_PRODUCER,
             topic=retry_topic(self._group),
@@ -111,19 +122,21 @@ class SendBack:
             sys_flag=sys_flag,
             born_timestamp=int(time.time() * 1000),
             flag=message.flag,
-            properties=encode_properties(self._resend_properties(message)),
+            properties=encode_properties(self._resend_properties(message, dead=dead)),
             reconsume_times=message.reconsume_times + 1,
             unit_mode=self._instance.settings.unit_mode,
             max_reconsume_times=self._max_times,
         )
 
-    def _resend_properties(self, message: StoredMessage) -> dict[str, str]:
+    def _resend_properties(self, message: StoredMessage, *, dead: bool) -> dict[str, str]:
         kept = dict(message.properties)
         kept.pop(PropertyName.TRANSACTION_PREPARED, None)
         kept.pop(PropertyName.POP_CHECKPOINT, None)  # a copy was not popped
         kept[PropertyName.RETRY_TOPIC] = self._instance.settings.wrap(message.topic)
         kept.setdefault(PropertyName.ORIGIN_MESSAGE_ID, message.message_id)
         kept[PropertyName.DELAY_LEVEL] = str(_FIRST_LEVEL + message.reconsume_times)
+        if dead:
+            del kept[PropertyName.DELAY_LEVEL]
         return kept
 
 

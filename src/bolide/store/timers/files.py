@@ -93,7 +93,7 @@ class TimerFiles:
         """
         with self._turn:
             check = self._check_file.load() or TimerCheckpoint()
-            is_new = not self._wheel.exists
+            is_new = not self._wheel.exists or (not check.mark and self._wheel.has_snapshots)
             self._wheel.open()
             self._log.open()
             self.is_open = True

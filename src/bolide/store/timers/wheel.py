@@ -51,6 +51,11 @@ class TimerWheel:
     def exists(self) -> bool:
         return self.path.exists() and self.path.stat().st_size > 0
 
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether RocketMQ wrote copies (timerWheelSnapshotFlush): then the file itself is old."""
+        return any(self.path.parent.glob(f"{self.path.name}.*"))
+
     def open(self) -> None:
         """Raises DamagedFile if the file has another length."""
         if not self.exists:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bolide.broker.filters.sql import BadExpression, compile_sql
+from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
 from bolide.protocol.property_string import encode_properties
 from tests.unit.broker.filters.naive import NAMES, VALUES, Fails, Tree, conditions, judge, text_of
 
@@ -115,6 +115,29 @@ def test_an_expression_over_a_limit_is_refused_soon(expression: str, reason: str
     with pytest.raises(BadExpression, match=reason):
         compile_sql(expression)
     assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"'{'x' * 16_000}'",
+        f"a = 1 AND '{'x' * 16_000}'",
+        f"{'x' * 16_000} > 'b'",
+        f"-({'x' * 16_000} CONTAINS '{'y' * 100}') > TRUE",
+        "." + "1" * 16_000,
+    ],
+)
+def test_what_people_are_told_of_a_long_expression_is_short(expression: str) -> None:
+    with pytest.raises(BadExpression) as told:
+        compile_sql(expression)
+    assert len(str(told.value)) < 500
+
+
+def test_long_expressions_are_not_kept_without_limit() -> None:
+    for number in range(200):
+        compile_sql(f"a = '{number}{'x' * 16_000}'")
+    assert is_compiled(f"a = '199{'x' * 16_000}'")
+    assert not is_compiled(f"a = '0{'x' * 16_000}'")
 
 
 def test_long_rows_of_conditions_are_no_deep_ones() -> None:

@@ -5,13 +5,19 @@ from pathlib import Path
 import pytest
 
 from bolide.broker.filters.bloom import positions
+from bolide.broker.filters.filters import NotCompiled
+from bolide.broker.filters.sql import compiling
 from bolide.broker.filters.table import FilterTable
+from bolide.model.names import retry_topic
 from bolide.protocol.bodies.heartbeat import Subscription
+from bolide.protocol.record import encode_record
 from bolide.protocol.refusals import FilterNotFound, FilterOutdated
+from bolide.store.reading import EVERYTHING
 from bolide.store.tables import CONSUMER_FILTERS, Table
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables
 from tests.support.clock import FakeClock
+from tests.support.store import draft
 
 
 def wants(expression: str, version: int = 1, topic: str = "T", kind: str = "SQL92") -> Subscription:
@@ -93,6 +99,39 @@ async def test_pulls_are_told_what_is_missing_or_old(tables: BrokerTables) -> No
     with pytest.raises(FilterOutdated, match="not latest"):
         filters.subscribed("g", wants("a > 1", 4), 4)
     assert filters.subscribed("g", wants("a > 1", 3), 3).record is not None
+
+
+@on_loop
+async def test_what_a_group_wanted_before_a_restart_is_compiled_before_it_pulls(
+    tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await tables.filters.register("g", [wants("a > 1", 3)])
+    tables.filters.save()
+    monkeypatch.setattr(compiling, "_outcomes", compiling._Outcomes())
+    again = tables.restarted().filters
+    with pytest.raises(NotCompiled, match="a > 1"):
+        again.subscribed("g", wants("a > 1", 3), 3)
+    await again.register("g", [wants("a > 1", 3)])
+    assert again.subscribed("g", wants("a > 1", 3), 3).record is not None
+
+
+@on_loop
+async def test_a_retry_that_nobody_can_judge_is_delivered(tmp_path: Path) -> None:
+    """Such as one of a group whose expression another broker took, and ours finds too long."""
+    tables = BrokerTables(tmp_path, {"filter_support_retry": True})
+    record = memoryview(
+        encode_record(draft(topic=retry_topic("g"), properties={"RETRY_TOPIC": "T", "a": "1"}))
+    )
+    wanted = tables.filters.of_retries("g", EVERYTHING).record
+    assert wanted is not None
+    verdicts = []
+    for text in ("a > 5", "a < 5", "a <"):
+        tables.filters.table.register("g", [wants("b = 1", 1)])
+        found = tables.filters.table.find("T", "g")
+        assert found is not None
+        found.expression = text
+        verdicts.append(wanted(record))
+    assert verdicts == [False, True, True]
 
 
 def _is_dead(table: FilterTable) -> bool:

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from bolide.broker.filters.worker_frames import Load, encode
-from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool
+from bolide.broker.filters import worker_pool
+from bolide.broker.filters.worker_frames import LENGTH, Load, decode_answer, encode
+from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool, WorkersBusy
 from bolide.protocol.record import encode_record
+from tests.interop.processes import is_alive
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.store import draft
 
@@ -81,6 +84,66 @@ def test_a_worker_ends_with_its_broker_even_in_the_middle_of_a_function() -> Non
         busy.stdin.write(encode(Load("f", "while True: pass")))
         busy.stdin.flush()
         assert busy.wait(PATIENCE) == -signal.SIGALRM
+
+
+def test_what_functions_have_started_ends_with_the_broker_too() -> None:
+    source = """
+import subprocess, threading, time
+threading.Thread(target=time.sleep, args=(300,)).start()
+child = subprocess.Popen(["sleep", "300"])
+def accept(message): return True
+"""
+    command = [sys.executable, "-m", "bolide.broker.filters.worker", "60", str(2**28)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(encode(Load("f", source)))
+        worker.stdin.flush()
+        for _ in ("ready", "loaded"):
+            (size,) = LENGTH.unpack(worker.stdout.read(LENGTH.size))
+            assert decode_answer(worker.stdout.read(size)).error == ""
+        children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+        worker.stdin.close()  # as when the broker is killed
+        assert worker.wait(PATIENCE) == -signal.SIGKILL
+        assert len(children) == 1
+        assert not is_alive(int(children[0]))
+
+
+@on_loop
+async def test_whatever_a_function_raises_is_told() -> None:
+    raising = (
+        ("raise ValueError('\\udc80')", r"ValueError in line 3: \udc80"),
+        ("raise type('Mute', (Exception,), {'__str__': None})", "Mute in line 3: it does not"),
+    )
+    async with pool() as workers:
+        for version, (body, error) in enumerate(raising):
+            answer = await workers.judge(code(body, version), [RECORD])
+            assert (answer.verdicts, answer.failed) == ([False], 1)
+            assert answer.error.startswith(error)
+
+
+@on_loop
+async def test_a_function_that_forks_answers_once() -> None:
+    async with pool() as workers:
+        forks = code("os.fork(); return message.body == b'hello'")
+        other = bytes(encode_record(draft(body=b"other")))
+        for record, verdict in ((RECORD, True), (other, False), (RECORD, True)):
+            assert (await workers.judge(forks, [record])).verdicts == [verdict]
+
+
+@on_loop
+async def test_nobody_waits_for_a_worker_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "_TURN_SECONDS", 0.05)
+    async with pool() as workers:
+        keeping = asyncio.create_task(workers.judge(code("time.sleep(60)"), [RECORD]))
+        await until(lambda: workers._all)
+        with pytest.raises(WorkersBusy, match="raise filterServerNums"):
+            await workers.judge(code("return True"), [RECORD])
+        await workers.stop()
+        with pytest.raises(WorkerFailed):
+            await keeping
 
 
 async def _pid(workers: WorkerPool) -> int:

@@ -81,7 +81,7 @@ async def running(tables: BrokerTables) -> AsyncIterator[Running]:
             store_cell=store.config,
             delay=Delayed(),
             boot_time=tables.clock(),
-            ignored={"popPollingSize": "77"},
+            ignored={"popCkMaxBufferSize": "77"},
             now=tables.clock,
         )
         async with served(tables, handlers) as caller:
@@ -153,7 +153,7 @@ async def test_all_settings_are_shown_with_their_version(tables: BrokerTables) -
     texts = parse(found.body.decode())
     assert texts["brokerName"] == "broker-a"
     assert texts["mappedFileSizeCommitLog"] == "4096"
-    assert texts["popPollingSize"] == "77"
+    assert texts["popCkMaxBufferSize"] == "77"
     version = json.loads(BrokerConfigReply.from_fields(found.fields).version)
     assert version == {"counter": 0, "stateVersion": 0, "timestamp": 1_000_000}
 

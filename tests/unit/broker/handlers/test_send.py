@@ -269,12 +269,12 @@ REFUSED = [
     ),
     pytest.param({"sys_flag": 0x80}, b"x", ResponseCode.MESSAGE_ILLEGAL, "batches", id="inner"),
     pytest.param(
-        {"properties": {"TRAN_MSG": "true"}}, b"x", ResponseCode.NO_PERMISSION,
-        "no transactional messages", id="transaction",
+        {"sys_flag": 4}, b"x", ResponseCode.NO_PERMISSION,
+        "in a transaction by itself", id="transaction",
     ),
     pytest.param(
-        {"properties": {"TIMER_DELAY_SEC": "5"}}, b"x", ResponseCode.SYSTEM_ERROR,
-        "use a delay level", id="timer",
+        {"properties": {"TIMER_DELAY_SEC": "soon"}}, b"x", ResponseCode.MESSAGE_ILLEGAL,
+        "TIMER_DELAY_SEC='soon' is no time", id="timer",
     ),
     pytest.param(
         {"properties": {"x": "y" * 32_768}}, b"x", ResponseCode.MESSAGE_ILLEGAL, "properties",

@@ -3,7 +3,7 @@
 It knows neither brokers nor records: `compile_sql` takes text, the test takes a property string.
 """
 
-from bolide.broker.filters.sql.compiling import Compiled, compile_sql
+from bolide.broker.filters.sql.compiling import Compiled, compile_sql, is_compiled
 from bolide.broker.filters.sql.errors import BadExpression
 
-__all__ = ["BadExpression", "Compiled", "compile_sql"]
+__all__ = ["BadExpression", "Compiled", "compile_sql", "is_compiled"]

@@ -20,6 +20,7 @@ MAX_LISTED = 2048
 TOO_DEEP = f"more than {MAX_DEPTH} nested levels: use a simpler expression"
 
 _PAIR_END = 2
+_SHOWN = 80
 
 
 class Kind(Enum):
@@ -99,19 +100,20 @@ class Chain(Node):
 
 
 def constant(kind: Kind, value: Value, source: str) -> Constant:
-    return Constant(kind, lambda _: value, source, value=value)
+    return Constant(kind, lambda _: value, _shortened(source), value=value)
 
 
 def negative(part: Constant | Negative) -> Negative:
     """The same number with the other sign."""
     value = -part.value  # type: ignore[operator]
-    source, depth = f"-{part.source}", part.depth + 1
+    source, depth = _shortened(f"-{part.source}"), part.depth + 1
     return Negative(part.kind, lambda _: value, source, depth, value=value)
 
 
 def name(text: str) -> Property:
     key = b"\x02" + text.encode() + b"\x01"
-    return Property(Kind.TEXT, lambda properties: find_property(properties, key), text, key=key)
+    source = _shortened(text)
+    return Property(Kind.TEXT, lambda properties: find_property(properties, key), source, key=key)
 
 
 def condition(evaluate: Evaluate, source: str, *parts: Node, listed: int = 0) -> Node:
@@ -123,11 +125,15 @@ def above(kind: Kind, evaluate: Evaluate, source: str, *parts: Node, listed: int
     return Node(
         kind,
         evaluate,
-        source,
+        _shortened(source),
         1 + max(part.depth for part in parts),
         sum(part.terms for part in parts),
         listed + sum(part.listed for part in parts),
     )
+
+
+def _shortened(source: str) -> str:
+    return source if len(source) <= _SHOWN else f"{source[: _SHOWN - 1]}…"
 
 
 def find_property(properties: bytes, key: bytes) -> str | None:

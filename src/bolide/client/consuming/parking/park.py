@@ -29,6 +29,7 @@ WAIT = 15.0
 _REFRESH_BY = 3
 """A record is written again after this part of the time for which the broker keeps it."""
 _LOOK_EVERY = 60.0
+_QUICK = 0.05
 
 
 class Superseded(BolideError):
@@ -65,6 +66,7 @@ class Park:
         self._next_place = 0
         self._superseded_at: int | None = None
         self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._read_back: dict[int, ParkRecord] = {}  # ours that nobody has asked after yet
         self._rare = RareLog(log)
 
     @property
@@ -83,6 +85,7 @@ class Park:
         while self._next_place <= opened and not self.is_superseded:
             await self._read(0.0, opened=opened)
         self._require_own(opened)
+        self._read_back.clear()
 
     async def run(self) -> None:
         """Read on until another tenure begins."""
@@ -159,11 +162,19 @@ class Park:
             finally:
                 self._waiting.pop(place, None)
         self._require_own(place)
+        if self._read_back.pop(place, None) != record:  # the topic was made anew
+            self._superseded_at = NONE
+            raise Superseded(self._source)
 
     async def _read(self, wait: float, *, opened: int = NONE) -> None:
         """Read once; up to where the tenure began, other tenures are those before it."""
+        begun = asyncio.get_running_loop().time()
         found = await self._log.read(self._next_place, wait=wait)
         self._rare.forget("read")
+        if found.next_place < self._next_place:  # the topic was made anew
+            self._superseded_at = NONE
+        elif found.next_place == self._next_place:
+            await _breathe(begun, AFTER_FAILURE if wait else _QUICK)
         for parked in found.records:
             self._take(parked, opened)
         self._next_place = max(self._next_place, found.next_place)
@@ -176,6 +187,8 @@ class Park:
             return
         if self.is_superseded:
             return
+        if record.epoch == self._epoch:
+            self._read_back[place] = record
         if record.kind is Kind.OPEN and record.epoch != self._epoch and place > opened:
             self._superseded_at = place
         else:
@@ -200,3 +213,9 @@ class Park:
         values = {"epoch": self._epoch, "key": key, "offset": offset} | more
         source = {"topic": self._source.topic, "queue_id": self._source.queue_id}
         return ParkRecord(kind=kind, **source, **values)  # type: ignore[arg-type]
+
+
+async def _breathe(begun: float, pause: float) -> None:
+    """A broker that does not hold reads must not be asked without a pause."""
+    if asyncio.get_running_loop().time() - begun < _QUICK:
+        await asyncio.sleep(pause)

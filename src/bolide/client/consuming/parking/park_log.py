@@ -69,7 +69,7 @@ class ParkLog:
             await self._create_topic()
         return await self._send(record, body, flag)
 
-    async def read(self, place: int, *, wait: float = 0.0) -> Found:
+    async def read(self, place: int, *, wait: float = 0.0, count: int = _AT_ONCE) -> Found:
         """What lies at this place and behind it; waits so many seconds for something new.
 
         Raises:
@@ -80,7 +80,7 @@ class ParkLog:
                 queue=self.queue,
                 filter=self._filter,
                 offset=place,
-                max_count=_AT_ONCE,
+                max_count=count,
                 suspend=wait,
                 within=wait + _CALL_GRACE,
                 with_subscription=True,
@@ -93,7 +93,7 @@ class ParkLog:
 
     async def find(self, place: int) -> Parked | None:
         """The record at a place; None if it is gone. Raises BolideError if that is not known."""
-        found = await self.read(place)
+        found = await self.read(place, count=1)
         return next((each for each in found.records if each.carrier.queue_offset == place), None)
 
     async def first_place(self) -> int:

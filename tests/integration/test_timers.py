@@ -1,0 +1,124 @@
+"""Messages for a time of their own, through our client and a broker of ours."""
+
+import asyncio
+import struct
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bolide import AdminClient, InvalidMessage, Message, Producer
+from bolide.model.names import TIMER_TOPIC
+from bolide.model.properties import PropertyName
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.replication import TimerMetrics
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.record import Record
+from bolide.protocol.refusals import IllegalOperation, NoPermission, Refusal
+from tests.support.aio import on_loop
+from tests.support.broker import BrokerClient
+from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
+
+TOPIC = "Later"
+LATE_MS = 500
+"""Far more than deliveries need, for machines that are busy."""
+
+
+async def received(client: BrokerClient, count: int) -> list[Record]:
+    """The first messages of the topic's one queue, when they are there."""
+    found: list[Record] = []
+    while len(found) < count:
+        pulled = await client.wait_for(TOPIC, len(found))
+        found += pulled.records
+    return found
+
+
+def lateness(record: Record) -> int:
+    due = record.decode_properties()[PropertyName.TIMER_OUT_MS]
+    return record.store_timestamp - int(due)
+
+
+@on_loop
+async def test_messages_come_when_they_are_due_also_after_a_restart(tmp_path: Path) -> None:
+    small = {"mapped_file_size_timer_log": 1024 * 1024}
+    async with own_cluster(tmp_path, **small) as cluster:
+        async with Producer("later", name_server=cluster.address) as producer:
+            await create_topic(producer, TOPIC, 1)
+            now = time.time()
+            messages = [
+                Message(TOPIC, b"%d" % at, deliver_at=now + 2 + at / 1000) for at in range(400)
+            ]
+            await asyncio.gather(*map(producer.send, messages))
+            soon = datetime.now(UTC) + timedelta(seconds=0.2)
+            await producer.send(Message(TOPIC, b"first", deliver_at=soon))
+            await producer.send(Message(TOPIC, b"second", delay=timedelta(seconds=0.4)))
+            await producer.send(Message(TOPIC, b"now", deliver_at=1.0))
+        async with BrokerClient(cluster.broker.address) as client:
+            early = await received(client, 3)
+        assert [bytes(record.body) for record in early] == [b"now", b"first", b"second"]
+        await cluster.stop_broker()
+        await cluster.start_broker()
+        async with BrokerClient(cluster.broker.address) as client:
+            records = (await received(client, 403))[1:]
+            assert [int(bytes(record.body)) for record in records[2:]] == list(range(400))
+            assert all(lateness(record) >= 0 for record in records)
+            assert sorted(map(lateness, records))[len(records) // 2] < LATE_MS
+            assert (await client.pull(TOPIC, 403)).records == []
+
+
+@on_loop
+async def test_what_waits_is_seen_and_taken_back(tmp_path: Path) -> None:
+    async with (
+        own_cluster(tmp_path, mapped_file_size_timer_log=1024 * 1024) as cluster,
+        Producer("later", name_server=cluster.address) as producer,
+        AdminClient(cluster.address) as admin,
+    ):
+        await create_topic(producer, TOPIC, 1)
+        address = cluster.broker.address
+        sent = [
+            await producer.send(Message(TOPIC, b"%d" % at, keys=[f"k{at % 2}"], delay=delay))
+            for at, delay in enumerate([0.8, 0.9, 1.0, 3600, 30 * 86400])
+        ]
+        assert all(result.recall_handle for result in sent)
+
+        shown = [each async for each in admin.timers.each(address)]
+        assert [each.message_id for each in shown] == [result.message_id for result in sent]
+        page = await admin.timers.page(address, TOPIC, limit=2)
+        rest = await admin.timers.page(address, TOPIC, begin=page.next, limit=9)
+        assert (len(page.timers), len(rest.timers), rest.next) == (2, 3, "")
+        assert (await admin.timers.page(address, "Other")).timers == []
+
+        first, handle = sent[0], sent[0].recall_handle
+        assert await producer.recall(TOPIC, handle or "") == first.message_id
+        by_key = await admin.timers.recall(address, TOPIC, "k1")
+        assert {each.message_id for each in by_key} == {sent[1].message_id, sent[3].message_id}
+        by_id = await admin.timers.recall(address, TOPIC, sent[4].message_id)
+        assert len(by_id) == 1
+        async with BrokerClient(address) as client:
+            (record,) = await received(client, 1)
+            assert bytes(record.body) == b"2"
+            await refused(cluster, producer, handle or "", client)
+
+
+async def refused(
+    cluster: OwnCluster, producer: Producer, handle: str, client: BrokerClient
+) -> None:
+    """What cannot be recalled, and what replicas are told by then."""
+    with pytest.raises(IllegalOperation, match="its time is over"):
+        await producer.recall(TOPIC, handle)
+    await create_topic(producer, "Other", 1)
+    with pytest.raises(IllegalOperation, match="of topic 'Later'"):
+        await producer.recall("Other", handle)
+    cluster.broker.parts.timers.save()
+    numbers = struct.unpack(">7q", (await client.call(RequestCode.GET_TIMER_CHECK_POINT)).body)
+    assert numbers[2] == numbers[3] == cluster.broker.store.max_offset(TIMER_TOPIC, 0) == 9
+    body = (await client.call(RequestCode.GET_TIMER_METRICS)).body
+    assert fastjson.decode(body, TimerMetrics).timing_count.keys() == {TOPIC}
+    await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"recallMessageEnable=false")
+    with pytest.raises(NoPermission, match="recallMessageEnable is false"):
+        await producer.recall(TOPIC, handle)
+    with pytest.raises(InvalidMessage, match="cannot wait"):
+        await producer.send_batch([Message(TOPIC, b"x", delay=1)])
+    with pytest.raises(Refusal, match="timerMaxDelaySec=31536000"):
+        await producer.send(Message(TOPIC, b"x", delay=timedelta(days=366)))

@@ -1,0 +1,145 @@
+"""The transactions of a broker in memory: without sockets, and with a clock that stands."""
+
+from pathlib import Path
+from typing import Any
+
+from bolide.broker.arrivals import Arrivals
+from bolide.broker.background import Background
+from bolide.broker.duplicates import Duplicates
+from bolide.broker.durability import Durability
+from bolide.broker.intake import Intake
+from bolide.broker.key_windows import KeyWindows
+from bolide.broker.statistics import Statistics
+from bolide.broker.timers.timetable import Timetable
+from bolide.broker.transactions.coordinator import Coordinator
+from bolide.broker.transactions.ending import EndingParts
+from bolide.broker.transactions.half import Half, half_draft
+from bolide.broker.transactions.loading import read_all
+from bolide.model.message import Host
+from bolide.model.names import HALF_TOPIC
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.hosts import pack_host
+from bolide.protocol.record import RecordDraft
+from bolide.store.appending import Appended
+from bolide.store.memory_store import MemoryStore
+from tests.support.broker_tables import BrokerTables
+from tests.support.clock import FakeClock
+
+HOST = Host("10.0.0.1", 10911)
+PACKED = pack_host(HOST)
+
+
+class Producers:
+    """Whom the broker may ask: they are there or not, and never answer by themselves."""
+
+    def __init__(self) -> None:
+        self.are_there = True
+        self.asked: list[Half] = []
+
+    def choose(self, _: str) -> object | None:
+        return self if self.are_there else None
+
+    async def ask(self, _: object, half: Half) -> None:
+        self.asked.append(half)
+
+
+class TransactionCore:
+    """One life of a broker with a topic T; the store and the tables may be those of the last."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        tables: BrokerTables,
+        intake: type[Intake] = Intake,
+        producers: Producers | None = None,
+    ) -> None:
+        self.store = store
+        self.tables = tables
+        self.clock: FakeClock = tables.clock
+        self.producers = producers or Producers()
+        self.durability = Durability(store, store.config)
+        self.intake = intake(store, self.durability, Arrivals())
+        self.background = Background()
+        items = store.log.items()
+        self.coordinator = Coordinator(
+            self._parts(),
+            cell=tables.cell,
+            store_cell=store.config,
+            offsets=tables.offsets,
+            clients=tables.clients,
+            host=HOST,
+            last_record=items[-1][0] if items else -1,
+        )
+        self.coordinator.checking._asking = self.producers  # type: ignore[assignment]
+
+    def _parts(self) -> EndingParts:
+        windows = KeyWindows(
+            cell=self.tables.cell,
+            store=self.store,
+            topics=self.tables.topics,
+            background=self.background,
+            waiting=dict,
+            now=self.clock,
+        )
+        return EndingParts(
+            store=self.store,
+            topics=self.tables.topics,
+            intake=self.intake,
+            duplicates=Duplicates(
+                windows,
+                store=self.store,
+                intake=self.intake,
+                durability=self.durability,
+                now=self.clock,
+            ),
+            durability=self.durability,
+            statistics=Statistics("c", self.clock),
+            store_host=PACKED,
+            max_level=18,
+            timetable=Timetable(self.tables.cell, self.clock),
+            now=self.clock,
+        )
+
+    async def start(self) -> None:
+        self.durability.start()
+        self.intake.start()
+        if "T" not in self.tables.topics:
+            topic = TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)
+            await self.tables.topics.update(topic)
+        await self.coordinator.queue.load()
+
+    def stop(self) -> None:
+        self.intake.stop()
+        self.durability.stop()
+
+    async def send(self, number: int, **more: str) -> Appended:
+        """Store a half; its body is the number."""
+        properties = {"UNIQ_KEY": f"id-{number}", "TRAN_MSG": "true", "PGROUP": "g"} | more
+        now = int(self.clock() * 1000)
+        plain = RecordDraft(b"T", str(number).encode(), b"", 0, now, PACKED, PACKED)
+        return self.intake.append(half_draft(plain, properties, "g"))
+
+    @property
+    def halves(self) -> list[Half]:
+        """All that are in the queue, with their copies."""
+        return list(map(Half, read_all(self.store, HALF_TOPIC, 0, 10**6)))
+
+    @property
+    def open(self) -> list[int]:
+        """The numbers of those that are open."""
+        queue = self.coordinator.queue.open
+        return [number_of(half) for half in self.halves if queue.is_open(half.queue_offset)]
+
+    @property
+    def delivered(self) -> list[int]:
+        found = read_all(self.store, "T", 0, self.store.max_offset("T", 0))
+        return [int(bytes(record.body)) for record in found]
+
+
+def number_of(half: Half) -> int:
+    return int(bytes(half.record.body))
+
+
+def new_tables(directory: Path, clock: FakeClock, **settings: Any) -> BrokerTables:
+    chosen = {"transaction_timeout": 6.0, "transaction_check_max": 3} | settings
+    return BrokerTables(directory, chosen, clock)

@@ -1,0 +1,160 @@
+"""The journal of popped messages, and the state that it tells again."""
+
+from pathlib import Path
+
+from bolide.broker.durability import Durability
+from bolide.broker.pop.events import Changed, Placed, Popped, Settled, merged
+from bolide.broker.pop.journal import Journal
+from bolide.broker.pop.state import PopState
+from bolide.model.names import POP_JOURNAL_TOPIC
+from bolide.protocol.codes import ResponseCode
+from bolide.store.appending import Appended
+from bolide.store.errors import StoreUnwritable
+from bolide.store.memory_store import MemoryStore
+from tests.support.aio import on_loop
+from tests.support.clock import FakeClock
+from tests.support.pop_core import HOST, PopCore
+
+NAME = ("T", "G", 0)
+NOW = 1_700_000_000_000
+
+
+def popped(start: int, count: int) -> Popped:
+    return Popped(*NAME, start, NOW, 60_000, start + count, list(range(count)))
+
+
+class Untold(Durability):
+    """Tells nobody of anything until the test says so."""
+
+    def __init__(self) -> None:
+        self.waits = True
+        self.told: list[tuple[Appended, object]] = []
+
+    def when_safe(self, appended: Appended, tell: object) -> None:
+        self.told.append((appended, tell))
+
+    def tell_all(self, outcome: int | StoreUnwritable) -> None:
+        told, self.told = self.told, []
+        for _, tell in told:
+            tell(outcome)  # type: ignore[operator]
+
+
+def replayed(core: PopCore) -> PopState:
+    """What a broker would know that starts now."""
+    state = PopState(core.clock)
+    journal = Journal(
+        state, store=core.store, intake=core.intake, durability=core.durability,
+        store_host=HOST, now=core.clock,
+    )  # fmt: skip
+    journal.replay(0)
+    return state
+
+
+def known(state: PopState) -> dict[tuple[int, int], list[int]]:
+    queue = state.queues[NAME]
+    return {key: each.unsettled for key, each in queue.checkpoints.items()}
+
+
+@on_loop
+async def test_acknowledgements_of_a_burst_are_one_record(tmp_path: Path) -> None:
+    core = PopCore(tmp_path)
+    journal = core.pop.journal
+    journal.append([popped(0, 8)])
+    told: list[object] = []
+    for offset in (0, 1, 5):
+        journal.write(Settled(*NAME, 0, NOW, [offset]), told.append)
+    journal.write(Changed(*NAME, 0, NOW, 7, NOW + 1, 1000, 8), told.append)
+    assert told == []
+    assert core.store.max_offset(POP_JOURNAL_TOPIC, 0) == 1
+    journal.end_burst()
+    assert told == [ResponseCode.SUCCESS] * 4
+    assert core.store.max_offset(POP_JOURNAL_TOPIC, 0) == 2
+    left = {(0, NOW): [2, 3, 4, 6], (7, NOW + 1): [7]}
+    assert known(core.pop.state) == known(replayed(core)) == left
+    await core.stop()
+
+
+@on_loop
+async def test_what_the_disk_took_back_is_written_again(tmp_path: Path) -> None:
+    core = PopCore(tmp_path)
+    journal, untold = core.pop.journal, Untold()
+    journal._durability = untold
+    journal.append([popped(0, 4)])
+    untold.tell_all(ResponseCode.FLUSH_DISK_TIMEOUT)
+    untold.tell_all(ResponseCode.SUCCESS)
+    told: list[object] = []
+    journal.append([popped(4, 4)])
+    journal.write(Settled(*NAME, 0, NOW, [2]), told.append)
+    journal.end_burst()
+    failure = StoreUnwritable("no disk")
+    untold.tell_all(failure)
+    assert told == [failure]
+    assert not journal.is_whole
+    # Who says it again waits until the disk has it.
+    journal.when_safe(told.append)
+    assert journal.is_whole
+    assert len(told) == 1
+    untold.tell_all(ResponseCode.SUCCESS)
+    assert told == [failure, ResponseCode.SUCCESS]
+    last = core.store.max_offset(POP_JOURNAL_TOPIC, 0) - 1
+    assert core.pop.state.queues[NAME].checkpoints[4, NOW].written == last
+    assert known(replayed(core)) == {(0, NOW): [0, 1, 3], (4, NOW): [4, 5, 6, 7]}
+    await core.stop()
+
+
+@on_loop
+async def test_old_pops_are_brought_forward_so_that_little_is_read_again(tmp_path: Path) -> None:
+    core = PopCore(tmp_path, most_behind=10)
+    journal = core.pop.journal
+    for number in range(100):
+        journal.append([popped(number * 2, 2)])
+        if number not in {3, 50}:
+            journal.append([Settled(*NAME, number * 2, NOW, [number * 2, number * 2 + 1])])
+        await core.work()
+    oldest = core.pop.state.oldest
+    assert oldest is not None
+    assert journal.end - oldest.written <= 11
+    state = PopState(core.clock)
+    again = Journal(
+        state, store=core.store, intake=core.intake, durability=core.durability,
+        store_host=HOST, now=core.clock,
+    )  # fmt: skip
+    assert again.replay(oldest.written) <= 11
+    assert known(state) == known(core.pop.state)
+    assert state.queues[NAME].next_offset == 200
+    await core.stop()
+
+
+@on_loop
+async def test_a_record_larger_than_allowed_is_parted(tmp_path: Path) -> None:
+    clock = FakeClock(NOW / 1000)
+    core = PopCore(tmp_path, clock=clock, store=MemoryStore(clock=clock))
+    many = [popped(number * 32, 32) for number in range(40_000)]
+    core.pop.journal.append(many)
+    assert core.store.max_offset(POP_JOURNAL_TOPIC, 0) > 1
+    assert len(core.pop.state) == len(replayed(core)) == 40_000
+    await core.stop()
+
+
+def test_the_lowest_offset_is_that_of_the_first_that_is_not_settled() -> None:
+    state = PopState(FakeClock(NOW / 1000))
+    for event in (popped(0, 3), popped(3, 3), popped(6, 3)):
+        state.apply(event, 0)
+    queue = state.queues[NAME]
+    state.apply(Settled(*NAME, 3, NOW, [3, 4]), 1)
+    assert queue.low == 0
+    state.apply(Changed(*NAME, 0, NOW, 1, NOW + 5, 1000, 9), 2)
+    state.apply(Settled(*NAME, 0, NOW, [0, 2]), 3)
+    assert queue.low == 1
+    state.apply(Settled(*NAME, 1, NOW + 5, [1]), 4)
+    assert queue.low == 5
+    assert queue.in_flight == 4
+    state.apply(Placed(*NAME, 2), 5)
+    assert (queue.low, queue.in_flight, len(state)) == (2, 0, 0)
+
+
+def test_events_of_one_pop_are_merged_and_others_keep_their_order() -> None:
+    first, second = Settled(*NAME, 0, 1, [0]), Settled(*NAME, 0, 1, [1])
+    change = Changed(*NAME, 0, 1, 2, 2, 3, 4)
+    assert merged([first, change, second]) == [Settled(*NAME, 0, 1, [0, 1]), change]
+    assert first.offsets == [0]

@@ -1,0 +1,253 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bolide.broker.transactions import checking
+from bolide.broker.transactions.asking import AllBlocked
+from bolide.broker.transactions.checking import Rules, Verdict
+from bolide.broker.transactions.ending import Ending
+from bolide.config import ConfigCell
+from bolide.model.message import TransactionType
+from bolide.model.names import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANSACTION_GROUP,
+)
+from bolide.protocol.record import RecordDraft
+from bolide.protocol.refusals import ServiceNotAvailable
+from bolide.store.appending import Appended
+from bolide.store.config import FlushMode, StoreConfig
+from bolide.store.errors import StoreUnwritable
+from bolide.store.flusher import Flushed, Listener
+from bolide.store.health import LOG_FILES
+from bolide.store.memory_store import MemoryStore
+from tests.support.aio import on_loop
+from tests.support.clock import FakeClock
+from tests.support.transaction_core import TransactionCore, new_tables
+from tests.unit.broker.transactions.test_half import BORN, half
+
+RULES = Rules(timeout=6.0, most_times=15, longest=72 * 3600.0)
+STORED = (BORN + 40) / 1000
+OLD = {"TRAN_PREPARED_QUEUE_OFFSET": "1"}
+
+
+def copy(times: int) -> Any:
+    """One whose producer was asked."""
+    found = half(queue_offset=9)
+    found.properties.update(OLD | {"TRANSACTION_CHECK_TIMES": str(times)})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "after", "verdict"),
+    [
+        (half(), 5.9, Verdict.YOUNG),
+        (half(), 6.0, Verdict.ASK),
+        (half(CHECK_IMMUNITY_TIME_IN_SECONDS="60"), 59.0, Verdict.HOLD),
+        (half(CHECK_IMMUNITY_TIME_IN_SECONDS="60"), 60.0, Verdict.ASK),
+        (half(CHECK_IMMUNITY_TIME_IN_SECONDS="0"), 0.0, Verdict.ASK),
+        (half(CHECK_IMMUNITY_TIME_IN_SECONDS="soon"), 3.0, Verdict.YOUNG),
+        (half(), -3600.0, Verdict.ASK),  # the clock was set back
+        (half(), 72 * 3600 + 1.0, Verdict.GIVE_UP),
+        (copy(1), 0.1, Verdict.ASK),
+        (copy(14), 1.0, Verdict.ASK),
+        (copy(15), 1.0, Verdict.GIVE_UP),
+        (copy(1), 72 * 3600 + 1.0, Verdict.ASK),  # the broker was away for days
+    ],
+)
+def test_what_is_done_with_an_open_half(found: Any, after: float, verdict: Verdict) -> None:
+    assert RULES.judge(found, STORED + after) is verdict
+
+
+class HeldStore(MemoryStore):
+    """A store whose flushes the test tells of."""
+
+    def on_flushed(self, listener: Listener) -> None:
+        self.tell = listener
+
+
+@asynccontextmanager
+async def core_in(
+    directory: Path, mode: FlushMode = FlushMode.ASYNC, **settings: Any
+) -> AsyncIterator[TransactionCore]:
+    clock = FakeClock(1_700_000_000.0)
+    config = ConfigCell(StoreConfig(root=directory, flush_mode=mode))
+    with HeldStore(config, clock=clock) as store:
+        core = TransactionCore(store, new_tables(directory, clock, **settings))
+        await core.start()
+        yield core
+        core.stop()
+
+
+@on_loop
+async def test_halves_behind_one_that_is_immune_are_looked_at(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        await core.send(0, CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+        await core.send(1)
+        core.clock.now += 10
+        assert await core.coordinator.checking.look() == 1
+        assert [half.times for half in core.halves] == [0, 0, 1]
+        offsets = core.tables.offsets
+        assert offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) is None  # it begins at the first
+        core.clock.now += 90
+        assert await core.coordinator.checking.look() == 2
+        assert offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3
+        assert offsets.find(TRANSACTION_GROUP, OP_HALF_TOPIC, 0) == 3
+
+
+@pytest.mark.parametrize("said", [{"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}, {}])
+@on_loop
+async def test_one_that_is_not_due_makes_room_when_many_that_are_done_lie_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, str]
+) -> None:
+    monkeypatch.setattr(checking, "_MOST_CLOSED", 2)
+    async with core_in(tmp_path, transaction_timeout=100.0) as core:
+        await core.send(0, **said)
+        for number in range(1, 4):
+            place = await core.send(number)
+            ending = Ending(place.physical_offset, number, TransactionType.ROLLBACK, "g")
+            await core.coordinator.endings.end(ending)
+        await core.send(4, **said)
+        assert await core.coordinator.checking.look() == 0
+        assert [(half.queue_offset, half.times) for half in core.halves][5:] == [(5, 0)]
+        assert sorted(core.open) == [0, 4]
+        assert core.tables.offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) == 4
+        core.clock.now += 100
+        assert await core.coordinator.checking.look() == 2
+
+
+@on_loop
+async def test_producers_that_do_not_read_are_asked_later_and_it_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "_PATIENCE", 0.0)
+    async with core_in(tmp_path, transaction_check_interval=30.0) as core:
+        await core.send(0)
+        core.clock.now += 10
+        core.producers.choose = _blocked  # type: ignore[method-assign]
+        for _ in range(5):
+            assert await core.coordinator.checking.look() == 0
+        assert len(core.halves) == 1
+        del core.producers.choose
+        assert await core.coordinator.checking.look() == 0  # not before the next interval
+        core.clock.now += 30
+        assert await core.coordinator.checking.look() == 1
+
+
+def _blocked(_: str) -> object:
+    raise AllBlocked
+
+
+@on_loop
+async def test_a_half_that_cannot_be_copied_is_asked_about_where_it_is(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        await core.send(0, filler="x")
+        room = 32_767 - len(core.halves[0].record.properties)
+        await core.send(1, filler="x" * (room - 10))
+        core.clock.now += 10
+        assert await core.coordinator.checking.look() == 2
+        assert [half.queue_offset for half in core.producers.asked] == [2, 1]
+        assert core.open == [1, 0]
+
+
+@on_loop
+async def test_halves_whose_files_are_gone_hold_up_nobody(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        for number in range(3):
+            await core.send(number)
+        core.store.trim(core.halves[2].record.physical_offset)
+        core.clock.now += 10
+        assert await core.coordinator.checking.look() == 1
+        assert core.open == [2]
+        assert core.tables.offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3
+
+
+# ---- a store that fails
+
+
+@on_loop
+async def test_a_full_disk_changes_nothing_and_is_tried_again(tmp_path: Path) -> None:
+    async with core_in(tmp_path, transaction_check_max=1) as core:
+        place = await core.send(0)
+        core.store.health.refuse(LOG_FILES, "the disk is full")
+        core.clock.now += 10
+        with pytest.raises(StoreUnwritable):
+            await core.coordinator.checking.look()
+        ending = Ending(place.physical_offset, 0, TransactionType.COMMIT, "g")
+        with pytest.raises(ServiceNotAvailable):
+            await core.coordinator.endings.end(ending)
+        assert (core.open, core.delivered, core.producers.asked) == ([0], [], [])
+        core.store.health.allow(LOG_FILES)
+        assert await core.coordinator.checking.look() == 1
+        await core.coordinator.endings.end(ending)
+        assert (core.open, core.delivered) == ([], [0])
+
+
+@on_loop
+async def test_a_rollback_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        place = await core.send(0)
+        core.store.health.refuse(LOG_FILES, "the disk is full")
+        ending = Ending(place.physical_offset, 0, TransactionType.ROLLBACK, "g")
+        with pytest.raises(ServiceNotAvailable):
+            await core.coordinator.endings.end(ending)
+        assert core.open == [0]
+
+
+@on_loop
+async def test_a_commit_counts_though_the_disk_was_full_right_after_the_message(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path) as core:
+        place = await core.send(0)
+        append = core.intake.append
+
+        def append_once(draft: RecordDraft) -> Appended:
+            appended = append(draft)
+            core.store.health.refuse(LOG_FILES, "the disk is full")
+            return appended
+
+        core.intake.append = append_once  # type: ignore[method-assign]
+        ending = Ending(place.physical_offset, 0, TransactionType.COMMIT, "g")
+        await core.coordinator.endings.end(ending)
+        assert (core.delivered, core.open) == ([0], [])
+        await core.coordinator.endings.end(ending)
+        await core.coordinator.queue.checkpoint()
+        assert core.tables.offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) is None
+        core.store.health.allow(LOG_FILES)
+        core.intake.append = append  # type: ignore[method-assign]
+        await core.coordinator.checking.look()
+        assert core.store.max_offset(OP_HALF_TOPIC, 0) == 1
+        assert core.tables.offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) == 1
+        assert (core.delivered, core.open) == ([0], [])
+
+
+@on_loop
+async def test_an_end_that_the_store_takes_back_is_none(tmp_path: Path) -> None:
+    async with core_in(tmp_path, FlushMode.SYNC) as core:
+        assert isinstance(core.store, HeldStore)
+        place = await core.send(0)
+        ending = Ending(place.physical_offset, 0, TransactionType.COMMIT, "g")
+        op = core.coordinator.endings.end_now(ending)
+        assert core.open == []
+        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails")))
+        with pytest.raises(ServiceNotAvailable):
+            await core.coordinator.endings.safe(op)
+        assert core.open == [0]
+        assert core.coordinator.queue.find_end(core.halves[0]) is None
+
+
+@on_loop
+async def test_nobody_there_counts_as_asked(tmp_path: Path) -> None:
+    async with core_in(tmp_path, transaction_check_max=2) as core:
+        await core.send(0)
+        core.producers.are_there = False
+        for _ in range(3):
+            core.clock.now += 10
+            assert await core.coordinator.checking.look() == 0
+        assert core.open == []
+        assert core.store.max_offset(TRANS_CHECK_MAX_TIME_TOPIC, 0) == 1
