@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bolide.errors import ConfigError
+from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import NoHeader
 from bolide.protocol.refusals import NoPermission, RequestCodeNotSupported, ServerError, SystemBusy
@@ -16,6 +17,7 @@ from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost
 from bolide.remoting.server import RemotingServer, ServerConfig
 from bolide.remoting.tls import ClientTls
+from bolide.remoting.uninterrupted import uninterrupted
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.echo import (
     BLOW_UP,
@@ -540,6 +542,27 @@ async def test_a_handler_that_outlasts_the_drain_is_cut_off() -> None:
         assert not server.connections
         with pytest.raises(ConnectionLost):
             await call
+
+
+@on_loop
+async def test_a_server_ends_after_what_clients_asked_for_who_have_left() -> None:
+    class Writing(Echo):
+        @handles(NoHeader, RequestCode.UPDATE_AND_CREATE_TOPIC)
+        async def write(self, request: Request[NoHeader]) -> Reply:
+            self.waiting.release()
+            return await uninterrupted(self.wait(request))
+
+    echo = Writing()
+    async with echo.server() as server:
+        async with await RawPeer.connect(server.address) as peer:
+            await peer.send(request_bytes(RequestCode.UPDATE_AND_CREATE_TOPIC))
+            await echo.waiting.acquire()
+        await echo.lost.get()
+        leaving = asyncio.create_task(server.close())
+        _, still = await asyncio.wait([leaving], timeout=0.05)
+        echo.release.set()
+        await leaving
+        assert still
 
 
 @on_loop

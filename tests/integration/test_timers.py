@@ -54,6 +54,9 @@ async def test_messages_come_when_they_are_due_also_after_a_restart(tmp_path: Pa
             await producer.send(Message(TOPIC, b"first", deliver_at=soon))
             await producer.send(Message(TOPIC, b"second", delay=timedelta(seconds=0.4)))
             await producer.send(Message(TOPIC, b"now", deliver_at=1.0))
+            await producer.create_topic("Once", 1, attributes={"+dedup.window": "1h"})
+            once = Message("Once", b"once", dedup_key="k", delay=3600)
+            assert (await producer.send(once)).repeats == 0
         async with BrokerClient(cluster.broker.address) as client:
             early = await received(client, 3)
         assert [bytes(record.body) for record in early] == [b"now", b"first", b"second"]
@@ -65,6 +68,8 @@ async def test_messages_come_when_they_are_due_also_after_a_restart(tmp_path: Pa
             assert all(lateness(record) >= 0 for record in records)
             assert sorted(map(lateness, records))[len(records) // 2] < LATE_MS
             assert (await client.pull(TOPIC, 403)).records == []
+        async with Producer("later", name_server=cluster.address) as producer:
+            assert (await producer.send(once)).repeats == 1, "it waits"
 
 
 @on_loop

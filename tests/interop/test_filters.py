@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bolide.broker.filters.bloom import positions
+from bolide.broker.filters.table import FilterTable
 from bolide.client.consuming.push_consumer import PushConsumer
 from bolide.client.producing.producer import Producer
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.protocol.refusals import SubscriptionMalformed
+from bolide.store.tables import CONSUMER_FILTERS, Table
 from tests.interop.bench import Bench
 from tests.interop.conftest import NEWEST
 from tests.interop.processes import ProcessFailed
@@ -93,29 +97,38 @@ async def _consume(address: str) -> None:
 
 
 @pytest.mark.long
-def test_a_java_broker_takes_over_the_table_that_ours_wrote(
+def test_a_java_broker_takes_over_the_table_that_ours_wrote_and_ours_javas(
     java_bench: Bench, tmp_path: Path
 ) -> None:
     with cluster_process(tmp_path / "first") as cluster:
-        cluster.create_topic("T", 1)
-        asyncio.run(_subscribe(cluster.address))
+        asyncio.run(_subscribe(cluster.address, "T", "a > 5"))
     store = tmp_path / "first" / "broker-a" / "store"
     before = _filter_in(store)
     namesrv = java_bench.namesrv(NEWEST)
     java = java_bench.broker(
         NEWEST, namesrv.address, storePathRootDir=str(store), enablePropertyFilter=True
     )
-    java.stop()  # it writes what it has read and did not throw away
+    asyncio.run(_subscribe(namesrv.address, "U", "b in ('x')"))
+    java.stop()  # it writes what it has read and did not throw away, and what it was told
     after = _filter_in(store)
     kept = ("expression", "clientVersion", "bornTime", "bloomFilterData")
     assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
-    with cluster_process(tmp_path / "first") as cluster:
-        assert _filter_in(store)["expression"] == "a > 5"
+    table = Table(store / "config", CONSUMER_FILTERS)
+    table.load()
+    for topic, expression in (("T", "a > 5"), ("U", "b in ('x')")):
+        found = FilterTable(table, time.time).find(topic, "readers")
+        assert found is not None
+        assert (found.expression, found.expression_type) == (expression, "SQL92")
+        assert found.bloom_filter_data == positions("readers", topic)
 
 
-async def _subscribe(address: str) -> None:
-    async with PushConsumer("readers", name_server=address) as consumer:
-        await consumer.subscribe("T", print, sql="a > 5")
+async def _subscribe(address: str, topic: str, sql: str) -> None:
+    async with (
+        Producer("writers", name_server=address) as producer,
+        PushConsumer("readers", name_server=address) as consumer,
+    ):
+        await create_topic(producer, topic, 1)
+        await consumer.subscribe(topic, print, sql=sql)
 
 
 def _filter_in(store: Path) -> dict[str, object]:

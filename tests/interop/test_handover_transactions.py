@@ -20,6 +20,7 @@ QUIET = {"transactionTimeOut": 600_000, "transactionCheckInterval": 600_000}
 ASKING = {
     "transactionTimeOut": 300, "transactionCheckInterval": 500, "transactionCheckMax": 1000,
 }  # fmt: skip
+UNMAPPING = "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"  # without it 4.9 cannot drop files
 SIZES = {
     "mappedFileSizeCommitLog": 16 * 2**20,
     "mappedFileSizeConsumeQueue": 20 * 10_000,
@@ -41,9 +42,11 @@ class Store:
 
     @contextmanager
     def java(self, settings: dict[str, int], *, kill: bool = False) -> Iterator[Server]:
+        properties: dict[str, str | int | bool] = {**self._settings, **settings}
         broker = self._bench.broker(
-            self._version, self.namesrv, storePathRootDir=str(self._directory / "store"),
-            **self._settings | settings,
+            self._version, self.namesrv, jvm=[UNMAPPING],
+            storePathRootDir=str(self._directory / "store"),
+            **properties,
         )  # fmt: skip
         yield broker
         (broker.kill if kill else broker.stop)()

@@ -1,14 +1,15 @@
 """Reads the windows of a topic back from the store: after a start, and when it begins to have one.
 
-Only what is in the log counts. A message that waits in a delay queue has taken its key too, though
-its own queue does not show it yet.
+Only what is in the log counts. A message that waits in a delay queue, or for a time of its own, has
+taken its key too, though its own queue does not show it yet.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 from bolide.broker.dedup_window import Span, Window, find_key
 from bolide.kernel import read_record
-from bolide.model.names import SCHEDULE_TOPIC
+from bolide.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import Record
@@ -53,7 +54,7 @@ class WindowReader:
         self._windows = {queue_id: Window(span) for queue_id in range(queues)}
         for queue_id, window in self._windows.items():
             self._fill(window, topic, queue_id)
-        for record in self._delayed(topic, waiting):
+        for record in chain(self._delayed(topic, waiting), self._timed(topic, span)):
             real = record.decode_properties().get(PropertyName.REAL_QUEUE_ID, "")
             if real.isdecimal() and int(real) in self._windows:
                 self._add_delayed(self._windows[int(real)], topic, int(real), record)
@@ -109,6 +110,18 @@ class WindowReader:
             for record in self._records(SCHEDULE_TOPIC, level - 1, first, end):
                 if named in bytes(record.properties) + b"\x02":
                     yield record
+
+    def _timed(self, topic: str, span: Span) -> Iterator[Record]:
+        """What waits, or waited, for a time of its own."""
+        first = self._store.min_offset(TIMER_TOPIC, 0)
+        end = self._store.max_offset(TIMER_TOPIC, 0)
+        if span.seconds:
+            since = span.oldest(self._now, end)
+            first = max(first, self._store.offset_at(TIMER_TOPIC, 0, since))
+        named = f"{PropertyName.REAL_TOPIC}\x01{topic}\x02".encode()
+        for record in self._records(TIMER_TOPIC, 0, first, end):
+            if named in bytes(record.properties) + b"\x02":
+                yield record
 
     def _records(self, topic: str, queue_id: int, first: int, end: int) -> Iterator[Record]:
         while first < end:

@@ -219,6 +219,11 @@ class Connection(asyncio.Protocol):
         self.close()
         await self._closed.wait()
 
+    @property
+    def tasks(self) -> Collection[asyncio.Task[None]]:
+        """The requests that are being served; they are cancelled when it is lost, and may go on."""
+        return self._tasks
+
     async def wait_closed(self) -> None:
         await self._closed.wait()
 

@@ -67,6 +67,8 @@ class RemotingServer:
         self._on_close = on_close
         self._fast = fast
         self._greetings: set[asyncio.Task[None]] = set()
+        self._left: set[asyncio.Task[None]] = set()
+        """Requests of connections that are gone, which write a file to its end, say."""
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
         self._limits = ConnectionLimits(
             max_frame_size=config.max_frame_size,
@@ -114,6 +116,8 @@ class RemotingServer:
         """Let requests that are under way finish and replies leave, then close everything."""
         if late := await finish_all(list(self.connections), self.config.drain_timeout):
             log.warning("%s connections did not finish in time", late)
+        if self._left:
+            await asyncio.wait(self._left, timeout=self.config.drain_timeout)
 
     # Accepting
 
@@ -214,6 +218,9 @@ class RemotingServer:
 
     def _forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        for task in connection.tasks:
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
         if self._on_close is not None:
             self._on_close(connection)
 

@@ -174,28 +174,32 @@ class PopAckHandlers:
         if not low <= header.offset < high:
             raise NoMessage(f"offset {header.offset} is not between {low} and {high}")
         invisible = min(max(header.invisible_time, 0), _LONGEST)
-        if receipt.is_ordered:
-            return self._change_ordered(name, receipt, header.offset, invisible)
-        claim = (name, receipt.start_offset, receipt.pop_time, header.offset)
-        found = self._pop.state.find(*claim[:3])
-        queue = self._pop.state.queues.get(name)
-        pop_time = self._pop.state.now
-        if queue is not None:
-            pop_time = queue.free_time(header.offset, pop_time)
-        reply = ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue)
+        change = self._change_ordered if receipt.is_ordered else self._change_one
         later = Later()
-        answer = _Answer(_promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
-        if found is not None and found.has(header.offset):
-            if self._pop.journal.is_claimed(claim):
-                raise _gone(header)
+        if not change(name, receipt, invisible, later):
+            raise NoMessage(
+                f"message {header.offset} of {header.topic}-{header.queue_id} is not with this"
+                f" consumer any more: {header.extra_info!r} is settled, or its time was over"
+            )
+        return later
+
+    def _change_one(self, name: QueueName, receipt: Receipt, invisible: int, later: Later) -> bool:
+        """False if the message is not with whoever asks."""
+        state, journal = self._pop.state, self._pop.journal
+        claim = (name, receipt.start_offset, receipt.pop_time, receipt.offset)
+        found = state.find(*claim[:3])
+        pop_time = found.queue.free_time(receipt.offset, state.now) if found else state.now
+        reply = Reply(header=ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue))
+        answer = _Answer(_promise_of(later), reply=reply, then=self._pop.wake)
+        if found is not None and found.has(receipt.offset) and not journal.is_claimed(claim):
             next_offset = found.queue.next_offset
             event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
-            self._pop.journal.write(event, answer.tell, [claim])
-        elif self._pop.legacy.may_know(receipt):
+            journal.write(event, answer.tell, [claim])
+            return True
+        if found is None and self._pop.legacy.may_know(receipt):
             self._change_elsewhere(name, receipt, pop_time, invisible, answer)
-        else:
-            raise _gone(header)
-        return later
+            return True
+        return False
 
     def _change_elsewhere(
         self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: "_Answer"
@@ -210,20 +214,21 @@ class PopAckHandlers:
         self._settle_elsewhere(name, [receipt], answer)
 
     def _change_ordered(
-        self, name: QueueName, receipt: Receipt, offset: int, invisible: int
-    ) -> Later:
+        self, name: QueueName, receipt: Receipt, invisible: int, later: Later
+    ) -> bool:
+        queue = self._pop.state.queues.get(name)
+        order = queue.order if queue else None
+        if order is None or order.info.pop_time != receipt.pop_time:
+            return False
+        if receipt.offset not in order.info.unsettled:
+            return False
         visible_at = self._pop.state.now + invisible
-        header = ChangeInvisibleTimeReply(
-            receipt.pop_time, max(visible_at - receipt.pop_time, 0), receipt.revive_queue
-        )
-        later = Later()
-        answer = _Answer(_promise_of(later), reply=Reply(header=header), then=self._pop.wake)
-        if offset in self._order(name):
-            event = OrderChanged(*name, receipt.pop_time, offset, visible_at)
-            self._pop.journal.write(event, answer.tell)
-        else:
-            answer.tell(ResponseCode.SUCCESS)
-        return later
+        lasts = max(visible_at - receipt.pop_time, 0)
+        reply = ChangeInvisibleTimeReply(receipt.pop_time, lasts, receipt.revive_queue)
+        answer = _Answer(_promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
+        event = OrderChanged(*name, receipt.pop_time, receipt.offset, visible_at)
+        self._pop.journal.write(event, answer.tell)
+        return True
 
     @handles(NoHeader, RequestCode.POP_ROLLBACK)
     def rollback(self, request: Request[NoHeader]) -> Reply:
@@ -307,13 +312,6 @@ def _receipt(header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
     except BadPopInfo as exc:
         raise MessageIllegal(str(exc)) from exc
     return receipt._replace(offset=header.offset)
-
-
-def _gone(header: ChangeInvisibleTimeHeader) -> NoMessage:
-    return NoMessage(
-        f"message {header.offset} of {header.topic}-{header.queue_id} is not with this consumer"
-        f" any more: {header.extra_info!r} is settled, or its time was over"
-    )
 
 
 def _has(ack: BatchAck, offset: int) -> bool:

@@ -244,11 +244,10 @@ class Timers:
             works.hand.advance(self._now_ms())
             if more:
                 return 0.0
+        if works.hand.until_load(self._now_ms()) == 0:
+            self._woken.set()  # there is room for the rest of a slot
         left = works.hand.until_due(self._now_ms())
-        if left is None:
-            self._woken.set()  # the next slot, or the rest of one, may be read
-            return _LONGEST_SLEEP
-        return min(left / 1000, _LONGEST_SLEEP)
+        return _LONGEST_SLEEP if left is None else min(left / 1000, _LONGEST_SLEEP)
 
     async def _follow_clock(self) -> _Works:
         """The clock was set back: as after a restart, what is delivered is found in the log."""
