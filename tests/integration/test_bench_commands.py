@@ -92,8 +92,8 @@ def test_traces_are_told_and_brokers_share_the_queues_out_if_asked_to(name_serve
     words = ("-t", "Traced", "-g", "traced", "-c", "false", "-m", "true", "--count", "50")
     got = bench("consumer", *words, name_server=name_server)
     assert got["received"] == 50
-    words = ("-t", "RMQ_SYS_TRACE_TOPIC", "-g", "traces", "--count", "2")
-    assert bench("consumer", *words, name_server=name_server)["received"] >= 2
+    traces = ("-t", "RMQ_SYS_TRACE_TOPIC", "-g", "traces", "--count", "2")
+    assert bench("consumer", *traces, name_server=name_server)["received"] >= 2
 
 
 def test_a_consumer_filters_by_the_file_named_and_ends_at_its_time(

@@ -33,6 +33,7 @@ DOCS = ROOT / "docs"
 SAMPLE_PAGES = (
     "how-to/send-messages.md",
     "how-to/send-once.md",
+    "how-to/timers.md",
     "how-to/transactions.md",
     "how-to/consume-messages.md",
     "how-to/ordered-messages.md",
@@ -287,6 +288,10 @@ def test_delayed_messages_come_a_second_later(example: Example) -> None:
     received = [line.split(" after ") for line in example("delayed_consumer")]
     assert sorted(text for text, _ in received) == numbered("reminder ", 3)
     assert all(float(wait.removesuffix(" s")) >= 1.0 for _, wait in received)
+
+
+def test_messages_come_at_their_times_and_one_is_taken_back(example: Example) -> None:
+    assert example("timer_producer") == ["got the first one", "got the last one"]
 
 
 def test_tags_choose_what_is_consumed(example: Example) -> None:

@@ -1,5 +1,6 @@
 """Messages that expire, from the sender to consumers and back."""
 
+import json
 import time
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from bolide.model.names import retry_topic
 from bolide.model.properties import PropertyName
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.codes import ResponseCode
-from bolide.protocol.refusals import MessageIllegal
-from tests.support.aio import on_loop
+from bolide.protocol.refusals import MessageIllegal, ServerError
+from tests.support.aio import on_loop, until
 from tests.support.broker import SUBSCRIBED, SUSPEND, BrokerClient, broker_in
+from tests.support.broker_tables import BrokenDisk
 from tests.support.clock import FakeClock
-from tests.support.own_cluster import own_cluster
+from tests.support.own_cluster import QUICK_DELAYS, own_cluster
 
 EXPIRES = PropertyName.EXPIRES_AT
 
@@ -97,6 +99,48 @@ async def test_messages_of_a_batch_expire_each_by_itself(tmp_path: Path) -> None
 
     assert before.bodies == [b"short", b"plain", b"long"]
     assert after.bodies == [b"plain", b"long"]
+
+
+@on_loop
+async def test_a_topic_is_noted_on_the_disk_before_its_first_message_is_stored(
+    tmp_path: Path,
+) -> None:
+    """Or a crash between the two would have it handed out for ever."""
+    clock, disk = FakeClock(time.time()), BrokenDisk()
+    noted = tmp_path / "store" / "config" / "bolideExpiringTopics.json"
+    async with (
+        broker_in(tmp_path, now=clock, disk=disk) as broker,
+        BrokerClient(broker.address) as client,
+    ):
+        await client.send(body=b"plain")
+        stored = broker.store.log.written
+        disk.is_full = True
+        with pytest.raises(ServerError, match=r"bolideExpiringTopics.json cannot be written"):
+            await client.send(body=b"short", properties=expiring(clock, 10))
+        assert (broker.store.log.written, noted.exists()) == (stored, False)
+        disk.is_full = False
+        await client.send(body=b"short", properties=expiring(clock, 10))
+        assert json.loads(noted.read_text()) == {"topics": ["T"]}
+        clock.advance(10)
+        assert (await client.pull()).bodies == [b"plain"]
+
+
+@on_loop
+async def test_what_expires_while_it_waits_for_its_time_is_not_delivered(tmp_path: Path) -> None:
+    clock = FakeClock(time.time())
+    async with (
+        broker_in(tmp_path, now=clock, message_delay_level=QUICK_DELAYS) as broker,
+        BrokerClient(broker.address) as client,
+    ):
+        for kind in ({"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}):
+            for seconds in (0.5, 100):
+                properties = expiring(clock, seconds) | kind
+                await client.send(body=f"{seconds}".encode(), properties=properties)
+        clock.advance(2)
+        await until(lambda: broker.store.max_offset("T", 0) == 4)
+        found = await client.pull()
+
+    assert found.bodies == [b"100", b"100"]
 
 
 @on_loop

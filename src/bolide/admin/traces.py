@@ -4,7 +4,18 @@ from dataclasses import dataclass
 
 from bolide.admin.messages import DEFAULT_LIMIT, Messages
 from bolide.model.names import TRACE_TOPIC
-from bolide.protocol.trace import TraceRecord, read_records
+from bolide.protocol.trace import (
+    END_TRANSACTION,
+    PUB,
+    RECALL,
+    SUB_AFTER,
+    SUB_BEFORE,
+    TraceRecord,
+    read_records,
+)
+
+_STEPS = (PUB, END_TRANSACTION, RECALL, SUB_BEFORE, SUB_AFTER)
+"""In the order in which they happen: all may be within the same millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ class Traces:
             for record in read_records(message.body.decode("utf-8", "replace"))
             if isinstance(record, TraceRecord) and _tells_of(record, message_id)
         ]
-        return sorted(traced, key=lambda each: each.time_ms)
+        return sorted(traced, key=lambda each: (each.time_ms, _STEPS.index(each.record.kind)))
 
 
 def _tells_of(record: TraceRecord, message_id: str) -> bool:

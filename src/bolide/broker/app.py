@@ -166,6 +166,7 @@ class Broker:
         # Together and at once: a pull that need not wait any more would come again and again.
         starting.push_async_callback(close_all, servers)
         starting.callback(parts.arrivals.stop)
+        starting.callback(parts.pop.close)
         registration = self._registration(parts, client)
         parts.topics.announce = registration.announce
         parts.assignments.queues.client = client

@@ -21,6 +21,8 @@ PATIENCE = 10.0
 MOST_OF_ONE = 1000
 """Replies that one client may leave unanswered at a time: a dead one must not fill the broker."""
 MOST = 10_000
+MOST_BYTES = 256 * 1024 * 1024
+"""Of bodies of all replies under way: who sent one may be gone, and holds nothing up any more."""
 
 
 class Replies:
@@ -34,6 +36,7 @@ class Replies:
         self._now = now
         self._under_way: Counter[Connection] = Counter()
         self._total = 0
+        self._bytes = 0
 
     async def push(self, header: SendHeader, body: bytes, born_host: str) -> None:
         """Hand a reply to the client that its properties name, and wait until that has it.
@@ -54,7 +57,7 @@ class Replies:
                 " has sent no heartbeat to this broker"
             )
         frame = self._frame(header, body, born_host, properties)
-        with self._turn(connection, client_id):
+        with self._turn(connection, client_id, len(body)):
             await _push(connection, frame, client_id)
 
     def _frame(
@@ -82,17 +85,20 @@ class Replies:
         return Frame(code=code, fields=pushed.to_fields(), body=body)
 
     @contextmanager
-    def _turn(self, connection: Connection, client_id: str) -> Iterator[None]:
+    def _turn(self, connection: Connection, client_id: str, size: int) -> Iterator[None]:
         if connection.is_blocked:
             raise ServerError(f"push reply message to {client_id} fail: it does not read")
-        if self._under_way[connection] >= MOST_OF_ONE or self._total >= MOST:
+        is_full = self._total >= MOST or self._bytes + size > MOST_BYTES
+        if is_full or self._under_way[connection] >= MOST_OF_ONE:
             raise SystemBusy(f"too many replies are under way to {client_id}: wait a little")
         self._under_way[connection] += 1
         self._total += 1
+        self._bytes += size
         try:
             yield
         finally:
             self._total -= 1
+            self._bytes -= size
             self._under_way[connection] -= 1
             if not self._under_way[connection]:
                 del self._under_way[connection]

@@ -13,7 +13,8 @@ ages write more or fewer at the end:
     Recall          time region group topic msgId success
 
 Times are milliseconds since 1970 by the client's clock, costs milliseconds. Java writes `null`
-for what is absent. 4.9 ends a SubAfter meant for the cloud by character 1, so the next begins in
+for what is absent. It escapes nothing; we write a question mark where a text holds a character
+that would end it, or none that UTF-8 has. 4.9 ends a SubAfter meant for the cloud by character 1, so the next begins in
 the same record.
 """
 
@@ -66,8 +67,8 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True):
     def index_keys(self) -> Iterator[str]:
         """The words by which its trace message is found: the id and the keys of the message."""
         if self.message_id:
-            yield self.message_id
-        yield from filter(None, (self.keys or "").split(KEY_SEPARATOR))
+            yield _plain(self.message_id)
+        yield from filter(None, _plain(self.keys or "").split(KEY_SEPARATOR))
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -96,12 +97,16 @@ _SHOWN = {"time_ms": "time"}
 _CLOUD_END = 7  # fields of a SubAfter for the cloud, its kind among them
 _BEGINNINGS = [[kind] for kind in _FIELDS]
 _LONGEST_EXCERPT = 80
+_UNWRITABLE = str.maketrans(dict.fromkeys(FIELD_END + RECORD_END, "?"))
+_MAX_INT = 2**31 - 1
+_MAX_TIME = 221_845_392_000_000
+"""The year 9000: dates end soon after it, and no client's clock is there."""
 
 
 def encode_record(record: TraceRecord) -> str:
     """The record as 5.x clients write it, its end included."""
     texts = (_written(name, getattr(record, name)) for name in _WRITTEN[record.kind])
-    return FIELD_END.join((record.kind, *texts)) + RECORD_END
+    return FIELD_END.join((record.kind, *map(_plain, texts))) + RECORD_END
 
 
 def read_records(text: str) -> Iterator[TraceRecord | Unreadable]:
@@ -110,6 +115,13 @@ def read_records(text: str) -> Iterator[TraceRecord | Unreadable]:
         for fields in _separated(record.split(FIELD_END)):
             if fields != [""]:
                 yield _read(fields)
+
+
+def _plain(text: str) -> str:
+    """The same, if nothing in it breaks the records around it."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.encode(errors="replace").decode().translate(_UNWRITABLE)
 
 
 def _written(name: str, value: object) -> str:
@@ -161,6 +173,18 @@ def _text(value: str) -> str | None:
     return None if value in {"", "null"} else value
 
 
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """Anybody may write any number: one out of all bounds would break whoever shows or keeps it."""
+
+    def read(value: str) -> int:
+        number = int(value)
+        if not least <= number <= most:
+            raise ValueError(number)
+        return number
+
+    return read
+
+
 def _boolean(value: str) -> bool:
     return value.lower() == "true"
 
@@ -177,10 +201,10 @@ def _named(names: tuple[str, ...]) -> Callable[[str], str]:
 
 _NUMBERED: Mapping[str, tuple[str, ...]] = {"message_type": MESSAGE_TYPES, "outcome": OUTCOMES}
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "time_ms": int,
-    "body_length": int,
-    "cost_ms": int,
-    "retry_times": int,
+    "time_ms": _number(0, _MAX_TIME),
+    "body_length": _number(-_MAX_INT, _MAX_INT),
+    "cost_ms": _number(-_MAX_INT, _MAX_INT),
+    "retry_times": _number(-_MAX_INT, _MAX_INT),
     "success": _boolean,
     "from_check": _boolean,
     **{name: _named(names) for name, names in _NUMBERED.items()},

@@ -76,12 +76,10 @@ PASSED_OVER = (
     "sendMessageThreadPoolNums", "waitTimeMillsInSendQueue", "brokerFastFailureEnable",
     "haSendHeartbeatInterval", "haMaxGapNotInSync", "haSlaveFallbehindMax", "slaveTimeout",
     "inSyncReplicas", "enableSlaveActingMaster", "controllerAddr", "transactionOpMsgMaxSize",
-   
-    "popCkMaxBufferSize",
-    "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
-    "subscriptionExpiredTimeout",
-    "disableConsumeIfConsumerReadSlowly", "enableLmq", "transientStorePoolEnable",
-    "duplicationEnable", "offsetCheckInSlave", "osPageCacheBusyTimeOutMills",
+    "popCkMaxBufferSize", "enableCalcFilterBitMap", "metricsExporterType", "lockInStrictMode",
+    "subscriptionExpiredTimeout", "disableConsumeIfConsumerReadSlowly", "enableLmq",
+    "transientStorePoolEnable", "duplicationEnable", "offsetCheckInSlave",
+    "osPageCacheBusyTimeOutMills",
 )  # fmt: skip
 
 

@@ -111,7 +111,8 @@ async def test_keys_without_effect_are_kept_and_unknown_ones_are_told(running: R
     assert running.written == {"popCkMaxBufferSize": "9"}
     assert running.settings.texts()["popCkMaxBufferSize"] == "9"
     assert change.remark == (
-        "known to RocketMQ, without effect here: popCkMaxBufferSize; unknown, passed over: noSuchKey"
+        "known to RocketMQ, without effect here: popCkMaxBufferSize;"
+        " unknown, passed over: noSuchKey"
     )
 
 

@@ -178,10 +178,13 @@ async def test_a_topic_that_takes_no_messages_is_not_waited_for(tmp_path: Path) 
 
 @on_loop
 async def test_a_broker_without_timers_is_not_asked_again(tmp_path: Path) -> None:
-    async with own_cluster(tmp_path) as cluster, sending(cluster, timers="true") as sender:
+    async with (
+        own_cluster(tmp_path, timer_wheel_enable=False) as cluster,
+        sending(cluster, timers="true") as sender,
+    ):
         await make_topic(cluster, 1)
         (parcel,) = pack(chosen(cluster, timers="true"), body=[b"a"], delay=[1234])
-        with pytest.raises(RowFailed, match=r"row 0 of partition 3.*no timer.*use a delay level"):
+        with pytest.raises(RowFailed, match=r"row 0 of partition 3.*timerWheelEnable is false"):
             await sender.send(parcel)
 
 

@@ -10,6 +10,7 @@ from bolide.broker.handlers.groups import GroupHandlers
 from bolide.broker.handlers.offsets import OffsetHandlers
 from bolide.broker.handlers.pop import PopHandlers, PopParts
 from bolide.broker.handlers.pop_ack import PopAckHandlers
+from bolide.broker.handlers.pop_watch import PopWatchHandlers
 from bolide.broker.handlers.pull import PullHandlers, PullParts
 from bolide.broker.handlers.query import QueryHandlers
 from bolide.broker.handlers.replicas import ReplicaHandlers
@@ -43,6 +44,7 @@ HANDLERS: tuple[type, ...] = (
     TimerHandlers,
     AssignmentHandlers,
     PopHandlers,
+    PopWatchHandlers,
     PopAckHandlers,
     TransactionHandlers,
     FilterHandlers,
@@ -115,6 +117,7 @@ def all_handlers(parts: Parts) -> list[object]:
                 now=parts.now,
             )
         ),
+        PopWatchHandlers(parts.pop, parts.cell, parts.now),
         PopAckHandlers(parts.pop, parts.statistics),
         *_administration(parts),
     ]

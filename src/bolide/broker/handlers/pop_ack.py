@@ -2,10 +2,11 @@
 (`AckMessageProcessor`, `ChangeInvisibleTimeProcessor`)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bolide.broker.durability import Told, unavailable
 from bolide.broker.json_body import MAX_BODY, read_json
+from bolide.broker.pop.answers import Answer, future_of, promise_of
 from bolide.broker.pop.events import (
     Adopted,
     Changed,
@@ -14,6 +15,7 @@ from bolide.broker.pop.events import (
     QueueName,
     Settled,
 )
+from bolide.broker.pop.positions import FROM_START
 from bolide.broker.pop.service import Pop
 from bolide.broker.statistics import Statistics
 from bolide.protocol.bodies.pop import BatchAck, BatchAcks
@@ -25,7 +27,7 @@ from bolide.protocol.headers.pop import (
     ChangeInvisibleTimeReply,
 )
 from bolide.protocol.pop_info import BadPopInfo, Receipt, real_topic
-from bolide.protocol.refusals import MessageIllegal, NoMessage, ServerError
+from bolide.protocol.refusals import MessageIllegal, NoMessage
 from bolide.remoting.dispatch import Later, Reply, Request, handles
 from bolide.store.errors import StoreClosed, StoreUnwritable
 
@@ -55,7 +57,7 @@ class PopAckHandlers:
                 f" commit:{header.offset}, store:{low}~{high}"
             )
         later = Later()
-        answer = _Answer(_promise_of(later))
+        answer = Answer(promise_of(later))
         if receipt.is_ordered:
             self._settle_ordered(name, receipt.pop_time, [header.offset], answer)
         else:
@@ -68,12 +70,12 @@ class PopAckHandlers:
         if not batch.acks:
             raise NoMessage("the batch holds no acknowledgement")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        answer = _Answer(_future_of(done), awaited=len(batch.acks))
+        answer = Answer(future_of(done), awaited=len(batch.acks))
         for ack in batch.acks:
             self._settle_batch(ack, batch.broker_name or "", answer)
         return await done
 
-    def _settle_batch(self, ack: BatchAck, broker_name: str, answer: "_Answer") -> None:
+    def _settle_batch(self, ack: BatchAck, broker_name: str, answer: Answer) -> None:
         try:
             topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
         except BadPopInfo as exc:
@@ -96,7 +98,7 @@ class PopAckHandlers:
         self._settle(name, receipt, offsets, answer)
 
     def _settle(
-        self, name: QueueName, receipt: Receipt, offsets: Sequence[int], answer: "_Answer"
+        self, name: QueueName, receipt: Receipt, offsets: Sequence[int], answer: Answer
     ) -> None:
         start, pop_time, journal = receipt.start_offset, receipt.pop_time, self._pop.journal
         found = self._pop.state.find(name, start, pop_time)
@@ -116,9 +118,7 @@ class PopAckHandlers:
         event = Settled(*name, start, pop_time, [claim[3] for claim in fresh])
         journal.write(event, answer.tell, fresh)
 
-    def _settle_elsewhere(
-        self, name: QueueName, receipts: list[Receipt], answer: "_Answer"
-    ) -> None:
+    def _settle_elsewhere(self, name: QueueName, receipts: list[Receipt], answer: Answer) -> None:
         """What another broker gave away before this one had its store."""
         try:
             appended = self._pop.legacy.acknowledge(name, receipts)
@@ -134,7 +134,7 @@ class PopAckHandlers:
         return queue.order.info.offsets if queue and queue.order else []
 
     def _settle_ordered(
-        self, name: QueueName, pop_time: int, offsets: Sequence[int], answer: "_Answer"
+        self, name: QueueName, pop_time: int, offsets: Sequence[int], answer: Answer
     ) -> None:
         queue = self._pop.state.queues.get(name)
         order = queue.order if queue else None
@@ -190,7 +190,7 @@ class PopAckHandlers:
         found = state.find(*claim[:3])
         pop_time = found.queue.free_time(receipt.offset, state.now) if found else state.now
         reply = Reply(header=ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue))
-        answer = _Answer(_promise_of(later), reply=reply, then=self._pop.wake)
+        answer = Answer(promise_of(later), reply=reply, then=self._pop.wake)
         if found is not None and found.has(receipt.offset) and not journal.is_claimed(claim):
             next_offset = found.queue.next_offset
             event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
@@ -202,11 +202,11 @@ class PopAckHandlers:
         return False
 
     def _change_elsewhere(
-        self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: "_Answer"
+        self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: Answer
     ) -> None:
         """Another broker gave it away: it becomes a pop of ours."""
         try:
-            queue = self._pop.positions.require(name, 0)
+            queue, _ = self._pop.positions.require(name, FROM_START)
             event = Adopted(*name, receipt.offset, pop_time, invisible, queue.next_offset, [0])
             self._pop.journal.append([event])
         except (StoreUnwritable, StoreClosed) as exc:
@@ -225,7 +225,7 @@ class PopAckHandlers:
         visible_at = self._pop.state.now + invisible
         lasts = max(visible_at - receipt.pop_time, 0)
         reply = ChangeInvisibleTimeReply(receipt.pop_time, lasts, receipt.revive_queue)
-        answer = _Answer(_promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
+        answer = Answer(promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
         event = OrderChanged(*name, receipt.pop_time, receipt.offset, visible_at)
         self._pop.journal.write(event, answer.tell)
         return True
@@ -250,60 +250,6 @@ class PopAckHandlers:
         topic, _, queue_id = name
         store = self._pop.store
         return store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-
-
-class _Answer:
-    """Gives an answer when so many have been told of."""
-
-    def __init__(
-        self,
-        give: Callable[[Reply | Exception], None],
-        *,
-        awaited: int = 1,
-        reply: Reply | None = None,
-        then: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._give = give
-        self._awaited = awaited
-        self._reply = reply or Reply()
-        self._then = then
-        self._failure: Exception | None = None
-
-    def wait_for(self, more: int) -> None:
-        self._awaited += more
-
-    def tell(self, outcome: int | StoreUnwritable) -> None:
-        if isinstance(outcome, StoreUnwritable):
-            self._failure = unavailable(outcome)
-        elif outcome != ResponseCode.SUCCESS:  # or a crash might have it delivered again
-            name = ResponseCode(outcome).name
-            self._failure = ServerError(f"{name}: the disk takes long; say it again")
-        self._awaited -= 1
-        if not self._awaited:
-            self._give(self._failure or self._reply)
-            self._then()
-
-
-def _promise_of(later: Later) -> Callable[[Reply | Exception], None]:
-    def give(outcome: Reply | Exception) -> None:
-        if isinstance(outcome, Exception):
-            later.fail(outcome)
-        else:
-            later.answer(outcome)
-
-    return give
-
-
-def _future_of(done: asyncio.Future[Reply]) -> Callable[[Reply | Exception], None]:
-    def give(outcome: Reply | Exception) -> None:
-        if done.done():
-            return
-        if isinstance(outcome, Exception):
-            done.set_exception(outcome)
-        else:
-            done.set_result(outcome)
-
-    return give
 
 
 def _receipt(header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:

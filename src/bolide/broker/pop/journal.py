@@ -12,14 +12,23 @@ not take long, `rewrite` brings old ones forward.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 import msgspec
 
 from bolide.broker.durability import Durability, Told
 from bolide.broker.intake import Intake
-from bolide.broker.pop.events import Event, QueueName, decode_events, encode_events, merged
-from bolide.broker.pop.state import Live, PopState
+from bolide.broker.pop.events import (
+    Event,
+    QueueName,
+    Settled,
+    decode_events,
+    encode_events,
+    merged,
+)
+from bolide.broker.pop.queue import Live
+from bolide.broker.pop.state import PopState
 from bolide.kernel import read_record
 from bolide.model.names import POP_JOURNAL_TOPIC
 from bolide.protocol.codes import ResponseCode
@@ -66,6 +75,7 @@ class Journal:
         self._now = now
         self._burst: list[tuple[Event, Told]] = []
         self._claimed: set[Claim] = set()
+        self._leaving: set[Claim] = set()
         self._lost: list[Event] = []
         self._last: Appended | None = None
         self._ending: asyncio.Handle | None = None
@@ -130,7 +140,21 @@ class Journal:
             self._ending = asyncio.get_running_loop().call_soon(self._end_burst)
 
     def is_claimed(self, claim: Claim) -> bool:
-        return claim in self._claimed
+        return claim in self._claimed or claim in self._leaving
+
+    @contextmanager
+    def leaving(self, events: Sequence[Settled]) -> Iterator[None]:
+        """Claim what is on its way to a retry topic, and is settled when it is safe there."""
+        claims = {
+            (event.queue, event.start, event.pop_time, offset)
+            for event in events
+            for offset in event.offsets
+        }
+        self._leaving |= claims
+        try:
+            yield
+        finally:
+            self._leaving -= claims
 
     def when_safe(self, tell: Told) -> None:
         """Tell when all that was written is safe: who says something twice waits as at first."""
@@ -198,7 +222,11 @@ class Journal:
             return False
         # As many as fit, old or not: one by one, each record would make others old.
         chosen: list[Live] = list(islice(self._state.by_age(), _REWRITTEN_AT_ONCE))
-        appended = self._put([live.event() for live in chosen])
+        try:
+            appended = self._put([live.event() for live in chosen])
+        except RecordTooLarge:  # messages may hardly be any size here
+            chosen = chosen[:1]
+            appended = self._put([chosen[0].event()])
         for live in chosen:
             self._state.rewritten(live, appended.queue_offset)
         return True

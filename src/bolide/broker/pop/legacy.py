@@ -174,7 +174,7 @@ class Legacy:
         distances = [each for each in distances if start + each not in acked]
         if known or not distances or not self.exists(name):
             return
-        queue = self.positions.require(name, FROM_START)
+        queue, _ = self.positions.require(name, FROM_START)
         invisible = _number(body, "it")
         event = Adopted(*name, start, pop_time, invisible, queue.next_offset, distances)
         self.journal.append([event])

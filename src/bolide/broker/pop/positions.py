@@ -37,8 +37,8 @@ class Positions:
         offsets.on_placed = self._placed
         offsets.on_removed = self.forget
 
-    def require(self, name: QueueName, init_mode: int) -> PopQueue:
-        """The queue, its next offset within what the store has.
+    def require(self, name: QueueName, init_mode: int) -> tuple[PopQueue, int]:
+        """The queue, its next offset within what the store has, and where it ends.
 
         Raises:
             StoreUnwritable, StoreClosed: it is to begin elsewhere, and that cannot be written.
@@ -53,10 +53,10 @@ class Positions:
         high = self._store.max_offset(topic, queue_id)
         if queue.next_offset > high:  # the end of the log was lost
             self._place(queue, high)
-        else:
+        elif queue.next_offset < high:
             low = self._store.min_offset(topic, queue_id)
             queue.next_offset = max(queue.next_offset, low)
-        return queue
+        return queue, high
 
     def peek(self, name: QueueName) -> int:
         """Where a pop would begin; changes nothing."""

@@ -100,6 +100,10 @@ class Order:
         return OrderPopped(*self.queue.name, self.queue.next_offset, self.info)
 
 
+Live = Checkpoint | Order
+"""What is not over."""
+
+
 class PopQueue:
     """One queue for one group."""
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
-from bolide.broker.pop.events import Event, Settled
+from bolide.broker.pop.events import Settled
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.polling import Polling
 from bolide.broker.pop.queue import Checkpoint
@@ -71,13 +71,14 @@ class Reviver:
                 self.polling.wake(topic, group, queue_id)
         try:
             await self._revive(checkpoints)
-            self.is_stuck = False
         except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
             self._stick(exc)
-        for checkpoint in checkpoints:
-            if checkpoint.left:
-                self.state.wait(checkpoint, _AGAIN)
-        return len(due) == _AT_ONCE and not self.is_stuck
+        left = [checkpoint for checkpoint in checkpoints if checkpoint.left]
+        for checkpoint in left:
+            self.state.wait(checkpoint, _AGAIN)
+        if checkpoints and not left:
+            self.is_stuck = False
+        return len(due) == _AT_ONCE
 
     def _stick(self, exc: Exception) -> None:
         if not self.is_stuck:
@@ -88,7 +89,7 @@ class Reviver:
     async def _revive(self, checkpoints: list[Checkpoint]) -> None:
         loads = [await self._load(checkpoint) for checkpoint in checkpoints]
         # From here on nothing waits, so nobody acknowledges what is on its way.
-        settled: list[Event] = []
+        settled: list[Settled] = []
         last: Appended | None = None
         try:
             for load in loads:
@@ -118,7 +119,7 @@ class Reviver:
             return None
         return record if isinstance(record, Record) and record.queue_offset == offset else None
 
-    def _put(self, load: _Load, settled: list[Event]) -> Appended | None:
+    def _put(self, load: _Load, settled: list[Settled]) -> Appended | None:
         """Put messages into the retry topic; `settled` gets what is done."""
         checkpoint, last = load.checkpoint, None
         name = checkpoint.queue.name
@@ -129,19 +130,26 @@ class Reviver:
                 if not checkpoint.has(offset) or self.journal.is_claimed(claim):
                     continue
                 if record is not None:
-                    draft = retry_draft(
-                        record, load.topic, name[1], checkpoint.pop_time, self.store_host
-                    )
-                    last = self.intake.append(draft)
-                    self.statistics.sent(load.topic, 0, 1, last.size, 0.0)
+                    last = self._put_one(load, record)
                 done.append(offset)
+        except ValueError as exc:  # it fitted once, and may again; others are not held up
+            self._stick(exc)
         finally:
             if done:
                 settled.append(Settled(*name, checkpoint.start, checkpoint.pop_time, done))
         return last
 
-    async def _settle(self, settled: list[Event], last: Appended | None) -> None:
+    def _put_one(self, load: _Load, record: Record) -> Appended:
+        checkpoint = load.checkpoint
+        group, pop_time = checkpoint.queue.name[1], checkpoint.pop_time
+        draft = retry_draft(record, load.topic, group, pop_time, self.store_host)
+        appended = self.intake.append(draft)
+        self.statistics.sent(load.topic, 0, 1, appended.size, 0.0)
+        return appended
+
+    async def _settle(self, settled: list[Settled], last: Appended | None) -> None:
         """A message is settled when its successor is safe, not before."""
-        while last is not None and await self.durability.reached(last) != ResponseCode.SUCCESS:
-            log.warning("the disk takes long: popped messages wait for it")
-        self.journal.append(settled)
+        with self.journal.leaving(settled):
+            while last is not None and await self.durability.reached(last) != ResponseCode.SUCCESS:
+                log.warning("the disk takes long: popped messages wait for it")
+            self.journal.append(settled)

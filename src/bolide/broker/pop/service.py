@@ -14,6 +14,7 @@ from bolide.broker.expiry import Expiring
 from bolide.broker.groups import GroupTable
 from bolide.broker.intake import Intake
 from bolide.broker.offsets import OffsetTable
+from bolide.broker.pop.admission import Admission
 from bolide.broker.pop.events import QueueName
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.keeping import MOST_BEHIND, PopKeeper
@@ -70,10 +71,13 @@ class Pop:
     polling: Polling = field(init=False)
     positions: Positions = field(init=False)
     retries: Retries = field(init=False)
+    admission: Admission = field(init=False)
     popping: Popping = field(init=False)
     reviver: Reviver = field(init=False)
     keeper: PopKeeper = field(init=False)
     legacy: Legacy = field(init=False)
+    is_closing: bool = field(init=False, default=False)
+    """Whether nothing is given away any more: nobody would be there to take it."""
     _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -102,6 +106,7 @@ class Pop:
             log_end=self.log_end,
             most_behind=self.most_behind,
         )
+        self.admission = Admission(self.cell, self.topics, self.groups)
         self._build_workers()
 
     def _build_workers(self) -> None:
@@ -161,6 +166,9 @@ class Pop:
                 self.groups.require(group)
         self.keeper.start()
         self.legacy.start()
+
+    def close(self) -> None:
+        self.is_closing = True
 
     async def run(self) -> None:
         while True:

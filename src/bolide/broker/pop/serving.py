@@ -157,11 +157,11 @@ class Popping:
     ) -> Generator[Reading, Found, None]:
         header = ask.header
         name = (topic, header.consumer_group, queue_id)
-        queue = self.positions.require(name, header.init_mode)
+        queue, end = self.positions.require(name, header.init_mode)
         if header.order and self.state.is_blocked(queue, header.attempt_id):
             return  # what waits there is no reason to look again
         begin = queue.low if header.order else queue.next_offset
-        behind = self.store.max_offset(topic, queue_id) - begin
+        behind = end - begin
         if behind <= 0:
             return
         if queue.is_busy or taken.count >= header.max_msg_nums or self._has_too_many(queue):

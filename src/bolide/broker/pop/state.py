@@ -5,11 +5,11 @@ It does no I/O. The clock never goes back here: where the machine's does, what w
 long after now as it was.
 """
 
-import heapq
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
+from bolide.broker.pop.dues import Dues
 from bolide.broker.pop.events import (
     Adopted,
     Changed,
@@ -23,11 +23,7 @@ from bolide.broker.pop.events import (
     Removed,
     Settled,
 )
-from bolide.broker.pop.queue import Checkpoint, Order, PopQueue
-
-Live = Checkpoint | Order
-
-_LEAST_COMPACTED = 1024
+from bolide.broker.pop.queue import Checkpoint, Live, Order, PopQueue
 
 
 class PopState:
@@ -42,8 +38,7 @@ class PopState:
         self.orders_changed = False
         """Whether anything happened to a pop in order."""
         self._live: OrderedDict[Live, None] = OrderedDict()
-        self._dues: list[tuple[int, int, Live]] = []
-        self._pushed = 0
+        self._dues = Dues(self._live)
 
     # ---- time, in milliseconds
 
@@ -58,22 +53,16 @@ class PopState:
     @property
     def next_due(self) -> int | None:
         """When the next one is over."""
-        self._tidy()
-        return self._dues[0][0] if self._dues else None
+        return self._dues.first
 
     def due(self) -> Iterator[Live]:
         """Those whose time is over, each once: whoever takes one has it `wait` or settles it."""
-        now = self.now
-        self._tidy()
-        while self._dues and self._dues[0][0] <= now:
-            _, _, live = heapq.heappop(self._dues)
-            if self._is_live(live) and live.due <= now:
-                yield live
-            self._tidy()
+        return self._dues.take(self.now)
 
     def wait(self, live: Live, milliseconds: int) -> None:
-        """Have one be due later."""
-        self._schedule(live, self.now + milliseconds)
+        """Have one be due so much later than now."""
+        live.due = self.now + milliseconds
+        self._dues.add(live)
 
     def is_blocked(self, queue: PopQueue, attempt_id: str | None) -> bool:
         """Whether a queue is closed to this attempt at a pop in order; one that is made again gets
@@ -263,23 +252,3 @@ class PopState:
         self._live[live] = None
         self._live.move_to_end(live)
         self.wait(live, live.left_at(self.now))
-
-    def _schedule(self, live: Live, due: int) -> None:
-        live.due = due
-        self._pushed += 1
-        heapq.heappush(self._dues, (due, self._pushed, live))
-        if len(self._dues) > 2 * len(self._live) + _LEAST_COMPACTED:
-            self._dues = [(each.due, at, each) for at, each in enumerate(self._live)]
-            self._pushed = len(self._dues)
-            heapq.heapify(self._dues)
-
-    def _is_live(self, live: Live) -> bool:
-        return live in self._live
-
-    def _tidy(self) -> None:
-        """Take what is over, or is due at another time by now, from the head."""
-        while self._dues:
-            due, _, live = self._dues[0]
-            if self._is_live(live) and live.due == due:
-                return
-            heapq.heappop(self._dues)

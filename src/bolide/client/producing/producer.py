@@ -282,7 +282,8 @@ class Producer(Questions):
             outgoing = await self._packer.pack(asked)
             await self._queues(outgoing.topic, deadline, message.topic)
             await self._requests.make_known(outgoing.topic, deadline)
-            return await self._requests.ask(asked, self._send(outgoing, deadline, how), deadline)
+            sent = self._send(outgoing, deadline, how)
+            return await self._requests.ask(asked, sent, deadline, lambda one: span.sent((one,)))
 
     async def reply(
         self,

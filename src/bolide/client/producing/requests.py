@@ -1,7 +1,7 @@
 """Requests: messages whose senders wait for a reply."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from uuid import uuid4
 
@@ -46,10 +46,13 @@ class Requests:
     async def make_known(self, topic: str, deadline: float) -> None:
         """Have the brokers that replies may come by know this client; `topic` has a route."""
         latest = min(deadline, asyncio.get_running_loop().time() + _KNOWN_WITHIN)
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout_at(latest):
                 await self._learn_reply_topics(topic)
                 await self._instance.reach_brokers(self._group)
+        except TimeoutError:
+            # It has longer to take that, and is passed over by later requests if it does not.
+            self._instance.heartbeat_soon()
 
     async def _learn_reply_topics(self, topic: str) -> None:
         route = self._instance.routes.find(topic)
@@ -62,9 +65,13 @@ class Requests:
                 self._topics.add(replies)
 
     async def ask(
-        self, message: Message, sent: Awaitable[SendResult], deadline: float
+        self,
+        message: Message,
+        sent: Awaitable[SendResult],
+        deadline: float,
+        on_sent: Callable[[SendResult], None],
     ) -> StoredMessage:
-        """Await the send, and then the reply.
+        """Await the send, tell of it, and await the reply.
 
         Raises:
             RequestTimedOut: there was none by the deadline.
@@ -74,7 +81,7 @@ class Requests:
         correlation_id = message.properties[PropertyName.CORRELATION_ID]
         with self._instance.open_requests.waiting(correlation_id, self) as reply:
             try:
-                await sent
+                on_sent(await sent)
             except SendFailed:
                 if not reply.done():  # it was stored all the same if there is a reply
                     raise

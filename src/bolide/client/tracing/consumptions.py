@@ -76,7 +76,7 @@ class ConsumeTrace:
 
     def _is_traced(self, message: StoredMessage) -> bool:
         on = message.properties.get(PropertyName.TRACE_ON) != "false"
-        return on and not message.topic.startswith(self._sender.trace.topic)
+        return on and not self._sender.is_told_on(message.topic)
 
 
 def _outcome(outcome: Outcome, success: bool, late: bool) -> str:

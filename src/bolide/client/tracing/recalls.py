@@ -27,7 +27,7 @@ def traced_recall(
 def _tell(
     sender: TraceSender | None, began: int, group: str, topic: str, handle: str, *, success: bool
 ) -> None:
-    if sender is None or topic.startswith(sender.trace.topic):
+    if sender is None or sender.is_told_on(topic):
         return
     message_id = RecallHandle.decode(handle).unique_id
     sender.add(

@@ -55,6 +55,7 @@ class TraceSender:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._is_seen_to = False  # a look at what waits is under way, or a timer runs
         self._rare = RareLog(log)
 
     def start(self) -> None:
@@ -67,10 +68,14 @@ class TraceSender:
             self._drop(1, "too many wait to be sent")
             return
         self._waiting.append(record)
-        waiting = len(self._waiting)
-        if waiting == 1 or waiting % self.trace.batch == 0:
+        if not self._is_seen_to or len(self._waiting) % self.trace.batch == 0:
+            self._is_seen_to = True
             with suppress(RuntimeError):  # a handler may outlive the loop
                 self._loop.call_soon_threadsafe(self._look)
+
+    def is_told_on(self, topic: str) -> bool:
+        """Whether it is the trace topic: traces are not traced themselves."""
+        return topic == self.trace.topic
 
     def topics(self) -> Collection[str]:
         """For the instance: the topics whose routes are kept fresh."""
@@ -105,7 +110,11 @@ class TraceSender:
         """Send full batches, and see that the rest leaves in time."""
         while len(self._waiting) >= self.trace.batch and len(self._sends) < _MOST_SENDS:
             self._start_send()
-        if self._waiting and self._timer is None and not self._is_closed:
+        if self._timer is not None or self._is_closed:
+            return
+        self._is_seen_to = False  # before the look: a thread may add one right after it
+        if self._waiting:
+            self._is_seen_to = True
             self._timer = self._loop.call_later(self.trace.interval, self._flush)
 
     def _flush(self) -> None:
@@ -135,6 +144,9 @@ class TraceSender:
             await self._sending.send(outgoing, queues, deadline)
         except BolideError as exc:
             self._drop(parcel.count, str(exc))
+        except asyncio.CancelledError:
+            self._drop(parcel.count, "the client was closed")
+            raise
         except Exception as exc:  # a trace must never be what ends a program
             self._drop(parcel.count, repr(exc))
             log.exception("a trace could not be sent")

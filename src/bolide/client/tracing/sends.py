@@ -25,7 +25,7 @@ class SendTrace:
     def after(self, context: SendContext) -> None:
         result = context.result
         topic = context.messages[0].topic
-        if result is None or not result.trace_on or topic.startswith(self._sender.trace.topic):
+        if result is None or not result.trace_on or self._sender.is_told_on(topic):
             return
         began: int = context.notes[_NOTE]
         cost = (_now_ms() - began) // len(context.messages)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from bolide.errors import ConfigError
-from bolide.model.names import TRACE_TOPIC
+from bolide.model.message_checks import InvalidMessage, check_topic
+from bolide.model.names import TRACE_TOPIC, is_sendable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,12 @@ class Trace:
     """Records that may wait to be sent; what comes on top of them is dropped and counted."""
 
     def __post_init__(self) -> None:
+        try:
+            check_topic(self.topic)
+        except InvalidMessage as exc:
+            raise ConfigError(f"trace: topic: {exc.reason}") from exc
+        if not is_sendable(self.topic):
+            raise ConfigError(f"trace: topic: {self.topic!r} belongs to the broker: choose another")
         for name in ("batch", "most_waiting"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"trace: {name}={getattr(self, name)}: must be at least 1")

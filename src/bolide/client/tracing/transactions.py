@@ -23,7 +23,7 @@ class EndTransactionTrace:
 
     def ended(self, context: EndTransactionContext) -> None:
         message = context.message
-        if message.topic.startswith(self._sender.trace.topic):
+        if self._sender.is_told_on(message.topic):
             return
         self._sender.add(
             TraceRecord(
