@@ -7,8 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from bolide import AdminClient, InvalidMessage, Message, Producer
+from bolide import (
+    AdminClient,
+    InvalidMessage,
+    Message,
+    Producer,
+    StoredMessage,
+    TransactionProducer,
+    TransactionState,
+)
+from bolide.cli import app
 from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
@@ -98,12 +108,45 @@ async def test_what_waits_is_seen_and_taken_back(tmp_path: Path) -> None:
         assert await producer.recall(TOPIC, handle or "") == first.message_id
         by_key = await admin.timers.recall(address, TOPIC, "k1")
         assert {each.message_id for each in by_key} == {sent[1].message_id, sent[3].message_id}
-        by_id = await admin.timers.recall(address, TOPIC, sent[4].message_id)
-        assert len(by_id) == 1
+        words = ("-b", address, "-t", TOPIC)
+        shown_far = await command(cluster, "listTimers", *words, "-m", "9")
+        assert sent[4].message_id in shown_far
+        assert sent[3].message_id not in shown_far
+        recalled = await command(cluster, "recallMessage", *words, "-k", sent[4].message_id)
+        assert sent[4].message_id in recalled
+        assert "no message" in await command(cluster, "recallMessage", *words, "-k", "other")
         async with BrokerClient(address) as client:
             (record,) = await received(client, 1)
             assert bytes(record.body) == b"2"
             await refused(cluster, producer, handle or "", client)
+
+
+async def command(cluster: OwnCluster, *words: str) -> str:
+    """What a command of `bolide admin` prints."""
+    given = ["admin", *words, "-n", cluster.address]
+    return (await asyncio.to_thread(CliRunner().invoke, app, given)).output
+
+
+@on_loop
+async def test_a_time_counts_from_the_commit_of_a_transaction_on(tmp_path: Path) -> None:
+    async def check(_: StoredMessage) -> TransactionState:
+        return TransactionState.COMMIT
+
+    async with (
+        own_cluster(tmp_path, mapped_file_size_timer_log=1024 * 1024) as cluster,
+        TransactionProducer("later", check=check, name_server=cluster.address) as producer,
+        BrokerClient(cluster.broker.address) as client,
+    ):
+        await create_topic(producer, TOPIC, 1)
+        async with producer.transaction(Message(TOPIC, b"x", delay=0.3)):
+            await asyncio.sleep(0.4)
+            assert (await client.pull(TOPIC)).records == []
+            ended = time.time()
+        (record,) = await received(client, 1)
+        assert record.store_timestamp / 1000 >= ended + 0.3
+        with pytest.raises(Refusal, match="timerMaxDelaySec"):
+            async with producer.transaction(Message(TOPIC, b"x", delay=10**9)):
+                pass
 
 
 async def refused(

@@ -18,6 +18,7 @@ from bolide import AdminClient, Message, Producer, PushConsumer, StoredMessage, 
 from bolide.admin import MessageNotFound
 from bolide.admin.traces import Traced
 from bolide.cli import app
+from bolide.client.errors import RequestTimedOut
 from bolide.client.producing.producer_settings import ProducerArguments
 from bolide.client.producing.results import TransactionState
 from bolide.client.producing.transactions import TransactionProducer
@@ -25,6 +26,7 @@ from bolide.client.telemetry import OpenTelemetry
 from bolide.client.tracing.sender import TraceSender
 from bolide.errors import ConfigError
 from bolide.model.names import BENCHMARK_TOPIC, TRACE_TOPIC
+from bolide.protocol.bodies.pop import RequestMode
 from bolide.protocol.recall_handle import RecallHandle
 from bolide.protocol.refusals import Refusal
 from bolide.protocol.trace import TraceRecord
@@ -113,6 +115,38 @@ async def test_sends_and_consumptions_are_told_and_found_by_id_and_key(tmp_path:
     assert (again.request_id, again.retry_times) == (done.request_id, 1)
     assert (done.outcome, done.success) == ("SUCCESS", True)
     assert [each.offset_message_id for each in pubs] == two.offset_message_id.split(",")
+
+
+@on_loop
+async def test_what_is_popped_is_told_as_what_is_pulled(tmp_path: Path) -> None:
+    def consume(message: StoredMessage) -> None:
+        if message.body == b"bad":
+            raise ValueError("later")
+
+    async with (
+        own_cluster(tmp_path, trace_topic_enable=True) as cluster,
+        Producer("shop", name_server=cluster.address, trace=QUICKLY) as producer,
+        AdminClient(cluster.address) as admin,
+    ):
+        await create_topic(producer, "Orders", 1)
+        await admin.pop.set_mode(cluster.broker.address, "Orders", "g", RequestMode.POP)
+        async with PushConsumer(
+            "g",
+            name_server=cluster.address,
+            consume_from="first",
+            rebalance="broker",
+            trace=QUICKLY,
+        ) as consumer:
+            await consumer.subscribe("Orders", consume)
+            sent = [await producer.send(Message("Orders", body)) for body in (b"good", b"bad")]
+            found = [await traces_of(cluster, one.message_id, 3) for one in sent]
+            assert {queue.queue_id for queue in consumer.assigned_queues} == {-1}  # it pops
+    stories = [[each.record.kind for each in story] for story in found]
+    assert stories == [["Pub", "SubBefore", "SubAfter"]] * 2
+    assert [story[2].record.outcome for story in found] == ["SUCCESS", "EXCEPTION"]
+    for _, before, after in found:
+        assert before.record.request_id == after.record.request_id
+        assert (before.record.group, before.record.retry_times) == ("g", 0)
 
 
 @on_loop
@@ -215,7 +249,13 @@ async def test_a_burst_is_dropped_beyond_what_may_wait(tmp_path: Path) -> None:
     assert found[0].record.message_id == "9"
 
 
-@pytest.mark.parametrize("given", [{"batch": 0}, {"interval": 0}, {"most_waiting": 0}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"batch": 0}, {"interval": 0}, {"most_waiting": 0},
+        {"topic": ""}, {"topic": "a b"}, {"topic": "SCHEDULE_TOPIC_XXXX"},
+    ],
+)  # fmt: skip
 def test_settings_that_cannot_work_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(given))):
         Trace(**given)
@@ -271,17 +311,23 @@ async def test_a_message_and_what_comes_of_it_are_one_trace(tmp_path: Path) -> N
         await consumer.subscribe("Lists", together.append, batch=10)
         sent = await producer.send(Message("Orders", b"order", tags="paid", keys="k"))
         await producer.send_batch([Message("Lists", b"a"), Message("Lists", b"b")])
+        with pytest.raises(RequestTimedOut):
+            await producer.request(Message("Bills", b"unanswered"), timeout=0.2)
         await until(
             lambda: len(spans.named("process Orders")) == 2 and spans.named("process Lists")
         )
 
     (order,) = spans.named("send Orders")
     failed, done = spans.named("process Orders")
-    first_bill, _ = spans.named("send Bills")
+    (asked,) = (span for span in spans.named("send Bills") if span.links == ())
+    first_bill, *_ = (span for span in spans.named("send Bills") if span.links)
     assert order.kind is SpanKind.PRODUCER
     assert order.attributes is not None
     assert order.attributes["messaging.message.id"] == sent.message_id
     assert order.attributes["messaging.rocketmq.message.keys"] == ("k",)
+    assert asked.status.status_code is StatusCode.ERROR
+    assert asked.attributes is not None
+    assert asked.attributes["messaging.message.id"]
     assert failed.kind is done.kind is SpanKind.CONSUMER
     assert failed.status.status_code is StatusCode.ERROR
     assert parent_of(failed) == parent_of(done) == context_of(order).span_id

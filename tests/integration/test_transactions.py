@@ -4,8 +4,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from bolide.protocol.refusals import (
     TransactionFailed,
 )
 from bolide.store.config import FlushMode
+from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadLimits
 from tests.support.aio import on_loop, until
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
@@ -266,6 +267,40 @@ async def test_producers_are_asked_until_they_know(tmp_path: Path) -> None:
             if message.body == b"a"
         ]
         assert times == [1, 2, 3]
+
+
+@on_loop
+async def test_answers_count_though_the_disk_is_slower_than_the_producer(tmp_path: Path) -> None:
+    settings = {"transaction_timeout": 0.001, "flush_mode": FlushMode.SYNC}
+    async with scene(tmp_path, **settings) as it:
+        one, *_ = [await it.begin(str(number)) for number in range(3)]
+        queue = it.cluster.broker.parts.transactions.queue
+        with _slow_disk(it.cluster.broker.store, 0.05):
+            it.answer = lambda message: UNKNOWN if message.body == b"0" else COMMIT
+            assert await it.look() == 3
+            await until(lambda: len(it.asked) == 3 and it.open == 1)
+            moved = queue._moved
+            looking = asyncio.create_task(it.look())
+            await until(lambda: queue._moved is not moved)
+            await it.end(one, COMMIT)  # by its first half, when nobody can read the last yet
+            await looking
+        assert sorted(it.delivered) == ["0", "1", "2"]
+
+
+@contextmanager
+def _slow_disk(store: MessageStore, seconds: float) -> Iterator[None]:
+    disk = store.flusher._disk
+    sync = disk.sync
+
+    def slow(descriptor: int) -> None:
+        time.sleep(seconds)
+        sync(descriptor)
+
+    disk.sync = slow  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        disk.sync = sync  # type: ignore[method-assign]
 
 
 @on_loop

@@ -11,7 +11,9 @@ VALUES = (
     "0x10", "0x1p3", "0x.8p1", "1_000", " 5", "5 ", " 5.5 ", "5,5", "\u0665", "\uff15", "abc",
     "ABC", "a'b", "TagA", "TagB", "true", "TRUE", "True", "false", "null", "NULL", "x", "xy",
     "价格", "e", "-", "+", "1e400", "-1e400", "1e-400", "99999999999999999999",
-    "00000000000000000000005", "\U0001d7d3",
+    "00000000000000000000005", "\U0001d7d3", "+-5", "\x1f5", "5\u00a0", "0X1.8p-1f", "1e5D", "1.5e",
+    "+NaN", "Infinityf", "\u09eb", "-\u096b", "1\x00", "1" * 5000, "0" * 5000 + "5", "a\x01b",
+    "1e99999999999", "0x1p99999999999", "0x.p3", "\U0001f600",
 )  # fmt: skip
 
 ODD = (
@@ -59,7 +61,14 @@ ODD = (
     "a\t=\n1\r\f", "\u017f = 1", "a I\u017f NULL", "a \u0131s NULL",
     "KEYS = 'x' AND TAGS IN ('TagA')", "$y = 1", "_x = 1", "a = $y", "1 = 1 AND a", "a AND 1",
     "1 AND a", "a OR 'x'", "a = 1 AND 5", "a = 1 OR -5", "a = -0", "a >= -0", "0 = -0", "5E = a",
-    "5.5.5 = a", "a = 1e", "a = 0x10", "a = 1d", "a = 1.5f", "a > 5 > 6 garbage",
+    "5.5.5 = a", "a = 1e", "a = 0x10", "a = 1d", "a = 1.5f", "a > 5 > 6 garbage", "a=1OR b=2",
+    "a=5LOR b=1", "a>5.AND b>5", "a>5eAND b>5", "a = 'x'AND b='y'", "a IN('x')AND b=1", "a=1--\r",
+    "--\ra=1", "/***/a=1", "/*/a=1", "/*/*/a=1", "a IS/**/NULL", "a = 1 \x00", "a = 1 x \x00",
+    "a = 1 0.0", "a = 1 99999999999999999999999", "a = 1 'unclosed", "a BETWEEN (5) AND 1",
+    "a BETWEEN 5 AND +1", "a BETWEEN NOT b AND 1", "a between 1 and 2 between 3 and 4",
+    "a IS NULL = b", "a CONTAINS 'x' = TRUE", "a IN ('x') IS NULL", "'' CONTAINS ''",
+    "+a IN ('x')", "-(a=1) = TRUE", "NOT -(a=1)", "a > -'5'", "a > -b", "a IN ('\U0001f600')",
+    "\ufeffa=1", "a\u2003=1", "\x0ba=1", "\uff41 = 1", "a< >5", "5>a<5", "a NOTIN ('x')",
 )  # fmt: skip
 
 _LITERALS = (
@@ -68,6 +77,12 @@ _LITERALS = (
 )  # fmt: skip
 _SEARCHES = ("CONTAINS", "startswith", "EndsWith")
 _ITEMS = ("'x'", "'a'", "'T'", "''", "'5'", "'TagA'", "'a''b'", "'10'", "'true'")
+_TOKENS = (
+    "a", "b", "A", "$y", "TAGS", "and", "OR", "not", "BETWEEN", "in", "IS", "NULL", "TRUE", "false",
+    "CONTAINS", "startswith", "=", "<>", ">", ">=", "<", "<=", "(", ")", ",", "+", "-", "'x'", "''",
+    "'5'", "5", "0", "1", "5L", "0l", "5.5", ".5", "5.", "2147483648", "--c\n", "/**/", "''''",
+)  # fmt: skip
+_CHARACTERS = "ab5 0.eE+-'\"()<>=!,/*\n\rLl$_@\x00\ufeff\u00a0\u2028\u4ef7\U0001f600\x0b\x0c#;|&%\\"
 _JUNK = ("@", "garbage", ")", "(", "NOT", "AND", "IN", "'", "--", "/*", ",", "=", "5", "!", ".")
 
 
@@ -84,8 +99,30 @@ def expressions(random: Random, count: int) -> list[str]:
     made = list(ODD)
     while len(made) < count:
         text = _condition(random, random.randint(0, 4))
-        made.append(_spoilt(random, text) if random.random() < 0.15 else text)
+        chance = random.random()
+        if chance < 0.1:
+            text = _soup(random)
+        elif chance < 0.2:
+            text = _mangled(random)
+        elif chance < 0.35:
+            text = _spoilt(random, text)
+        made.append(text)
     return made
+
+
+def _soup(random: Random) -> str:
+    """Words in any order; some of it means something."""
+    count = random.randint(1, 9)
+    return random.choice((" ", "", "\n")).join(random.choice(_TOKENS) for _ in range(count))
+
+
+def _mangled(random: Random) -> str:
+    """One of the odd ones, odder."""
+    text = random.choice(ODD)
+    for _ in range(random.randint(1, 3)):
+        at = random.randint(0, len(text))
+        text = text[:at] + random.choice(_CHARACTERS) + text[at:]
+    return text
 
 
 def _condition(random: Random, depth: int) -> str:

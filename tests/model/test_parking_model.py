@@ -36,6 +36,8 @@ from tests.support.park_log import SOURCE, Crash, MemoryParkLog
 
 KEYS = ["a", ""]
 
+_MOST_STEPS = 500
+
 keys = st.sampled_from(KEYS)
 
 
@@ -192,8 +194,11 @@ class ParkingMachine(RuleBasedStateMachine):
     def crash_writing(self, key: str, *, fails: bool, when: str) -> None:
         self.fails, self.log.crashes = fails, when
         try:
-            while self.log.crashes and self.run(self.require().step(key)):
-                pass
+            for _ in range(_MOST_STEPS):
+                if not self.log.crashes or not self.run(self.require().step(key)):
+                    break
+            else:
+                raise AssertionError("it comes to no end")
         except (Crash, Superseded):
             self.leave()
         self.log.crashes = None
@@ -263,8 +268,11 @@ class ParkingMachine(RuleBasedStateMachine):
             self.run(asyncio.sleep(0))
             self.pull(count)
             for key in KEYS:
-                while self.run(self.require().step(key)):
-                    pass
+                for _ in range(_MOST_STEPS):
+                    if not self.run(self.require().step(key)):
+                        break
+                else:
+                    raise AssertionError("it comes to no end")
         assert self.wrongs == []
         assert self.settled == set(range(len(self.source)))
         assert len(self.log.fold()) == 0

@@ -64,13 +64,17 @@ class Durability:
 
     def when_safe(self, appended: Appended, tell: Told) -> None:
         """Have `tell` called once: now, when the disk has it, or when that takes too long."""
-        if not self.waits or appended.end <= self._safe:
+        if self.is_safe(appended):
             tell(ResponseCode.SUCCESS)
             return
         deadline = self._loop.time() + self._config.value.sync_flush_timeout
         self._waiting.append(_Waiting(appended.end, appended.generation, deadline, tell))
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+
+    def is_safe(self, appended: Appended) -> bool:
+        """Whether a message that was not taken back is where it should be."""
+        return not self.waits or appended.end <= self._safe
 
     async def reached(self, appended: Appended) -> int:
         """Wait until a message is safe; returns the response code that says how it is.

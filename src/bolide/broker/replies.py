@@ -1,9 +1,10 @@
 """Replies to requests: each is pushed to the client that waits for it."""
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from bolide.broker.clients import ClientTable
 from bolide.model.message import Host
@@ -18,11 +19,28 @@ from bolide.remoting.errors import RemotingError
 
 PATIENCE = 10.0
 """Seconds that a client has to say that it got a reply."""
-MOST_OF_ONE = 1000
-"""Replies that one client may leave unanswered at a time: a dead one must not fill the broker."""
-MOST = 10_000
-MOST_BYTES = 256 * 1024 * 1024
-"""Of bodies of all replies under way: who sent one may be gone, and holds nothing up any more."""
+
+
+@dataclass(slots=True)
+class _Load:
+    """Replies that nobody has said to have got: how many, and the bytes of their bodies."""
+
+    count: int = 0
+    size: int = 0
+
+    def add(self, count: int, size: int) -> None:
+        self.count += count
+        self.size += size
+
+    def has_room(self, most: "_Load", size: int) -> bool:
+        """Whether one more may be under way; one alone may be of any size."""
+        return self.count < most.count and (not self.count or self.size + size <= most.size)
+
+
+MOST_OF_ONE = _Load(1000, 24 * 1024 * 1024)
+"""To one client at a time: a dead one must not fill the broker. What is read of one connection
+before it must wait is more, so it cannot stop those who reply to it either."""
+MOST = _Load(10_000, 256 * 1024 * 1024)
 
 
 class Replies:
@@ -34,9 +52,8 @@ class Replies:
         self._clients = clients
         self._store_host = str(store_host)
         self._now = now
-        self._under_way: Counter[Connection] = Counter()
-        self._total = 0
-        self._bytes = 0
+        self._under_way: defaultdict[Connection, _Load] = defaultdict(_Load)
+        self._total = _Load()
 
     async def push(self, header: SendHeader, body: bytes, born_host: str) -> None:
         """Hand a reply to the client that its properties name, and wait until that has it.
@@ -86,21 +103,18 @@ class Replies:
 
     @contextmanager
     def _turn(self, connection: Connection, client_id: str, size: int) -> Iterator[None]:
-        if connection.is_blocked:
-            raise ServerError(f"push reply message to {client_id} fail: it does not read")
-        is_full = self._total >= MOST or self._bytes + size > MOST_BYTES
-        if is_full or self._under_way[connection] >= MOST_OF_ONE:
+        here = self._under_way.get(connection, _Load())
+        if not here.has_room(MOST_OF_ONE, size) or not self._total.has_room(MOST, size):
             raise SystemBusy(f"too many replies are under way to {client_id}: wait a little")
-        self._under_way[connection] += 1
-        self._total += 1
-        self._bytes += size
+        here = self._under_way[connection]
+        for load in (here, self._total):
+            load.add(1, size)
         try:
             yield
         finally:
-            self._total -= 1
-            self._bytes -= size
-            self._under_way[connection] -= 1
-            if not self._under_way[connection]:
+            for load in (here, self._total):
+                load.add(-1, -size)
+            if not here.count:
                 del self._under_way[connection]
 
 

@@ -13,9 +13,9 @@ ages write more or fewer at the end:
     Recall          time region group topic msgId success
 
 Times are milliseconds since 1970 by the client's clock, costs milliseconds. Java writes `null`
-for what is absent. It escapes nothing; we write a question mark where a text holds a character
-that would end it, or none that UTF-8 has. 4.9 ends a SubAfter meant for the cloud by character 1, so the next begins in
-the same record.
+for what is absent, and escapes nothing; we write a question mark for characters 1 and 2 in a text,
+and for what UTF-8 cannot say. 4.9 ends a SubAfter meant for the cloud by character 1, so the next
+begins in the same record.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -54,6 +54,25 @@ def test_what_was_read_is_written_as_it_was() -> None:
     assert "".join(map(encode_record, records(written))) == written
 
 
+@pytest.mark.parametrize("odd", ["a\x01b", "a\x02b", "a\ud800b"])
+def test_texts_that_would_break_a_record_are_made_harmless(odd: str) -> None:
+    record = TraceRecord(
+        kind="SubAfter", request_id="REQ", message_id="ID", cost_ms=1, success=True,
+        keys=odd, outcome="SUCCESS", time_ms=5, group="CG",
+    )  # fmt: skip
+    [read] = records(encode_record(record).encode().decode())
+    assert (read.keys, read.outcome, read.time_ms, read.group) == ("a?b", "SUCCESS", 5, "CG")
+    assert list(record.index_keys()) == ["ID", "a?b"]
+
+
+def test_texts_of_any_language_stay_as_they_are() -> None:
+    keys = "käse 茶\t🧀"
+    [read] = records(
+        encode_record(TraceRecord(kind="SubBefore", time_ms=1, retry_times=0, keys=keys))
+    )
+    assert read.keys == keys
+
+
 def test_a_send_may_lack_the_offset_id_or_name_its_client() -> None:
     short, longest = records(text(*PUB, "false") + text(*PUB, "id", "false", "10.0.0.9"))
     assert short.success is longest.success is False
@@ -98,6 +117,9 @@ def test_the_end_of_a_transaction_and_a_recall_are_read() -> None:
         (text("Pub", "soon", *PUB[2:]), "time of Pub is 'soon'"),
         (text(*PUB[:-1], 9), "message_type of Pub is '9'"),
         (text(*PUB[:-1], -1), "message_type of Pub is '-1'"),
+        (text("Pub", 10**17, *PUB[2:]), f"time of Pub is '{10**17}'"),
+        (text("Pub", -1, *PUB[2:]), "time of Pub is '-1'"),
+        (text(*PUB[:9], 2**31, *PUB[10:]), f"body_length of Pub is '{2**31}'"),
         (text("Sub", 1), "no kind of record is called 'Sub'"),
     ],
 )

@@ -1,6 +1,7 @@
 """Pops: who may, what they get, and the waiting for what is not there yet
 (`PopMessageProcessor`)."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from bolide.broker.durability import unavailable
 from bolide.broker.filters.filters import Filters
 from bolide.broker.hooks import Hooks
 from bolide.broker.pop.admission import MOST_MESSAGES, remaining, waiting_queue
+from bolide.broker.pop.answers import Answer, future_of, promise_of
 from bolide.broker.pop.polling import Asked, Place
 from bolide.broker.pop.replies import found_reply, nothing_reply
 from bolide.broker.pop.service import Pop
@@ -74,7 +76,14 @@ class PopHandlers:
         taken = self._take(ask)
         if isinstance(taken, _Cold):
             return self._parts.background.answer(self._go_on(ask, taken))
-        return self._answer(ask, taken) or self._hold(ask, taken)
+        reply = self._answer(ask, taken)
+        if reply is None:
+            return self._hold(ask, taken)
+        if not self._pop.durability.waits:
+            return reply
+        later = Later()
+        self._give(later, reply)
+        return later
 
     def _take(self, ask: Ask) -> "Taken | _Cold":
         """What can be taken without a wait for the disk, or how to go on with one."""
@@ -101,15 +110,24 @@ class PopHandlers:
         try:
             while True:
                 reading = steps.send(await self._pop.popping.read_cold(reading))
-        except StopIteration as done:
-            taken: Taken = done.value
+        except StopIteration as end:
+            taken: Taken = end.value
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         finally:
             steps.close()
             self._pop.polling.wake(topic, group)  # those who have passed by meanwhile
-        # Nothing for it: it asks again at once, and waits then.
-        return self._answer(ask, taken) or self._nothing(ask, taken)
+        reply = self._answer(ask, taken)
+        if reply is None:  # it asks again at once, and waits then
+            return self._nothing(ask, taken)
+        done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._pop.journal.when_safe(Answer(future_of(done), reply=reply, even_late=True).tell)
+        return await done
+
+    def _give(self, later: Later, reply: Reply) -> None:
+        """Hand messages over when it is safe that they were: or a crash would show them to others
+        at once."""
+        self._pop.journal.when_safe(Answer(promise_of(later), reply=reply, even_late=True).tell)
 
     def _answer(self, ask: Ask, taken: Taken) -> Reply | None:
         """The answer to a pop that got something."""
@@ -169,11 +187,11 @@ class PopHandlers:
             self._parts.background.settle(later, self._go_on(ask, taken))
             return True
         reply = self._answer(ask, taken)
-        if reply is None and is_last:
-            reply = self._nothing(ask, taken)
         if reply is not None:
-            later.answer(reply)
-        return reply is not None
+            self._give(later, reply)
+        elif is_last:
+            later.answer(self._nothing(ask, taken))
+        return reply is not None or is_last
 
     # ---- inside
 

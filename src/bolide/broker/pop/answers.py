@@ -11,7 +11,11 @@ from bolide.store.errors import StoreUnwritable
 
 
 class Answer:
-    """Gives an answer when so many have been told of."""
+    """Gives an answer when so many have been told of.
+
+    Args:
+        even_late: it is the same when the disk takes long, and a crash might undo it.
+    """
 
     def __init__(
         self,
@@ -20,7 +24,9 @@ class Answer:
         awaited: int = 1,
         reply: Reply | None = None,
         then: Callable[[], None] = lambda: None,
+        even_late: bool = False,
     ) -> None:
+        self._even_late = even_late
         self._give = give
         self._awaited = awaited
         self._reply = reply or Reply()
@@ -33,7 +39,7 @@ class Answer:
     def tell(self, outcome: int | StoreUnwritable) -> None:
         if isinstance(outcome, StoreUnwritable):
             self._failure = unavailable(outcome)
-        elif outcome != ResponseCode.SUCCESS:  # or a crash might have it delivered again
+        elif outcome != ResponseCode.SUCCESS and not self._even_late:
             name = ResponseCode(outcome).name
             self._failure = ServerError(f"{name}: the disk takes long; say it again")
         self._awaited -= 1

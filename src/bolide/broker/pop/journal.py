@@ -222,11 +222,14 @@ class Journal:
             return False
         # As many as fit, old or not: one by one, each record would make others old.
         chosen: list[Live] = list(islice(self._state.by_age(), _REWRITTEN_AT_ONCE))
-        try:
-            appended = self._put([live.event() for live in chosen])
-        except RecordTooLarge:  # messages may hardly be any size here
-            chosen = chosen[:1]
-            appended = self._put([chosen[0].event()])
+        while True:
+            try:
+                appended = self._put([live.event() for live in chosen])
+                break
+            except RecordTooLarge:
+                if len(chosen) < _LEAST_PARTED:
+                    raise
+                chosen = chosen[: len(chosen) // 2]
         for live in chosen:
             self._state.rewritten(live, appended.queue_offset)
         return True

@@ -72,7 +72,7 @@ class Carrier:
 
     async def step(self, end: int) -> bool:
         """Carry some of what lies before a place; says whether there is more to do at once."""
-        if end <= self.carried_to or self._enqueuer.behind:
+        if end <= self.carried_to or (self._enqueuer.behind and self._enqueuer.reached < end):
             return False
         if self._next_slot is None and not self._moved and not self._barrier:
             if await asyncio.to_thread(self._is_free, end):
@@ -83,7 +83,7 @@ class Carrier:
             chunk = await uninterrupted(asyncio.to_thread(self._collect, self._next_slot, end))
             self._carry(chunk)
             return True
-        if self._hand.cursor > self._barrier and not self._enqueuer.behind:
+        if self._hand.cursor > self._barrier:
             await self._finish(end)
         return False
 

@@ -59,6 +59,8 @@ class Enqueuer:
         settled_to: int = 0,
     ) -> None:
         self.offset = offset
+        self.reached = 0
+        """Where in the log the newest one lies that has a slot."""
         self._store = store
         self._files = files
         self._hand = hand
@@ -86,6 +88,7 @@ class Enqueuer:
             )
         self.offset = next_offset
         for each in placed:
+            self.reached = each.waiting.physical_offset
             self._placed(each)
         return bool(placed)
 

@@ -5,6 +5,7 @@ Slots up to `loaded_to` have been read; what comes into one of them later goes t
 """
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -33,8 +34,13 @@ class Soon(NamedTuple):
 
 
 class _Read(NamedTuple):
-    loaded: Loaded
+    """What a thread has read, made ready: the loop has other things to do."""
+
+    soon: list[Soon]
+    by_slot: Counter[int]
     recalled: list[tuple[str, int]]
+    last_slot: int
+    boundary: WaitingKey | None
     next_slot: int
 
 
@@ -63,13 +69,16 @@ class Hand:
         self._next_slot = cursor
         """None of those between the ones that were read and this one holds anything."""
         self._boundary: WaitingKey | None = None
-        self._soon: list[Soon] = []
+        self._read_ahead: deque[Soon] = deque()
+        """In their order, as slots are."""
+        self._came: list[Soon] = []
+        """A heap: what came into a slot that had been read, or is tried again."""
         self._open: dict[int, int] = {}
         """How many of a slot that was read are not delivered yet."""
         self._recalled: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._soon)
+        return len(self._read_ahead) + len(self._came)
 
     # ---- reading slots
 
@@ -77,33 +86,46 @@ class Hand:
         """Read what is due soon; says whether there is more of it that may be read at once."""
         target = self._files.number(now_ms + LEAD_MS)
         if self._boundary is not None:
-            if not self._soon:
+            if not len(self):
                 slot = self.loaded_to
                 self._take(await self._read(slot, slot, _MOST, self._boundary))
-        elif self.loaded_to < target and len(self._soon) < _MOST:
+        elif self.loaded_to < target and len(self) < _MOST:
             if self._next_slot > target:
                 self.loaded_to = target
             else:
-                first, room = max(self._next_slot, self.loaded_to + 1), _MOST - len(self._soon)
+                first, room = max(self._next_slot, self.loaded_to + 1), _MOST - len(self)
                 self._take(await self._read(first, target, room, None))
-        return self._boundary is None and self.loaded_to < target and len(self._soon) < _MOST
+        return self._boundary is None and self.loaded_to < target and len(self) < _MOST
 
     async def _read(self, first: int, last: int, limit: int, behind: WaitingKey | None) -> "_Read":
         def read() -> _Read:
             loaded = self._files.load(first, last, limit, behind)
-            next_slot = self._files.next_occupied(loaded.last_slot + 1)
-            return _Read(loaded, self._warm(loaded), _NEVER if next_slot is None else next_slot)
+            soon = [self._soon_of(waiting) for waiting in loaded.waiting]
+            return _Read(
+                soon,
+                Counter([each.slot for each in soon]),
+                self._warm(loaded),
+                loaded.last_slot,
+                loaded.boundary,
+                self._files.next_occupied(loaded.last_slot + 1) or _NEVER,
+            )
 
         return await uninterrupted(asyncio.to_thread(read))
 
+    def _soon_of(self, waiting: Waiting) -> Soon:
+        slot = self._files.number(waiting.due)
+        return Soon(waiting.due, waiting.physical_offset, slot, waiting)
+
     def _take(self, read: "_Read") -> None:
-        loaded = read.loaded
-        self.loaded_to, self._boundary = loaded.last_slot, loaded.boundary
+        self.loaded_to, self._boundary = read.last_slot, read.boundary
         self._next_slot = read.next_slot
         for key, slot in read.recalled:
             self.recall(key, slot)
-        for waiting in loaded.waiting:
-            self._add(waiting, waiting.due)
+        for slot, count in read.by_slot.items():
+            self._open[slot] = self._open.get(slot, 0) + count
+        self._read_ahead.extend(read.soon)
+        if read.soon:
+            self._sooner()
 
     # ---- what comes
 
@@ -115,7 +137,8 @@ class Hand:
             return
         if slot == self.loaded_to and self._boundary and waiting.key > self._boundary:
             return
-        self._add(waiting, due)
+        self._open[slot] = self._open.get(slot, 0) + 1
+        self._push(Soon(due, waiting.physical_offset, slot, waiting))
 
     def recall(self, key: str, slot: int) -> None:
         self._recalled[key] = max(slot, self._recalled.get(key, slot))
@@ -126,26 +149,30 @@ class Hand:
         # RocketMQ 5.2 to 5.4 name the topic too.
         return recall_key(topic, unique_id) in self._recalled or unique_id in self._recalled
 
-    def _add(self, waiting: Waiting, due: int) -> None:
-        slot = self._files.number(waiting.due)
-        self._open[slot] = self._open.get(slot, 0) + 1
-        self._push(Soon(due, waiting.physical_offset, slot, waiting))
-
     # ---- what goes
 
     def take(self, now_ms: int) -> Soon | None:
         """The next one that is due; `done` or `put_back` must follow."""
-        if self._soon and self._soon[0].due <= now_ms:
-            return heappop(self._soon)
-        return None
+        first = self._first
+        if first is None or first.due > now_ms:
+            return None
+        if self._came and self._came[0] is first:
+            return heappop(self._came)
+        return self._read_ahead.popleft()
 
     def put_back(self, soon: Soon, due: int | None = None) -> None:
         self._push(soon if due is None else soon._replace(due=due))
 
     def _push(self, soon: Soon) -> None:
-        heappush(self._soon, soon)
-        if self._soon[0] is soon:
+        heappush(self._came, soon)
+        if self._first is soon:
             self._sooner()
+
+    @property
+    def _first(self) -> Soon | None:
+        """What is due first."""
+        heads = [each[0] for each in (self._came, self._read_ahead) if each]
+        return min(heads, default=None)
 
     def done(self, soon: Soon) -> None:
         self._open[soon.slot] -= 1
@@ -165,17 +192,18 @@ class Hand:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits, here or in the files."""
-        return not self._soon and self._next_slot == _NEVER and self._boundary is None
+        return not len(self) and self._next_slot == _NEVER and self._boundary is None
 
     def until_due(self, now_ms: int) -> int | None:
         """Milliseconds until the first one is due; None if nothing is in memory."""
-        return max(self._soon[0].due - now_ms, 0) if self._soon else None
+        first = self._first
+        return None if first is None else max(first.due - now_ms, 0)
 
     def until_load(self, now_ms: int) -> int | None:
         """Milliseconds until there is something to read; None if that comes otherwise."""
         if self._boundary is not None:
-            return None if self._soon else 0
-        if self._next_slot == _NEVER or len(self._soon) >= _MOST:
+            return None if len(self) else 0
+        if self._next_slot == _NEVER or len(self) >= _MOST:
             return None
         return max(self._next_slot * self._files.precision_ms - LEAD_MS - now_ms, 0)
 

@@ -57,7 +57,9 @@ class Asking:
             offset_msg_id=OffsetId(self._host, record.physical_offset).encode(),
             broker_name=self._broker_name,
         )
-        with suppress(RemotingError):  # it is asked again, or another one is
+        with suppress(RemotingError, AllBlocked):  # it is asked again, or another one is
+            if producer.is_blocked:
+                producer = self.choose(half.group) or producer
             await producer.notify(
                 Frame(
                     code=RequestCode.CHECK_TRANSACTION_STATE,

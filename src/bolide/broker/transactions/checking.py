@@ -5,18 +5,20 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum, auto
+from typing import NamedTuple
 
 from bolide.broker.config import BrokerConfig
 from bolide.broker.topics import TopicTable
 from bolide.broker.transactions.asking import AllBlocked, Asking
 from bolide.broker.transactions.half import Half
 from bolide.broker.transactions.half_queue import HalfQueue
+from bolide.broker.transactions.rules import Rules, Verdict
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
 from bolide.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.remoting.connection import Connection
+from bolide.store.appending import Appended
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
@@ -33,47 +35,12 @@ _PATIENCE, _PAUSE = 2.0, 0.05
 """Seconds that one look waits for producers that do not read."""
 
 
-class Verdict(Enum):
-    """What is to be done with an open half."""
+class Question(NamedTuple):
+    """Whom to ask about a half, and when: its copy must be readable for an answer to count."""
 
-    YOUNG = auto()
-    """Nothing, nor with those behind it."""
-    HOLD = auto()
-    """Nothing yet."""
-    ASK = auto()
-    GIVE_UP = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the settings say; durations are seconds."""
-
-    timeout: float
-    most_times: int
-    longest: float
-
-    @classmethod
-    def of(cls, config: BrokerConfig, store: StoreConfig) -> "Rules":
-        return cls(
-            config.transaction_timeout,
-            config.transaction_check_max,
-            store.file_reserved_hours * 3600.0,
-        )
-
-    def due(self, half: Half) -> float:
-        """When its producer may be asked."""
-        if half.immunity is not None:
-            return half.began + half.immunity
-        return half.began + self.timeout if not half.times else 0.0
-
-    def judge(self, half: Half, now: float) -> Verdict:
-        """As RocketMQ does; but the clock of the producer counts only where ours cannot."""
-        if half.times >= self.most_times or (not half.times and now - half.began > self.longest):
-            return Verdict.GIVE_UP
-        # Of the future: the clock was set back, and nobody wants to wait that long.
-        if self.due(half) <= now or half.record.store_timestamp / 1000 > now + self.timeout:
-            return Verdict.ASK
-        return Verdict.HOLD if half.immunity is not None else Verdict.YOUNG
+    producer: Connection
+    half: Half
+    copy: Appended | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +122,18 @@ class Checking:
     async def look(self) -> int:
         """Look once at what is open; returns how many questions were asked."""
         self._queue.write_missing()
-        first = self._queue.open.first
-        self._held = {offset: due for offset, due in self._held.items() if offset >= first}
+        is_open = self._queue.open.is_open
+        self._held = {offset: due for offset, due in self._held.items() if is_open(offset)}
         self._patience = _PATIENCE
-        asked = 0
+        asked, questions = 0, list[Question]()
         async for half in self._waiting(self._parts.store.max_offset(HALF_TOPIC, 0)):
             verdict = self.rules.judge(half, self._parts.now())
             if verdict is Verdict.YOUNG and not self._is_in_the_way():
                 break
-            asked += await self._handle(half, verdict)
+            questions += await self._handle(half, verdict)
+            if len(questions) >= self._most_questions:
+                asked += await self._put(questions)
+        asked += await self._put(questions)
         await self._queue.checkpoint()
         return asked
 
@@ -215,54 +185,95 @@ class Checking:
 
     # ---- one half
 
-    async def _handle(self, half: Half, verdict: Verdict) -> int:
+    async def _handle(self, half: Half, verdict: Verdict) -> list[Question]:
+        """What is left to ask."""
+        if verdict is Verdict.ASK:
+            return await self._prepare(half)
         if verdict is Verdict.GIVE_UP:
             await self._give_up(half)
-            return 0
-        if verdict is Verdict.ASK:
-            return await self._ask(half)
-        self._hold(half, self.rules.due(half))
-        return 0
+        else:
+            self._hold(half, self.rules.due(half))
+        return []
 
     async def _give_up(self, half: Half) -> None:
         await self._parts.topics.create_retry(TRANS_CHECK_MAX_TIME_TOPIC, 1)
-        if self._queue.open.is_open(half.queue_offset):
-            log.error(
-                "transaction %s of %s is set aside after %s questions: its message for %s goes to"
-                " %s; commit or resume it with bolide admin",
-                half.unique_id, half.group, half.times, half.topic, TRANS_CHECK_MAX_TIME_TOPIC,
-            )  # fmt: skip
+        if not self._queue.open.is_open(half.queue_offset):
+            return
+        try:
             self._queue.set_aside(half)
+        except RecordTooLarge as exc:  # of a time when larger ones were taken
+            self._tell_too_large(half, exc)
+            return
+        log.error(
+            "transaction %s of %s is set aside after %s questions: its message for %s goes to"
+            " %s; commit or resume it with bolide admin",
+            half.unique_id, half.group, half.times, half.topic, TRANS_CHECK_MAX_TIME_TOPIC,
+        )  # fmt: skip
 
-    def _hold(self, half: Half, until: float) -> None:
-        """Leave it where it is, or move it if it is in the way there."""
-        if self._is_in_the_way():
-            self._queue.move(half, times=half.times)
-        elif len(self._held) < _MOST_HELD:  # further ones are read again at each look
-            self._held[half.queue_offset] = until
+    def _hold(self, half: Half, until: float = 0.0) -> None:
+        """Leave it where it is, or move it if it cannot stay there."""
+        now, fades = self._parts.now(), self.rules.fades(half)
+        if fades <= now or self._is_in_the_way():
+            self._move(half, times=half.times)
+        elif until > now and len(self._held) < _MOST_HELD:  # others are read again at each look
+            self._held[half.queue_offset] = min(until, fades)
 
     def _is_in_the_way(self) -> bool:
         """Whether too many lie behind the first open one that need not be known any more."""
         opened, end = self._queue.open, self._parts.store.max_offset(HALF_TOPIC, 0)
         return end - opened.first - opened.count(end) > _MOST_CLOSED
 
-    async def _ask(self, half: Half) -> int:
+    def _move(self, half: Half, *, times: int) -> tuple[Half, Appended | None]:
+        """The half where it lies now."""
+        try:
+            return self._queue.move(half, times=times)
+        except RecordTooLarge as exc:
+            self._tell_too_large(half, exc)
+            return half, None
+
+    def _tell_too_large(self, half: Half, exc: RecordTooLarge) -> None:
+        """It stays where it is, and can be ended all the same."""
+        log.warning("transaction %s cannot be copied, nor counted: %s", half.unique_id, exc)
+        self._held[half.queue_offset] = self._parts.now() + self._interval
+
+    # ---- questions
+
+    async def _prepare(self, half: Half) -> list[Question]:
         try:
             producer = await self._producer(half.group)
         except AllBlocked:
             self._hold(half, self._parts.now() + self._interval)
-            return 0
+            return []
         if not self._queue.open.is_open(half.queue_offset):
-            return 0
-        try:
-            half, _ = self._queue.move(half, times=half.times + 1)
-        except RecordTooLarge as exc:  # it can be ended all the same
-            log.warning("the questions for transaction %s do not count: %s", half.unique_id, exc)
-            self._held[half.queue_offset] = self._parts.now() + self._interval
+            return []
         if producer is None:
-            return 0
-        await self._asking.ask(producer, half)
-        return 1
+            await self._wait_for_producers(half)
+            return []
+        return [Question(producer, *self._move(half, times=half.times + 1))]
+
+    async def _wait_for_producers(self, half: Half) -> None:
+        """None of the group is there: nobody was asked, so it does not count."""
+        now = self._parts.now()
+        if self.rules.is_too_old(half, now):
+            await self._give_up(half)
+        else:
+            self._hold(half)
+
+    @property
+    def _most_questions(self) -> int:
+        """So many wait together for the disk, if it is waited for."""
+        return _AT_ONCE.max_count if self._queue.waits else 1
+
+    async def _put(self, questions: list[Question]) -> int:
+        """Ask them all, when their halves can be ended; returns how many that were."""
+        copies = [each.copy for each in questions if each.copy is not None]
+        if copies:
+            await self._queue.readable(copies[-1])
+        for each in questions:
+            await self._asking.ask(each.producer, each.half)
+        count = len(questions)
+        questions.clear()
+        return count
 
     async def _producer(self, group: str) -> Connection | None:
         """Whom to ask; waits a little if all of them are busy, in one look once."""

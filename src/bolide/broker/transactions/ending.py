@@ -14,7 +14,7 @@ from bolide.broker.statistics import Statistics
 from bolide.broker.timers.timetable import Timetable
 from bolide.broker.topics import TopicTable
 from bolide.broker.transactions.half import Half
-from bolide.broker.transactions.half_queue import HalfQueue
+from bolide.broker.transactions.half_queue import Act, HalfQueue
 from bolide.model.message import TransactionType
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
@@ -83,7 +83,7 @@ class Endings:
         """End a transaction whose half is open and in memory.
 
         Returns:
-            Its op message, None if that could not be written yet.
+            What must be safe for that, None if nothing must.
 
         Raises:
             Wait: call `end` instead.
@@ -169,19 +169,19 @@ class Endings:
     # ---- ending
 
     def _end(self, half: Half, ending: Ending) -> Appended | None:
-        if ending.state is TransactionType.COMMIT:
-            self._deliver(half)
+        after = self._deliver(half) if ending.state is TransactionType.COMMIT else None
         if ending.by:
             log.warning(
                 "transaction %s of %s is %s by %s",
                 half.unique_id, half.group, _ENDS[ending.state], ending.by,
             )  # fmt: skip
         try:
-            return self._queue.close(half, ending.state, by=ending.by)
+            return self._queue.close(Act(half, ending.state, after, ending.by))
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
 
-    def _deliver(self, half: Half) -> None:
+    def _deliver(self, half: Half) -> Appended | None:
+        """Where the message is now; None if it is a repeat."""
         topic = self._parts.topics.find(half.topic)
         if topic is None:
             raise TopicNotFound(
@@ -200,6 +200,7 @@ class Endings:
         for each in stored:
             took, name = self._parts.now() - started, topic.topic_name
             self._parts.statistics.sent(name, half.queue_id, 1, each.size, took)
+        return stored[-1] if stored else None
 
     def _put(self, half: Half, topic: TopicConfig) -> list[Appended]:
         """Append the message unless it is a repeat; what is new."""

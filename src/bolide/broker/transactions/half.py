@@ -107,8 +107,13 @@ class Half:
         """As it lies in its queue once more."""
         return self._copy(HALF_TOPIC, store_host, times)
 
-    def set_aside(self, store_host: bytes) -> RecordDraft:
-        return self._copy(TRANS_CHECK_MAX_TIME_TOPIC, store_host, self.times)
+    def set_aside(self, store_host: bytes, *, as_it_is: bool = False) -> RecordDraft:
+        """As it lies aside; with no word more than it has, if there is no room for more."""
+        topic = TRANS_CHECK_MAX_TIME_TOPIC
+        if not as_it_is:
+            return self._copy(topic, store_host, self.times)
+        properties, flags = bytes(self.record.properties), self.record.sys_flag
+        return self._draft(topic, 0, properties, store_host, sys_flag=flags)
 
     def committed(self, store_host: bytes, queue_id: int) -> RecordDraft:
         """As it goes where it belongs; all properties stay, as in RocketMQ."""

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from bolide.broker.durability import Durability
@@ -22,6 +23,7 @@ from bolide.broker.transactions.open_halves import OpenHalves, OpPositions
 from bolide.model.message import TransactionType
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from bolide.protocol.codes import ResponseCode
+from bolide.protocol.record_errors import RecordTooLarge
 from bolide.store.appending import Appended
 from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
@@ -29,6 +31,7 @@ from bolide.store.errors import StoreUnwritable
 log = logging.getLogger(__name__)
 
 _MOST_REMEMBERED = 10_000
+_TRIES = 5
 
 
 class Ended(NamedTuple):
@@ -36,6 +39,16 @@ class Ended(NamedTuple):
 
     state: TransactionType
     op: Appended | None
+
+
+class Act(NamedTuple):
+    """What is done with a half: how, after which record, and by whom."""
+
+    half: Half
+    state: TransactionType
+    after: Appended | None = None
+    """The message or the copy that its op message follows; None if there is none."""
+    by: str = ""
 
 
 class HalfQueue:
@@ -69,8 +82,10 @@ class HalfQueue:
         self._ops = OpPositions()
         self._ended: OrderedDict[int, Ended] = OrderedDict()
         """By the number of the first half: how the last ones ended."""
-        self._unwritten: list[tuple[Half, TransactionType, str]] = []
-        """Halves that are done with and whose op messages the store did not take."""
+        self._unwritten: list[Act] = []
+        """Those whose op messages the store did not take."""
+        self._moved: Appended | None = None
+        """The last copy that was made."""
         self._loaded = asyncio.Event()
 
     # ---- start
@@ -87,7 +102,7 @@ class HalfQueue:
         last = await asyncio.to_thread(self._read)
         if last is not None:
             log.info("half message %s was done with before a crash", last.half.queue_offset)
-            self.close(last.half, last.state)
+            self.close(Act(last.half, last.state))
         self._loaded.set()
 
     def _read(self) -> LastAct | None:
@@ -108,46 +123,60 @@ class HalfQueue:
 
     # ---- closing
 
-    def close(self, half: Half, state: TransactionType, *, by: str = "") -> Appended | None:
-        """Write down that a half is done with, NONE: was moved; None if the store cannot now.
+    def close(self, act: Act) -> Appended | None:
+        """Write down that a half is done with, NONE: was moved.
 
-        It counts at once. If the store takes it back it is open again.
+        It counts at once. If the store takes back what it rests on it is open again.
+
+        Returns:
+            What must be safe for that: its op message, or what that would have followed if the
+            store cannot take it now.
 
         Raises:
             StoreUnwritable: so that it is not rolled back; other states count all the same.
         """
-        op: Appended | None = None
+        half, op = act.half, None
         try:
-            op = self._intake.append(op_draft(half, state, self._host, self._now(), by=by))
-        except StoreUnwritable:
-            if state is TransactionType.ROLLBACK:
-                raise
-            self._unwritten.append((half, state, by))
-        self.open.close(half.queue_offset)
-        if op is not None:
+            op = self._intake.append(op_draft(half, act.state, self._host, self._now(), by=act.by))
             self._ops.note(op.queue_offset, half.queue_offset)
-            self._watch(half, op)
-        if state is not TransactionType.NONE and half.origin is not None:
-            self._remember(half.origin, Ended(state, op))
-        return op
+        except StoreUnwritable:
+            if act.state is TransactionType.ROLLBACK:
+                raise
+            self._unwritten.append(act)
+        self.open.close(half.queue_offset)
+        place = op or act.after
+        if act.state is not TransactionType.NONE and half.origin is not None:
+            self._remember(half.origin, Ended(act.state, place))
+        if place is not None:
+            self._watch(act, place)
+        return place
 
     def write_missing(self) -> None:
         """Try again to write the op messages that the store did not take."""
         waiting, self._unwritten = self._unwritten, []
-        for half, state, by in waiting:
-            if not self.open.is_open(half.queue_offset):
-                self.close(half, state, by=by)
+        for act in waiting:
+            if act.after is not None and not self._durability.is_safe(act.after):
+                self._unwritten.append(act)
+            elif not self.open.is_open(act.half.queue_offset):
+                self.close(act)
 
-    def _watch(self, half: Half, op: Appended) -> None:
+    def _watch(self, act: Act, place: Appended) -> None:
         def tell(outcome: int | StoreUnwritable) -> None:
             if isinstance(outcome, StoreUnwritable):
-                self.open.reopen(half.queue_offset)
-                if half.origin is not None:
-                    self._ended.pop(half.origin, None)
+                self._taken_back(act)
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(op, tell)
+                self._durability.when_safe(place, tell)
 
-        self._durability.when_safe(op, tell)
+        self._durability.when_safe(place, tell)
+
+    def _taken_back(self, act: Act) -> None:
+        if act.after is not None and self._durability.is_safe(act.after):
+            self._unwritten.append(act)  # of the two only the op message is gone
+            return
+        self._unwritten = [each for each in self._unwritten if each is not act]
+        self.open.reopen(act.half.queue_offset)
+        if act.half.origin is not None:
+            self._ended.pop(act.half.origin, None)
 
     def _remember(self, origin: int, ended: Ended) -> None:
         self._ended[origin] = ended
@@ -163,14 +192,18 @@ class HalfQueue:
         """
         draft = half.moved(self._host, times=times)
         place = self._intake.append(draft)
+        self._moved = place
         if not half.is_aside:
-            self.close(half, TransactionType.NONE)
+            self.close(Act(half, TransactionType.NONE, place))
         return half.copied(draft, place), place
 
     def set_aside(self, half: Half) -> None:
         """Give up on a half: it goes to the topic of such, which must exist. Raises as `move`."""
-        self._intake.append(half.set_aside(self._host))
-        self.close(half, TransactionType.NONE)
+        try:
+            place = self._intake.append(half.set_aside(self._host))
+        except RecordTooLarge:
+            place = self._intake.append(half.set_aside(self._host, as_it_is=True))
+        self.close(Act(half, TransactionType.NONE, place))
 
     # ---- asking
 
@@ -179,8 +212,30 @@ class HalfQueue:
         return None if half.origin is None else self._ended.get(half.origin)
 
     async def find_newest(self, half: Half) -> Half | None:
-        """As `Lineage.find_newest`."""
-        return await asyncio.to_thread(self._lineage.find_newest, half, self.open)
+        """As `Lineage.find_newest`; of one that is moved meanwhile too."""
+        newest = None
+        for _ in range(_TRIES):
+            moved = self._moved
+            if moved is not None:
+                with suppress(StoreUnwritable):  # nobody can read it before
+                    await self._durability.reached(moved)
+            newest = await asyncio.to_thread(self._lineage.find_newest, half, self.open)
+            if newest is not None or moved is self._moved:
+                break
+        return newest
+
+    @property
+    def waits(self) -> bool:
+        """Whether what was appended cannot be read at once."""
+        return self._durability.waits
+
+    async def readable(self, place: Appended) -> None:
+        """Wait until a copy can be read, as those who end it will have to.
+
+        Raises:
+            StoreUnwritable: it was taken back.
+        """
+        await self._durability.reached(place)
 
     # ---- saving
 

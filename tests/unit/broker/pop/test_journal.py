@@ -7,13 +7,16 @@ from bolide.broker.pop.events import Changed, Placed, Popped, Settled, merged
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.state import PopState
 from bolide.model.names import POP_JOURNAL_TOPIC
-from bolide.protocol.codes import ResponseCode
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.headers.pop import PopHeader
 from bolide.store.appending import Appended
+from bolide.store.config import StoreConfig
 from bolide.store.errors import StoreUnwritable
 from bolide.store.memory_store import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.clock import FakeClock
 from tests.support.pop_core import HOST, PopCore
+from tests.support.popping import read_pop
 
 NAME = ("T", "G", 0)
 NOW = 1_700_000_000_000
@@ -128,11 +131,13 @@ async def test_old_pops_are_brought_forward_so_that_little_is_read_again(tmp_pat
 @on_loop
 async def test_a_record_larger_than_allowed_is_parted(tmp_path: Path) -> None:
     clock = FakeClock(NOW / 1000)
-    core = PopCore(tmp_path, clock=clock, store=MemoryStore(clock=clock))
-    many = [popped(number * 32, 32) for number in range(40_000)]
-    core.pop.journal.append(many)
+    config = StoreConfig(root=tmp_path, max_message_size=2000)
+    core = PopCore(tmp_path, clock=clock, store=MemoryStore(config, clock=clock), most_behind=3)
+    core.pop.journal.append([popped(number * 32, 32) for number in range(200)])
     assert core.store.max_offset(POP_JOURNAL_TOPIC, 0) > 1
-    assert len(core.pop.state) == len(replayed(core)) == 40_000
+    assert len(core.pop.state) == len(replayed(core)) == 200
+    assert core.pop.journal.rewrite(3)
+    assert len(replayed(core)) == 200
     await core.stop()
 
 
@@ -158,3 +163,34 @@ def test_events_of_one_pop_are_merged_and_others_keep_their_order() -> None:
     change = Changed(*NAME, 0, 1, 2, 2, 3, 4)
     assert merged([first, change, second]) == [Settled(*NAME, 0, 1, [0, 1]), change]
     assert first.offsets == [0]
+
+
+@on_loop
+async def test_what_retention_took_is_neither_waited_for_nor_in_the_way(tmp_path: Path) -> None:
+    core = PopCore(tmp_path)
+    await core.create("T", 1)
+    for number in range(4):
+        core.send("T", 0, b"%d" % number)
+    core.tables.groups.require("G")
+    first = await pop(core, 2)
+    assert first == [b"0", b"1"]
+    gone = core.store.log.written
+    core.send("T", 0, b"4")
+    await core.work()
+    await core.work()
+    core.save()
+    core.store.trim(gone)
+    core.clock.now += 100
+    await core.work()
+    assert not len(core.pop.state)  # the messages are not there to be delivered
+    core = await core.crashed()  # nor is the journal whole
+    assert await pop(core, 32) == [b"4"]
+    await core.stop()
+
+
+async def pop(core: PopCore, most: int) -> list[bytes]:
+    header = PopHeader(
+        consumer_group="G", topic="T", queue_id=-1, max_msg_nums=most, invisible_time=60_000,
+        poll_time=0, born_time=0, init_mode=0,
+    )  # fmt: skip
+    return read_pop("T", await core.call(RequestCode.POP_MESSAGE, header)).bodies

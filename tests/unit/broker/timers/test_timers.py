@@ -1,6 +1,7 @@
 """Messages that wait for their time: never early, none lost, whatever happens meanwhile."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from bolide.broker.timers import hand, timers
 from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import PropertyName
+from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import Record, RecordDraft
+from bolide.store.errors import StoreUnwritable
 from bolide.store.health import DISK_SPACE, LOG_FILES
 from tests.support.aio import on_loop
 from tests.support.store import draft
@@ -423,4 +426,29 @@ async def test_what_follows_a_message_is_appended_once_whatever_crashes(tmp_path
 
     assert len(bench.waiting()) == 6
     assert len(bench.bodies) == 5
+    await bench.stop()
+
+
+@on_loop
+async def test_what_the_store_takes_back_is_delivered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    told: list[Callable[[int | StoreUnwritable], None]] = []
+    monkeypatch.setattr(bench.durability, "when_safe", lambda _, tell: told.append(tell))
+    bench.send(bench.now_ms + 100)
+    await bench.pass_time(1)
+    told.pop()(ResponseCode.FLUSH_DISK_TIMEOUT)  # it is told later then
+    await bench.pass_time(60)
+    reached = bench.timers._works.hand.cursor * 1000  # type: ignore[union-attr]
+    assert reached < bench.now_ms - 50_000
+    told.pop()(StoreUnwritable("the disk fails"))
+    await bench.pass_time(1)
+    assert bench.bodies == [1, 1]  # the first of them, in truth, is gone
+    told.pop()(ResponseCode.SUCCESS)
+    await bench.pass_time(1)
+
+    assert told == []
+    assert bench.timers._works.hand.cursor * 1000 > bench.now_ms - 3000  # type: ignore[union-attr]
     await bench.stop()

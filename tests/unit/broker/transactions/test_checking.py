@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,8 +8,8 @@ import pytest
 
 from bolide.broker.transactions import checking
 from bolide.broker.transactions.asking import AllBlocked
-from bolide.broker.transactions.checking import Rules, Verdict
 from bolide.broker.transactions.ending import Ending
+from bolide.broker.transactions.rules import Rules, Verdict
 from bolide.config import ConfigCell
 from bolide.model.message import TransactionType
 from bolide.model.names import (
@@ -25,7 +26,7 @@ from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flushed, Listener
 from bolide.store.health import LOG_FILES
 from bolide.store.memory_store import MemoryStore
-from tests.support.aio import on_loop
+from tests.support.aio import on_loop, until
 from tests.support.clock import FakeClock
 from tests.support.transaction_core import TransactionCore, new_tables
 from tests.unit.broker.transactions.test_half import BORN, half
@@ -52,11 +53,12 @@ def copy(times: int) -> Any:
         (half(CHECK_IMMUNITY_TIME_IN_SECONDS="0"), 0.0, Verdict.ASK),
         (half(CHECK_IMMUNITY_TIME_IN_SECONDS="soon"), 3.0, Verdict.YOUNG),
         (half(), -3600.0, Verdict.ASK),  # the clock was set back
-        (half(), 72 * 3600 + 1.0, Verdict.GIVE_UP),
+        (half(), 72 * 3600 + 1.0, Verdict.ASK),  # the broker was away for days
+        (half(CHECK_IMMUNITY_TIME_IN_SECONDS="999999"), 72 * 3600 + 1.0, Verdict.GIVE_UP),
         (copy(1), 0.1, Verdict.ASK),
         (copy(14), 1.0, Verdict.ASK),
         (copy(15), 1.0, Verdict.GIVE_UP),
-        (copy(1), 72 * 3600 + 1.0, Verdict.ASK),  # the broker was away for days
+        (copy(1), 72 * 3600 + 1.0, Verdict.ASK),
     ],
 )
 def test_what_is_done_with_an_open_half(found: Any, after: float, verdict: Verdict) -> None:
@@ -205,13 +207,7 @@ async def test_a_commit_counts_though_the_disk_was_full_right_after_the_message(
     async with core_in(tmp_path) as core:
         place = await core.send(0)
         append = core.intake.append
-
-        def append_once(draft: RecordDraft) -> Appended:
-            appended = append(draft)
-            core.store.health.refuse(LOG_FILES, "the disk is full")
-            return appended
-
-        core.intake.append = append_once  # type: ignore[method-assign]
+        _fill_after_one(core)
         ending = Ending(place.physical_offset, 0, TransactionType.COMMIT, "g")
         await core.coordinator.endings.end(ending)
         assert (core.delivered, core.open) == ([0], [])
@@ -242,12 +238,134 @@ async def test_an_end_that_the_store_takes_back_is_none(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_nobody_there_counts_as_asked(tmp_path: Path) -> None:
+async def test_a_commit_whose_message_is_taken_back_is_none_though_its_op_was_never_written(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path, FlushMode.SYNC) as core:
+        assert isinstance(core.store, HeldStore)
+        place, append = await core.send(0), core.intake.append
+        _fill_after_one(core)
+        ending = Ending(place.physical_offset, 0, TransactionType.COMMIT, "g")
+        needed = core.coordinator.endings.end_now(ending)
+        assert needed is not None
+        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails")))
+        with pytest.raises(ServiceNotAvailable):
+            await core.coordinator.endings.safe(needed)
+        assert core.open == [0]
+        core.store.health.allow(LOG_FILES)
+        core.intake.append = append  # type: ignore[method-assign]
+        await core.coordinator.checking.look()
+        assert core.store.max_offset(OP_HALF_TOPIC, 0) == 0
+
+
+def _fill_after_one(core: TransactionCore) -> None:
+    append = core.intake.append
+
+    def append_once(draft: RecordDraft) -> Appended:
+        appended = append(draft)
+        core.store.health.refuse(LOG_FILES, "the disk is full")
+        return appended
+
+    core.intake.append = append_once  # type: ignore[method-assign]
+
+
+@on_loop
+async def test_of_a_commit_only_the_op_is_taken_back_and_it_is_not_delivered_again(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path, FlushMode.SYNC) as core:
+        assert isinstance(core.store, HeldStore)
+        place = await core.send(0)
+        ending = Ending(place.physical_offset, 0, TransactionType.COMMIT, "g")
+        op = core.coordinator.endings.end_now(ending)
+        assert op is not None
+        core.store.tell(Flushed(op.physical_offset, StoreUnwritable("the disk fails")))
+        with pytest.raises(ServiceNotAvailable):
+            await core.coordinator.endings.safe(op)
+        assert (core.open, core.delivered) == ([], [0])
+        core.clock.now += 10
+        assert await core.coordinator.checking.look() == 0
+        assert core.store.max_offset(OP_HALF_TOPIC, 0) == 2
+        core.store.tell(Flushed(2**40))
+        await core.coordinator.endings.end(ending)
+        assert core.delivered == [0]
+
+
+@on_loop
+async def test_of_a_move_only_the_op_is_taken_back_and_one_half_is_left(tmp_path: Path) -> None:
+    async with core_in(tmp_path, FlushMode.SYNC) as core:
+        assert isinstance(core.store, HeldStore)
+        await core.send(0)
+        copy, place = core.coordinator.queue.move(core.halves[0], times=1)
+        core.store.tell(Flushed(place.end, StoreUnwritable("the disk fails")))
+        assert (core.open, copy.queue_offset) == ([0], 1)
+
+
+@on_loop
+async def test_producers_are_asked_when_the_disk_has_what_they_are_asked_about(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path, FlushMode.SYNC) as core:
+        assert isinstance(core.store, HeldStore)
+        for number in range(3):
+            await core.send(number)
+        core.clock.now += 10
+        look = asyncio.create_task(core.coordinator.checking.look())
+        await until(lambda: len(core.halves) == 6)
+        await asyncio.sleep(0.01)
+        assert core.producers.asked == []
+        core.store.tell(Flushed(2**40))
+        assert await look == 3
+        assert [half.queue_offset for half in core.producers.asked] == [3, 4, 5]
+
+
+# ---- nobody to ask
+
+
+@on_loop
+async def test_a_look_when_no_producer_is_there_does_not_count(tmp_path: Path) -> None:
     async with core_in(tmp_path, transaction_check_max=2) as core:
         await core.send(0)
         core.producers.are_there = False
-        for _ in range(3):
-            core.clock.now += 10
+        for _ in range(20):
+            core.clock.now += 600
             assert await core.coordinator.checking.look() == 0
+        assert [half.times for half in core.halves] == [0]
+        core.producers.are_there = True
+        assert await core.coordinator.checking.look() == 1
+        assert core.open == [0]
+
+
+@on_loop
+async def test_one_whose_producers_stay_away_outlives_its_file_and_is_set_aside_at_last(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path, transaction_check_max=2) as core:
+        await core.send(0)
+        core.producers.are_there = False
+        for hours, copies in ((35, 1), (2, 2), (34, 2)):
+            core.clock.now += hours * 3600
+            await core.coordinator.checking.look()
+            assert (len(core.halves), core.open) == (copies, [0])
+        core.clock.now += 2 * 3600
+        await core.coordinator.checking.look()
         assert core.open == []
         assert core.store.max_offset(TRANS_CHECK_MAX_TIME_TOPIC, 0) == 1
+
+
+@on_loop
+async def test_one_that_cannot_be_copied_with_its_number_is_set_aside_as_it_is(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path) as core:
+        await core.send(0, filler="x")
+        room = 32_767 - len(core.halves[0].record.properties)
+        await core.send(1, filler="x" * (room - 10))
+        core.producers.are_there = False
+        core.clock.now += 73 * 3600
+        await core.coordinator.checking.look()
+        assert core.open == []
+        assert core.store.max_offset(TRANS_CHECK_MAX_TIME_TOPIC, 0) == 2
+        second = core.halves[1].record.physical_offset
+        await core.coordinator.endings.end(Ending(second, 1, TransactionType.COMMIT, "g"))
+        assert (core.delivered, core.open) == ([1], [])

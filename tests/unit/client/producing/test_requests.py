@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from bolide.client.errors import CannotReply, RequestTimedOut
+from bolide.client.producing import requests
 from bolide.client.producing.producer import Producer
 from bolide.client.producing.replies import reply_to
 from bolide.model.message import Message, StoredMessage
@@ -13,7 +14,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import PushReplyHeader
 from bolide.protocol.property_string import decode_properties, encode_properties
-from tests.support.aio import PATIENCE, on_loop
+from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.cluster import FakeBroker, FakeCluster, fake_cluster, route_of
 
 ASKED = {"CLUSTER": "c", "CORRELATION_ID": "id", "REPLY_TO_CLIENT": "me", "TTL": "3000"}
@@ -85,6 +86,33 @@ async def test_a_broker_that_is_gone_holds_up_a_request_for_a_second_at_most() -
             await producer.request(Message("T", b"?"), timeout=1.5)
         assert loop.time() - began < 3.0
         assert len(first.sends) == 1
+        second.hold.set()
+
+
+@on_loop
+async def test_a_broker_that_answers_no_more_holds_up_later_requests_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requests, "_KNOWN_WITHIN", 0.1)
+    async with (
+        fake_cluster("broker-a", "broker-b") as cluster,
+        Producer("G", name_server=cluster.name_server.address, call_timeout=0.3) as producer,
+    ):
+        first, second = cluster.brokers
+        cluster.name_server.routes["c_REPLY_TOPIC"] = route_of(first, second)
+        cluster.name_server.routes["T"] = route_of(first)
+
+        async def ask() -> None:
+            with pytest.raises(RequestTimedOut):
+                await producer.request(Message("T", b"?"), timeout=0.2)
+
+        await ask()  # both know it now
+        second.hold = asyncio.Event()
+        for connection in second.connections:
+            connection.close()
+        await until(lambda: not producer._instance.remoting.is_connected(second.address))
+        await ask()
+        await until(lambda: second.address in producer._instance._heartbeats._silent)
         second.hold.set()
 
 
