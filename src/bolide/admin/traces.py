@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bolide.admin.errors import MessageNotFound
 from bolide.admin.messages import DEFAULT_LIMIT, Messages
 from bolide.model.names import TRACE_TOPIC
 from bolide.protocol.trace import (
@@ -73,6 +74,8 @@ class Traces:
             for record in read_records(message.body.decode("utf-8", "replace"))
             if isinstance(record, TraceRecord) and _tells_of(record, message_id)
         ]
+        if not traced:  # it is the key of another message, or nobody can read what was told
+            raise MessageNotFound(topic, f"id {message_id}")
         return sorted(traced, key=lambda each: (each.time_ms, _STEPS.index(each.record.kind)))
 
 

@@ -2,6 +2,9 @@
 
 from typing import Any, cast
 
+import pytest
+
+from bolide.admin import MessageNotFound
 from bolide.admin.messages import Messages
 from bolide.admin.traces import Traces
 from bolide.model.message import StoredMessage
@@ -27,3 +30,9 @@ def record(kind: str, **said: Any) -> bytes:
 async def test_what_happened_in_one_millisecond_is_told_in_its_order() -> None:
     found = await Traces(cast(Messages, Found())).of("ID")
     assert [each.record.kind for each in found] == ["Pub", "SubBefore", "SubAfter"]
+
+
+@on_loop
+async def test_the_key_of_a_message_is_not_its_id() -> None:
+    with pytest.raises(MessageNotFound, match="id k"):
+        await Traces(cast(Messages, Found())).of("k")

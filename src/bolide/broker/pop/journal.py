@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _TOPIC = POP_JOURNAL_TOPIC.encode()
 _CHUNK = ReadLimits(max_count=1024, max_size=4 * 1024 * 1024, max_scanned=1024)
-_REWRITTEN_AT_ONCE = 128
+_MOST_AT_ONCE = 128
 _LEAST_PARTED = 2
 
 Claim = tuple[QueueName, int, int, int]
@@ -73,7 +73,7 @@ class Journal:
         self._durability = durability
         self._store_host = store_host
         self._now = now
-        self._burst: list[tuple[Event, Told]] = []
+        self._burst: list[tuple[Event | None, Told]] = []
         self._claimed: set[Claim] = set()
         self._leaving: set[Claim] = set()
         self._lost: list[Event] = []
@@ -99,22 +99,28 @@ class Journal:
             StoreUnwritable, StoreClosed: nothing has changed, or not all of it.
         """
         self.end_burst()  # what was said before comes first
-        lost, self._lost = self._lost, []
+        self._append_lost()
+        if not events and self._last is not None:
+            return self._last
+        return self._append(events)
+
+    def _append_lost(self) -> None:
+        while lost := self._lost:
+            appended, count = self._put_first(lost)
+            self._lost = lost[count:]
+            for event in lost[:count]:
+                if live := self._state.live_of(event):
+                    self._state.rewritten(live, appended.queue_offset)
+
+    def _append(self, events: Sequence[Event]) -> Appended:
         try:
-            appended = self._put([*lost, *events])
+            appended = self._put(list(events))
         except RecordTooLarge:
-            self._lost = lost
             if len(events) < _LEAST_PARTED:
                 raise
             half = len(events) // 2
-            self.append(events[:half])
-            return self.append(events[half:])
-        except BaseException:
-            self._lost = lost
-            raise
-        for event in lost:
-            if live := self._state.live_of(event):
-                self._state.rewritten(live, appended.queue_offset)
+            self._append(events[:half])
+            return self._append(events[half:])
         for event in events:
             self._state.apply(event, appended.queue_offset)
         return appended
@@ -158,7 +164,9 @@ class Journal:
 
     def when_safe(self, tell: Told) -> None:
         """Tell when all that was written is safe: who says something twice waits as at first."""
-        if self._last is None and not self._lost:
+        if self._burst:  # what it is said again of may be there
+            self._burst.append((None, tell))
+        elif self._last is None and not self._lost:
             tell(ResponseCode.SUCCESS)
         elif self._lost:
             self._append_and_tell([], [tell])
@@ -175,12 +183,13 @@ class Journal:
         burst, self._burst = self._burst, []
         self._ending = None
         self._claimed.clear()
-        self._append_and_tell(merged(event for event, _ in burst), [tell for _, tell in burst])
+        events = merged(event for event, _ in burst if event is not None)
+        self._append_and_tell(events, [tell for _, tell in burst])
 
     def _append_and_tell(self, events: Sequence[Event], tellers: Sequence[Told]) -> None:
         try:
             appended = self.append(events)
-        except (StoreUnwritable, StoreClosed) as exc:
+        except (StoreUnwritable, StoreClosed, RecordTooLarge) as exc:
             refused = exc if isinstance(exc, StoreUnwritable) else StoreUnwritable(str(exc))
             for tell in tellers:
                 tell(refused)
@@ -193,6 +202,17 @@ class Journal:
         if self._durability.waits:
             self._watch(appended, events)
         return appended
+
+    def _put_first(self, events: Sequence[Event]) -> tuple[Appended, int]:
+        """Write as many of the first ones as fit into a record; says how many."""
+        count = min(len(events), _MOST_AT_ONCE)
+        while True:
+            try:
+                return self._put(list(events[:count])), count
+            except RecordTooLarge:
+                if count < _LEAST_PARTED:
+                    raise
+                count //= 2
 
     def _watch(self, appended: Appended, events: list[Event]) -> None:
         """Write it again if the store takes it back, however late."""
@@ -221,16 +241,9 @@ class Journal:
         if oldest is None or self.end - oldest.written <= most_behind:
             return False
         # As many as fit, old or not: one by one, each record would make others old.
-        chosen: list[Live] = list(islice(self._state.by_age(), _REWRITTEN_AT_ONCE))
-        while True:
-            try:
-                appended = self._put([live.event() for live in chosen])
-                break
-            except RecordTooLarge:
-                if len(chosen) < _LEAST_PARTED:
-                    raise
-                chosen = chosen[: len(chosen) // 2]
-        for live in chosen:
+        chosen: list[Live] = list(islice(self._state.by_age(), _MOST_AT_ONCE))
+        appended, count = self._put_first([live.event() for live in chosen])
+        for live in chosen[:count]:
             self._state.rewritten(live, appended.queue_offset)
         return True
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bolide.broker.config import BrokerConfig
 from bolide.broker.expiry import Expiring
-from bolide.broker.pop.events import Event, OrderPopped, Popped
+from bolide.broker.pop.events import Event, OrderPopped, OrderSettled, Popped
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.orders import OrderInfo, ordered
 from bolide.broker.pop.positions import Positions
@@ -55,6 +55,7 @@ class Take(NamedTuple):
     """What a pop takes of one queue."""
 
     queue: PopQueue
+    epoch: int
     start: int
     found: Found
     offsets: list[int]
@@ -66,6 +67,11 @@ class Take(NamedTuple):
     @property
     def queue_id(self) -> int:
         return self.queue.name[2]
+
+    @property
+    def is_valid(self) -> bool:
+        """False if somebody put the queue elsewhere while the disk was read."""
+        return self.queue.epoch == self.epoch
 
 
 @dataclass(slots=True)
@@ -129,6 +135,7 @@ class Popping:
         try:
             for topic, queue_id in self._queues(ask):
                 yield from self._visit(ask, taken, topic, queue_id)
+            taken.takes = [take for take in taken.takes if take.is_valid]
             if taken.takes:
                 self._note(ask, taken)
         finally:
@@ -179,10 +186,22 @@ class Popping:
         taken.rest += max(found.max_offset - found.next_offset, 0)
         if found.records:
             offsets = [int(_QUEUE_OFFSET.unpack_from(record)[0]) for record in found.records]
-            taken.takes.append(Take(queue, begin, found, offsets))
-        elif found.next_offset > queue.next_offset:
-            queue.next_offset = found.next_offset
-            self.state.changed.add(name)
+            taken.takes.append(Take(queue, epoch, begin, found, offsets))
+        else:
+            self._pass_over(queue, begin, found.next_offset)
+
+    def _pass_over(self, queue: PopQueue, begin: int, end: int) -> None:
+        """Nobody wants any of what lies between: it is filtered out, or has expired."""
+        if queue.order is not None:
+            info = queue.order.info
+            unwanted = [offset for offset in info.unsettled if begin <= offset < end]
+            if unwanted:
+                self.journal.append(
+                    [OrderSettled(*queue.name, info.pop_time, offset) for offset in unwanted]
+                )
+        if end > queue.next_offset:
+            queue.next_offset = end
+            self.state.changed.add(queue.name)
 
     def _has_too_many(self, queue: PopQueue) -> bool:
         config = self.cell.value

@@ -1,6 +1,7 @@
 """Looks after half messages that stay open: has their producers asked, and gives up at last."""
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = ReadLimits(max_count=32, max_size=1024 * 1024, max_scanned=32)
 _MOST_HELD = 100_000
+_PASSED_AT_ONCE = 1000
 _MOST_CLOSED = 200_000
 """Halves that are done with and may lie behind one that is not: a restart reads as many ops."""
 _AFTER_FAILURE = 1.0
@@ -64,6 +66,7 @@ class Checking:
         self._held: dict[int, float] = {}
         """Halves that are left where they are until a time."""
         self._patience = 0.0
+        self._closed, self._counted_from = 0, -1
         self._is_failing = False
         self._wake = asyncio.Event()
         self.next_look = parts.now() + parts.cell.value.transaction_check_interval
@@ -125,6 +128,7 @@ class Checking:
         is_open = self._queue.open.is_open
         self._held = {offset: due for offset, due in self._held.items() if is_open(offset)}
         self._patience = _PATIENCE
+        self._counted_from = -1
         asked, questions = 0, list[Question]()
         async for half in self._waiting(self._parts.store.max_offset(HALF_TOPIC, 0)):
             verdict = self.rules.judge(half, self._parts.now())
@@ -139,7 +143,7 @@ class Checking:
 
     async def _waiting(self, end: int) -> AsyncIterator[Half]:
         """The halves before `end` that are open and not held, in their order."""
-        offset = self._next(0)
+        offset = await self._next(0)
         while offset < end:
             found = await self._read(offset)
             behind = min(found.next_offset, end)
@@ -150,14 +154,17 @@ class Checking:
                     yield half
             if behind <= offset:
                 return
-            offset = self._next(behind)
-            await asyncio.sleep(0)  # others want to be served too
+            offset = await self._next(behind)
 
-    def _next(self, offset: int) -> int:
+    async def _next(self, offset: int) -> int:
         """The first from there on that may need something."""
-        offset = self._queue.open.next_open(offset)
-        while not self._may_need_something(offset):
-            offset = self._queue.open.next_open(offset + 1)
+        for passed in itertools.count():
+            if not passed % _PASSED_AT_ONCE:
+                await asyncio.sleep(0)  # others want to be served too
+            offset = self._queue.open.next_open(offset)
+            if self._may_need_something(offset):
+                break
+            offset += 1
         return offset
 
     def _may_need_something(self, offset: int) -> bool:
@@ -221,7 +228,11 @@ class Checking:
     def _is_in_the_way(self) -> bool:
         """Whether too many lie behind the first open one that need not be known any more."""
         opened, end = self._queue.open, self._parts.store.max_offset(HALF_TOPIC, 0)
-        return end - opened.first - opened.count(end) > _MOST_CLOSED
+        first = opened.first
+        if first != self._counted_from:  # to count takes the longer the more there are
+            self._counted_from = first
+            self._closed = end - first - opened.count(end)
+        return self._closed > _MOST_CLOSED
 
     def _move(self, half: Half, *, times: int) -> tuple[Half, Appended | None]:
         """The half where it lies now."""

@@ -140,7 +140,11 @@ class Endings:
     # ---- checks
 
     def _checked(self, half: Half | None, ending: Ending) -> Half:
-        if half is None or (half.is_aside and ending.group is not None):
+        if (
+            half is None
+            or not self._is_stored(half)
+            or (half.is_aside and ending.group is not None)
+        ):
             raise ServerError("Find prepared transaction message failed")
         if ending.group is not None and half.group != ending.group:
             raise ServerError(
@@ -154,6 +158,10 @@ class Endings:
                 " asked, and may answer that"
             )
         return half
+
+    def _is_stored(self, half: Half) -> bool:
+        """The body of a message may look like a half with a number that none has."""
+        return half.queue_offset < self._parts.store.max_offset(half.record.topic, 0)
 
     def _is_late(self, half: Half) -> bool:
         return half.immunity is not None and self._parts.now() - half.began > half.immunity

@@ -41,8 +41,11 @@ def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:
 
 
 def time_text(timestamp_ms: int, *, millis: bool = True) -> str:
-    """As RocketMQ's tools write it, in local time."""
-    moment = datetime.fromtimestamp(timestamp_ms // 1000).astimezone()
+    """As RocketMQ's tools write it, in local time; the number itself where it is no time."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000).astimezone()
+    except (ValueError, OverflowError, OSError):  # a client may have sent any number
+        return str(timestamp_ms)
     text = f"{moment:%Y-%m-%d %H:%M:%S}"
     return f"{text},{timestamp_ms % 1000:03d}" if millis else text
 

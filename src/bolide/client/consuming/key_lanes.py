@@ -124,7 +124,7 @@ class KeyLanes:
         """Nothing of the key is under way any more."""
         lane = self._lane(key)
         lane.is_busy = False
-        if lane.waiting or lane.is_stale:
+        if lane.waiting or lane.is_stale or lane.poison is not None:
             self._touched[key] = None
         else:
             del self._lanes[key]

@@ -81,7 +81,9 @@ class TransactionChecks:
             if inspect.isawaitable(answer):
                 answer = await answer
             return TransactionState.UNKNOWN if answer is None else TransactionState(answer)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise  # we end, not something that the check waited for
             log.exception("the check of transaction %s failed: unknown", message.unique_id)
             return TransactionState.UNKNOWN
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from bolide.broker.durability import Durability
 from bolide.broker.pop.events import Changed, Placed, Popped, Settled, merged
 from bolide.broker.pop.journal import Journal
@@ -9,6 +11,7 @@ from bolide.broker.pop.state import PopState
 from bolide.model.names import POP_JOURNAL_TOPIC
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pop import PopHeader
+from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
 from bolide.store.config import StoreConfig
 from bolide.store.errors import StoreUnwritable
@@ -102,6 +105,44 @@ async def test_what_the_disk_took_back_is_written_again(tmp_path: Path) -> None:
     last = core.store.max_offset(POP_JOURNAL_TOPIC, 0) - 1
     assert core.pop.state.queues[NAME].checkpoints[4, NOW].written == last
     assert known(replayed(core)) == {(0, NOW): [0, 1, 3], (4, NOW): [4, 5, 6, 7]}
+    await core.stop()
+
+
+@on_loop
+async def test_much_that_the_disk_took_back_is_written_again_in_parts(tmp_path: Path) -> None:
+    clock = FakeClock(NOW / 1000)
+    config = StoreConfig(root=tmp_path, max_message_size=2000)
+    core = PopCore(tmp_path, clock=clock, store=MemoryStore(config, clock=clock))
+    journal, untold = core.pop.journal, Untold()
+    journal._durability = untold
+    for number in range(40):
+        journal.append([popped(number * 32, 32)])
+    untold.tell_all(StoreUnwritable("no disk"))
+    journal.append([popped(40 * 32, 32)])
+    assert journal.is_whole
+    end = core.store.max_offset(POP_JOURNAL_TOPIC, 0)
+    assert all(40 <= live.written < end for live in core.pop.state.by_age())
+    assert known(replayed(core)) == known(core.pop.state)
+    await core.stop()
+
+
+@on_loop
+async def test_who_says_something_twice_in_a_burst_hears_the_same_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = PopCore(tmp_path)
+    journal, failure = core.pop.journal, StoreUnwritable("no disk")
+    journal.append([popped(0, 4)])
+
+    def refuse(draft: RecordDraft) -> Appended:
+        raise failure
+
+    monkeypatch.setattr(core.store, "append", refuse)
+    told: list[object] = []
+    journal.write(Settled(*NAME, 0, NOW, [2]), told.append)
+    journal.when_safe(told.append)
+    journal.end_burst()
+    assert told == [failure, failure]
     await core.stop()
 
 

@@ -18,8 +18,8 @@ from bolide.model.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANSACTION_GROUP,
 )
-from bolide.protocol.record import RecordDraft
-from bolide.protocol.refusals import ServiceNotAvailable
+from bolide.protocol.record import Place, RecordDraft, place_record
+from bolide.protocol.refusals import ServerError, ServiceNotAvailable
 from bolide.store.appending import Appended
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.errors import StoreUnwritable
@@ -145,6 +145,30 @@ def _blocked(_: str) -> object:
 
 
 @on_loop
+async def test_others_are_served_while_many_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "_PASSED_AT_ONCE", 10)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with core_in(tmp_path) as core:
+        for number in range(100):
+            await core.send(number, CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+        await core.coordinator.checking.look()
+        others = asyncio.create_task(other())
+        async for _ in core.coordinator.checking._waiting(100):
+            pytest.fail("all of them are held")
+        others.cancel()
+        assert turns >= 10
+
+
+@on_loop
 async def test_a_half_that_cannot_be_copied_is_asked_about_where_it_is(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         await core.send(0, filler="x")
@@ -166,6 +190,20 @@ async def test_halves_whose_files_are_gone_hold_up_nobody(tmp_path: Path) -> Non
         assert await core.coordinator.checking.look() == 1
         assert core.open == [2]
         assert core.tables.offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3
+
+
+@on_loop
+async def test_a_half_with_a_number_that_none_has_ends_nothing(tmp_path: Path) -> None:
+    """The body of a message may hold such bytes, where somebody says that a half begins."""
+    async with core_in(tmp_path) as core:
+        place = await core.send(0)
+        forged = bytearray(core.store.record_at(place.physical_offset) or b"")
+        place_record(forged, 0, Place(2**50, place.physical_offset, 0))
+        core.store.record_at = lambda *_, **__: memoryview(forged)  # type: ignore[method-assign]
+        ending = Ending(place.physical_offset, 2**50, TransactionType.ROLLBACK, "g")
+        with pytest.raises(ServerError, match="Find prepared"):
+            await core.coordinator.endings.end(ending)
+        assert core.store.max_offset(OP_HALF_TOPIC, 0) == 0
 
 
 # ---- a store that fails

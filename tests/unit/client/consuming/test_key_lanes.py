@@ -117,3 +117,12 @@ def test_what_is_old_is_written_again_with_what_was_decided() -> None:
     assert made.next("gone", 1) is None
     made.refreshed("a")
     assert made.next("a", 1) == Bury(Entry(2, 0, 0))
+
+
+def test_what_failed_for_good_is_not_forgotten_between_two_steps() -> None:
+    made = lanes(parked(2, resumed=True))
+    made.begin("a")
+    made.poisoned("a", "again")
+    made.end("a")
+    assert made.ready() == ["a"]
+    assert made.next("a", 1) == ParkAgain("again")
