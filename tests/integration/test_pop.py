@@ -5,6 +5,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bolide.broker.app import Broker
@@ -244,10 +245,15 @@ async def test_batches_of_acknowledgements_settle_all_that_they_list(tmp_path: P
             consumer_group="poppers", topic="T", start_offset=0, queue_id=3,
             revive_queue_id=0, pop_time=1, invisible_time=1, bit_set=b"\xff" * 100,
         )  # fmt: skip
+        bad = msgspec.structs.replace(unknown, retry="7")
+        rest = msgspec.structs.replace(ack, bit_set=bit_set([7]))
         body = fastjson.encode(BatchAcks(broker_name="broker-a", acks=[ack, unknown]))
         await client.call(RequestCode.BATCH_ACK_MESSAGE, body=body)
+        body = fastjson.encode(BatchAcks(broker_name="broker-a", acks=[bad, rest]))
+        with pytest.raises(MessageIllegal, match="'7'"):
+            await client.call(RequestCode.BATCH_ACK_MESSAGE, body=body)
         await later(broker, clock, 6)
-        assert (await client.pop("T")).bodies == [b"3", b"4", b"6", b"7", b"8"]
+        assert (await client.pop("T")).bodies == [b"3", b"4", b"6", b"8"]
         with pytest.raises(NoMessage):
             await client.call(RequestCode.BATCH_ACK_MESSAGE, body=b"{}")
 

@@ -71,15 +71,18 @@ class PopAckHandlers:
             raise NoMessage("the batch holds no acknowledgement")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         answer = Answer(future_of(done), awaited=len(batch.acks))
-        for ack in batch.acks:
-            self._settle_batch(ack, batch.broker_name or "", answer)
+        bad: BadPopInfo | None = None
+        for ack in batch.acks:  # a bad one is not in the way of the others
+            try:
+                self._settle_batch(ack, batch.broker_name or "", answer)
+            except BadPopInfo as exc:
+                bad = exc
+        if bad is not None:
+            raise MessageIllegal(str(bad)) from bad
         return await done
 
     def _settle_batch(self, ack: BatchAck, broker_name: str, answer: Answer) -> None:
-        try:
-            topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
-        except BadPopInfo as exc:
-            raise MessageIllegal(str(exc)) from exc
+        topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
         name = (topic, ack.consumer_group, ack.queue_id)
         receipt = Receipt(
             ack.start_offset, ack.pop_time, ack.invisible_time, ack.revive_queue_id, ack.retry,
@@ -94,7 +97,9 @@ class PopAckHandlers:
         if found is not None:
             offsets = [each for each in found.offsets if _has(ack, each)]
         else:
-            offsets = [ack.start_offset + at for at in range(_MOST_BITS) if _bit(ack, at)]
+            low, high = self._bounds(name)
+            begin, end = max(ack.start_offset, low), min(ack.start_offset + _MOST_BITS, high)
+            offsets = [offset for offset in range(begin, end) if _has(ack, offset)]
         self._settle(name, receipt, offsets, answer)
 
     def _settle(
@@ -261,9 +266,5 @@ def _receipt(header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
 
 
 def _has(ack: BatchAck, offset: int) -> bool:
-    return _bit(ack, offset - ack.start_offset)
-
-
-def _bit(ack: BatchAck, at: int) -> bool:
-    byte, bit = divmod(at, 8)
+    byte, bit = divmod(offset - ack.start_offset, 8)
     return 0 <= byte < len(ack.bit_set) and bool(ack.bit_set[byte] >> bit & 1)

@@ -6,11 +6,12 @@ message. The state takes an event when its record is in the log, so it never kno
 journal. What the disk takes back is written again, ahead of whatever comes next.
 
 The journal is read again from the record on that has the oldest of what is live. So that this does
-not take long, `rewrite` brings old ones forward.
+not take long, and retention takes nothing that is needed, `rewrite` brings old ones forward.
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -19,6 +20,7 @@ import msgspec
 
 from bolide.broker.durability import Durability, Told
 from bolide.broker.intake import Intake
+from bolide.broker.pop.ages import Ages
 from bolide.broker.pop.events import (
     Event,
     QueueName,
@@ -78,6 +80,7 @@ class Journal:
         self._leaving: set[Claim] = set()
         self._lost: list[Event] = []
         self._last: Appended | None = None
+        self._ages = Ages()
         self._ending: asyncio.Handle | None = None
 
     @property
@@ -199,6 +202,7 @@ class Journal:
 
     def _put(self, events: list[Event]) -> Appended:
         appended = self._last = self._intake.append(self._draft(encode_events(events)))
+        self._ages.note(appended.queue_offset, self._now())
         if self._durability.waits:
             self._watch(appended, events)
         return appended
@@ -231,14 +235,16 @@ class Journal:
 
     # ---- keeping it short
 
-    def rewrite(self, most_behind: int) -> bool:
-        """Bring some of the oldest forward if they lie further back; says whether there are more.
+    def rewrite(self, most_behind: int, longest: float = math.inf) -> bool:
+        """Bring some of the oldest forward if they lie further back, or were written more than so
+        many seconds ago; says whether there may be more.
 
         Raises:
             StoreUnwritable, StoreClosed: nothing has changed.
         """
+        aged = self._ages.written_before(self._now() - longest)
         oldest = self._state.oldest
-        if oldest is None or self.end - oldest.written <= most_behind:
+        if oldest is None or oldest.written >= max(self.end - most_behind, aged):
             return False
         # As many as fit, old or not: one by one, each record would make others old.
         chosen: list[Live] = list(islice(self._state.by_age(), _MOST_AT_ONCE))
@@ -262,6 +268,7 @@ class Journal:
                 events = decode_events(bytes(record.body))
             except msgspec.DecodeError as exc:
                 raise JournalTorn(f"record {record.queue_offset}: {exc}") from exc
+            self._ages.note(record.queue_offset, record.store_timestamp / 1000)
             for event in events:
                 self._state.apply(event, record.queue_offset)
         return self.end - first

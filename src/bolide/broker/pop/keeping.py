@@ -5,6 +5,7 @@ log is flushed up to where it ended then.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ class PopKeeper:
 
     Args:
         log_end: how far the log is written.
+        longest: seconds that what is live may stay in one record.
     """
 
     def __init__(  # noqa: PLR0913  what it reads, what it writes
@@ -58,6 +60,7 @@ class PopKeeper:
         store: Store,
         log_end: Callable[[], int],
         most_behind: int = MOST_BEHIND,
+        longest: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -66,6 +69,7 @@ class PopKeeper:
         self._store = store
         self._log_end = log_end
         self._most_behind = most_behind
+        self._longest = longest
         self._noted: dict[QueueName, _Noted] = {}
         self._noted_at = 0
         self._told = False
@@ -84,15 +88,18 @@ class PopKeeper:
         there."""
         return bool(self._noted) and self._store.flushed < self._noted_at
 
-    def work(self) -> bool:
-        """What there is to do now; says whether there is more that cannot wait."""
+    def publish(self) -> None:
+        """Publish what the disk has, and note what is to be published next."""
         self._keep_orders()
         if self._noted and self._store.flushed >= self._noted_at:
             self._commit()
         if not self._noted and self.is_behind and self._journal.is_whole:
             self._note()
+
+    def shorten(self) -> bool:
+        """Bring forward what lies far back in the journal; says whether there is more."""
         try:
-            more = self._journal.rewrite(self._most_behind)
+            more = self._journal.rewrite(self._most_behind, self._longest())
             self._told = False
         except (StoreUnwritable, StoreClosed) as exc:
             if not self._told:

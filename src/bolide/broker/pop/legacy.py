@@ -42,6 +42,7 @@ _GRACE = 2000
 """Milliseconds that its acknowledgements may be later than a "ck"."""
 _PATIENCE = 600_000
 """Milliseconds after the end of a pop for which its "ck" is waited for."""
+_TIDY = 10_000
 _MOST_MESSAGES = 64
 _INVISIBLE = "it"
 """Ours: RocketMQ's acknowledgements do not say how long the pop was for."""
@@ -53,7 +54,6 @@ Key = tuple[QueueName, int, int]
 class _Early(NamedTuple):
     """An acknowledgement that came before what it is of."""
 
-    key: Key
     offset: int
     place: tuple[int, int]
     """Queue and offset in the revive log."""
@@ -78,7 +78,8 @@ class Legacy:
     began: int = 0
     """When this broker began to serve (ms): older pops may be of another one."""
     _next: dict[int, int] = field(default_factory=dict)
-    _early: list[_Early] = field(default_factory=list)
+    _early: dict[Key, list[_Early]] = field(default_factory=dict)
+    _tidied: int = 0
 
     def start(self) -> None:
         self.began = self.state.now
@@ -142,7 +143,8 @@ class Legacy:
 
     def _publish(self, queue_id: int) -> None:
         """RocketMQ keeps the offset of the last one that it needs no more."""
-        held = [early.place[1] for early in self._early if early.place[0] == queue_id]
+        every = (early.place for found in self._early.values() for early in found)
+        held = [offset for queue, offset in every if queue == queue_id]
         last = min([self._next[queue_id], *held]) - 1
         if last >= 0:
             self.keeper.further[self.topic, REVIVE_GROUP, queue_id] = last
@@ -162,7 +164,8 @@ class Legacy:
                 until = pop_time + _number(body, _INVISIBLE) + _PATIENCE
                 place = (record.queue_id, record.queue_offset)
                 key = (name, start, pop_time)
-                self._early += [_Early(key, each, place, until) for each in offsets]
+                early = [_Early(each, place, until) for each in offsets]
+                self._early.setdefault(key, []).extend(early)
 
     def _adopt(self, body: dict[str, Any]) -> None:
         """Make a pop of another broker one of ours."""
@@ -183,19 +186,17 @@ class Legacy:
         self.state.wait(checkpoint, max(checkpoint.due - self.state.now, 0) + _GRACE)
 
     def _take_early(self, key: Key) -> set[int]:
-        found = {early.offset for early in self._early if early.key == key}
-        if found:
-            self._early = [early for early in self._early if early.key != key]
-        return found
+        return {early.offset for early in self._early.pop(key, ())}
 
     def _forget_old(self) -> None:
         now = self.state.now
-        kept = [early for early in self._early if early.forget_at > now]
-        if len(kept) < len(self._early):
-            queues = {early.place[0] for early in self._early}
-            self._early = kept
-            for queue_id in queues:
-                self._publish(queue_id)
+        if not self._early or now - self._tidied < _TIDY:
+            return
+        self._tidied = now
+        old = [key for key, found in self._early.items() if found[-1].forget_at <= now]
+        queues = {early.place[0] for key in old for early in self._early.pop(key)}
+        for queue_id in queues:
+            self._publish(queue_id)
 
     def _draft(self, queue_id: int, body: dict[str, Any]) -> RecordDraft:
         properties = encode_properties({PropertyName.TAGS: _ACK}).encode()

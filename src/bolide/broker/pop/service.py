@@ -39,6 +39,7 @@ from bolide.store.tables import Table
 log = logging.getLogger(__name__)
 
 _TICK = 0.5
+_PARTS_OF_RETENTION = 4
 _LONGEST_SLEEP = 60.0
 _SHORTEST_SLEEP = 0.001
 
@@ -105,6 +106,7 @@ class Pop:
             store=self.store,
             log_end=self.log_end,
             most_behind=self.most_behind,
+            longest=self._longest_in_place,
         )
         self.admission = Admission(self.cell, self.topics, self.groups)
         self._build_workers()
@@ -171,23 +173,31 @@ class Pop:
         self.is_closing = True
 
     async def run(self) -> None:
+        time = asyncio.get_running_loop().time
+        published = time()
         while True:
             self._woken.clear()
+            # Not as often as somebody pops: it waits for the disk.
+            is_time = time() - published >= _TICK
             try:
-                busy = await self.work()
+                busy = await self.work(publish=is_time)
             except Exception:  # whatever it is, it is tried again
                 log.exception("a chore of popped messages failed")
                 busy = False
                 await asyncio.sleep(_TICK)
+            if is_time:
+                published = time()
             await self._rest(0.0 if busy else self._pause())
 
-    async def work(self) -> bool:
+    async def work(self, *, publish: bool = True) -> bool:
         """Do what there is to do now; says whether there is more."""
         more = await self.reviver.revive_due()
         more |= await self.legacy.read()
-        if self.keeper.waits_for_disk:
-            await asyncio.to_thread(self.store.flush)
-        return self.keeper.work() or more
+        if publish:
+            if self.keeper.waits_for_disk:
+                await asyncio.to_thread(self.store.flush)
+            self.keeper.publish()
+        return self.keeper.shorten() or more
 
     def wake(self) -> None:
         """Something may be due earlier than it was."""
@@ -232,6 +242,10 @@ class Pop:
             and self._exists(name[0], name[1])
             and name[1] in self.groups
         )
+
+    def _longest_in_place(self) -> float:
+        """Seconds that the journal may be relied on: retention deletes what is older."""
+        return self.store_cell.value.file_reserved_hours * 3600 / _PARTS_OF_RETENTION
 
     def _pause(self) -> float:
         due = self.state.next_due

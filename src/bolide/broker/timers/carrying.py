@@ -10,21 +10,26 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
 from bolide.broker.timers.drafts import rolled_draft
 from bolide.broker.timers.enqueuing import Enqueuer
 from bolide.broker.timers.hand import Hand
 from bolide.kernel import read_record
 from bolide.model.names import TIMER_TOPIC
+from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import Record
 from bolide.protocol.record_errors import BadRecord
 from bolide.remoting.uninterrupted import uninterrupted
+from bolide.store.appending import Appended
+from bolide.store.errors import StoreUnwritable
 from bolide.store.message_store import MessageStore
 from bolide.store.timers import TimerFiles
 
 log = logging.getLogger(__name__)
 
-_DOUBT_MS = 600_000
+_DOUBT_MS = 12 * 3600 * 1000
+"""How late RocketMQ may have put a message into its slot, or how far clocks may have gone back."""
 _CHUNK = 64
 _CHUNK_BYTES = 1024 * 1024
 
@@ -43,6 +48,7 @@ class Carrier:
         self,
         store: MessageStore,
         intake: Intake,
+        durability: Durability,
         *,
         files: TimerFiles,
         hand: Hand,
@@ -56,6 +62,7 @@ class Carrier:
         """Nothing waits that lies before this place of the log."""
         self._store = store
         self._intake = intake
+        self._durability = durability
         self._files = files
         self._hand = hand
         self._enqueuer = enqueuer
@@ -65,16 +72,21 @@ class Carrier:
         self._next_slot: int | None = None
         self._barrier = 0
         self._moved: set[int] = set()
+        self._unsafe: set[int] = set()
+        """Those of them whose copy may yet be taken back."""
+        self._is_to_repeat = False
 
     def is_carried(self, place: int) -> bool:
         """Whether the message there waits elsewhere now."""
-        return place < self.carried_to or place in self._moved
+        return place < self.carried_to or (place in self._moved and place not in self._unsafe)
 
     async def step(self, end: int) -> bool:
         """Carry some of what lies before a place; says whether there is more to do at once."""
         if end <= self.carried_to or (self._enqueuer.behind and self._enqueuer.reached < end):
             return False
-        if self._next_slot is None and not self._moved and not self._barrier:
+        if self._is_to_repeat:
+            self._is_to_repeat, self._next_slot = False, self._hand.cursor
+        elif self._next_slot is None and not self._moved and not self._barrier:
             if await asyncio.to_thread(self._is_free, end):
                 await self._finish(end)
                 return False
@@ -83,11 +95,14 @@ class Carrier:
             chunk = await uninterrupted(asyncio.to_thread(self._collect, self._next_slot, end))
             self._carry(chunk)
             return True
-        if self._hand.cursor > self._barrier:
+        if self._hand.cursor > self._barrier and not self._unsafe:
             await self._finish(end)
         return False
 
     async def _finish(self, end: int) -> None:
+        # The file may go as soon as it is said so: the copies must be on the disk by then.
+        if not await asyncio.to_thread(self._store.flush) or self._is_to_repeat:
+            return
         if self._moved:
             log.info("carried %s messages that wait forward in the log", len(self._moved))
         self.carried_to, self._barrier = end, 0
@@ -138,7 +153,23 @@ class Carrier:
             appended = self._store.append(draft, makes_room=True)
             self._intake.touch(TIMER_TOPIC, 0, appended.end)
             self._moved.add(record.physical_offset)
+            self._unsafe.add(record.physical_offset)
+            self._watch(record.physical_offset, appended)
         self._next_slot = chunk.next_slot
+
+    def _watch(self, place: int, appended: Appended) -> None:
+        """Carry it again if the store takes it back, however late."""
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            if isinstance(outcome, StoreUnwritable):
+                self._moved.discard(place)
+                self._is_to_repeat = True
+            elif outcome != ResponseCode.SUCCESS:
+                self._durability.when_safe(appended, tell)
+                return
+            self._unsafe.discard(place)
+
+        self._durability.when_safe(appended, tell)
 
 
 def _readable(data: bytes) -> Record | None:

@@ -66,9 +66,12 @@ class Counts:
                 metric.count = 0
                 self._table.changed()
 
-    def save(self) -> None:
-        """Write them down if they changed. Blocks."""
-        self._table.save_due(time.monotonic())
+    def save(self, *, at_once: bool = False) -> None:
+        """Write them down if they changed, and not only just before. Blocks."""
+        if at_once:
+            self._table.save()
+        else:
+            self._table.save_due(time.monotonic())
 
     def _change(self, topic: str, difference: int) -> None:
         metric = self.table.timing_count.get(topic)

@@ -123,9 +123,10 @@ class Deliverer:
         if due > now_ms + 2 * LEAD_MS:
             self._append(soon, properties, [self._rolled(soon, record, properties, now_ms)])
         elif recalls is not None:
-            self._hand.recall(recalls, soon.slot + 1)
+            # One that was to come into the timer again may stand long before its message.
+            self._hand.recall(recalls, max(soon.slot + 1, self._files.number(due)))
             self._done(soon, properties)
-        elif due > now_ms:  # RocketMQ's: its unit says the slot
+        elif due > soon.due:  # its unit says the slot (RocketMQ's), or when it was to roll
             self._hand.put_back(soon, due)
         elif self._is_recalled(properties):
             self._done(soon, properties)

@@ -3,7 +3,7 @@
 from bolide.model.names import HALF_TOPIC, TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import encode_properties
-from bolide.protocol.record import Record, RecordDraft
+from bolide.protocol.record import MAX_PROPERTIES_SIZE, Record, RecordDraft
 
 _MOST_DIGITS = 9
 
@@ -24,6 +24,8 @@ def rolled_draft(record: Record, properties: dict[str, str], store_host: bytes) 
     times = _number(properties.get(PropertyName.TIMER_ROLL_TIMES, "")) or 0
     kept = properties | {PropertyName.TIMER_ROLL_TIMES: str(times + 1)}
     text = encode_properties(kept).encode()
+    if len(text) > MAX_PROPERTIES_SIZE:  # it must go on, counted or not
+        text = bytes(record.properties)
     return _draft(record, TIMER_TOPIC, 0, text, store_host)
 
 

@@ -83,14 +83,21 @@ class Enqueuer:
             return self._passed_over(found)
         placed, next_offset = self._place_all(found, now_ms)
         if placed:
-            await uninterrupted(
-                asyncio.to_thread(self._files.add, [each.waiting for each in placed])
-            )
+            await self._put_in(placed)
         self.offset = next_offset
-        for each in placed:
-            self.reached = each.waiting.physical_offset
-            self._placed(each)
         return bool(placed)
+
+    async def _put_in(self, placed: list[Placed]) -> None:
+        waiting = [each.waiting for each in placed]
+        # A second may end meanwhile: a restart must not begin behind what came into its slot.
+        self._hand.held_at = self._files.number(min(each.due for each in waiting))
+        try:
+            await uninterrupted(asyncio.to_thread(self._files.add, waiting))
+            for each in placed:
+                self.reached = each.waiting.physical_offset
+                self._placed(each)
+        finally:
+            self._hand.held_at = None
 
     async def _read(self) -> Found:
         queue = (TIMER_TOPIC, 0, self.offset, _BATCH)
@@ -120,7 +127,8 @@ class Enqueuer:
             return None
         if self._is_settled(record, due):
             return None
-        moment, magic = place(due, now_ms, self._window_ms)
+        # By when it was stored, even if that is long ago: `Carrier` counts on it.
+        moment, magic = place(due, min(record.store_timestamp, now_ms), self._window_ms)
         recalls = recalled_by(properties)
         waiting = Waiting(
             due=max(moment, self._hand.cursor * self._files.precision_ms),
@@ -166,17 +174,17 @@ class Enqueuer:
         return self.offset != before
 
 
-def place(due: int, now_ms: int, window_ms: int) -> tuple[int, int]:
+def place(due: int, stored_ms: int, window_ms: int) -> tuple[int, int]:
     """The moment of a message's slot and what is done with it then, as RocketMQ chooses them.
 
     What is further away than the window comes into the timer again, before its log file goes.
     """
-    ahead = due - now_ms
+    ahead = due - stored_ms
     if ahead < window_ms:
         return due, PLAIN
     # Not so that only a little is left for the next time.
     stay = window_ms // 2 if ahead - window_ms < window_ms // 3 else window_ms
-    return now_ms + stay, PLAIN | ROLL
+    return stored_ms + stay, PLAIN | ROLL
 
 
 def _readable(data: memoryview) -> Record | None:

@@ -76,6 +76,8 @@ class Hand:
         self._open: dict[int, int] = {}
         """How many of a slot that was read are not delivered yet."""
         self._recalled: dict[str, int] = {}
+        self.held_at: int | None = None
+        """A slot into which something is put at the moment: the cursor does not pass it."""
 
     def __len__(self) -> int:
         return len(self._read_ahead) + len(self._came)
@@ -86,16 +88,16 @@ class Hand:
         """Read what is due soon; says whether there is more of it that may be read at once."""
         target = self._files.number(now_ms + LEAD_MS)
         if self._boundary is not None:
-            if not len(self):
+            if not self._read_ahead and not self.is_full:
                 slot = self.loaded_to
                 self._take(await self._read(slot, slot, _MOST, self._boundary))
-        elif self.loaded_to < target and len(self) < _MOST:
+        elif self.loaded_to < target and not self.is_full:
             if self._next_slot > target:
                 self.loaded_to = target
             else:
                 first, room = max(self._next_slot, self.loaded_to + 1), _MOST - len(self)
                 self._take(await self._read(first, target, room, None))
-        return self._boundary is None and self.loaded_to < target and len(self) < _MOST
+        return self._boundary is None and self.loaded_to < target and not self.is_full
 
     async def _read(self, first: int, last: int, limit: int, behind: WaitingKey | None) -> "_Read":
         def read() -> _Read:
@@ -182,7 +184,8 @@ class Hand:
     def advance(self, now_ms: int) -> None:
         """Move to the first slot of which something may be undelivered."""
         last = self.loaded_to + 1 if self._boundary is None else self.loaded_to
-        reached = min([last, self._files.number(now_ms), *self._open])
+        held = [] if self.held_at is None else [self.held_at]
+        reached = min([last, self._files.number(now_ms), *held, *self._open])
         if reached <= self.cursor:
             return
         self.cursor = reached
@@ -194,6 +197,10 @@ class Hand:
         """Whether nothing waits, here or in the files."""
         return not len(self) and self._next_slot == _NEVER and self._boundary is None
 
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= _MOST
+
     def until_due(self, now_ms: int) -> int | None:
         """Milliseconds until the first one is due; None if nothing is in memory."""
         first = self._first
@@ -201,9 +208,11 @@ class Hand:
 
     def until_load(self, now_ms: int) -> int | None:
         """Milliseconds until there is something to read; None if that comes otherwise."""
+        if self.is_full:
+            return None
         if self._boundary is not None:
-            return None if len(self) else 0
-        if self._next_slot == _NEVER or len(self) >= _MOST:
+            return None if self._read_ahead else 0
+        if self._next_slot == _NEVER:
             return None
         return max(self._next_slot * self._files.precision_ms - LEAD_MS - now_ms, 0)
 

@@ -10,7 +10,6 @@ found in the log (`delivered`).
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from bolide.broker.timers.delivering import Continued, Deliverer
 from bolide.broker.timers.enqueuing import Enqueuer
 from bolide.broker.timers.hand import Hand
 from bolide.broker.timers.listing import Listing
+from bolide.broker.timers.notebook import Notebook, Progress
 from bolide.broker.timers.opening import Start, open_files
 from bolide.broker.timers.timetable import waiting_draft
 from bolide.broker.timers.warming import Warmer
@@ -36,27 +36,16 @@ from bolide.remoting.uninterrupted import uninterrupted
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import Table
-from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles, TimerMark
+from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles
 
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 0.1
 _LONGEST_SLEEP = 60.0
-_IDLE_SAVE = 10.0
 _CATCHING_UP = 1.0
 _LOOK_AGAIN = 0.005
 _SET_BACK = 3
 """Slots by which the clock may go back before the hand follows."""
-
-
-class Progress(NamedTuple):
-    """How far a timer is; all of one moment."""
-
-    read_time: int
-    queue_offset: int
-    log_position: int
-    delivered_from: int
-    carried_to: int
 
 
 class _Works(NamedTuple):
@@ -111,11 +100,7 @@ class Timers:
         self._delivering = asyncio.Lock()  # held while the parts may be another's in a moment
         self._wanted_free = 0
         """Files of the log that end here, or before, are to go."""
-        self._progress: Progress | None = None
-        self._saved: Progress | None = None
-        self._saved_at = 0.0
-        self._saving = threading.Lock()  # one file, one writer
-        self._checkpoint = TimerCheckpoint()
+        self._notebook = Notebook(store, self._files, now)
         self._stuck: set[str] = set()
         """What fails; that is told once."""
         self.listing = Listing(store, self._files)
@@ -140,13 +125,14 @@ class Timers:
             asyncio.to_thread(open_files, self._files, self._store, self._now_ms())
         )
         self._works = works = self._build(start)
-        self._checkpoint = start.checkpoint
+        self._notebook.checkpoint = start.checkpoint
         await self._save_now()  # from here on a crash can be told from a loss
         return works
 
     def _close(self) -> None:
         if self._files.is_open:
-            self.save(finally_=True)
+            self._notebook.save(at_once=True)
+            self.counts.save(at_once=True)
             self._files.close()
         self._works = None
 
@@ -179,6 +165,7 @@ class Timers:
         carrier = Carrier(
             self._store,
             self._intake,
+            self._durability,
             files=files,
             hand=hand,
             enqueuer=enqueuer,
@@ -260,6 +247,8 @@ class Timers:
         left = works.hand.until_load(self._now_ms())
         if works.enqueuer.behind or self._wanted_free > works.carrier.carried_to:
             return _AFTER_FAILURE if left is None else min(left / 1000, _AFTER_FAILURE)
+        if works.hand.is_full:  # room comes bit by bit, and nobody says so
+            return _AFTER_FAILURE
         if left is None:
             if not len(works.hand):
                 self.counts.none_left()
@@ -304,7 +293,7 @@ class Timers:
     @property
     def checkpoint(self) -> TimerCheckpoint:
         """As it was last written down."""
-        return self._checkpoint
+        return self._notebook.checkpoint
 
     @property
     def metrics(self) -> TimerMetrics:
@@ -328,48 +317,21 @@ class Timers:
     def _note(self, works: _Works) -> None:
         if works.hand.cursor > works.known_to:
             works.deliverer.forget_delivered()
-        self._progress = Progress(
+        self._notebook.progress = Progress(
             works.hand.cursor * self._files.precision_ms,
             works.enqueuer.offset,
             self._files.log_end,
             works.deliverer.delivered_from(self._store.log.written),
             works.carrier.carried_to,
+            self.counts.deliveries.total,
         )
 
     async def _save_now(self) -> None:
         if self._works:
             self._note(self._works)
-        await uninterrupted(asyncio.to_thread(self.save, finally_=True))
+        await uninterrupted(asyncio.to_thread(self._notebook.save, at_once=True))
 
-    def save(self, *, finally_: bool = False) -> None:
+    def save(self) -> None:
         """Write down how far it is, when what was delivered is on the disk. Blocks."""
-        with self._saving:
-            progress = self._progress
-            if progress is None or not self._files.is_open or not self._is_due(progress, finally_):
-                return
-            if self._store.flush():
-                self._checkpoint = self._written_down(progress)
-                self._files.save(self._checkpoint)
-                self._saved, self._saved_at = progress, time.monotonic()
+        self._notebook.save()
         self.counts.save()
-
-    def _is_due(self, progress: Progress, finally_: bool) -> bool:
-        saved = self._saved
-        if saved is None or progress == saved:
-            return saved is None
-        moved = progress.queue_offset, progress.log_position, progress.carried_to
-        idle = moved == (saved.queue_offset, saved.log_position, saved.carried_to)
-        return finally_ or not idle or time.monotonic() - self._saved_at >= _IDLE_SAVE
-
-    def _written_down(self, progress: Progress) -> TimerCheckpoint:
-        before = self._checkpoint
-        return TimerCheckpoint(
-            read_time=progress.read_time,
-            log_position=progress.log_position,
-            queue_offset=progress.queue_offset,
-            master_queue_offset=progress.queue_offset,
-            state_version=before.state_version,
-            timestamp=self._now_ms(),
-            counter=before.counter + 1,
-            mark=TimerMark(delivered_from=progress.delivered_from, carried_to=progress.carried_to),
-        )

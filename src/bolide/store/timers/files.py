@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,21 +93,39 @@ class TimerFiles:
             DamagedFile: one has another length than the settings say.
         """
         with self._turn:
-            check = self._check_file.load() or TimerCheckpoint()
-            is_new = not self._wheel.exists or (not check.mark and self._wheel.has_snapshots)
-            self._wheel.open()
-            self._log.open()
+            try:
+                found = self._open()
+            except BaseException:
+                self._close()
+                raise
             self.is_open = True
-            if is_new or check.log_position > self._log.files_end:
-                self._begin_anew()
-                return Found(check, is_whole=not check.read_time)
-            return Found(check, True, self._recover(check))
+            return found
+
+    def _open(self) -> Found:
+        check = self._check_file.load() or TimerCheckpoint()
+        self._log.open()
+        is_new = not self._wheel.exists or (not check.mark and self._wheel.has_snapshots)
+        if is_new and check.read_time:
+            self._give_up(check)
+        self._wheel.open()
+        if is_new or check.log_position > self._log.files_end:
+            self._begin_anew()
+            return Found(check, is_whole=not check.read_time)
+        return Found(check, True, self._recover(check))
+
+    def _give_up(self, check: TimerCheckpoint) -> None:
+        """Have nobody take a wheel that was just made for the one which the checkpoint knew."""
+        nowhere = self._log.files_end + 1
+        self._check_file.save(replace(check, log_position=nowhere, mark=None))
 
     def close(self) -> None:
         with self._turn:
-            self.is_open = False
-            self._log.close()
-            self._wheel.close()
+            self._close()
+
+    def _close(self) -> None:
+        self.is_open = False
+        self._log.close()
+        self._wheel.close()
 
     def begin_anew(self) -> None:
         """Forget everything: nothing leads to what the log holds, it goes on in a new file."""
@@ -251,12 +270,6 @@ class TimerFiles:
             return slot.number if slot else None
 
     # ---- upkeep
-
-    def count(self, first: int) -> int:
-        """How many wait from a slot on. Blocks."""
-        with self._turn:
-            slots = self._wheel.occupied(first, self.last_slot + 1)
-            return max(sum(slot.waiting for slot in slots), 0)
 
     def save(self, value: TimerCheckpoint) -> None:
         """Bring log and wheel to the disk, and then write down how far they are. Blocks."""

@@ -229,9 +229,34 @@ async def test_what_retention_took_is_neither_waited_for_nor_in_the_way(tmp_path
     await core.stop()
 
 
-async def pop(core: PopCore, most: int) -> list[bytes]:
+@on_loop
+async def test_retention_never_takes_what_tells_of_pops_that_are_not_over(tmp_path: Path) -> None:
+    core = PopCore(tmp_path)
+    await core.create("T", 1)
+    core.tables.groups.require("G")
+    week = 7 * 24 * 3600
+    core.send("T", 0, b"slow")
+    assert await pop(core, 1, invisible_time=week * 1000) == [b"slow"]
+    gone = core.store.log.written
+    for day in range(4):
+        core.clock.now += 24 * 3600
+        core.send("T", 0, b"%d" % day)
+        await core.work()
+        if day == 1:
+            core = await core.crashed()
+        assert await pop(core, 1, invisible_time=week * 1000) == [b"%d" % day]
+        await core.work()
+    core.save()
+    core.store.trim(gone)
+    core = await core.crashed()
+    assert await pop(core, 32) == []  # they are with somebody
+    assert len(core.pop.state) == 5
+    await core.stop()
+
+
+async def pop(core: PopCore, most: int, invisible_time: int = 60_000) -> list[bytes]:
     header = PopHeader(
-        consumer_group="G", topic="T", queue_id=-1, max_msg_nums=most, invisible_time=60_000,
-        poll_time=0, born_time=0, init_mode=0,
+        consumer_group="G", topic="T", queue_id=-1, max_msg_nums=most,
+        invisible_time=invisible_time, poll_time=0, born_time=0, init_mode=0,
     )  # fmt: skip
     return read_pop("T", await core.call(RequestCode.POP_MESSAGE, header)).bodies

@@ -6,7 +6,10 @@ from typing import Any
 import msgspec
 
 from bolide.model.names import REVIVE_GROUP
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.pop import BatchAck, BatchAcks
 from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.pop import AckHeader, ChangeInvisibleTimeHeader, PopHeader
 from bolide.protocol.pop_info import Receipt
 from tests.support.aio import on_loop
@@ -45,6 +48,26 @@ async def taken_over(directory: Path, messages: int) -> PopCore:
         core.send("T", 0, b"%d" % number)
     core.tables.offsets.commit("G", "T", 0, messages)
     return core
+
+
+@on_loop
+async def test_acknowledgements_of_messages_that_never_were_are_not_kept(tmp_path: Path) -> None:
+    core = await taken_over(tmp_path, 3)
+    record(core, "ck", checkpoint(0, [0], t="Gone"))
+    before = sum(core.store.max_offset(REVIVE_LOG, queue_id) for queue_id in range(8))
+    made_up = [
+        BatchAck(
+            consumer_group="G", topic=topic, start_offset=start, queue_id=queue_id,
+            revive_queue_id=0, pop_time=POPPED, invisible_time=60_000, bit_set=b"\xff" * 200,
+        )
+        for topic, queue_id, start in (("T", 0, 1), ("T", 0, 2**62), ("T", 9, 0), ("None", 0, -5))
+    ]  # fmt: skip
+    body = fastjson.encode(BatchAcks(broker_name="broker-a", acks=made_up))
+    answer = await core.call(RequestCode.BATCH_ACK_MESSAGE, NoHeader(), body)
+    assert answer.code == ResponseCode.SUCCESS
+    after = sum(core.store.max_offset(REVIVE_LOG, queue_id) for queue_id in range(8))
+    assert after - before == 2
+    await core.stop()
 
 
 async def popped(core: PopCore) -> list[bytes]:

@@ -1,11 +1,16 @@
 """What pops take, when something happens while they do."""
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bolide.broker.pop.serving import Ask, Popping, Reading, Steps
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.pop import PopHeader
+from bolide.store.memory_store import MemoryStore
 from bolide.store.reading import EVERYTHING
 from tests.support.aio import on_loop
 from tests.support.pop_core import PopCore
@@ -74,4 +79,25 @@ async def test_a_pop_does_not_undo_a_reset_that_comes_while_it_reads_another_que
     taken = end(popping, steps, second)
     assert [take.queue_id for take in taken.takes] == [second.queue_id]
     assert len(await pop(core)) == 2
+    await core.stop()
+
+
+@on_loop
+async def test_many_pops_do_not_hurry_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = PopCore(tmp_path)
+    await core.create("T", 1)
+    hurried: list[float] = []
+    monkeypatch.setattr(core.store, "flush", lambda: hurried.append(time.monotonic()) or True)
+    monkeypatch.setattr(MemoryStore, "flushed", 0)
+    begun = time.monotonic()
+    task = asyncio.create_task(core.pop.run())
+    for number in range(40):
+        core.send("T", 0, b"%d" % number)
+        assert await pop(core) == [b"%d" % number]
+        await asyncio.sleep(0.005)
+    task.cancel()
+    assert len(hurried) <= 2 * (time.monotonic() - begun)
+    monkeypatch.undo()
     await core.stop()
