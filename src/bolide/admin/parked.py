@@ -115,10 +115,11 @@ class Parked:
             key=key.key,
             offset=dead_through,
         )
-        header = send_header(record, park_queue(group, key.queue))
+        properties, body = record.carried()
+        header = send_header(properties, park_queue(group, key.queue))
         address = await self._servers.address_of(key.queue.broker_name)
         code = RequestCode.SEND_MESSAGE_V2
-        await self._servers.ask(address, code, header.to_short(), body=record.kind.encode())
+        await self._servers.ask(address, code, header.to_short(), body=body)
 
     async def _read(self, group: str, broker: str, number: int) -> dict[MessageQueue, ParkedKeys]:
         """By source queue, what one park queue says."""

@@ -171,7 +171,14 @@ class PopHandlers:
         def attempt(later: Later, is_last: bool) -> bool:
             return self._look_again(ask, later, is_last=is_last)
 
-        return self._pop.polling.hold(place, left / 1000, attempt)
+        later = self._pop.polling.hold(place, left / 1000, attempt)
+        self._have_go_on(ask, taken)
+        return later
+
+    def _have_go_on(self, ask: Ask, taken: Taken) -> None:
+        """Have one of those who wait look further, if there is more to look at."""
+        if taken.goes_on:
+            self._pop.polling.wake(ask.header.topic, ask.header.consumer_group)
 
     def _look_again(self, ask: Ask, later: Later, *, is_last: bool) -> bool:
         ask.begun = self._parts.now()
@@ -191,6 +198,8 @@ class PopHandlers:
             self._give(later, reply)
         elif is_last:
             later.answer(self._nothing(ask, taken))
+        else:
+            self._have_go_on(ask, taken)
         return reply is not None or is_last
 
     # ---- inside

@@ -5,9 +5,6 @@ import heapq
 from bolide.broker.pop.events import Adopted, OrderPopped, Popped, QueueName
 from bolide.broker.pop.orders import OrderInfo
 
-_LARGEST_LEAP = 3_600_000
-"""Milliseconds that a clock may have been set back."""
-
 
 class Checkpoint:
     """Messages that one pop took. Times are in milliseconds.
@@ -163,9 +160,10 @@ class PopQueue:
         return min(low, *self.order.info.unsettled) if self.order and self.order.left else low
 
     def free_time(self, start: int, now: int) -> int:
-        """Now, or soon: no two pops of the same have one time."""
-        if self.order is not None and 0 <= self.order.info.pop_time - now < _LARGEST_LEAP:
-            now = self.order.info.pop_time + 1
+        """Now, or as soon as may be: no two pops of the same have one time, and of two pops in
+        order the later one has the later time, whatever the clock says."""
+        if self.order is not None:
+            now = max(now, self.order.info.pop_time + 1)
         while (start, now) in self.checkpoints:
             now += 1
         return now

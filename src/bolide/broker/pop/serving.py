@@ -81,6 +81,8 @@ class Taken:
     pop_time: int = 0
     rest: int = 0
     """Messages that it leaves, as far as it looked."""
+    goes_on: bool = False
+    """Whether another look gets further: it has seen as many unwanted ones as it may at once."""
     takes: list[Take] = field(default_factory=list)
     orders: list[tuple[Take, OrderInfo]] = field(default_factory=list)
     visited: list[PopQueue] = field(default_factory=list)
@@ -189,6 +191,8 @@ class Popping:
             taken.takes.append(Take(queue, epoch, begin, found, offsets))
         else:
             self._pass_over(queue, begin, found.next_offset)
+            after = queue.low if header.order else queue.next_offset
+            taken.goes_on |= begin < after < found.max_offset
 
     def _pass_over(self, queue: PopQueue, begin: int, end: int) -> None:
         """Nobody wants any of what lies between: it is filtered out, or has expired."""

@@ -16,7 +16,8 @@ from bolide.store.contract import Store
 from bolide.store.timers import TimerFiles, Waiting
 
 _MOST_LOOKED_AT = 10_000
-_MOST_OF_A_KEY = 64
+_MOST_PASSED = 200_000
+_MOST_OF_A_KEY = 1000
 
 
 class Page(NamedTuple):
@@ -41,13 +42,16 @@ class Listing:
         first = int(slot) if slot.isdecimal() else self._files.number(now_ms)
         start = int(skipped) if skipped.isdecimal() else 0
         found: list[PendingTimer] = []
-        looked_at = 0
+        looked_at = passed = 0
         for number, waiting in self._files.pages(first):
             for at, each in self._plain(waiting, start if number == first else 0, topic):
                 if len(found) >= count or looked_at >= _MOST_LOOKED_AT:
                     return Page(found, f"{number}.{at}")
                 looked_at += 1
                 found += self._pending(each.physical_offset, topic, now_ms)
+            passed += len(waiting)
+            if passed >= _MOST_PASSED:
+                return Page(found, f"{number + 1}.0")
         return Page(found, "")
 
     def by_key(self, topic: str, key: str, now_ms: int) -> list[PendingTimer]:

@@ -41,7 +41,9 @@ from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 0.1
-_LONGEST_SLEEP = 60.0
+_LONGEST_SLEEP = 1.0
+"""Then it looks at the clock, which somebody may have put forward."""
+_UNUSED_SLEEP = 60.0
 _CATCHING_UP = 1.0
 _LOOK_AGAIN = 0.005
 _SET_BACK = 3
@@ -134,7 +136,7 @@ class Timers:
             self._notebook.save(at_once=True)
             self.counts.save(at_once=True)
             self._files.close()
-        self._works = None
+        self._works = self._notebook.progress = None  # nobody is to write it down for other files
 
     def _build(self, start: Start) -> _Works:
         files = self._files
@@ -210,7 +212,7 @@ class Timers:
         works = self._works
         if works is None:
             if not self._store.max_offset(TIMER_TOPIC, 0):
-                return _LONGEST_SLEEP
+                return _UNUSED_SLEEP
             works = await self._open()
         elif self._files.number(self._now_ms()) + _SET_BACK < works.hand.cursor:
             works = await self._follow_clock()
@@ -226,7 +228,7 @@ class Timers:
         async with self._delivering:
             works = self._works
             if works is None:
-                return _LONGEST_SLEEP
+                return _UNUSED_SLEEP
             more = await works.deliverer.step(self._now_ms)
             works.hand.advance(self._now_ms())
             if more:

@@ -48,6 +48,11 @@ class HeldQueue:
         is_fresh = self.locked_at is not None and self._now() - self.locked_at < LOCK_LIFE
         return is_fresh and self.is_granted()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether no more handlers may begin: dropped, or its lock may be another's by now."""
+        return self.is_dropped or (self.locked_at is not None and not self.is_locked)
+
     def take(self, messages: Sequence[StoredMessage], next_offset: int) -> Sequence[StoredMessage]:
         """Take in what a pull found; those that are new."""
         fresh = self.process.put(messages, next_offset)

@@ -7,7 +7,8 @@ parked, what is set aside comes before what was pulled later, also across restar
 - of a parked key every message is set aside behind those that are there already;
 - of one that resumes, what was set aside and what was pulled are taken in the order of their
   offsets, and nothing is taken before everything before it has been pulled: after a crash messages
-  come again that lie before the first one set aside.
+  come again that lie before the first one set aside. If that takes long, what is pulled meanwhile
+  is set aside too, so that other keys need not wait for it.
 """
 
 from collections import deque
@@ -73,6 +74,9 @@ class Refresh:
     """None unless the key resumes, which is to be written again too."""
 
 
+_MOST_HELD_UP = 500
+"""How far others may be ahead of a key that resumes before what it waits with is set aside too."""
+
 Step = Consume | Pass | SetAside | Replay | Bury | ParkAgain | Refresh
 
 
@@ -134,6 +138,8 @@ class KeyLanes:
         lane, parked = self._lane(key), self.parked.find(key)
         if parked is None:
             return _flowing(lane, most)
+        if not parked.is_resuming:
+            lane.poison = None  # also if whoever wrote it did not hear of it
         if lane.is_stale:
             dead_through = parked.dead_through if parked.is_resuming else None
             return Refresh(list(parked.entries.values()), dead_through)
@@ -179,7 +185,14 @@ class KeyLanes:
             return Consume([each for each in some if each.queue_offset < entry.offset])
         if entry.offset >= self._horizon():
             return None
+        if lane.waiting and self._holds_up(lane.waiting[0], parked):
+            return SetAside(lane.waiting[0], parked.error, parked.since_ms)
         return Bury(entry) if entry.offset <= parked.dead_through else Replay(entry)
+
+    def _holds_up(self, message: StoredMessage, parked: ParkedKey) -> bool:
+        """Whether other keys would soon wait for this one, which has much to catch up with."""
+        is_late = self._horizon() - message.queue_offset > _MOST_HELD_UP
+        return is_late and len(parked.entries) > 1
 
     def _lane(self, key: str) -> _Lane:
         lane = self._lanes.get(key)

@@ -126,7 +126,7 @@ class KeySteps:
             if self._park is not None:
                 self._lanes.poisoned(key, error_text(outcome.error))
                 return 0.0
-            if not await is_sent_away(self._common, self._last_try(failed[0])):
+            if not await is_sent_away(self._common, failed[0]):
                 break
             self._done(key, [failed.pop(0)])
         if not failed:
@@ -175,7 +175,7 @@ class KeySteps:
         message = await self._find(key, entry)
         if message is None:
             return 0.0
-        if not await is_sent_away(self._common, self._last_try(message)):
+        if not await is_sent_away(self._common, message):
             return AFTER_FAILURE
         await self._insist(lambda: self.park.done(key, entry.offset))
         return 0.0
@@ -217,11 +217,6 @@ class KeySteps:
             job.context.outcome = outcome
             self._common.hooks.after(job.context)
         return outcome
-
-    def _last_try(self, message: StoredMessage) -> StoredMessage:
-        """Tried so often that the broker takes it for a dead letter."""
-        times = self._rules.max_times
-        return message if times is None else structs.replace(message, reconsume_times=times)
 
     async def _insist(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write what must not be forgotten now: else a handler gets its message once more."""

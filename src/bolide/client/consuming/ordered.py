@@ -23,6 +23,10 @@ LOCK_AGAIN = 3.0
 """Seconds between two tries to get a lost lock back."""
 
 
+class _Late(BolideError):
+    """The queue was lost before the call began."""
+
+
 class OrderedJob:
     """One call for the first messages of a held queue."""
 
@@ -45,12 +49,15 @@ class OrderedJob:
         """None if the job was withdrawn before it began."""
 
     def call(self) -> Any:
+        if self.held.is_lost:  # while the call waited for a worker
+            raise _Late
         self._hooks.before(self.context)
         return self.handler.call(self.messages)
 
     def settle(self, outcome: Outcome | None) -> None:
         if not self.outcome.done():
-            self.outcome.set_result(outcome)
+            is_late = outcome is not None and isinstance(outcome.error, _Late)
+            self.outcome.set_result(None if is_late else outcome)
 
 
 class LockKeeper(Protocol):

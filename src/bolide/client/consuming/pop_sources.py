@@ -198,7 +198,8 @@ class PopSources:
                 source.watching = asyncio.create_task(self._ask(question), name=name)
             assert source.watching is not None
             waiting.append(source.watching)
-        await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if waiting:  # or all was unsubscribed from just now
+            await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     async def _ask(self, question: Pop) -> None:
         """End when there may be messages, or the broker has waited long enough."""

@@ -70,8 +70,8 @@ class SendBack:
 
         Args:
             message: what to copy.
-            dead: it was tried so often that the broker moves it to the dead letters; 4.9 would
-                make it wait before that.
+            dead: say that it was tried so often that the broker moves it to the dead letters,
+                without the delay that 4.9 would keep before that.
 
         Raises:
             BolideError: no broker took it.
@@ -113,6 +113,7 @@ class SendBack:
     def _resend_header(
         self, message: StoredMessage, queue_id: int, sys_flag: int, *, dead: bool
     ) -> SendHeader:
+        times = max(message.reconsume_times, self._max_times) if dead else message.reconsume_times
         return SendHeader(
             producer_group=_INNER_PRODUCER,
             topic=retry_topic(self._group),
@@ -123,7 +124,7 @@ class SendBack:
             born_timestamp=int(time.time() * 1000),
             flag=message.flag,
             properties=encode_properties(self._resend_properties(message, dead=dead)),
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=times + 1,
             unit_mode=self._instance.settings.unit_mode,
             max_reconsume_times=self._max_times,
         )

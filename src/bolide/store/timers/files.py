@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from bolide.store.timers.mending import mend, revise
 from bolide.store.timers.timer_log import TimerLog, TimerLogReader
 from bolide.store.timers.units import DELETE, NOWHERE, Waiting, WaitingKey
 from bolide.store.timers.wheel import SLOTS, Slot, TimerWheel
+
+_SOME = 64
 
 
 class Loaded(NamedTuple):
@@ -218,14 +221,17 @@ class TimerFiles:
     def pages(self, first: int) -> Iterator[tuple[int, list[Waiting]]]:
         """All that waits from a slot on: the slot's number, and what stands in it as it came."""
         end = self.last_slot + 1
-        while first < end:
-            with self._turn:
-                slot = next(self._wheel.occupied(first, end), None) if self.is_open else None
-                found = list(self._chain(slot)) if slot else []
-            if slot is None:
-                return
-            yield slot.number, found[::-1]
-            first = slot.number + 1
+        while first < end and (slots := self._some_occupied(first, end)):
+            for slot in slots:
+                with self._turn:
+                    found = list(self._chain(slot)) if self.is_open else []
+                yield slot.number, found[::-1]
+            first = slots[-1].number + 1
+
+    def _some_occupied(self, first: int, end: int) -> list[Slot]:
+        with self._turn:
+            found = self._wheel.occupied(first, end) if self.is_open else ()
+            return list(islice(found, _SOME))
 
     def _of_slot(self, slot: Slot, limit: int, behind: WaitingKey | None) -> Loaded:
         """The first of a slot; with very many in it they are not in memory all at once."""

@@ -60,6 +60,21 @@ async def test_in_order_what_nobody_wants_any_more_is_passed_over(tmp_path: Path
 
 
 @on_loop
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_pop_that_waits_goes_on_behind_much_that_it_does_not_want(
+    tmp_path: Path, ordered: bool
+) -> None:
+    core = PopCore(tmp_path)
+    await core.create("T", 1)
+    for _ in range(4 * TAGGED):
+        core.send("T", 0, b"", b"TAGS\x01A\x02")
+    core.send("T", 0, b"wanted", b"TAGS\x01B\x02")
+    async with asyncio.timeout(5):
+        assert await pop(core, exp="B", poll_time=60_000, order=ordered) == [b"wanted"]
+    await core.stop()
+
+
+@on_loop
 async def test_a_pop_does_not_undo_a_reset_that_comes_while_it_reads_another_queue(
     tmp_path: Path,
 ) -> None:
@@ -89,7 +104,12 @@ async def test_many_pops_do_not_hurry_the_disk(
     core = PopCore(tmp_path)
     await core.create("T", 1)
     hurried: list[float] = []
-    monkeypatch.setattr(core.store, "flush", lambda: hurried.append(time.monotonic()) or True)
+
+    def flush() -> bool:
+        hurried.append(time.monotonic())
+        return True
+
+    monkeypatch.setattr(core.store, "flush", flush)
     monkeypatch.setattr(MemoryStore, "flushed", 0)
     begun = time.monotonic()
     task = asyncio.create_task(core.pop.run())

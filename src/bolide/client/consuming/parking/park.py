@@ -14,7 +14,7 @@ from msgspec import structs
 
 from bolide.client.consuming.parking.park_log import Parked, ParkLog
 from bolide.client.consuming.parking.parked_keys import NONE, Entry, ParkedKeys
-from bolide.client.consuming.parking.records import Kind, ParkRecord, origin_of, restored
+from bolide.client.consuming.parking.records import Kind, ParkRecord, body_of, origin_of, restored
 from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
@@ -79,7 +79,7 @@ class Park:
         Raises:
             BolideError: it cannot be written or read now.
         """
-        self._refresh_after = await self._log.retention() / _REFRESH_BY
+        self._refresh_after = max(await self._log.retention() / _REFRESH_BY, _LOOK_EVERY)
         opened = await self._log.append(self._record(Kind.OPEN))
         self._next_place = await self._log.first_place()
         while self._next_place <= opened and not self.is_superseded:
@@ -129,7 +129,7 @@ class Park:
         """Write again what was set aside, before the broker deletes it."""
         if found := await self._log.find(entry.place):
             record = structs.replace(found.record, epoch=self._epoch)
-            await self._write(record, found.carrier.body, found.carrier.flag)
+            await self._write(record, body_of(found.carrier), found.carrier.flag)
 
     async def find(self, entry: Entry, topic: str) -> StoredMessage | None:
         """The message that was set aside, of a topic as users call it; None if it is gone."""
@@ -143,7 +143,7 @@ class Park:
     def aged(self) -> list[str]:
         """The keys of which a record is so old that all are to be written again; now and then."""
         now = self._now()
-        if now - self._looked < min(_LOOK_EVERY, self._refresh_after):
+        if now - self._looked < _LOOK_EVERY:
             return []
         self._looked = now
         oldest = (now - self._refresh_after) * 1000
@@ -189,10 +189,15 @@ class Park:
             return
         if record.epoch == self._epoch:
             self._read_back[place] = record
-        if record.kind is Kind.OPEN and record.epoch != self._epoch and place > opened:
+        if self._is_end(record) and place > opened:
             self._superseded_at = place
         else:
             self.keys.apply(record, place, parked.carrier.store_timestamp)
+
+    def _is_end(self, record: ParkRecord) -> bool:
+        """Whether another tenure begins; one that was over says so in vain."""
+        is_others = record.kind is Kind.OPEN and record.epoch != self._epoch
+        return is_others and not self.keys.is_former(record.epoch)
 
     def _tell(self) -> None:
         for place, seen in self._waiting.items():

@@ -4,7 +4,7 @@ import logging
 import time
 from typing import NamedTuple
 
-from bolide import properties
+from bolide import properties as properties_files
 from bolide.client.consuming.parking.records import (
     PARK_QUEUES,
     ParkRecord,
@@ -94,7 +94,15 @@ class ParkLog:
     async def find(self, place: int) -> Parked | None:
         """The record at a place; None if it is gone. Raises BolideError if that is not known."""
         found = await self.read(place, count=1)
-        return next((each for each in found.records if each.carrier.queue_offset == place), None)
+        for each in found.records:
+            if each.carrier.queue_offset == place:
+                return each
+        if place < await self.first_place():
+            return None
+        # A replica that is behind, or a broker that builds its queues anew, will have it later.
+        raise BolideError(
+            f"{self.queue} does not give its record at {place} now; it is asked again"
+        )
 
     async def first_place(self) -> int:
         return await self._instance.lookups.min_offset(self.queue)
@@ -104,15 +112,16 @@ class ParkLog:
         say."""
         try:
             reply = await self._instance.call(await self._master(), RequestCode.GET_BROKER_CONFIG)
-            hours = properties.parse(reply.body.decode()).get("fileReservedTime", "")
+            hours = properties_files.parse(reply.body.decode()).get("fileReservedTime", "")
         except (BolideError, ValueError) as exc:
             log.info("%s does not say how long it keeps files: %s", self.queue.broker_name, exc)
             return _USUAL_RETENTION
         return int(hours) * _HOUR if hours.isdecimal() else _USUAL_RETENTION
 
     async def _send(self, record: ParkRecord, body: bytes, flag: int) -> int:
-        body, sys_flag = await compressed(body or record.kind.encode())
-        header = send_header(record, self.queue, sys_flag=sys_flag, flag=flag)
+        properties, body = record.carried(body)
+        body, sys_flag = await compressed(body)
+        header = send_header(properties, self.queue, sys_flag=sys_flag, flag=flag)
         reply = await self._instance.call(
             await self._master(),
             RequestCode.SEND_MESSAGE_V2,

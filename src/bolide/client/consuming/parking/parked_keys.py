@@ -3,6 +3,7 @@
 Plain values: the records in their order make the state, for whoever reads them.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -33,8 +34,9 @@ class ParkedKey:
     is_resuming: bool = False
     dead_through: int = NONE
     """While it resumes: messages up to this offset become dead letters."""
-    entries: dict[int, Entry] = field(default_factory=dict)
-    """Its messages by their offset in the source queue, in that order."""
+    entries: OrderedDict[int, Entry] = field(default_factory=OrderedDict)
+    """Its messages by their offset in the source queue, in that order; a plain dict would look for
+    its first one behind all that were taken from it."""
 
     @property
     def first(self) -> Entry:
@@ -49,7 +51,7 @@ class ParkedKey:
         is_known = entry.offset in self.entries
         self.entries[entry.offset] = entry
         if not is_behind and not is_known:
-            self.entries = dict(sorted(self.entries.items()))
+            self.entries = OrderedDict(sorted(self.entries.items()))
 
     def drop(self, through: int) -> None:
         while self.entries and self.first.offset <= through:
@@ -63,6 +65,7 @@ class ParkedKeys:
         self.epoch: str | None = None
         self.resuming: set[str] = set()
         self._keys: dict[str, ParkedKey] = {}
+        self._former: set[str] = set()
 
     def __iter__(self) -> Iterator[ParkedKey]:
         return iter(list(self._keys.values()))
@@ -76,12 +79,22 @@ class ParkedKeys:
     def apply(self, record: ParkRecord, place: int, stored_ms: int) -> None:
         """Take in the next record of this source queue."""
         if record.kind is Kind.OPEN:
-            self.epoch = record.epoch
+            if not self.is_former(record.epoch):
+                self._begin(record.epoch)
         elif record.kind is Kind.RESUME:
             self._resume(record)
         elif self.epoch in {None, record.epoch}:  # None: the beginning of the log is gone
             self.epoch = record.epoch
             self._apply_own(record, Entry(record.offset, place, stored_ms))
+
+    def is_former(self, epoch: str) -> bool:
+        """Whether another tenure began after this one: what it says later does not bring it back."""
+        return epoch in self._former
+
+    def _begin(self, epoch: str) -> None:
+        if self.epoch is not None and self.epoch != epoch:
+            self._former.add(self.epoch)
+        self.epoch = epoch
 
     def _apply_own(self, record: ParkRecord, entry: Entry) -> None:
         found = self._keys.get(record.key)

@@ -2,7 +2,8 @@
 
 A group has one park topic, `%PARK%<group>`, on every broker with queues it consumes. All records
 about a source queue lie in one of its queues, on the same broker, so their order is that of their
-offsets ("places" below). Each is a message whose property BOLIDE_PARK holds a `ParkRecord` as JSON:
+offsets ("places" below). Each is a message whose property BOLIDE_PARK holds a `ParkRecord` as JSON;
+one that is too long for a property is the first line of the message's body, and the property is "+":
 
 - OPEN begins a tenure: whoever got the lock of the source queue writes it, and only then reads what
   there is. Records of other epochs behind it, but for RESUME, are those of somebody who lost the
@@ -31,6 +32,9 @@ PARK_QUEUES = 16
 """Queues of a park topic on each broker; the number is for ever, or records would not be found."""
 
 _LONGEST_ERROR = 500
+_LONGEST_PROPERTY = 12_000
+"""Bytes; all properties of a message have 32,767, and the key may stand in two of them."""
+_IN_BODY = "+"
 _PRODUCER = "CLIENT_INNER_PRODUCER"
 
 
@@ -68,18 +72,33 @@ class ParkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     since_ms: int = 0
     origin: Origin | None = None
 
-    def properties(self) -> dict[str, str]:
-        """Those of the message that carries it; the key can be searched for."""
-        said = {PropertyName.PARK: msgspec.json.encode(self).decode()}
-        return said | ({PropertyName.KEYS: self.key} if self.key else {})
+    def carried(self, body: bytes = b"") -> tuple[dict[str, str], bytes]:
+        """Properties and body of the message that carries it; the key can be searched for."""
+        said = msgspec.json.encode(self)
+        is_short = len(said) <= _LONGEST_PROPERTY
+        properties = {PropertyName.KEYS: self.key} if self.key and is_short else {}
+        if is_short and (body or self.origin is None):
+            body = body or self.kind.encode()  # brokers want one
+            return properties | {PropertyName.PARK: said.decode()}, body
+        return properties | {PropertyName.PARK: _IN_BODY}, said + b"\n" + body
 
 
 def read_record(message: StoredMessage) -> ParkRecord | None:
     """None if it is no such record: anybody may send to the topic."""
+    said: str | bytes = message.properties.get(PropertyName.PARK, "")
+    if said == _IN_BODY:
+        said = message.body.partition(b"\n")[0]
     try:
-        return msgspec.json.decode(message.properties.get(PropertyName.PARK, ""), type=ParkRecord)
+        return msgspec.json.decode(said, type=ParkRecord)
     except msgspec.MsgspecError:
         return None
+
+
+def body_of(carrier: StoredMessage) -> bytes:
+    """The body of the message that was set aside."""
+    if carrier.properties.get(PropertyName.PARK) != _IN_BODY:
+        return carrier.body
+    return carrier.body.partition(b"\n")[2]
 
 
 def park_queue(group: str, source: MessageQueue) -> MessageQueue:
@@ -88,9 +107,9 @@ def park_queue(group: str, source: MessageQueue) -> MessageQueue:
 
 
 def send_header(
-    record: ParkRecord, queue: MessageQueue, *, sys_flag: int = 0, flag: int = 0
+    properties: dict[str, str], queue: MessageQueue, *, sys_flag: int = 0, flag: int = 0
 ) -> SendHeader:
-    """By which a record is written to its park queue."""
+    """By which the carrier of a record is written to its park queue."""
     return SendHeader(
         producer_group=_PRODUCER,
         topic=queue.topic,
@@ -100,7 +119,7 @@ def send_header(
         sys_flag=sys_flag,
         born_timestamp=int(time.time() * 1000),
         flag=flag,
-        properties=encode_properties(record.properties()),
+        properties=encode_properties(properties),
     )
 
 
@@ -137,7 +156,7 @@ def restored(record: ParkRecord, carrier: StoredMessage, topic: str) -> StoredMe
         raise ValueError(f"{record.kind} at {carrier.queue_offset} holds no message")
     return StoredMessage(
         topic,
-        carrier.body,
+        body_of(carrier),
         decode_properties(origin.properties),
         flag=carrier.flag,
         queue_id=record.queue_id,
