@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from bolide.client.consuming import key_lanes, key_steps
 from bolide.client.consuming.consume import Handler
 from bolide.client.consuming.consume_counters import ConsumptionCounters
 from bolide.client.consuming.consumption import Consumption, Hooks
@@ -204,6 +205,14 @@ class ParkingMachine(RuleBasedStateMachine):
         self.log.crashes = None
 
     @precondition(lambda self: self.member is not None)
+    @rule(key=keys, fails=st.booleans())
+    def write_unheard(self, key: str, *, fails: bool) -> None:
+        """A record is written, but whoever wrote it takes it for failed."""
+        self.log.crashes = "unheard"
+        self.step(key, fails=fails, count=3)
+        self.log.crashes = None
+
+    @precondition(lambda self: self.member is not None)
     @rule(key=keys)
     def refresh(self, key: str) -> None:
         lanes = self.require().lanes
@@ -311,6 +320,12 @@ CHECKS = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.fixture(autouse=True)
+def _others_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_lanes, "_MOST_HELD_UP", 3)
+    monkeypatch.setattr(key_steps, "AFTER_FAILURE", 0.0)
 
 
 def test_no_message_of_a_key_is_lost_or_overtaken() -> None:

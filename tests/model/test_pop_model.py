@@ -306,4 +306,4 @@ def test_every_message_is_acknowledged_or_delivered_again() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_message_is_acknowledged_or_delivered_again_many_times_over() -> None:
-    run_it(examples=1500, steps=100)
+    run_it(examples=1000, steps=80)

@@ -5,6 +5,7 @@ import asyncio
 from bolide.client.consuming.parking.park_log import Found, Parked
 from bolide.client.consuming.parking.parked_keys import ParkedKeys
 from bolide.client.consuming.parking.records import ParkRecord, park_queue
+from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from tests.unit.client.stored import stored
 
@@ -16,12 +17,13 @@ class Crash(Exception):
 
 
 class MemoryParkLog:
-    """A park queue in memory; an append may crash before or after it is done."""
+    """A park queue in memory; an append may crash before or after it is done, or fail unheard."""
 
     def __init__(self) -> None:
         self.queue = park_queue("group", SOURCE)
         self.records: list[tuple[ParkRecord, bytes]] = []
         self.first = 0
+        self.kept = 3600.0
         self.grown = asyncio.Event()
         self.crashes: str | None = None
 
@@ -32,6 +34,8 @@ class MemoryParkLog:
         place = self.put(record, body)
         if crashes == "after":
             raise Crash
+        if crashes == "unheard":
+            raise BolideError("no answer")
         return place
 
     def put(self, record: ParkRecord, body: bytes = b"") -> int:
@@ -53,7 +57,7 @@ class MemoryParkLog:
         return self.first
 
     async def retention(self) -> float:
-        return 3600.0
+        return self.kept
 
     def at(self, place: int) -> Parked:
         record, body = self.records[place]

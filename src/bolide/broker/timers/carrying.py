@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bolide.broker.durability import Durability
 from bolide.broker.intake import Intake
 from bolide.broker.timers.drafts import rolled_draft
-from bolide.broker.timers.enqueuing import Enqueuer
+from bolide.broker.timers.enqueuing import USUAL_WINDOW_MS, Enqueuer
 from bolide.broker.timers.hand import Hand
 from bolide.kernel import read_record
 from bolide.model.names import TIMER_TOPIC
@@ -126,7 +126,7 @@ class Carrier:
             return True
         stored = self._store.stored_at(TIMER_TOPIC, 0, low - 1)
         reached = self._hand.cursor * self._files.precision_ms
-        return 0 <= stored < reached - self._window_ms - _DOUBT_MS
+        return 0 <= stored < reached - max(self._window_ms, USUAL_WINDOW_MS) - _DOUBT_MS
 
     def _collect(self, first: int, end: int) -> _Chunk:
         records: list[tuple[int, bytes]] = []

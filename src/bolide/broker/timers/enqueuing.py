@@ -25,6 +25,8 @@ _BATCH = ReadLimits(max_count=96, max_size=512 * 1024, max_scanned=96)
 _DOUBT_MS = 600_000
 """How much later than it was stored a message may have got its slot."""
 _SPARE_SLOTS = 3600
+USUAL_WINDOW_MS = 2 * 24 * 3600 * 1000
+"""What was put in before may have been under another window than the one that is set now."""
 
 
 class Placed(NamedTuple):
@@ -144,7 +146,8 @@ class Enqueuer:
         """Whether it was delivered, or put into the timer again, before the files were lost."""
         if record.queue_offset >= self._settled_to:
             return False
-        moment, magic = place(due, record.store_timestamp, self._window_ms)
+        window = max(self._window_ms, USUAL_WINDOW_MS)
+        moment, magic = place(due, record.store_timestamp, window)
         return moment + (_DOUBT_MS if magic & ROLL else 0) < self._settled_ms
 
     def _is_out_of_reach(self, waiting: Waiting) -> bool:

@@ -111,10 +111,22 @@ class TimerFiles:
         if is_new and check.read_time:
             self._give_up(check)
         self._wheel.open()
+        if not is_new and self._is_of_other_slots(check):
+            self._give_up(check)
+            is_new = True
         if is_new or check.log_position > self._log.files_end:
             self._begin_anew()
             return Found(check, is_whole=not check.read_time)
         return Found(check, True, self._recover(check))
+
+    def _is_of_other_slots(self, check: TimerCheckpoint) -> bool:
+        """Whether timerPrecisionMs was another one: then no slot is found by its time."""
+        reader = TimerLogReader(self._log)
+        for slot in self._wheel.everything():
+            found = reader.read(slot.last) if slot.last < check.log_position else None
+            if found is not None:
+                return self.number(found[1].due) != slot.number
+        return False
 
     def _give_up(self, check: TimerCheckpoint) -> None:
         """Have nobody take a wheel that was just made for the one which the checkpoint knew."""

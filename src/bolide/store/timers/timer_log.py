@@ -55,10 +55,16 @@ class TimerLog:
             size = path.stat().st_size
             if size != self._file_size:
                 raise DamagedFile(
-                    path, f"is {size} bytes long, mappedFileSizeTimerLog is {self._file_size}"
+                    path,
+                    f"is {size} bytes long, mappedFileSizeTimerLog is {self._file_size}: set it as"
+                    " it was, or remove the directory, it is made again",
                 )
             if self._files and int(path.name) != self.files_end:
-                raise DamagedFile(path, f"the file before it ends at {self.files_end}")
+                raise DamagedFile(
+                    path,
+                    f"the file before it ends at {self.files_end}: one is missing. Bring it back,"
+                    " or remove the directory, it is made again",
+                )
             self._files[int(path.name)] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.end = self.start
 

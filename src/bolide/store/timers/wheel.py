@@ -64,7 +64,11 @@ class TimerWheel:
             return
         size = self.path.stat().st_size
         if size != self._size:
-            raise DamagedFile(self.path, f"is {size} bytes long, a timer wheel has {self._size}")
+            raise DamagedFile(
+                self.path,
+                f"is {size} bytes long, a timer wheel has {self._size}: remove it, it is made"
+                " again",
+            )
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bolide.broker.timers import hand, timers
+from bolide.broker.timers import hand, listing, timers
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import MAX_PROPERTIES_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
@@ -319,4 +320,71 @@ async def test_a_clock_that_is_put_forward_is_seen_within_moments(
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
+    await bench.stop()
+
+
+# ---- other settings
+
+
+@pytest.mark.parametrize("precision", [100, 10_000])
+@on_loop
+async def test_another_precision_loses_nothing(tmp_path: Path, precision: int) -> None:
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    dues = [1000, 60_000, 30 * HOUR * 1000, 3 * DAY * 1000]
+    for due in dues:
+        bench.send(bench.now_ms + due)
+    await bench.pass_time(10)
+    await bench.stop()
+    bench.cell.value = replace(bench.cell.value, timer_precision_ms=precision)
+    await bench.start()
+    await bench.pass_time(4 * DAY)
+
+    assert bench.bodies == [1, 2, 3, 4]
+    await bench.stop()
+
+
+@on_loop
+async def test_a_shorter_window_takes_nothing_for_delivered(tmp_path: Path) -> None:
+    bench = TimerBench(tmp_path / "store", log_size=16 * 1024)
+    await bench.start()
+    bench.send(bench.now_ms + 40 * HOUR * 1000)
+    await bench.settle()
+    fill_a_file(bench)
+    await bench.stop()
+    bench.cell.value = replace(bench.cell.value, timer_roll_window_slot=HOUR)
+    await bench.start()
+    first = bench.store.log.files[0]
+    await bench.pass_time(20 * HOUR)
+    bench.store.retention.may_go(first.end)
+    await bench.pass_time(3)
+    assert bench.store.retention.may_go(first.end)
+    delete(bench, first)
+    await bench.pass_time(DAY)
+
+    assert bench.bodies == [1]
+    await bench.stop()
+
+
+# ---- looking at what waits
+
+
+@on_loop
+async def test_a_page_ends_though_nothing_of_a_topic_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_MOST_PASSED", 10)
+    bench = TimerBench(tmp_path / "store")
+    await bench.start()
+    for at in range(25):
+        bench.send(bench.now_ms + 5000 + at * 1000)
+    await bench.settle()
+    begin, pages, shown = "", 0, 0
+    while pages == 0 or begin:
+        other = bench.timers.listing.page("Other", begin, 100, bench.now_ms)
+        found = bench.timers.listing.page("T", begin, 100, bench.now_ms)
+        assert (other.timers, other.next) == ([], found.next)
+        begin, pages, shown = found.next, pages + 1, shown + len(found.timers)
+
+    assert (pages, shown) == (3, 25)
     await bench.stop()

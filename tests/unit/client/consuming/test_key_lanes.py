@@ -126,3 +126,32 @@ def test_what_failed_for_good_is_not_forgotten_between_two_steps() -> None:
     made.end("a")
     assert made.ready() == ["a"]
     assert made.next("a", 1) == ParkAgain("again")
+
+
+def test_what_was_written_unheard_of_does_not_park_its_key_again() -> None:
+    keys = ParkedKeys()
+    made = KeyLanes(keys, lambda: 100)
+    made.arrived([message(1)])
+    made.begin("a")
+    made.poisoned("a", "why")
+    assert made.next("a", 1) == SetAside(message(1), "why", None)
+    keys.apply(record(Kind.PARK, 1, error="why", since_ms=7), 0, 0)
+    assert made.next("a", 1) == Pass(message(1))
+    made.done("a", 1)
+    assert made.next("a", 1) is None
+    keys.apply(record(Kind.RESUME), 1, 0)
+    assert made.next("a", 1) == Replay(Entry(1, 0, 0))
+
+
+def test_a_key_with_much_to_catch_up_with_does_not_hold_up_the_queue() -> None:
+    keys = parked(1, 2, 3, resumed=True)
+    assert lanes(keys, 500, 4).next("a", 1) == Replay(Entry(1, 0, 0))
+    made = lanes(keys, 505, 4)
+    assert made.next("a", 1) == SetAside(message(4), "why", 7)
+    keys.apply(record(Kind.PARK, 4), 4, 0)
+    assert made.next("a", 1) == Pass(message(4))
+    made.done("a", 1)
+    assert made.next("a", 1) == Replay(Entry(1, 0, 0))
+    found = keys.find("a")
+    assert found is not None
+    assert found.is_resuming

@@ -130,3 +130,13 @@ async def test_a_broker_that_takes_nothing_back_is_told_of_once(
         await it.sender.send(message())
         await it.sender.send(message())
         assert caplog.text.count("back failed") == 1
+
+
+@on_loop
+async def test_a_dead_one_is_over_the_most_tries_and_does_not_wait() -> None:
+    async with scene() as it:
+        await it.sender.resend(message(), dead=True)
+        (header,) = it.broker.sends
+        assert header.max_reconsume_times is not None
+        assert header.reconsume_times > header.max_reconsume_times
+        assert "DELAY" not in decode_properties(header.properties)

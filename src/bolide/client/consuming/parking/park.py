@@ -189,15 +189,10 @@ class Park:
             return
         if record.epoch == self._epoch:
             self._read_back[place] = record
-        if self._is_end(record) and place > opened:
+        if record.kind is Kind.OPEN and record.epoch != self._epoch and place > opened:
             self._superseded_at = place
         else:
             self.keys.apply(record, place, parked.carrier.store_timestamp)
-
-    def _is_end(self, record: ParkRecord) -> bool:
-        """Whether another tenure begins; one that was over says so in vain."""
-        is_others = record.kind is Kind.OPEN and record.epoch != self._epoch
-        return is_others and not self.keys.is_former(record.epoch)
 
     def _tell(self) -> None:
         for place, seen in self._waiting.items():

@@ -65,7 +65,6 @@ class ParkedKeys:
         self.epoch: str | None = None
         self.resuming: set[str] = set()
         self._keys: dict[str, ParkedKey] = {}
-        self._former: set[str] = set()
 
     def __iter__(self) -> Iterator[ParkedKey]:
         return iter(list(self._keys.values()))
@@ -79,22 +78,12 @@ class ParkedKeys:
     def apply(self, record: ParkRecord, place: int, stored_ms: int) -> None:
         """Take in the next record of this source queue."""
         if record.kind is Kind.OPEN:
-            if not self.is_former(record.epoch):
-                self._begin(record.epoch)
+            self.epoch = record.epoch
         elif record.kind is Kind.RESUME:
             self._resume(record)
         elif self.epoch in {None, record.epoch}:  # None: the beginning of the log is gone
             self.epoch = record.epoch
             self._apply_own(record, Entry(record.offset, place, stored_ms))
-
-    def is_former(self, epoch: str) -> bool:
-        """Whether another tenure began after this one: what it says later does not bring it back."""
-        return epoch in self._former
-
-    def _begin(self, epoch: str) -> None:
-        if self.epoch is not None and self.epoch != epoch:
-            self._former.add(self.epoch)
-        self.epoch = epoch
 
     def _apply_own(self, record: ParkRecord, entry: Entry) -> None:
         found = self._keys.get(record.key)

@@ -3,7 +3,7 @@
 A group has one park topic, `%PARK%<group>`, on every broker with queues it consumes. All records
 about a source queue lie in one of its queues, on the same broker, so their order is that of their
 offsets ("places" below). Each is a message whose property BOLIDE_PARK holds a `ParkRecord` as JSON;
-one that is too long for a property is the first line of the message's body, and the property is "+":
+one that is too long for a property is the first line of the body, and the property is "+":
 
 - OPEN begins a tenure: whoever got the lock of the source queue writes it, and only then reads what
   there is. Records of other epochs behind it, but for RESUME, are those of somebody who lost the
@@ -136,8 +136,15 @@ def origin_of(message: StoredMessage) -> Origin:
 
 def error_text(error: BaseException | None) -> str:
     """Short enough to stand in a property."""
-    text = f"{type(error).__name__}: {error}" if error is not None else "unknown"
-    return text[:_LONGEST_ERROR]
+    text = f"{type(error).__name__}: {_said(error)}" if error is not None else "unknown"
+    return text[:_LONGEST_ERROR].encode(errors="replace").decode()
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  the error is the user's
+        return "it does not say why"
 
 
 def restored(record: ParkRecord, carrier: StoredMessage, topic: str) -> StoredMessage:

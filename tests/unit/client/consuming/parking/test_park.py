@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
 from bolide.client.consuming.parking.park import Park, Superseded
+from bolide.client.consuming.parking.park_log import Found, ParkLog
 from bolide.client.consuming.parking.records import Kind, ParkRecord
+from bolide.errors import BolideError
 from tests.support.aio import on_loop, until
 from tests.support.clock import FakeClock
 from tests.support.park_log import SOURCE, MemoryParkLog
@@ -126,3 +129,25 @@ async def test_a_topic_that_was_made_anew_is_read_anew() -> None:
     found = log.fold().find("a")
     assert found is not None
     assert list(found.entries) == [6]
+
+
+@on_loop
+async def test_a_record_is_gone_only_if_the_queue_begins_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = ParkLog(cast(Any, None), "group", SOURCE)
+    monkeypatch.setattr(log, "read", AsyncMock(return_value=Found([], 7)))
+    monkeypatch.setattr(log, "first_place", AsyncMock(return_value=5))
+    assert await log.find(4) is None
+    with pytest.raises(BolideError, match="does not give its record at 5 now"):
+        await log.find(5)
+
+
+@on_loop
+async def test_a_broker_that_keeps_nothing_is_not_written_to_without_end() -> None:
+    log, clock = MemoryParkLog(), FakeClock(0.0)
+    log.kept = 0.0
+    async with opened(log, clock) as park:
+        await park.put("a", stored(5), "why", 7)
+        clock.advance(30.0)
+        assert park.aged() == []

@@ -1,5 +1,7 @@
 """What the records of a park queue come to."""
 
+import time
+
 import pytest
 
 from bolide.client.consuming.parking.parked_keys import ParkedKeys
@@ -26,6 +28,13 @@ def fold(*records: tuple[Kind, str, int]) -> ParkedKeys:
         )
         keys.apply(record, place, place * 10)
     return keys
+
+
+def carrier_of(record: ParkRecord, body: bytes) -> StoredMessage:
+    properties, body = record.carried(body)
+    text = encode_properties(properties)
+    assert len(text.encode()) < 0x7FFF
+    return StoredMessage("%PARK%g", body, decode_properties(text), flag=7, broker_name="broker-a")
 
 
 def offsets(keys: ParkedKeys) -> list[int]:
@@ -100,10 +109,7 @@ def test_a_message_comes_out_as_it_went_in() -> None:
     record = ParkRecord(
         kind=Kind.PARK, topic="ns%T", queue_id=3, key="a", offset=42, origin=origin_of(before)
     )
-    text = encode_properties(record.properties())
-    carrier = StoredMessage(
-        "%PARK%g", b"body", decode_properties(text), flag=7, broker_name="broker-a"
-    )
+    carrier = carrier_of(record, b"body")
     assert carrier.keys == ("a",)
     assert carrier.delay_level == 0, "what a broker would act on is not repeated"
     read = read_record(carrier)
@@ -130,3 +136,42 @@ def test_records_of_a_queue_lie_on_its_broker_and_errors_are_short() -> None:
     assert park_queue("g", MessageQueue("T", "b", 21)) == MessageQueue("%PARK%g", "b", 5)
     assert len(error_text(ValueError("x" * 9999))) == 500
     assert error_text(None) == "unknown"
+
+
+@pytest.mark.parametrize("body", [b"", b"one\ntwo"])
+@pytest.mark.parametrize("key", ["a", "k" * 15_000, '"\\' * 7_000])
+def test_a_message_is_kept_whatever_its_properties_and_its_body_are(key: str, body: bytes) -> None:
+    before = StoredMessage("T", body, {"__SHARDINGKEY": key, "p": "é" * 8_000}, queue_offset=42)
+    origin = origin_of(before)
+    record = ParkRecord(kind=Kind.PARK, topic="T", queue_id=0, key=key, offset=42, origin=origin)
+    carrier = carrier_of(record, body)
+    assert read_record(carrier) == record
+    after = restored(record, carrier, "T")
+    assert (after.body, after.properties) == (before.body, before.properties)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\n", b"{}\n"])
+def test_a_body_that_is_no_record_is_passed_over(body: bytes) -> None:
+    assert read_record(StoredMessage("%PARK%g", body, {"BOLIDE_PARK": "+"})) is None
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def test_an_error_is_told_whatever_it_says() -> None:
+    assert error_text(ValueError("no \udcff")) == "ValueError: no ?"
+    assert error_text(Mute()) == "Mute: it does not say why"
+
+
+def test_the_first_of_many_is_found_as_fast_as_that_of_few() -> None:
+    count = 60_000
+    keys = fold(*((Kind.PARK, "1", offset) for offset in range(count)))
+    found = keys.find("a")
+    assert found is not None
+    begun = time.process_time()
+    for offset in range(count - 1):
+        found.drop(offset)
+    assert time.process_time() - begun < 2.0
+    assert found.first.offset == count - 1
