@@ -45,7 +45,7 @@ def turns(java_bench: Bench, tmp_path: Path) -> tuple[Turn, Turn]:
     def java() -> Iterator[str]:
         server: Server = java_bench.broker(
             NEWEST, namesrv, listenPort=port, storePathRootDir=str(root), timerWheelEnable=True,
-            brokerName="broker-a", **SIZES,
+            brokerName="broker-a", jvm=(), **SIZES,
         )  # fmt: skip
         yield server.address
         server.stop()

@@ -80,4 +80,3 @@ def _says_half(properties: dict[str, str]) -> bool:
 def _is_tried_again(draft: RecordDraft, properties: dict[str, str]) -> bool:
     """Clients before 4.6.1 leave the marks on a message they send to their retry topic."""
     return draft.reconsume_times > 0 and delay_level(properties) > 0
-

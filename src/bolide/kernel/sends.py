@@ -19,8 +19,7 @@ _PREFIX = struct.Struct(">II")
 _MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
 
 _ASKS = re.compile(
-    "DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER|__STARTDELIVERTIME"
-    "|BOLIDE_"
+    "DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER|__STARTDELIVERTIME|BOLIDE_"
 )
 _UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|$)")
 _NOT_PLAIN_FLAGS = ~0x701

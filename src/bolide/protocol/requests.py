@@ -97,9 +97,7 @@ _SEND = {
         transactions.CheckTransactionHeader, body=bytes, answered_by=Role.CLIENT
     ),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: RequestKind(transactions.ResumeCheckHeader),
-    RequestCode.BOLIDE_LIST_TIMERS: RequestKind(
-        timers.ListTimersHeader, reply_body=PendingTimers
-    ),
+    RequestCode.BOLIDE_LIST_TIMERS: RequestKind(timers.ListTimersHeader, reply_body=PendingTimers),
     RequestCode.BOLIDE_RECALL_TIMERS: RequestKind(
         timers.RecallTimersHeader, reply_body=PendingTimers
     ),

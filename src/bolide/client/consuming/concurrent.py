@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec import structs
 
+from bolide.client.consuming.calls import Call
 from bolide.client.consuming.consume import Handler, Outcome
-from bolide.client.consuming.consumption import ConsumeContext, Consumption
+from bolide.client.consuming.consumption import Consumption
 from bolide.client.consuming.held_queue import HeldQueue
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
@@ -22,38 +23,10 @@ LATER = 5.0
 _TIMEOUT_LEVEL = 3
 
 
-class ConcurrentJob:
+class ConcurrentJob(Call[HeldQueue]):
     """One call for messages of a held queue."""
 
-    __slots__ = ("_owner", "context", "handler", "held", "is_abandoned", "messages", "started")
-
-    def __init__(
-        self,
-        owner: "ConcurrentConsumption",
-        handler: Handler,
-        messages: Sequence[StoredMessage],
-        held: HeldQueue,
-    ) -> None:
-        self._owner = owner
-        self.handler = handler
-        self.messages = messages
-        self.held = held
-        self.started: float | None = None
-        self.is_abandoned = False
-        self.context: ConsumeContext | None = None
-
-    def call(self) -> Any:
-        common = self._owner.common
-        if common.hooks:
-            self.context = common.context(self.held, self.messages)
-            common.hooks.before(self.context)
-        return self.handler.call(self.messages)
-
-    def settle(self, outcome: Outcome) -> None:
-        self._owner.settle(self, outcome)
-
-    def is_older_than(self, time: float) -> bool:
-        return self.started is not None and self.started < time and not self.is_abandoned
+    __slots__ = ()
 
 
 class ConcurrentConsumption:

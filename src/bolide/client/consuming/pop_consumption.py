@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from bolide.client.consuming.consume import Handler, Outcome
-from bolide.client.consuming.consumption import ConsumeContext, Consumption
+from bolide.client.consuming.calls import Call
+from bolide.client.consuming.consume import Outcome
+from bolide.client.consuming.consumption import Consumption
 from bolide.client.consuming.pop_leases import Leases
 from bolide.client.consuming.popped_queue import PoppedQueue
 from bolide.client.consuming.receipts import back_off
@@ -17,38 +17,10 @@ from bolide.model.message import StoredMessage
 log = logging.getLogger(__name__)
 
 
-class PopJob:
+class PopJob(Call[PoppedQueue]):
     """One call for popped messages."""
 
-    __slots__ = ("_owner", "context", "handler", "held", "is_abandoned", "messages", "started")
-
-    def __init__(
-        self,
-        owner: "PopConsumption",
-        handler: Handler,
-        messages: Sequence[StoredMessage],
-        held: PoppedQueue,
-    ) -> None:
-        self._owner = owner
-        self.handler = handler
-        self.messages = messages
-        self.held = held
-        self.started: float | None = None
-        self.is_abandoned = False
-        self.context: ConsumeContext | None = None
-
-    def call(self) -> Any:
-        common = self._owner.common
-        if common.hooks:
-            self.context = common.context(self.held, self.messages)
-            common.hooks.before(self.context)
-        return self.handler.call(self.messages)
-
-    def settle(self, outcome: Outcome) -> None:
-        self._owner.settle(self, outcome)
-
-    def is_older_than(self, time: float) -> bool:
-        return self.started is not None and self.started < time and not self.is_abandoned
+    __slots__ = ()
 
 
 class PopConsumption:
