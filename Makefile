@@ -7,8 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 SUITE := $(BIN)/python -m pytest -q -rs -m "not long"
 # Three runs side by side: most of the suite waits, for Java, Spark and timers.
 SHARES := interop spark rest
-interop := tests/interop
-spark := tests/spark tests/crash
+interop := tests/interop tests/crash
+spark := tests/spark
 rest := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/crash
 FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
