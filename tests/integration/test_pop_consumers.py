@@ -18,6 +18,7 @@ from bolide.client.consuming import receipts
 from bolide.client.consuming.consume import Retry
 from bolide.client.consuming.pop_consumer import PopConsumer
 from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.consuming.subscription import FilterFunction
 from bolide.client.errors import WrongState
 from bolide.client.producing.producer import Producer
 from bolide.errors import ConfigError
@@ -131,6 +132,8 @@ async def test_of_several_topics_the_one_that_gets_a_message_is_heard_at_once(
     async with scene(tmp_path) as s, s.popper() as c:
         with pytest.raises(WrongState, match="subscribed to nothing"):
             await c.receive()
+        with pytest.raises(TypeError, match="for consumers that pull"):
+            await c.subscribe("T", FilterFunction("any"))
         await create_topic(s.producer, "U", 1)
         await c.subscribe("T")
         await c.subscribe("U")

@@ -24,6 +24,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.replication import TimerMetrics
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.recall_handle import BadRecallHandle
 from bolide.protocol.record import Record
 from bolide.protocol.refusals import IllegalOperation, NoPermission, Refusal
 from tests.support.aio import on_loop
@@ -105,7 +106,7 @@ async def test_what_waits_is_seen_and_taken_back(tmp_path: Path) -> None:
         assert (await admin.timers.page(address, "Other")).timers == []
 
         first, handle = sent[0], sent[0].recall_handle
-        assert await producer.recall(TOPIC, handle or "") == first.message_id
+        assert await producer.recall(TOPIC, handle) == first.message_id
         by_key = await admin.timers.recall(address, TOPIC, "k1")
         assert {each.message_id for each in by_key} == {sent[1].message_id, sent[3].message_id}
         words = ("-b", address, "-t", TOPIC)
@@ -155,6 +156,8 @@ async def refused(
     """What cannot be recalled, and what replicas are told by then."""
     with pytest.raises(IllegalOperation, match="its time is over"):
         await producer.recall(TOPIC, handle)
+    with pytest.raises(BadRecallHandle, match="None is no recall handle"):
+        await producer.recall(TOPIC, None)
     await create_topic(producer, "Other", 1)
     with pytest.raises(IllegalOperation, match="of topic 'Later'"):
         await producer.recall("Other", handle)

@@ -16,8 +16,12 @@ _LONGEST = 4096
 
 
 class BadRecallHandle(ProtocolError):
-    def __init__(self, handle: str) -> None:
-        super().__init__(f"{handle[:80]!r} is no recall handle: take it from the answer to a send")
+    def __init__(self, handle: str | None) -> None:
+        shown = handle[:80] if handle else handle
+        super().__init__(
+            f"{shown!r} is no recall handle: take it from the answer to a send of a message that"
+            " waits for its time"
+        )
         self.handle = handle
 
 

@@ -33,7 +33,7 @@ def query_msg_trace_by_id(
         int | None, typer.Option("-e", "--endTimestamp", help="Traces stored until then, in ms.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("-c", "--maxNum", help="Trace messages to look at.")
+        int, typer.Option("-num", "--maxNum", help="Trace messages to look at.")
     ] = DEFAULT_LIMIT,
     cluster: OfCluster = None,
     as_json: Json = False,

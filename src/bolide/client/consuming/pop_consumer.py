@@ -14,7 +14,7 @@ from bolide.client.consuming.pull_member import PullMember
 from bolide.client.consuming.receipts import Receipts, back_off
 from bolide.client.consuming.sql_check import check_sql
 from bolide.client.consuming.start_position import From
-from bolide.client.consuming.subscription import Expression, chosen
+from bolide.client.consuming.subscription import Expression, FilterFunction, chosen
 from bolide.client.errors import WrongState
 from bolide.client.instance import ClientInstance
 from bolide.model.message import StoredMessage
@@ -51,7 +51,6 @@ class PopConsumer(Consumer[PopSettings]):
         expression: Expression | None = None,
         *,
         sql: str | None = None,
-        filter: str | None = None,  # noqa: A002  the word that users look for
     ) -> None:
         """Receive messages of a topic too.
 
@@ -59,15 +58,18 @@ class PopConsumer(Consumer[PopSettings]):
             topic: which one; a second call for it replaces the first.
             expression: tags as `"A || B"` or `Sql(…)`; all messages if nothing is given.
             sql: the text of a SQL92 expression, in place of tags.
-            filter: the name of a filter function of the broker, in place of tags.
 
         Raises:
             BadTagExpression: the expression names no tag.
             RouteNotFound: there is no such topic.
-            Refusal: the broker cannot take the SQL expression, or has no such function.
+            Refusal: the broker cannot take the SQL expression.
+            TypeError: a filter function is given: those are for consumers that pull.
         """
         instance = self._running()
-        wanted = self._filter(topic, chosen(expression, sql=sql, filter_name=filter))
+        given = chosen(expression, sql=sql)
+        if isinstance(given, FilterFunction):
+            raise TypeError("filter functions are for consumers that pull: use tags or SQL92")
+        wanted = self._filter(topic, given)
         await check_sql(instance, self._member.group, wanted)
         await instance.routes.require(wanted.topic)
         self._member.filters[wanted.topic] = wanted

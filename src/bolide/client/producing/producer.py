@@ -37,6 +37,7 @@ from bolide.client.validation import check_group
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.recall_handle import BadRecallHandle
 
 
 class SendArguments(TypedDict, total=False):
@@ -305,18 +306,20 @@ class Producer(Questions):
         answer = reply_to(request, body, tags=tags, keys=keys, properties=properties)
         return await self.send(answer, **how)
 
-    async def recall(self, topic: str, handle: str) -> str:
+    async def recall(self, topic: str, handle: str | None) -> str:
         """Take back a message that waits for its time, by `recall_handle` of its send.
 
         Returns:
             The id of the message.
 
         Raises:
-            BadRecallHandle: it is no such handle.
+            BadRecallHandle: it is no such handle, or None: the message did not wait.
             IllegalOperation: the time is over, or the handle is of another topic.
             NoPermission: the broker allows no recalls.
         """
         lookups = self._running().lookups
+        if handle is None:
+            raise BadRecallHandle(handle)
         with traced_recall(self.tracing, self.group, topic, handle):
             return await lookups.recall(
                 self._client.wrap(topic), handle, self._client.wrap(self.group)
