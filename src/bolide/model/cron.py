@@ -16,6 +16,8 @@ def checked_cron(expression: object, zone: object) -> dict[str, str]:
     Raises:
         InvalidMessage: it never comes, or cannot be read; names the field.
     """
+    if zone and not expression:
+        raise InvalidMessage("cron_zone", f"is {zone!r}, but there is no cron that it belongs to")
     if not isinstance(expression, str) or not expression:
         raise InvalidMessage("cron", f"{expression!r} is no text such as '*/5 * * * *'")
     if not isinstance(zone, str):

@@ -86,7 +86,7 @@ def test_the_same_time_follows_its_zone_over_the_year() -> None:
         ({"cron": "0 0 31 2 *"}, "cron"),
         ({"cron": "0 0 31 2 1#5" + " " * 300}, "cron"),
         ({"cron": 5}, "cron"),
-        ({"cron_zone": "Europe/Berlin"}, "cron"),
+        ({"cron_zone": "Europe/Berlin"}, "cron_zone"),
         ({"cron": "* * * * *", "cron_zone": "Europe/Nowhere"}, "cron_zone"),
         ({"cron": "* * * * *", "cron_zone": "../../etc/passwd"}, "cron_zone"),
         ({"expires_at": "tomorrow"}, "expires_at"),

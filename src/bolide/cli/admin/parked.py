@@ -40,7 +40,9 @@ def resume_parked(
     Their messages are handled in order, and then what came later.
     """
     _require_choice(key, all_keys)
-    _show(run(name_server, lambda admin: admin.parked.resume(group, topic=topic, key=key)), as_json)
+    found = run(name_server, lambda admin: admin.parked.resume(group, topic=topic, key=key))
+    _show(found, as_json)
+    _tell(found, as_json, "will be handled again")
 
 
 def dead_letter_parked(
@@ -58,11 +60,20 @@ def dead_letter_parked(
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.dead_letter(group, topic=topic, key=key))
     _show(found, as_json)
+    _tell(found, as_json, "will be dead letters")
 
 
 def _require_choice(key: str | None, all_keys: bool) -> None:
     if (key is None) != all_keys:
         raise typer.BadParameter("give either -k, one key, or -a, all of them")
+
+
+def _tell(found: list[SetAside], as_json: bool, fate: str) -> None:
+    """The consumer that has their queues does it; the table shows how it found them."""
+    if not as_json:
+        print(
+            f"{len(found)} {'key' if len(found) == 1 else 'keys'} {fate}, by the consumers online"
+        )
 
 
 def _show(found: list[SetAside], as_json: bool) -> None:
