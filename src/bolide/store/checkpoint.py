@@ -99,23 +99,32 @@ class CheckpointFile:
         return self.value
 
     def save(self, value: Checkpoint) -> None:
-        """Write it in place, one page at once. Blocks."""
-        new = not self._path.exists()
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            self._disk.step("before-checkpoint")
-            self._disk.write(descriptor, value.encode(), 0)
-            self._disk.sync(descriptor)
-        finally:
-            os.close(descriptor)
-        if new:
-            self._disk.sync_directory(self._path.parent)
+        """Blocks."""
+        save_page(self._path, value.encode(), self._disk, step="before-checkpoint")
         self.value = value
 
     def void_mark(self) -> None:
         """Say that the positions hold no more, before they cease to."""
         if self.value.mark:
             self.save(replace(self.value, mark=None))
+
+
+def save_page(path: Path, data: bytes, disk: Disk, *, step: str) -> None:
+    """Write a small file in place, one page at once. Blocks.
+
+    Args:
+        step: what tests know the moment before the write by.
+    """
+    new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        disk.step(step)
+        disk.write(descriptor, data, 0)
+        disk.sync(descriptor)
+    finally:
+        os.close(descriptor)
+    if new:
+        disk.sync_directory(path.parent)
 
 
 def boot_id() -> str:

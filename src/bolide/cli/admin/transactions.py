@@ -30,21 +30,11 @@ def open_transactions(
 ) -> None:
     """List the transactions that have not ended, with their age and their producers."""
     require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> None:
-        found = await _found(admin, broker, cluster, group, topic, set_aside=False)
-        if as_json:
-            for each in found:
-                print_json(each)
-            return
-        titles = ("#Age s", "Producer Group", "Topic", "Keys", "Asked", "Asked Next", "Id")
-        table = Table(*titles)
-        for each in found:
-            next_check = time_text(each.next_check, millis=False)
-            table.add(*_facts(each), each.check_times, next_check, each.msg_id)
-        table.print()
-
-    run(name_server, act)
+    found = run(
+        name_server,
+        lambda admin: _found(admin, broker, cluster, group, topic, set_aside=False),
+    )
+    _show(found, as_json, is_open=True)
 
 
 def discarded_transactions(
@@ -57,19 +47,11 @@ def discarded_transactions(
 ) -> None:
     """List the transactions whose producers were asked too often."""
     require_one(broker, cluster)
-
-    async def act(admin: AdminClient) -> None:
-        found = await _found(admin, broker, cluster, group, topic, set_aside=True)
-        if as_json:
-            for each in found:
-                print_json(each)
-            return
-        table = Table("#Age s", "Producer Group", "Topic", "Keys", "Asked", "Id")
-        for each in found:
-            table.add(*_facts(each), each.check_times, each.msg_id)
-        table.print()
-
-    run(name_server, act)
+    found = run(
+        name_server,
+        lambda admin: _found(admin, broker, cluster, group, topic, set_aside=True),
+    )
+    _show(found, as_json, is_open=False)
 
 
 def resolve_transaction(
@@ -132,6 +114,20 @@ async def _found(
             address, set_aside=set_aside, group=group, topic=topic
         )
     ]
+
+
+def _show(found: list[OpenTransaction], as_json: bool, *, is_open: bool) -> None:
+    """Those that are open also tell when their producers are asked next."""
+    if as_json:
+        for each in found:
+            print_json(each)
+        return
+    titles = ("#Age s", "Producer Group", "Topic", "Keys", "Asked")
+    table = Table(*titles, *(("Asked Next",) if is_open else ()), "Id")
+    for each in found:
+        next_check = (time_text(each.next_check, millis=False),) if is_open else ()
+        table.add(*_facts(each), each.check_times, *next_check, each.msg_id)
+    table.print()
 
 
 def _facts(each: OpenTransaction) -> tuple[object, ...]:

@@ -20,12 +20,12 @@ RocketMQ leaves the rest alone, and there stands our mark, at 1024:
 """
 
 import contextlib
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from bolide.store.checkpoint import save_page
 from bolide.store.disk import Disk
 
 _SIZE = 4096
@@ -105,18 +105,9 @@ class TimerCheckpointFile:
         return None
 
     def save(self, value: TimerCheckpoint) -> None:
-        """Write it in place, one page at once. Blocks."""
-        new = not self._path.exists()
+        """Blocks."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            self._disk.step("before-timer-checkpoint")
-            self._disk.write(descriptor, value.encode(), 0)
-            self._disk.sync(descriptor)
-        finally:
-            os.close(descriptor)
-        if new:
-            self._disk.sync_directory(self._path.parent)
+        save_page(self._path, value.encode(), self._disk, step="before-timer-checkpoint")
 
 
 def _decode_mark(data: bytes, numbers: tuple[int, int, int]) -> TimerMark | None:
