@@ -21,6 +21,8 @@ from bolide.store.index_file import index_file_size
 _INDEX_NAME = re.compile(r"[0-9]{17}")
 _INDEX_HEADER = struct.Struct(">qqqqii")
 _ENTRY_HEAD = struct.Struct(">Iq")
+_LOOKED_AT = 500
+"""Entries that a guess at the shape of an index file is checked with."""
 
 
 class IndexShape(NamedTuple):
@@ -141,7 +143,11 @@ def _index_shape(root: Path, defaults: StoreConfig) -> IndexShape | None:
 
 
 def _shape_of(path: Path) -> IndexShape | None:
-    """Search for the newest entry, which must be where its slot says it is."""
+    """Search for the newest entry, which must be where its slot says it is.
+
+    Entries of one message tell the same place of the log, so that a wrong shape may pass by chance:
+    of several the one that agrees with most of the other entries is right.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = read_at(descriptor, os.fstat(descriptor).st_size, 0)
@@ -151,6 +157,7 @@ def _shape_of(path: Path) -> IndexShape | None:
         return None
     *_, end_offset, _, count = _INDEX_HEADER.unpack_from(data)
     newest = count - 1
+    found: list[IndexShape] = []
     wanted, at = struct.pack(">q", end_offset), HEADER_SIZE
     while newest > 0 and (at := data.find(wanted, at + 1)) >= 0:
         slots_size = at - 4 - newest * ENTRY_SIZE - HEADER_SIZE
@@ -158,11 +165,23 @@ def _shape_of(path: Path) -> IndexShape | None:
         rest = len(data) - HEADER_SIZE - slots_size
         if slots < 1 or slots_size % SLOT_SIZE or rest % ENTRY_SIZE or rest <= newest * ENTRY_SIZE:
             continue
-        key_hash, _ = _ENTRY_HEAD.unpack_from(data, at - 4)
-        slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
-        if int.from_bytes(data[slot_at : slot_at + SLOT_SIZE]) == newest:
-            return IndexShape(slots, rest // ENTRY_SIZE)
-    return None
+        if _slot_of(data, slots, newest) == newest:
+            found.append(IndexShape(slots, rest // ENTRY_SIZE))
+    return max(found, key=lambda shape: _agreeing(data, shape.slots, newest), default=None)
+
+
+def _agreeing(data: bytearray, slots: int, newest: int) -> int:
+    """How many of the last entries are in the chain of their slot, as far as the slot tells."""
+    entries = range(max(newest - _LOOKED_AT, 1), newest + 1)
+    return sum(number <= _slot_of(data, slots, number) <= newest for number in entries)
+
+
+def _slot_of(data: bytearray, slots: int, number: int) -> int:
+    """The newest entry that the slot of an entry names."""
+    entry_at = HEADER_SIZE + slots * SLOT_SIZE + number * ENTRY_SIZE
+    key_hash, _ = _ENTRY_HEAD.unpack_from(data, entry_at)
+    slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
+    return int.from_bytes(data[slot_at : slot_at + SLOT_SIZE])
 
 
 def queue_file_starts(directory: Path) -> list[int]:

@@ -57,6 +57,7 @@ public class RequestsAndTraces {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
                 "java-repliers", null, new AllocateMessageQueueAveragely(), true, args[3]);
         consumer.setNamesrvAddr(args[0]);
+        consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[2], "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

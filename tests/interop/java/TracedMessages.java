@@ -48,6 +48,7 @@ public class TracedMessages {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
                 "CG-" + topic, null, new AllocateMessageQueueAveragely(), true, traceTopic);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setPollNameServerInterval(500); // the retry topic is made while it runs
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAwaitTerminationMillisWhenShutdown(1_000);

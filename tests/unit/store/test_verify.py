@@ -7,10 +7,13 @@ import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bolide.kernel import put_keys
+from bolide.kernel.index_entries import HEADER_SIZE, SLOT_SIZE
 from bolide.protocol.record import Blank, read_record
 from bolide.protocol.tags import index_hash
 from bolide.store.checkpoint import Checkpoint
@@ -18,6 +21,7 @@ from bolide.store.config import StoreConfig
 from bolide.store.consume_queue import UNIT, UNIT_SIZE
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreInUse
+from bolide.store.index_file import index_file_size
 from bolide.store.key_index import KeyIndex
 from bolide.store.layout import Layout
 from bolide.store.message_store import MessageStore
@@ -87,6 +91,27 @@ def test_sizes_are_read_off_the_files_where_no_settings_are_given(config: StoreC
     assert layout.queue_file_size == config.consume_queue_file_size
     assert layout.index == (config.max_hash_slots, config.max_index_entries)
     assert verify(layout).sound
+
+
+def test_a_shape_that_passes_by_chance_is_not_taken_for_that_of_the_index(tmp_path: Path) -> None:
+    slots, capacity, offset = 40, 100, 4711
+    with_room = index_file_size(slots, capacity)
+    path = tmp_path / "index" / "20260101000000000"
+    path.parent.mkdir()
+    (tmp_path / "commitlog").mkdir()
+    data = bytearray(with_room)
+    # Entries 9 and 10 are of one message; were there 5 slots fewer, 9 would lie where 10 must.
+    hashes = [*range(8), 9, 11]
+    items = b"".join(
+        struct.pack(">Iqq", each, offset - (n < 8), 0) for n, each in enumerate(hashes)
+    )
+    added, used = put_keys(memoryview(data), slots, capacity, 1, 0, items)
+    struct.pack_into(">qqqqii", data, 0, 0, 0, 0, offset, used, 1 + added)
+    wrong_slot = HEADER_SIZE + hashes[-2] % (slots - 5) * SLOT_SIZE
+    struct.pack_into(">i", data, wrong_slot, added)
+    path.write_bytes(data)
+
+    assert Layout.read_off(tmp_path).index == (slots, capacity)
 
 
 def test_a_store_in_use_is_refused(config: StoreConfig) -> None:

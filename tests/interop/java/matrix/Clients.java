@@ -29,11 +29,16 @@ final class Clients implements AutoCloseable {
         set(client, namesrv, prefix + "_" + instance);
     }
 
-    /** Routes are looked up often, so that retry topics are found soon after they are made. */
+    /**
+     * Routes are looked up often, so that retry topics are found soon after they are made. Heartbeats
+     * are too: a client skips the one that tells of a changed subscription if it sends another just
+     * then, and the broker refuses its pulls until the next.
+     */
     static void set(ClientConfig client, String namesrv, String instance) {
         client.setNamesrvAddr(namesrv);
         client.setInstanceName(instance);
         client.setPollNameServerInterval(1_000);
+        client.setHeartbeatBrokerInterval(1_000);
         setPatience(client);
     }
 
