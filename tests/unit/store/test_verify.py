@@ -7,7 +7,6 @@ import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
