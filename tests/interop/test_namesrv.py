@@ -149,4 +149,4 @@ def mask(printed: str, server: Server) -> str:
 
 def mask_load(line: str) -> str:
     """A line of clusterList up to the version; what follows are rates, times and disk space."""
-    return re.sub(r"(V\d_\d_\d\S* +).*", r"\1<load>", line)
+    return re.sub(r"(V\d_\d_\d\S*) .*", r"\1 <load>", line)
