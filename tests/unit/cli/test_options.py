@@ -1,9 +1,10 @@
-"""Options of the commands: none of them means two things."""
+"""Options of the commands: none of them means two things, and what is missing is named."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 import typer
+from typer.testing import CliRunner
 
 from bolide.cli.program import app
 
@@ -22,3 +23,9 @@ def _options(command: object, name: str) -> Iterator[tuple[str, list[str]]]:
     yield name, [option for each in params for option in (*each.opts, *each.secondary_opts)]
     for word, inner in getattr(command, "commands", {}).items():
         yield from _options(inner, f"{name} {word}")
+
+
+def test_who_ends_a_transaction_must_say_how() -> None:
+    done = CliRunner().invoke(app, ["admin", "resolveTransaction", "-i", "7F00"])
+    assert done.exit_code == 2
+    assert "--commit delivers, --rollback forgets it" in done.output

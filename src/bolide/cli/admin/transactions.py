@@ -57,8 +57,8 @@ def discarded_transactions(
 def resolve_transaction(
     half: HalfId,
     commit: Annotated[
-        bool, typer.Option("--commit/--rollback", help="Deliver the message, or forget it.")
-    ],
+        bool | None, typer.Option("--commit/--rollback", help="Deliver the message, or forget it.")
+    ] = None,
     broker: BrokerAddress = None,
     by: Annotated[
         str | None,
@@ -68,6 +68,8 @@ def resolve_transaction(
     name_server: NameServer = None,
 ) -> None:
     """End a transaction in its producer's place."""
+    if commit is None:
+        raise typer.BadParameter("say how it ends: --commit delivers, --rollback forgets it")
     who = by or getpass.getuser()
 
     async def act(admin: AdminClient) -> None:
