@@ -127,13 +127,14 @@ class BrokerCore:
     def _fast_path(self) -> FastPath:
         return FastPath(
             cell=self.cell,
+            store_cell=self.store_cell,
+            store=self.store,
             topics=self.topics,
             intake=self.intake,
             durability=self.durability,
             statistics=self.statistics,
             store_host=HOST,
             hooks=self.hooks,
-            now=self.clock,
         )
 
     def _send(self) -> SendHandlers:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bolide.arrow.open_log import OpenLog
-from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.store.consume_queue import UNIT
 from bolide.store.layout import queue_directories
 
 _MAX_QUEUES = 64

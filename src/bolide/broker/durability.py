@@ -66,9 +66,13 @@ class Durability:
         """Have `tell` called once: now, when the disk has it, or when that takes too long."""
         if self.is_safe(appended):
             tell(ResponseCode.SUCCESS)
-            return
+        else:
+            self.when_reached(appended.end, appended.generation, tell)
+
+    def when_reached(self, end: int, generation: int, tell: Told) -> None:
+        """As `when_safe`, for all that lies before a position of the log."""
         deadline = self._loop.time() + self._config.value.sync_flush_timeout
-        self._waiting.append(_Waiting(appended.end, appended.generation, deadline, tell))
+        self._waiting.append(_Waiting(end, generation, deadline, tell))
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
 

@@ -6,8 +6,6 @@ is made anew when topics or settings change.
 """
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 from bolide.broker.attributes import has_window
 from bolide.broker.config import BrokerConfig
@@ -19,31 +17,24 @@ from bolide.broker.peers import packed_peer
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
-from bolide.kernel.sends import PlainSend, SendAnswers, read_plain_send
+from bolide.kernel import Slot
 from bolide.model.message import Host
 from bolide.model.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
-from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import encode_frame
+from bolide.protocol.framing import FrameDecoder, encode_frame
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId
-from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
+from bolide.protocol.record import MAX_V1_TOPIC_SIZE
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Later
-from bolide.store.appending import Appended
+from bolide.store.appending import TakenSends
+from bolide.store.config import StoreConfig
+from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
 
 _OFFSET_DIGITS = 16
-
-
-class Slot(NamedTuple):
-    """A topic that plain sends may go to."""
-
-    topic: bytes
-    queues: int
-    has_window: bool
 
 
 class FastPath:
@@ -53,116 +44,129 @@ class FastPath:
         self,
         *,
         cell: ConfigCell[BrokerConfig],
+        store_cell: ConfigCell[StoreConfig],
+        store: Store,
         topics: TopicTable,
         intake: Intake,
         durability: Durability,
         statistics: Statistics,
         store_host: Host,
         hooks: Hooks,
-        now: Callable[[], float] = time.time,
     ) -> None:
+        digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
+        self._sends = store.plain_sends(pack_host(store_host), digits)
+        self._append = store.append_sends
         self._topics = topics
         self._intake = intake
         self._durability = durability
-        self._statistics = statistics
-        self._store_host = pack_host(store_host)
-        self._host_digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
         self._hooks = hooks
-        self._now = now
-        self.slots: dict[str, Slot] = {}
+        self._statistics = statistics
         self._cell = cell
-        cell.on_change(self._settings_changed)
-        topics.on_change(self._fill)
-        self._settings_changed(cell.value)
+        self._store_cell = store_cell
+        self._seconds = 0.0
+        """How long the appends of this burst took."""
+        self._log_end = 0
+        if self._sends is not None:
+            intake.on_end = self._note
+            cell.on_change(lambda _: self._settings_changed())
+            store_cell.on_change(lambda _: self._settings_changed())
+            topics.on_change(self._fill)
+            self._settings_changed()
 
-    def _settings_changed(self, config: BrokerConfig) -> None:
+    def _settings_changed(self) -> None:
+        config = self._cell.value
         self._marks = Marks.of(config)
         answer = self._marks.answer.to_fields()
-        self._answers = SendAnswers(self._host_digits, answer["MSG_REGION"], answer["TRACE_ON"])
+        assert self._sends is not None
+        self._sends.configure(
+            suffix=self._marks.suffix.encode(),
+            region=answer["MSG_REGION"],
+            trace_on=answer["TRACE_ON"],
+            max_body=self._store_cell.value.max_message_size,
+            max_batch=config.max_batch_count,
+        )
         self._fill()
 
     def _fill(self) -> None:
         """Note again which topics it may serve."""
         config = self._cell.value
         closed = self._hooks.send or config.start_accept_send_request_time_stamp > 0
-        self.slots = {} if closed else {
-            topic.topic_name: Slot(
-                topic.topic_name.encode(),
-                max(topic.write_queue_nums, topic.read_queue_nums),
-                has_window(topic),
-            )
-            for topic in self._topics
-            if _is_plain(topic, config)
+        assert self._sends is not None
+        self._sends.slots = {} if closed else {
+            slot.topic: slot
+            for slot in map(_slot, (each for each in self._topics if _is_plain(each, config)))
         }  # fmt: skip
 
     def serve(
         self, data: bytes, position: int, connection: Connection, until: float
     ) -> tuple[int, bytes]:
-        replies: list[bytes] = []
-        longest = connection.max_frame_size
-        while True:
-            send = read_plain_send(data, position)
-            if send is None or send.end - position > longest:
-                break
-            slot = self.slots.get(send.topic)
-            if slot is None or send.queue_id >= slot.queues:
-                break
-            if slot.has_window and PropertyName.DEDUP_KEY in send.properties:
-                break
-            started = self._now()
+        sends, answers, born_host = self._sends, b"", packed_peer(connection.peer)
+        while sends is not None:
+            begun = time.perf_counter()
             try:
-                appended = self._append(send, slot, connection.peer)
+                taken = self._append(sends, data, position, connection.max_frame_size, born_host)
             except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
                 break
-            took = self._now() - started
-            self._statistics.sent(send.topic, send.queue_id, 1, appended.size, took)
-            if self._durability.waits:
-                self._answer_when_safe(send, appended, connection)
-            elif not send.one_way:
-                replies.append(self._answer(send, appended, ResponseCode.SUCCESS))
-            position = send.end
-            if time.monotonic() > until:
+            if taken.end == position:
                 break
-        return position, b"".join(replies)
+            self._seconds += time.perf_counter() - begun
+            self._log_end = taken.log_end
+            self._intake.expect_end()
+            if self._durability.waits:
+                self._answer_when_safe(taken, taken.end - position, connection)
+            else:
+                answers = answers + taken.answers if answers else taken.answers
+            position = taken.end
+            if position == len(data) or time.monotonic() > until:
+                break
+        return position, answers
 
-    def _append(self, send: PlainSend, slot: Slot, peer: str) -> Appended:
-        draft = RecordDraft(
-            slot.topic, send.body, self._marks.add_to(send.properties).encode(), send.queue_id,
-            send.born_timestamp, packed_peer(peer), self._store_host, send.flag, send.sys_flag,
-        )  # fmt: skip
-        return self._intake.append(draft)
+    def _note(self) -> None:
+        """Count what the burst brought, and have the pulls woken that wait for it."""
+        if self._sends is None:
+            return
+        touched = [
+            (topic, queue_id, *units.take_fresh())
+            for topic, queue_id, units in self._sends.take_touched()
+        ]
+        each = self._seconds / (sum(count for *_, count, _ in touched) or 1)
+        self._seconds = 0.0
+        for topic, queue_id, count, size in touched:
+            self._statistics.sent_singly(topic, queue_id, count, size, each)
+            self._intake.touch(topic, queue_id, self._log_end)
 
-    def _answer_when_safe(
-        self, send: PlainSend, appended: Appended, connection: Connection
-    ) -> None:
+    def _answer_when_safe(self, taken: TakenSends, size: int, connection: Connection) -> None:
         promise = Later()
-        connection.owe(promise, len(send.body))
+        connection.owe(promise, size)
 
         def tell(outcome: int | StoreUnwritable) -> None:
-            connection.settle(
-                promise, None if send.one_way else self._told(send, appended, outcome)
-            )
+            connection.settle(promise, self._told(taken.answers, outcome) or None)
 
-        self._durability.when_safe(appended, tell)
+        self._durability.when_reached(taken.log_end, taken.generation, tell)
 
-    def _told(self, send: PlainSend, appended: Appended, outcome: int | StoreUnwritable) -> bytes:
-        if isinstance(outcome, StoreUnwritable):
-            return self._refuse(send, outcome)
-        return self._answer(send, appended, outcome)
+    def _told(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
+        """The answers, if that is how it ended; else what must be said instead of each."""
+        if outcome == ResponseCode.SUCCESS:
+            return answers
+        frames = FrameDecoder().feed(answers)
+        return b"".join([encode_frame(self._instead(frame, outcome)) for frame in frames])
 
-    def _answer(self, send: PlainSend, appended: Appended, code: int) -> bytes:
-        return self._answers.write(send, appended.physical_offset, appended.queue_offset, code)
-
-    def _refuse(self, send: PlainSend, reason: StoreUnwritable) -> bytes:
-        return encode_frame(
-            Frame(
-                code=ResponseCode.SERVICE_NOT_AVAILABLE,
-                fields=self._marks.answer.to_fields(),
-                flag=FrameFlag.RESPONSE,
-                opaque=send.opaque,
-                remark=unavailable(reason).remark,
-            )
+    def _instead(self, answer: Frame, outcome: int | StoreUnwritable) -> Frame:
+        if not isinstance(outcome, StoreUnwritable):
+            answer.code = outcome
+            return answer
+        return Frame(
+            code=ResponseCode.SERVICE_NOT_AVAILABLE,
+            fields=self._marks.answer.to_fields(),
+            flag=FrameFlag.RESPONSE,
+            opaque=answer.opaque,
+            remark=unavailable(outcome).remark,
         )
+
+
+def _slot(topic: TopicConfig) -> Slot:
+    queues = max(topic.write_queue_nums, topic.read_queue_nums)
+    return Slot(topic.topic_name.encode(), queues, has_window(topic))
 
 
 def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:

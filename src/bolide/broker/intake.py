@@ -25,6 +25,8 @@ class Intake:
         """How far the log reached after the last message of a queue."""
         self._watchers: dict[str, Callable[[], None]] = {}
         self._ending: asyncio.Handle | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when a burst is over, before anybody is woken: the last time for `touch`."""
         durability.on_progress = self._progressed
 
     def start(self) -> None:
@@ -54,10 +56,15 @@ class Intake:
     def touch(self, topic: str, queue_id: int, end: int) -> None:
         """Say that a message of this queue was appended, and where it ends in the log."""
         self._touched[topic, queue_id] = end
+        self.expect_end()
+
+    def expect_end(self) -> None:
+        """See that the burst ends when this turn of the loop is over."""
         if self._ending is None:
             self._ending = self._loop.call_soon(self._end_burst)
 
     def _end_burst(self) -> None:
+        self.on_end()
         self._ending = None
         self._store.settle()
         if not self._durability.waits:

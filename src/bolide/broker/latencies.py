@@ -28,8 +28,8 @@ class Latencies:
         self._counts = [0] * (len(EDGES) + 1)
         self._last: list[int] | None = None
 
-    def add(self, milliseconds: float) -> None:
-        self._counts[bisect_right(EDGES, milliseconds)] += 1
+    def add(self, milliseconds: float, count: int = 1) -> None:
+        self._counts[bisect_right(EDGES, milliseconds)] += count
         if milliseconds > self.longest:  # noqa: PLR1730  max() takes three times as long
             self.longest = milliseconds
 

@@ -92,13 +92,14 @@ class Parts:
         self.delay.is_delivered = self.duplicates.is_delivered
         self.fast_path = FastPath(
             cell=self.cell,
+            store_cell=self.store_cell,
+            store=self.store,
             topics=self.topics,
             intake=self.intake,
             durability=self.durability,
             statistics=self.statistics,
             store_host=self.host,
             hooks=self.hooks,
-            now=self.now,
         )
         self.transactions = self._coordinator()
         self.pop = self._pop()

@@ -74,6 +74,19 @@ class Statistics:
         total[CALLS] += 1
         self.put_latencies.add(milliseconds)
 
+    def sent_singly(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
+        """Messages were stored in a queue, each in so long."""
+        sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
+        total, milliseconds = self._broker_put, seconds * 1000
+        sums[COUNT] += count
+        sums[SIZE] += size
+        sums[TIME] += milliseconds * count
+        sums[CALLS] += count
+        total[COUNT] += count
+        total[SIZE] += size
+        total[CALLS] += count
+        self.put_latencies.add(milliseconds, count)
+
     def failed(self) -> None:
         """A message could not be stored."""
         self._failed += 1

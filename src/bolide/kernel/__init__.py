@@ -24,6 +24,8 @@ try:
         scan,
         write_record,
     )
+    from bolide.kernel._sends import Sends, Slot
+    from bolide.kernel._units import Units
 
     COMPILED = True
 except ImportError:
@@ -40,6 +42,8 @@ except ImportError:
         scan,
         write_record,
     )
+    from bolide.kernel.sends import Sends, Slot
+    from bolide.kernel.units import Units
 
     COMPILED = False
 
@@ -50,7 +54,10 @@ __all__ = [
     "Columns",
     "QueueRun",
     "Scan",
+    "Sends",
+    "Slot",
     "Stop",
+    "Units",
     "body_crc",
     "describe",
     "find_keys",

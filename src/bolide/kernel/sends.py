@@ -1,146 +1,257 @@
-"""Plain sends, straight from the bytes received: what the broker's fast path reads and writes.
+"""Plain sends, from the bytes received into the log; `_sends` has the compiled twin.
 
-A send is plain if it is a SEND_MESSAGE_V2 with a JSON header whose properties ask for nothing: no
-delay, transaction, timer or retry, and none of the marks that a broker sets itself. Whatever is
-not plain takes the ordinary way; that must give the same answer to a plain one, byte for byte.
+The caller holds the store's lock and says where there is room. What is not plain, does not fit or
+goes to a topic that is not in the table ends it: the ordinary way takes that one.
 """
 
-import re
 import struct
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
+from bolide.kernel import reference
+from bolide.kernel.plain_sends import PlainSend, asks_for_nothing, read_plain_send
+from bolide.kernel.units import Units
+from bolide.model.properties import PropertyName
+from bolide.protocol.batch import BadBatch, iter_batch
+from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
+from bolide.protocol.record import RecordDraft
+from bolide.protocol.record_errors import RecordTooLarge
 from bolide.version import ROCKETMQ_VERSION
 
-_SEND_MESSAGE_V2 = 310
-_CODE = b"310"
 _PREFIX = struct.Struct(">II")
-_MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
-
-_ASKS = re.compile(
-    "DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER|__STARTDELIVERTIME|BOLIDE_"
-)
-_UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|$)")
-_NOT_PLAIN_FLAGS = ~0x701
-"""All but the bits that say how the body is compressed."""
-
-_Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-_Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_ITEM = struct.Struct(">Iqq")
+_END = PAIR_END.encode()
+_MAX_PROPERTIES = 0x7FFF
+_MAX_COMMON = 8
+"""Properties that a batch may have itself."""
 
 
-# What nobody asks about is read all the same, and unknown fields are for the ordinary way: a
-# request that it would refuse for one of them must not slip through here.
+class Slot:
+    """A topic that plain sends may go to."""
+
+    def __init__(self, topic: bytes, queues: int, has_window: bool) -> None:
+        self.topic = topic
+        self.name = topic.decode()
+        self.queues = queues
+        self.has_window = has_window
+        """Repeats by DEDUP_KEY are found: what has one is for the ordinary way."""
+        self.units: list[Units | None] = [None] * queues
 
 
-class _Fields(msgspec.Struct, forbid_unknown_fields=True):
-    """The one-letter names of `SendHeader`."""
-
-    b: str
-    e: _Int
-    f: _Int
-    g: _Long
-    h: _Int
-    a: str
-    c: str
-    d: _Int
-    i: str = ""
-    j: _Int = 0
-    k: bool = False
-    l: _Int = 0  # noqa: E741  the wire's own name
-    m: bool = False
-    n: str = ""
+Touched = tuple[str, int, Units]
+"""Topic, queue id, and the newest units of the queue."""
 
 
-class _Header(msgspec.Struct):
-    code: _Int
-    extFields: _Fields  # noqa: N815  the wire's own name
-    flag: _Int = 0
-    language: str = ""
-    opaque: _Int = 0
-    remark: str | None = None
-    version: _Int = 0
+class _Place:
+    """Where the next record goes."""
+
+    def __init__(self, view: memoryview, at: int, room: int, physical: int, timestamp: int) -> None:
+        self.view = view
+        self.at = at
+        self.room = room
+        self.physical_offset = physical
+        self.timestamp = timestamp
+
+    def pass_over(self, size: int) -> None:
+        self.at += size
+        self.room -= size
+        self.physical_offset += size
 
 
-_decode = msgspec.json.Decoder(_Header, strict=False).decode
+class _Stored(NamedTuple):
+    physical_offset: int
+    queue_offset: int
 
 
-class PlainSend(NamedTuple):
-    """A send as it lies in a buffer."""
-
-    end: int
-    """Where the next frame begins."""
-    opaque: int
-    one_way: bool
-    topic: str
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
-    properties: str
-    unique_id: str
-    body: bytes
+def answer_parts(region: str, trace_on: str) -> tuple[str, str]:
+    """What stands in every answer before its opaque, and behind it."""
+    marks = msgspec.json.encode({"MSG_REGION": region, "TRACE_ON": trace_on}).decode()[1:]
+    return (
+        f'{marks},"flag":1,"language":"PYTHON","opaque":',
+        f',"serializeTypeCurrentRPC":"JSON","version":{ROCKETMQ_VERSION}}}',
+    )
 
 
-def read_plain_send(data: bytes, position: int) -> PlainSend | None:
-    """The plain send that lies whole at `position`, or None if something else does."""
-    if len(data) - position < _PREFIX.size:
-        return None
-    length, header_size = _PREFIX.unpack_from(data, position)
-    end = position + 4 + length
-    body_at = position + _PREFIX.size + header_size
-    if end > len(data) or header_size > _MAX_JSON_HEADER or body_at >= end:
-        return None
-    if data.find(_CODE, position, body_at) < 0:  # most other requests end here, not decoded
-        return None
-    try:
-        header = _decode(data[position + _PREFIX.size : body_at])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return _plain(header, end, data[body_at:end])
-
-
-def _plain(header: _Header, end: int, body: bytes) -> PlainSend | None:
-    fields = header.extFields
-    if header.code != _SEND_MESSAGE_V2 or header.flag & 1 or fields.m or fields.k or fields.j:
-        return None
-    properties = fields.i
-    if fields.f & _NOT_PLAIN_FLAGS or fields.e < 0 or _ASKS.search(properties):
-        return None
-    unique_id = _UNIQUE_ID.search(properties)
-    if unique_id is None or properties.count("UNIQ_KEY") != 1:
-        return None
-    return PlainSend(
-        end, header.opaque, bool(header.flag & 2), fields.b, fields.e, fields.f, fields.g,
-        fields.h, properties, unique_id[1], body,
-    )  # fmt: skip
-
-
-def asks_for_nothing(properties: str) -> bool:
-    """Whether a property string can be stored as it is."""
-    return not _ASKS.search(properties)
-
-
-class SendAnswers:
-    """Writes the answers to plain sends that were stored.
+class Sends:
+    """Takes plain sends and answers them.
 
     Args:
-        host: the broker's address as hex digits, the first part of every offset id.
-        region, trace_on: what every answer says, as JSON texts.
+        store_host: the broker's address as records hold it.
+        host_digits: the same as hex digits, the first part of every offset id.
+        find: the units of a queue, made if there are none.
     """
 
-    def __init__(self, host: str, region: str, trace_on: str) -> None:
-        marks = msgspec.json.encode({"MSG_REGION": region, "TRACE_ON": trace_on}).decode()[1:]
-        self._template = (
-            f'{{"code":%d,"extFields":{{"msgId":"{host}%016X","queueId":"%d","queueOffset":"%d",'
-            f'"transactionId":"%s",{marks.replace("%", "%%")},'
-            f'"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
-            f'"version":{ROCKETMQ_VERSION}}}'
-        )
+    def __init__(
+        self, store_host: bytes, host_digits: str, find: Callable[[bytes, int], Units]
+    ) -> None:
+        self.slots: dict[bytes, Slot] = {}
+        """By topic; replaced as a whole."""
+        self.last_record = -1
+        """Where the newest record lies."""
+        self._store_host = store_host
+        self._host_digits = host_digits
+        self._find = find
+        self.changed: list[Units] = []
+        """Those with units that their owner was not told of: `Units.is_changed`; to be emptied."""
+        self._touched: list[Touched] = []
 
-    def write(self, send: PlainSend, physical_offset: int, queue_offset: int, code: int) -> bytes:
+    def configure(
+        self, *, suffix: bytes, region: str, trace_on: str, max_body: int, max_batch: int
+    ) -> None:
+        """Say what every message gets, what every answer tells, and how much a send may bring.
+
+        Args:
+            suffix: a property string.
+        """
+        self._suffix = suffix
+        self._before_opaque, self._behind_opaque = answer_parts(region, trace_on)
+        self._max_body = max_body
+        self._max_batch = max_batch
+
+    def take_touched(self) -> list[Touched]:
+        """The queues appended to since the last call; `Units.take_fresh` tells how much."""
+        touched, self._touched = self._touched, []
+        return touched
+
+    def take(  # noqa: PLR0913, PLR0917  one call for a buffer
+        self,
+        data: bytes,
+        position: int,
+        longest: int,
+        most: int,
+        born_host: bytes,
+        target: memoryview | bytearray,
+        at: int,
+        room: int,
+        physical_offset: int,
+        timestamp: int,
+        keys: bytearray | None,
+    ) -> tuple[int, bytes, int, int]:
+        """Take the plain sends that lie in `data` from `position` on.
+
+        Args:
+            longest: bytes that a frame may have.
+            most: messages after which to stop.
+            target: where to write, `room` bytes from `at` on, all zero.
+            physical_offset: that of the byte at `at`.
+            keys: gets an item for each key, as `Scan.keys` has them; None: there is no index.
+
+        Returns:
+            Where it stopped; the answers, joined; how many bytes and how many messages it wrote.
+
+        Raises:
+            ValueError: there is no such room in the target.
+        """
+        if at < 0 or room < 0 or at + room > len(target):
+            raise ValueError(f"{room} bytes at {at} of {len(target)}")
+        place = _Place(memoryview(target), at, room, physical_offset, timestamp)
+        answers: list[bytes] = []
+        count = 0
+        while count < most:
+            send = read_plain_send(data, position)
+            if send is None or send.end - position > longest:
+                break
+            slot = self.slots.get(send.topic.encode())
+            if slot is None or send.queue_id >= slot.queues:
+                break
+            try:
+                drafts = self._drafts(send, slot, born_host)
+                stored = self._store(slot, drafts, place, keys) if drafts else []
+            except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+                break
+            if not stored:
+                break
+            if not send.one_way:
+                answers.append(self._answer(send, stored))
+            count += len(stored)
+            position = send.end
+        return position, b"".join(answers), room - place.room, count
+
+    def _drafts(self, send: PlainSend, slot: Slot, born_host: bytes) -> list[RecordDraft]:
+        if len(send.body) > self._max_body:
+            return []
+        draft = RecordDraft(
+            slot.topic, send.body, b"", send.queue_id, send.born_timestamp, born_host,
+            self._store_host, send.flag, send.sys_flag,
+        )  # fmt: skip
+        if send.is_batch:
+            return [] if slot.has_window else self._batch(send, draft)
+        if slot.has_window and PropertyName.DEDUP_KEY in send.properties:
+            return []
+        return [draft._replace(properties=_joined(send.properties.encode(), self._suffix))]
+
+    def _batch(self, send: PlainSend, draft: RecordDraft) -> list[RecordDraft]:
+        own = decode_properties(send.properties)
+        if len(own) > _MAX_COMMON:
+            return []
+        own.pop(PropertyName.UNIQUE_ID, None)
+        common = encode_properties(own).encode() + self._suffix
+        drafts: list[RecordDraft] = []
+        try:
+            for item in iter_batch(send.body):
+                properties = bytes(item.properties)
+                if not asks_for_nothing(str(properties, "utf-8", "replace")):
+                    return []
+                joined = _joined(properties, common)
+                drafts.append(draft._replace(body=item.body, properties=joined, flag=item.flag))
+        except BadBatch:
+            return []
+        return drafts if len(drafts) <= self._max_batch else []
+
+    def _store(
+        self, slot: Slot, drafts: list[RecordDraft], place: _Place, keys: bytearray | None
+    ) -> list[_Stored]:
+        """All of them, or none if there is no room or one cannot be a record."""
+        try:
+            sizes = [reference.record_size(draft, len(draft.body)) for draft in drafts]
+        except RecordTooLarge:
+            return []
+        if sum(sizes) > place.room:
+            return []
+        units = self._touch(slot, drafts[0].queue_id)
+        return [
+            self._put(draft, size, units, place, keys)
+            for draft, size in zip(drafts, sizes, strict=True)
+        ]
+
+    def _touch(self, slot: Slot, queue_id: int) -> Units:
+        units = slot.units[queue_id]
+        if units is None or units.is_closed:
+            units = slot.units[queue_id] = self._find(slot.topic, queue_id)
+        if units.fresh == 0:
+            self._touched.append((slot.name, queue_id, units))
+        if not units.is_changed:
+            units.is_changed = True
+            self.changed.append(units)
+        return units
+
+    def _put(
+        self, draft: RecordDraft, size: int, units: Units, place: _Place, keys: bytearray | None
+    ) -> _Stored:
+        physical, timestamp = place.physical_offset, place.timestamp
+        code, hashes = reference.describe(draft.topic, draft.properties)
+        if keys is not None:
+            for each in hashes:
+                keys += _ITEM.pack(each, physical, timestamp)
+        queue_offset = units.add(physical, size, code)
+        reference.write_record(place.view, place.at, draft, queue_offset, physical, timestamp)
+        self.last_record = physical
+        place.pass_over(size)
+        return _Stored(physical, queue_offset)
+
+    def _answer(self, send: PlainSend, stored: list[_Stored]) -> bytes:
+        ids = ",".join([f"{self._host_digits}{each.physical_offset:016X}" for each in stored])
+        transaction = "" if send.is_batch else f'"transactionId":"{send.unique_id}",'
         header = (
-            self._template
-            % (code, physical_offset, send.queue_id, queue_offset, send.unique_id, send.opaque)
+            f'{{"code":0,"extFields":{{"msgId":"{ids}","queueId":"{send.queue_id}",'
+            f'"queueOffset":"{stored[0].queue_offset}",{transaction}'
+            f"{self._before_opaque}{send.opaque}{self._behind_opaque}"
         ).encode()
         return _PREFIX.pack(4 + len(header), len(header)) + header
+
+
+def _joined(properties: bytes, more: bytes) -> bytes:
+    joint = b"" if not properties or properties.endswith(_END) else _END
+    return properties + joint + more

@@ -94,6 +94,8 @@ class Connection(asyncio.Protocol):
         """The peer does not read: what it is sent now stays in memory."""
         self._dispatcher = dispatcher
         self._limits = limits
+        self._max_requests = limits.max_requests
+        self._high_water = limits.write_high_water
         self._outbox = outbox or Outbox()
         self._held_by_all = held_by_all or HeldBytes(sys.maxsize, self.abort)
         self._unsent: list[bytes] = []
@@ -103,6 +105,7 @@ class Connection(asyncio.Protocol):
         self._under_way = 0
         self._counts = True  # what it holds is part of what all hold
         self._wrote_eof = False
+        self._is_gone = False  # as `_closed` says, and quicker to look at
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
@@ -242,14 +245,18 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._rest:
             self._keep(self._rest + data)
-        else:
-            self._serve(data)
+            return
+        until = time.monotonic() + _TURN
+        at = 0 if self._held else self._serve_ahead(data, 0, until)
+        if at < len(data):
+            self._serve(data, at, until, is_fast=bool(self._held))
 
     def eof_received(self) -> None:
         self._flush()  # the transport closes itself now, before the outbox gets to it
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
+        self._is_gone = True
         self.is_blocked = False
         self._writable.set()
         self._rest = b""
@@ -297,17 +304,16 @@ class Connection(asyncio.Protocol):
 
     # Requests and responses of the peer
 
-    def _serve(self, data: bytes) -> None:
+    def _serve(self, data: bytes, at: int, until: float, *, is_fast: bool) -> None:
         """Serve what was received in its order, for one turn, while the replies find room."""
-        until = time.monotonic() + _TURN
-        at, end, is_fast = 0, len(data), self._fast is not None
+        end, start = len(data), 0
         while at < end and self._may_serve:
-            start = at
-            at = self._serve_ahead(data, at, until) if is_fast else self._serve_frame(data, at)
-            if start < at < end and time.monotonic() > until:
+            if start < at and time.monotonic() > until:
                 self._wait_for_next_turn()
                 break
-            is_fast = self._fast is not None and not is_fast  # they take turns: who knows the next?
+            start = at
+            at = self._serve_ahead(data, at, until) if is_fast else self._serve_frame(data, at)
+            is_fast = not is_fast  # they take turns: who knows the next?
         self._keep(data[at:] if at else data)
         if self._decoder.error is not None:
             self._close_if_answered(self._decoder.error)
@@ -328,12 +334,20 @@ class Connection(asyncio.Protocol):
 
     def _serve_ahead(self, data: bytes, at: int, until: float) -> int:
         """Have the fast path serve what it knows; returns where it stopped."""
-        is_begun = self._decoder.missing > 0  # the first bytes belong to a frame that is not whole
-        if self._fast is None or is_begun or self._is_finishing or self._is_overloaded:
+        decoder = self._decoder
+        if (
+            self._fast is None
+            or decoder.missing  # the first bytes belong to a frame that is not whole
+            or decoder.error is not None
+            or self._is_finishing
+            or self.is_blocked
+            or self._under_way >= _MOST_UNDER_WAY
+            or len(self._tasks) + len(self._owed) >= self._max_requests
+        ):
             return at
         end, replies = self._fast.serve(data, at, self, until)
         if end > at:
-            self.last_active = self._loop.time()
+            self.last_active = until  # as good as now
         if replies:
             self._put(replies)
         return end
@@ -372,7 +386,7 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Serve what is left, then read on."""
         rest, self._rest = self._rest, b""
-        self._serve(rest)  # this may come to a halt again
+        self._serve(rest, 0, time.monotonic() + _TURN, is_fast=True)  # it may come to a halt again
         if not (self._rest or self._is_full or self._transport.is_closing()):
             self._transport.resume_reading()
 
@@ -404,7 +418,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_overloaded(self) -> bool:
-        return len(self._tasks) + len(self._owed) >= self._limits.max_requests
+        return len(self._tasks) + len(self._owed) >= self._max_requests
 
     def _begin(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
         """Serve a request that takes a while; too many bytes of such stop the reading."""
@@ -478,16 +492,17 @@ class Connection(asyncio.Protocol):
 
     def _put(self, data: bytes) -> None:
         """Have it sent when the loop's turn is over, or now if it is a lot."""
-        if not self._unsent:
+        unsent = self._unsent
+        if not unsent:
             self._outbox.add(self._flush)
-        self._unsent.append(data)
+        unsent.append(data)
         self._unsent_size += len(data)
-        if self._unsent_size > self._limits.write_high_water:
+        if self._unsent_size > self._high_water:
             self._flush()
 
     def _flush(self) -> None:
         unsent, self._unsent, self._unsent_size = self._unsent, [], 0
-        if unsent and not self.is_closed:
+        if unsent and not (self._is_gone or self._wrote_eof or self._transport.is_closing()):
             self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
             if self.is_blocked:
                 self._count_unread()

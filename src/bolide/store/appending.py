@@ -37,6 +37,21 @@ class Appended(NamedTuple):
         return self.physical_offset + self.size
 
 
+MOST_SENDS = 500
+"""Messages of plain sends taken at once: others wait for the lock meanwhile."""
+
+
+class TakenSends(NamedTuple):
+    """What became of plain sends."""
+
+    end: int
+    """Where in the bytes received the first lies that was not taken."""
+    answers: bytes
+    log_end: int
+    generation: int
+    """For `wait_flushed`."""
+
+
 def measure(draft: RecordDraft, max_body_size: int) -> int:
     """The room a message needs.
 

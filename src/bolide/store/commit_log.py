@@ -36,6 +36,9 @@ _HOT_WINDOW = 64 * 1024 * 1024
 
 _POPULATED_AHEAD = 16 * 1024 * 1024
 
+_SCRATCH = 512 * 1024
+"""Bytes of records that plain sends may bring at once in SYNC_FLUSH mode."""
+
 
 class LogFile(MappedFile):
     """A file of the log; `start` is the physical offset of its first byte."""
@@ -73,6 +76,7 @@ class CommitLog:
         self._file_size = file_size
         self._disk = disk
         self._staged = staged
+        self._scratch = bytearray(_SCRATCH if staged else 0)
         self.files: tuple[LogFile, ...] = ()
         self._files_lock = threading.Lock()  # one at a time replaces `files`
         self._spare: LogFile | None = None
@@ -184,6 +188,23 @@ class CommitLog:
             self.end = self.written = position + size
         self.last_record, self.last_timestamp = position, timestamp
         return position
+
+    def room(self) -> tuple[bytearray | memoryview, int, int]:
+        """Where records may be written ahead of `took`: the buffer, the place in it, the bytes."""
+        left = max(self._room_end - self.end, 0)
+        if self._staged or not left:
+            return self._scratch, 0, min(left, len(self._scratch))
+        return self._tail.view, self.end - self._tail.start, left
+
+    def took(self, size: int, last_record: int, timestamp: int) -> None:
+        """So many bytes of records were written where `room` said."""
+        if self._staged:
+            at = self.end - self._tail.start
+            self._pending.append(Pending(self._tail, at, bytes(self._scratch[:size])))
+            self.end += size
+        else:
+            self.end = self.written = self.end + size
+        self.last_record, self.last_timestamp = last_record, timestamp
 
     def take_pending(self) -> tuple[list[Pending], int]:
         """Hand what waits in memory to the flusher, and the position reached with it."""

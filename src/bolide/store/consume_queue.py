@@ -27,19 +27,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from bolide.kernel import Units
+from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.store.descriptors import Descriptors, read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 
 log = logging.getLogger(__name__)
 
-UNIT_SIZE = 20
 UNIT = struct.Struct(">qiq")
-BLANK_SIZE = 0x7FFF_FFFF
-"""The size a blank unit names; no record is that large."""
 
 _BLANK_UNIT = UNIT.pack(0, BLANK_SIZE, 0)
-_PLACE = struct.Struct(">qi")
 _PAGE = 4096
 _NAME_SIZE = 20
 
@@ -58,23 +56,12 @@ class Unit(NamedTuple):
     tags_code: int
 
 
-class _Tail(NamedTuple):
-    """Units in memory from `base` on. Replaced as a whole, so that a reader sees one or other."""
-
-    base: int
-    data: bytearray
-
-    @property
-    def end(self) -> int:
-        return self.base + len(self.data) // UNIT_SIZE
-
-
 class ConsumeQueue:
     """The units of one queue. `min_offset` is set by retention, `max_offset` by appends."""
 
     __slots__ = (
         "_descriptors", "_directory", "_disk", "_doubtful", "_file_size", "_shrink_at", "_starts",
-        "_tail", "min_offset", "synced", "written",
+        "min_offset", "synced", "tail", "written",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +72,8 @@ class ConsumeQueue:
         self._disk = disk
         self._descriptors = descriptors
         self._starts: list[int] = []  # of the files, in bytes
-        self._tail = _Tail(0, bytearray())
+        self.tail = Units(self)
+        """The newest units; plain sends append to them directly."""
         self._shrink_at = _MAX_TAIL
         self._doubtful = False
         self.min_offset = 0
@@ -97,22 +85,28 @@ class ConsumeQueue:
     @property
     def max_offset(self) -> int:
         """The next queue offset."""
-        return self._tail.end
+        return self.tail.end
 
     @property
     def first_offset(self) -> int:
         """The lowest offset a file has room for."""
-        return self._starts[0] // UNIT_SIZE if self._starts else self._tail.base
+        return self._starts[0] // UNIT_SIZE if self._starts else self.tail.base
 
     @property
     def files(self) -> int:
         return len(self._starts)
 
     def append(self, unit: bytes) -> None:
-        data = self._tail.data
-        data.extend(unit)
-        if len(data) > self._shrink_at:
-            self._shrink()
+        self.tail.append(unit)
+        self.shrink()
+
+    def shrink(self) -> None:
+        """If there are many, let go of the oldest units in memory that are in the files."""
+        tail = self.tail
+        if tail.size <= self._shrink_at:
+            return
+        tail.drop_below(min(self.written, tail.end - _KEPT_UNITS))
+        self._shrink_at = max(2 * tail.size, _MAX_TAIL)
 
     def append_run(self, queue_offset: int, units: bytes) -> None:
         """Append units whose first has this queue offset; those there already are passed over.
@@ -136,7 +130,7 @@ class ConsumeQueue:
         """Let an empty queue begin at an offset."""
         file_units = self._file_size // UNIT_SIZE
         base = queue_offset - queue_offset % file_units
-        self._tail = _Tail(base, bytearray(_BLANK_UNIT * (queue_offset - base)))
+        self.tail.reset(base, _BLANK_UNIT * (queue_offset - base))
         self.written = self.synced = base
         self.min_offset = queue_offset
 
@@ -144,7 +138,7 @@ class ConsumeQueue:
         """Forget all units: those that follow begin at 0 again."""
         while self._starts:
             self._remove(Path(self._path(self._starts.pop())))
-        self._tail = _Tail(0, bytearray())
+        self.tail.reset(0)
         self.written = self.synced = self.min_offset = 0
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
@@ -157,13 +151,14 @@ class ConsumeQueue:
 
     def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytearray:
         """The bytes of units, whole ones only."""
-        tail = self._tail
-        at = queue_offset - tail.base
-        if at >= 0:
-            return tail.data[at * UNIT_SIZE : (at + count) * UNIT_SIZE]
-        found = self._read_files(queue_offset, min(count, -at), may_block)
-        if len(found) == -at * UNIT_SIZE:
-            found += tail.data[: (count + at) * UNIT_SIZE]
+        tail = self.tail
+        found = tail.take(queue_offset, count)
+        below = tail.base - queue_offset
+        if found or below <= 0:
+            return found
+        found = self._read_files(queue_offset, min(count, below), may_block)
+        if len(found) == below * UNIT_SIZE:
+            found += tail.take(queue_offset + below, count - below)
         return found
 
     def unit(self, queue_offset: int) -> Unit | None:
@@ -171,14 +166,7 @@ class ConsumeQueue:
 
     def end_below(self, physical_offset: int) -> int:
         """The offset behind the last unit whose record ends at or below a position of the log."""
-        base, data = self._tail
-        at = len(data) - UNIT_SIZE  # read once: units are appended meanwhile
-        while at >= 0:
-            start, size = _PLACE.unpack_from(data, at)
-            if start + size <= physical_offset or size == BLANK_SIZE:
-                break
-            at -= UNIT_SIZE
-        return base + at // UNIT_SIZE + 1
+        return self.tail.end_below(physical_offset)
 
     # ---- files
 
@@ -204,12 +192,12 @@ class ConsumeQueue:
 
         Thoroughly: even where the queue ends before, for what may lie behind a hole.
         """
-        tail = self._tail
+        tail = self.tail
         end = self.end_below(physical_offset)
         if end == tail.end and not thoroughly:
             return
         if end > tail.base or not self._starts:
-            self._tail = _Tail(tail.base, tail.data[: (end - tail.base) * UNIT_SIZE])
+            tail.cut(end)
             self.written = min(self.written, end)
             self.synced = min(self.synced, end)
         else:
@@ -220,9 +208,7 @@ class ConsumeQueue:
 
     def rewind(self, physical_offset: int) -> None:
         """Forget units that are in memory only and whose records end behind a position."""
-        tail = self._tail
-        end = self.end_below(physical_offset)
-        self._tail = _Tail(tail.base, tail.data[: (end - tail.base) * UNIT_SIZE])
+        self.tail.cut(self.end_below(physical_offset))
 
     def write(self, end: int) -> bool:
         """Put units below `end` into the files; says whether there were any. Blocks.
@@ -230,11 +216,10 @@ class ConsumeQueue:
         Raises:
             OSError: the disk is full or fails; what was not written stays in memory.
         """
-        tail = self._tail
-        start, end = self.written, min(end, tail.end)
+        start, end = self.written, min(end, self.max_offset)
         if start >= end:
             return False
-        data = bytes(tail.data[(start - tail.base) * UNIT_SIZE : (end - tail.base) * UNIT_SIZE])
+        data = self.tail.take(start, end - start)
         position = start * UNIT_SIZE
         while data:
             file_start = position - position % self._file_size
@@ -292,7 +277,8 @@ class ConsumeQueue:
         """Close all files, which are going to be moved away, and write no others."""
         while self._starts:
             self._descriptors.remove(self._path(self._starts.pop()), lambda: None)
-        self._tail = _Tail(self.max_offset, bytearray())
+        self.tail.is_closed = True
+        self.tail.reset(self.max_offset)
         self.written = self.synced = self.max_offset
 
     # ---- inside
@@ -326,7 +312,7 @@ class ConsumeQueue:
             if count:
                 end = start // UNIT_SIZE + count
                 break
-        self._tail = _Tail(end - len(data) // UNIT_SIZE, data)
+        self.tail.reset(end - len(data) // UNIT_SIZE, data)
         self.written = end
         self.synced = self.first_offset if self._starts else end
 
@@ -351,14 +337,6 @@ class ConsumeQueue:
                 data = read_at(descriptor, (high - low) * UNIT_SIZE, low * UNIT_SIZE)
                 count = high - low
         return low + count, data[max(count - _KEPT_UNITS, 0) * UNIT_SIZE : count * UNIT_SIZE]
-
-    def _shrink(self) -> None:
-        """Let go of the oldest units in memory if they are in the files."""
-        tail = self._tail
-        base = min(self.written, tail.end - _KEPT_UNITS)
-        if base > tail.base:
-            tail = self._tail = _Tail(base, tail.data[(base - tail.base) * UNIT_SIZE :])
-        self._shrink_at = max(2 * len(tail.data), _MAX_TAIL)
 
     def _read_files(self, queue_offset: int, count: int, may_block: bool) -> bytearray:
         """Read units from one file, or over the seam of two or more."""

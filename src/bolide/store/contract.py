@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol, Self
 
+from bolide.kernel import Sends
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RecordDraft
-from bolide.store.appending import Appended
+from bolide.store.appending import Appended, TakenSends
 from bolide.store.flusher import Listener
 from bolide.store.health import Health
 from bolide.store.queries import FOREVER
@@ -28,6 +29,12 @@ class Store(Protocol):
     def append(self, draft: RecordDraft) -> Appended: ...
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]: ...
+
+    def plain_sends(self, store_host: bytes, host_digits: str) -> Sends | None: ...
+
+    def append_sends(
+        self, sends: Sends, data: bytes, position: int, longest: int, born_host: bytes
+    ) -> TakenSends: ...
 
     def settle(self) -> bool: ...
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from bolide.kernel import Check
 from bolide.kernel.index_entries import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from bolide.kernel.units import UNIT_SIZE
 from bolide.store.config import StoreConfig, delay_levels
-from bolide.store.consume_queue import UNIT_SIZE
 from bolide.store.descriptors import read_at
 from bolide.store.errors import DamagedFile
 from bolide.store.index_file import index_file_size

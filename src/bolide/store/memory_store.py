@@ -4,6 +4,7 @@ It takes the same drafts as `MessageStore` and gives the same offsets, bytes, st
 files are only reckoned with, so that physical offsets jump where a file of the log would be full.
 """
 
+import struct
 import threading
 import time
 from bisect import bisect_left
@@ -12,17 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import SCHEDULE_TOPIC, describe, write_record
+from bolide.kernel import SCHEDULE_TOPIC, Sends, Units, describe, write_record
 from bolide.protocol.record import BLANK_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
 from bolide.protocol.tags import index_hash
 from bolide.store import config as settings
 from bolide.store.appending import (
+    MOST_SENDS,
     NOT_QUEUED,
     ROLLBACK,
     TRANSACTION,
     Appended,
+    TakenSends,
     check_one_queue,
     delivery_time,
     measure,
@@ -34,6 +37,9 @@ from bolide.store.flusher import Flushed, Listener
 from bolide.store.health import Health
 from bolide.store.queries import Queries
 from bolide.store.queue_table import check_queue
+
+_SCRATCH = 256 * 1024
+_KEY_ITEM = struct.Struct(">Iqq")
 
 
 class MemoryStore(Queries):
@@ -94,6 +100,33 @@ class MemoryStore(Queries):
             listener(Flushed(appended[-1].end))
         return appended
 
+    def plain_sends(self, store_host: bytes, host_digits: str) -> Sends | None:
+        if self._seal:
+            return None
+        return Sends(store_host, host_digits, lambda *key: self.queues.require(*key).tail)
+
+    def append_sends(
+        self, sends: Sends, data: bytes, position: int, longest: int, born_host: bytes
+    ) -> TakenSends:
+        with self._lock:
+            if not self._open or self.health.causes:
+                return TakenSends(position, b"", self.log.written, 0)
+            records, keys = bytearray(self.log.room(_SCRATCH)), bytearray()
+            end, answers, written, _ = sends.take(
+                data, position, longest, MOST_SENDS, born_host, records, 0, len(records),
+                self.log.written, int(self._clock() * 1000), keys,
+            )  # fmt: skip
+            sends.changed.clear()
+            self.log.put_all(memoryview(records)[:written])
+            if self.config.value.index_enabled:
+                for value, place, timestamp in _KEY_ITEM.iter_unpack(keys):
+                    self._index[value].append((place, timestamp))
+            log_end = self.log.written
+        if written:
+            for listener in self._listeners:
+                listener(Flushed(log_end))
+        return TakenSends(end, answers, log_end, 0)
+
     def _put(self, draft: RecordDraft, size: int, timestamp: int) -> Appended:
         queue = self.queues.require(draft.topic, draft.queue_id)
         kind = draft.sys_flag & TRANSACTION
@@ -109,7 +142,7 @@ class MemoryStore(Queries):
             code = delivery_time(draft, timestamp, code, self._delays)
         self.log.put(bytes(record))
         if queued:
-            queue.entries.append(Unit(place, size, code))
+            queue.tail.append(UNIT.pack(place, size, code))
         if self.config.value.index_enabled and kind != ROLLBACK:
             for value in hashes:
                 self._index[value].append((place, timestamp))
@@ -180,6 +213,18 @@ class MemoryLog:
         self._records[self.written] = record
         self.written += len(record)
 
+    def room(self, most: int) -> int:
+        """Bytes that fit into the file at hand, `most` at most."""
+        left = -self.written % self._file_size or self._file_size
+        return max(min(left - BLANK_SIZE, most), 0)
+
+    def put_all(self, records: memoryview) -> None:
+        """Put whole records that lie one behind the other."""
+        while records:
+            size = int.from_bytes(records[:4])
+            self.put(bytes(records[:size]))
+            records = records[size:]
+
     def trim(self, physical_offset: int) -> None:
         gone = [place for place in self._records if place < physical_offset]
         for place in gone:
@@ -197,27 +242,28 @@ class MemoryLog:
 
 
 class MemoryQueue:
-    """All units of a queue that ever were, so that an offset is a place in the list."""
+    """All units of a queue that ever were."""
 
     def __init__(self) -> None:
-        self.entries: list[Unit] = []
+        self.tail = Units(self)
         self.min_offset = 0
 
     @property
     def max_offset(self) -> int:
-        return len(self.entries)
+        return self.tail.end
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
-        return iter(self.entries[queue_offset : queue_offset + count])
+        return map(Unit._make, UNIT.iter_unpack(self.units(queue_offset, count)))
 
-    def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytes:
-        return b"".join(UNIT.pack(*unit) for unit in self.read(queue_offset, count))
+    def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytearray:
+        return self.tail.take(queue_offset, count)
 
     def end_below(self, physical_offset: int) -> int:
-        return len(self.entries)
+        return self.tail.end
 
     def raise_minimum(self, physical_offset: int) -> None:
-        self.min_offset = bisect_left(self.entries, physical_offset, key=lambda unit: unit[0])
+        places = [unit.physical_offset for unit in self.read(0, self.max_offset)]
+        self.min_offset = bisect_left(places, physical_offset)
 
 
 class MemoryQueues:
@@ -245,5 +291,5 @@ class MemoryQueues:
     def remove_topic(self, topic: bytes) -> int:
         keys = [key for key in self._queues if key[0] == topic]
         for key in keys:
-            del self._queues[key]
+            self._queues.pop(key).tail.is_closed = True
         return len(keys)

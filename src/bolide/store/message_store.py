@@ -16,14 +16,16 @@ from dataclasses import replace
 from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import SCHEDULE_TOPIC, Check, describe
+from bolide.kernel import SCHEDULE_TOPIC, Check, Sends, describe
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
 from bolide.store import config as settings
 from bolide.store.appending import (
+    MOST_SENDS,
     NOT_QUEUED,
     ROLLBACK,
     TRANSACTION,
     Appended,
+    TakenSends,
     check_one_queue,
     delivery_time,
     measure,
@@ -296,6 +298,42 @@ class MessageStore(Queries):
             self._keys.add(hashes, position, timestamp)
         self.housekeeping.appended(position)
         return Appended(position, size, queue_offset, timestamp, self.flusher.generation)
+
+    def plain_sends(self, store_host: bytes, host_digits: str) -> Sends | None:
+        """What `append_sends` is called with; None if every append needs a closer look."""
+        if self._seal:
+            return None
+        return Sends(store_host, host_digits, lambda *key: self.queues.require(*key).tail)
+
+    def append_sends(
+        self, sends: Sends, data: bytes, position: int, longest: int, born_host: bytes
+    ) -> TakenSends:
+        """Take the plain sends that lie in the bytes received, as far as they are plain.
+
+        What is not taken, or cannot be, is for `append`, which says why. Statistics and those who
+        wait for the queues are the caller's: `Sends.take_touched`. Else as `append`.
+        """
+        with self._lock:
+            if not self._open or self.health.causes:
+                return TakenSends(position, b"", self.log.end, self.flusher.generation)
+            timestamp = int(self._clock() * 1000)
+            view, at, room = self.log.room()
+            end, answers, written, count = sends.take(
+                data, position, longest, MOST_SENDS, born_host, view, at, room, self.log.end,
+                timestamp, self._keys.items,
+            )  # fmt: skip
+            if written:
+                self.log.took(written, sends.last_record, timestamp)
+                self._units += count
+                self.housekeeping.appended(sends.last_record)
+            if sends.changed:
+                self._note_changed(sends)
+            return TakenSends(end, answers, self.log.end, self.flusher.generation)
+
+    def _note_changed(self, sends: Sends) -> None:
+        for units in sends.changed:
+            self.queues.changed(units.owner)
+        sends.changed.clear()
 
     def _unwritable(self, exc: OSError) -> StoreUnwritable:
         """Keep in mind that there is no room for another log file."""

@@ -33,6 +33,11 @@ class PendingKeys:
         self._settling = threading.Lock()  # items go into the index in the order of the log
         self._items = bytearray()
 
+    @property
+    def items(self) -> bytearray | None:
+        """For who adds items itself, as `Scan.keys` has them; None: there is no index."""
+        return self._items if self._index else None
+
     def add(self, hashes: Iterable[int], physical_offset: int, timestamp: int) -> None:
         if self._index:
             for value in hashes:

@@ -6,11 +6,11 @@ from typing import NamedTuple, Protocol
 
 from bolide.config import ConfigCell
 from bolide.kernel import read_record
+from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.config import StoreConfig
-from bolide.store.consume_queue import BLANK_SIZE, UNIT_SIZE
 from bolide.store.errors import StoreClosed
 from bolide.store.reading import (
     EVERYTHING,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bolide.store.consume_queue import UNIT_SIZE
+from bolide.kernel.units import UNIT_SIZE
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk, data_ranges
 from bolide.store.layout import queue_file_starts

@@ -73,6 +73,9 @@ class QueueTable:
     def take_changed(self) -> set[ConsumeQueue]:
         """The queues noted since the last call. Hold the store's lock."""
         changed, self._changed = self._changed, set()
+        for queue in changed:
+            queue.tail.is_changed = False
+            queue.shrink()
         return changed
 
     def write(self, queues: Iterable[ConsumeQueue], physical_offset: int) -> None:

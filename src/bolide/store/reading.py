@@ -7,8 +7,9 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from bolide.kernel import gather
+from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
-from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE, Unit
+from bolide.store.consume_queue import UNIT, Unit
 
 log = logging.getLogger(__name__)
 

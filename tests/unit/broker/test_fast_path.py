@@ -15,6 +15,7 @@ from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.remoting.connection import ConnectionLimits
+from bolide.store.appending import MOST_SENDS
 from bolide.store.config import FlushMode
 from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flushed, Listener
@@ -178,13 +179,14 @@ async def test_it_stops_at_what_it_does_not_know_and_is_asked_again_behind_it(
 
 
 @on_loop
-async def test_when_the_time_is_up_it_stops_behind_a_whole_message(tmp_path: Path) -> None:
+async def test_when_the_time_is_up_it_stops_behind_a_group_of_messages(tmp_path: Path) -> None:
     core = BrokerCore(tmp_path)
-    data = plain(opaque=1) + plain(opaque=2)
+    one = plain(opaque=1)
+    data = one * (MOST_SENDS + 1)
     end, replies = core.fast_path.serve(data, 0, core.connect().connection, -inf)
-    assert end == len(plain(opaque=1))
+    assert end == MOST_SENDS * len(one)
     assert replies
-    assert len(core.log) == 1
+    assert len(core.log) == MOST_SENDS
     await core.stop()
 
 
@@ -249,10 +251,11 @@ async def test_an_error_that_nobody_foresaw_is_answered_too(
 ) -> None:
     core = BrokerCore(tmp_path)
 
-    def fail(_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(core.store, "append", fail)
+    monkeypatch.setattr(core.fast_path, "_append", fail)
     peer = core.connect()
     peer.receive(plain())
     answer = await answer_of(peer)
@@ -284,7 +287,8 @@ async def test_with_sync_flush_the_answer_comes_when_the_disk_has_the_message(
     core, store = sync_core(tmp_path)
     peer = core.connect()
     first, second = plain(opaque=1), plain(opaque=2)
-    peer.receive(first + second)
+    peer.receive(first)
+    peer.receive(second)
     await asyncio.sleep(0)
     assert peer.answer(1) is None
     assert not peer.connection.is_idle

@@ -11,24 +11,29 @@ import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bolide.broker import arrivals as arrivals_module
+from bolide.broker import fast_path
 from bolide.broker.fast_path import FastPath
+from bolide.kernel import Sends, Slot, Units, sends, units
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import FrameFlag, HeaderEncoding
 from bolide.remoting import connection as connection_module
 from bolide.remoting.connection import Connection
+from bolide.store import memory_store
 from bolide.store.config import FlushMode
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header, send_header
 from tests.support.broker_core import BrokerCore
 from tests.support.wire import request_bytes
 
+T = TypeVar("T")
+KERNELS = [(Slot, Sends, Units), (sends.Slot, sends.Sends, units.Units)]
 ID = "7F00000112345678ABCDEF0000010000"
 NAMED = f"UNIQ_KEY\x01{ID}\x02"
 
@@ -87,10 +92,11 @@ class Raw(NamedTuple):
     fields: dict[str, Any]
     body: bytes = b"hello"
     ascii_only: bool = False
+    separators: tuple[str, str] = (",", ":")
 
     def header(self, opaque: int) -> bytes:
         header = {"code": 310, "opaque": opaque, "extFields": self.fields} | self.top
-        text = json.dumps(header, ensure_ascii=self.ascii_only)
+        text = json.dumps(header, ensure_ascii=self.ascii_only, separators=self.separators)
         return text.encode(errors="surrogatepass")
 
     def encode(self, opaque: int = 1) -> bytes:
@@ -115,7 +121,13 @@ HEADER = send_header(properties=NAMED, queue_id=1, default_topic="None").to_shor
 PLAIN = Raw({"flag": 0, "language": "JAVA", "version": 399}, dict(HEADER))
 
 
-def any_of(changes: list[tuple[str, Any]]) -> st.SearchStrategy[tuple[str, Any]]:
+def batch_item(body: bytes, properties: str, flag: int) -> bytes:
+    text = properties.encode()
+    size = 20 + len(body) + 2 + len(text)
+    return struct.pack(">I8xiI", size, flag, len(body)) + body + struct.pack(">h", len(text)) + text
+
+
+def any_of(changes: list[T]) -> st.SearchStrategy[T]:
     """As `sampled_from`, which tells of all of them when it is asked what it is."""
     return st.integers(0, len(changes) - 1).map(lambda number: changes[number])
 
@@ -161,7 +173,28 @@ LONG_NAMES = st.builds(
     OPAQUES,
     st.sampled_from(HeaderEncoding),
 )
-FRAMES = OPAQUES.map(PLAIN.encode) | SENDS | PULLS | LONG_NAMES
+ITEM_PROPERTIES = [
+    "", NAMED, NAMED[:-1], f"{NAMED}TAGS\x01A\x02KEYS\x01a b\x02", "Ü\x01ü\x02", "junk",
+    f"{NAMED}DELAY\x011\x02", f"TAGS\x01ü\x02{NAMED}", f"{NAMED}x\x01{'y' * 32_600}\x02",
+]  # fmt: skip
+ITEMS = st.builds(
+    batch_item,
+    st.sampled_from([b"hello", b"", bytes(700)]),
+    any_of(ITEM_PROPERTIES),
+    st.sampled_from([0, 7, -1]),
+)
+BATCHES = st.builds(
+    lambda items, changes, opaque, cut: (
+        PLAIN._replace(body=b"".join(items)[: -1 if cut else None])
+        .changed(("code", 320), ("m", "true"), *changes)
+        .encode(opaque)
+    ),
+    st.lists(ITEMS, max_size=4),
+    st.lists(any_of(CHANGES), max_size=1),
+    OPAQUES,
+    st.sampled_from([False, False, False, True]),
+)
+FRAMES = OPAQUES.map(PLAIN.encode) | SENDS | PULLS | LONG_NAMES | BATCHES
 
 
 @st.composite
@@ -209,6 +242,18 @@ def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a turn takes decides only when the loop gets to other things, not what happens."""
     for module in (connection_module, arrivals_module):
         monkeypatch.setattr(module, "_TURN", 60.0)
+
+
+@pytest.fixture(autouse=True, params=KERNELS, ids=["the kernel", "plain Python"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both read the bytes with code of their own."""
+    for module, name, made in zip(
+        (fast_path, memory_store, memory_store),
+        ("Slot", "Sends", "Units"),
+        request.param,
+        strict=True,
+    ):
+        monkeypatch.setattr(module, name, made)
 
 
 @pytest.fixture(autouse=True)
@@ -334,5 +379,6 @@ def test_plain_sends_are_served_by_the_fast_path(
     assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
     assert served == [3 * len(plain)]
     monkeypatch.setattr(connection_module, "_TURN", -1.0)
+    monkeypatch.setattr(memory_store, "MOST_SENDS", 1)
     assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
     assert served[1:] == [len(plain)] * 3, "what waits for its turn does not lose its way"

@@ -1,137 +1,236 @@
-"""Plain sends, straight from the bytes: which are plain, what is read, how they are answered."""
+"""Plain sends from bytes to log: compiled and in plain Python they write and answer the same.
 
+That the answers are those of the ordinary way is for `tests/unit/broker/test_fast_path_twin.py`.
+"""
+
+import json
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.kernel.sends import PlainSend, SendAnswers, asks_for_nothing, read_plain_send
-from bolide.model.message import Host
-from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
-from bolide.protocol.framing import encode_frame
-from bolide.protocol.headers.send import SendReply
-from bolide.protocol.message_id import OffsetId
-from tests.support.broker import send_header
+from bolide.kernel import Sends, Slot, Units, reference, sends, units
+from bolide.kernel.results import Stop
+from bolide.model.message import Message
+from bolide.protocol.batch import encode_batch
+from bolide.protocol.record import Record, read_record
 
+KINDS = {
+    "compiled": (Sends, Slot, Units),
+    "reference": (sends.Sends, sends.Slot, units.Units),
+}
+BOTH = pytest.mark.parametrize("kind", KINDS)
+HOST = bytes([10, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+DIGITS = "0A00000100002A9F"
 ID = "7F00000112345678ABCDEF0000010000"
 NAMED = f"UNIQ_KEY\x01{ID}\x02"
-HOST = Host("10.0.0.1", 10911)
+FIELDS = {
+    "a": "g", "b": "T", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000",
+    "h": "0", "i": NAMED, "j": "0", "k": "false", "m": "false", "n": "broker-a",
+}  # fmt: skip
+START, TIME = 5000, 1_700_000_000_123
 
 
-def request(
-    code: int = RequestCode.SEND_MESSAGE_V2,
-    *,
-    body: bytes = b"hello",
-    flag: int = 0,
-    encoding: HeaderEncoding = HeaderEncoding.JSON,
-    extra: dict[str, str] | None = None,
-    **given: Any,
-) -> bytes:
-    values: dict[str, Any] = {"properties": NAMED, "queue_id": 2} | given
-    header = send_header(**values)
-    fields = header.to_short() | (extra or {})
-    frame = Frame(code=code, fields=fields, opaque=7, flag=flag, body=body, encoding=encoding)
-    return encode_frame(frame)
+def frame(body: bytes = b"hello", code: int = 310, opaque: int = 7, **changed: Any) -> bytes:
+    top = {"code": code, "extFields": FIELDS | changed, "flag": 0, "opaque": opaque}
+    header = json.dumps(top, separators=(",", ":")).encode()
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
 
 
-def test_a_plain_send_is_read_as_it_lies() -> None:
-    data = request(sys_flag=0x101, flag=FrameFlag.ONE_WAY)
-    send = read_plain_send(b"before" + data + b"after", 6)
-    assert send == PlainSend(
-        end=6 + len(data),
-        opaque=7,
-        one_way=True,
-        topic="T",
-        queue_id=2,
-        sys_flag=0x101,
-        born_timestamp=1_700_000_000_000,
-        flag=0,
-        properties=NAMED,
-        unique_id=ID,
-        body=b"hello",
+def batch(*bodies: bytes, **changed: Any) -> bytes:
+    messages = [Message("T", body, keys=f"k{n}", tags="A") for n, body in enumerate(bodies)]
+    return frame(encode_batch(messages), 320, **{"m": "true"} | changed)
+
+
+class Taken(NamedTuple):
+    end: int
+    answers: bytes
+    log: bytes
+    messages: int
+    keys: bytes
+    touched: list[tuple[str, int, int, bytes]]
+
+
+def take(kind: str, data: bytes, position: int = 0, room: int = 4000, **how: Any) -> Taken:
+    make, slot, hold = KINDS[kind]
+    table: dict[tuple[bytes, int], Any] = {}
+    kernel = make(HOST, DIGITS, lambda *key: table.setdefault(key, hold()))
+    kernel.configure(
+        suffix=b"MSG_REGION\x01here\x02", region="here", trace_on="true", max_body=600, max_batch=3
     )
+    kernel.slots = {b"T": slot(b"T", 4, how.get("has_window", False)), b"Z": slot(b"Z", 1, False)}
+    target, keys = bytearray(b"\xaa" * 100 + bytes(room) + b"\xaa" * 100), bytearray()
+    end, answers, written, count = kernel.take(
+        data, position, how.get("longest", 10**6), how.get("most", 100), how.get("born", HOST),
+        target, 100, room, START, TIME, keys,
+    )  # fmt: skip
+    assert not any(target[100 + written : 100 + room]), "nothing is left of what was not taken"
+    assert target[:100] + target[100 + room :] == b"\xaa" * 200, "nothing is written elsewhere"
+    touched = [
+        (topic, queue_id, held.take_fresh()[0], bytes(held.take(0, 1000)))
+        for topic, queue_id, held in kernel.take_touched()
+    ]
+    assert len(kernel.changed) == len(touched)
+    return Taken(end, answers, bytes(target[100 : 100 + written]), count, bytes(keys), touched)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 3, 4, 7, 8, 50, -1])
-def test_part_of_a_send_is_none(cut: int) -> None:
-    assert read_plain_send(request()[:cut], 0) is None
+def taken_by_both(data: bytes, position: int = 0, **how: Any) -> Taken:
+    one, other = (take(kind, data, position, **how) for kind in KINDS)
+    assert one == other
+    return one
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(request(RequestCode.SEND_MESSAGE), id="another code"),
-        pytest.param(request(RequestCode.SEND_BATCH_MESSAGE), id="a batch by its code"),
-        pytest.param(request(batch=True), id="a batch by its mark"),
-        pytest.param(request(flag=FrameFlag.RESPONSE), id="a response"),
-        pytest.param(request(encoding=HeaderEncoding.ROCKETMQ), id="a binary header"),
-        pytest.param(request(body=b""), id="no body"),
-        pytest.param(request(queue_id=-1), id="any queue"),
-        pytest.param(request(reconsume_times=1), id="a retry"),
-        pytest.param(request(unit_mode=True), id="unit mode"),
-        pytest.param(request(sys_flag=2), id="several tags"),
-        pytest.param(request(sys_flag=4), id="a half message"),
-        pytest.param(request(sys_flag=8), id="a committed message"),
-        pytest.param(request(sys_flag=0x10), id="an IPv6 mark"),
-        pytest.param(request(sys_flag=0x80), id="an inner batch"),
-        pytest.param(request(properties=""), id="no unique id"),
-        pytest.param(request(properties=NAMED * 2), id="two unique ids"),
-        pytest.param(request(properties='UNIQ_KEY\x01a"b\x02'), id="an id to be quoted"),
-        pytest.param(request(properties=f"UNIQ_KEY\x01{'a' * 129}\x02"), id="a long id"),
-        pytest.param(request(extra={"z": "1"}), id="an unknown field"),
-        pytest.param(request(extra={"e": "x"}), id="a field that does not parse"),
-        pytest.param(request(extra={"l": "x"}), id="one that is not needed either"),
-        pytest.param(request(extra={"g": str(2**63)}), id="a number over 64 bits"),
-        pytest.param(struct.pack(">II", 6, 2) + b"{}", id="an empty header"),
-        pytest.param(struct.pack(">II", 8, 4) + b"null", id="no header"),
-        pytest.param(struct.pack(">II", 2**32 - 1, 0), id="the largest length"),
-        pytest.param(struct.pack(">II", 20, 2**24 - 1) + bytes(16), id="a header beyond the frame"),
-        pytest.param(struct.pack(">I", 0), id="no length of a header"),
-    ],
+def test_a_send_is_written_noted_and_answered() -> None:
+    taken = taken_by_both(
+        b"before" + frame(b"x" * 200, i=f"TAGS\x01A\x02{NAMED}KEYS\x01a b\x02"), 6
+    )
+    record = read_record(taken.log, check_crc=True)
+    assert isinstance(record, Record)
+    assert (record.physical_offset, record.queue_offset, record.topic) == (START, 0, "T")
+    assert bytes(record.properties).endswith(b"KEYS\x01a b\x02MSG_REGION\x01here\x02")
+    scan = reference.scan(taken.log, 0, len(taken.log), START)
+    assert (scan.stop, scan.count, scan.keys) == (Stop.END, 1, taken.keys)
+    assert [("T", 1, 1, scan.runs[0].entries)] == taken.touched
+    answer = json.loads(taken.answers[8:])
+    assert answer["extFields"] == {
+        "msgId": f"{DIGITS}{START:016X}", "queueId": "1", "queueOffset": "0",
+        "transactionId": ID, "MSG_REGION": "here", "TRACE_ON": "true",
+    }  # fmt: skip
+    assert (answer["code"], answer["opaque"], answer["flag"]) == (0, 7, 1)
+
+
+def test_a_batch_is_taken_whole_and_its_messages_share_what_the_batch_has() -> None:
+    data = batch(b"one", b"two", b"three", i=f"{NAMED}WAIT\x01true\x02")
+    taken = taken_by_both(data + frame())
+    scan = reference.scan(taken.log, 0, len(taken.log), START)
+    assert (scan.count, scan.keys, taken.messages) == (4, taken.keys, 4)
+    assert [run.entries for run in scan.runs] == [taken.touched[0][3]]
+    assert taken.log.count(b"WAIT\x01true\x02MSG_REGION\x01here\x02") == 3
+    answer = json.loads(taken.answers[8 : 4 + int.from_bytes(taken.answers[:4])])
+    ids = answer["extFields"]["msgId"].split(",")
+    assert (len(ids), int(ids[0][16:], 16)) == (3, START)
+    assert "transactionId" not in answer["extFields"]
+
+
+LEFT = {
+    "an unknown topic": frame(b="U"),
+    "a queue too many": frame(e="4"),
+    "any queue": frame(e="-1"),
+    "a body over the limit": frame(b"x" * 601),
+    "too many properties": frame(i=f"{NAMED}x\x01{'y' * 32_700}\x02"),
+    "a batch of too many": batch(b"1", b"2", b"3", b"4"),
+    "a batch cut off": frame(encode_batch([Message("T", b"1")])[:-1], 320, m="true"),
+    "a batch of which one asks": frame(
+        encode_batch([Message("T", b"1"), Message("T", b"2", delay_level=3)]), 320, m="true"
+    ),
+    "a batch without messages": frame(b"", 320, m="true"),
+    "another request": frame(code=11),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_not_for_it_ends_it_and_leaves_no_trace(name: str) -> None:
+    good = frame()
+    taken = taken_by_both(good + LEFT[name] + good)
+    assert (taken.end, taken.messages) == (len(good), 1)
+
+
+def test_part_of_a_frame_is_left() -> None:
+    assert taken_by_both(frame() + frame()[:-1]).end == len(frame())
+
+
+def test_what_does_not_fit_is_left() -> None:
+    size = len(taken_by_both(frame()).log)
+    assert taken_by_both(frame() * 3, room=2 * size).messages == 2
+    assert taken_by_both(frame() * 3, room=2 * size - 1).messages == 1
+    whole = len(taken_by_both(batch(b"1", b"2")).log)
+    assert taken_by_both(batch(b"1", b"2"), room=whole - 1).messages == 0
+
+
+def test_it_stops_when_it_has_enough() -> None:
+    assert taken_by_both(frame() * 5, most=2).end == 2 * len(frame())
+    assert taken_by_both(frame() * 2, longest=len(frame()) - 1).messages == 0
+
+
+def test_where_repeats_are_found_what_has_a_key_is_left() -> None:
+    keyed = frame(i=f"{NAMED}DEDUP_KEY\x01k\x02")
+    assert taken_by_both(keyed).messages == 1
+    assert taken_by_both(keyed, has_window=True).messages == 0
+    assert taken_by_both(batch(b"1"), has_window=True).messages == 0
+
+
+def test_one_way_sends_are_stored_without_an_answer() -> None:
+    data = frame().replace(b'"flag":0', b'"flag":2')
+    taken = taken_by_both(data)
+    assert (taken.messages, taken.answers) == (1, b"")
+
+
+@BOTH
+def test_a_queue_that_is_gone_is_looked_up_again(kind: str) -> None:
+    make, slot, hold = KINDS[kind]
+    made: list[Any] = []
+
+    def find(*_: Any) -> Any:
+        made.append(hold())
+        return made[-1]
+
+    kernel = make(HOST, DIGITS, find)
+    kernel.configure(suffix=b"", region="r", trace_on="true", max_body=600, max_batch=3)
+    kernel.slots = {b"T": slot(b"T", 4, False)}
+    for expected in (1, 1, 2):
+        kernel.take(frame(), 0, 10**6, 10, HOST, bytearray(1000), 0, 1000, 0, TIME, None)
+        assert len(made) == expected
+        made[0].is_closed = expected == 1 and made[0].end == 2
+
+
+@BOTH
+def test_a_target_without_the_room_it_is_said_to_have_is_refused(kind: str) -> None:
+    make, _, hold = KINDS[kind]
+    kernel = make(HOST, DIGITS, lambda *_: hold())
+    for at, room in ((0, 11), (11, 0), (-1, 1), (0, -1)):
+        with pytest.raises(ValueError, match="of 10"):
+            kernel.take(frame(), 0, 10**6, 10, HOST, bytearray(10), at, room, 0, TIME, None)
+
+
+TEXTS = st.sampled_from(
+    ["0", "1", "-1", "00", "", "3", "2147483648", "true", "ü", "\\u0031", 'x"', "\n"]
 )
-def test_what_is_not_plain_is_left_alone(data: bytes) -> None:
-    assert read_plain_send(data, 0) is None
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG", "POP_CK",
-     "INNER_NUM", "MSG_REGION", "TRACE_ON", "CLUSTER", "__STARTDELIVERTIME"],
-)  # fmt: skip
-def test_a_property_that_asks_for_something_makes_a_send_not_plain(name: str) -> None:
-    properties = f"{NAMED}{name}\x011\x02"
-    assert read_plain_send(request(properties=properties), 0) is None
-    assert not asks_for_nothing(properties)
-    assert asks_for_nothing(NAMED)
-
-
-LONGS, INTS = st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)
-REPLIES = st.builds(
-    SendReply,
-    msg_id=LONGS.map(lambda offset: OffsetId(HOST, offset).encode()),
-    queue_id=INTS,
-    queue_offset=LONGS,
-    transaction_id=st.from_regex(r"[0-9A-Za-z._-]{1,128}", fullmatch=True),
-    region=st.text(st.characters(exclude_categories=["Cs"])),
-    trace_on=st.booleans(),
+PROPERTIES = st.lists(
+    st.sampled_from([NAMED, "TAGS\x01A\x02", "KEYS\x01k1 k2\x02", "x\x01y\x02", "\x02", "\x01",
+                     "junk", "WAIT\x01true", "DELAY\x011\x02", "UNIQ_KEY\x01a-b\x02", "\t/\\"]),
+    max_size=4,
+).map("".join)  # fmt: skip
+SENDS = st.one_of(
+    st.just(frame()),
+    st.builds(lambda i: frame(i=NAMED + i), PROPERTIES),
+    st.builds(lambda i: frame(i=i), PROPERTIES),
+    st.builds(
+        lambda key, text: frame(**{key: text}), st.sampled_from(list("abcdefghijklmnz")), TEXTS
+    ),
+    st.builds(
+        lambda bodies, i: batch(*bodies, i=i),
+        st.lists(st.binary(max_size=50), max_size=4),
+        PROPERTIES,
+    ),
 )
 
 
-@given(
-    reply=REPLIES,
-    opaque=st.integers(-(2**31), 2**31 - 1),
-    code=st.sampled_from([ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT]),
-)
-def test_an_answer_is_the_one_that_a_handler_would_give(
-    reply: SendReply, opaque: int, code: ResponseCode
+@st.composite
+def spoilt(draw: st.DrawFn) -> bytes:
+    data = bytearray(draw(SENDS))
+    for _ in range(draw(st.integers(0, 3))):
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+
+
+@given(frames=st.lists(SENDS | spoilt(), max_size=5), room=st.integers(0, 3000))
+def test_whatever_comes_the_kernel_takes_nothing_that_its_reference_would_not(
+    frames: list[bytes], room: int
 ) -> None:
-    fields = reply.to_fields()
-    expected = encode_frame(Frame(code=code, fields=fields, flag=FrameFlag.RESPONSE, opaque=opaque))
-    answers = SendAnswers(OffsetId(HOST, 0).encode()[:-16], reply.region, fields["TRACE_ON"])
-    unique_id = fields["transactionId"]
-    send = PlainSend(0, opaque, False, "T", reply.queue_id, 0, 0, 0, "", unique_id, b"")
-    physical_offset = OffsetId.decode(reply.msg_id).physical_offset
-    assert answers.write(send, physical_offset, reply.queue_offset, code) == expected
+    """And what it takes it writes and answers as that does; it may leave more."""
+    data = b"".join(frames)
+    compiled = take("compiled", data, room=room)
+    limited = take("reference", data[: compiled.end], room=room)
+    assert limited == compiled

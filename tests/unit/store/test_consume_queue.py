@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE, ConsumeQueue, Unit
+from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.store.consume_queue import UNIT, ConsumeQueue, Unit
 from bolide.store.descriptors import Descriptors
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
@@ -83,7 +84,7 @@ def test_a_long_queue_keeps_only_its_end_in_memory(open_queue: Open) -> None:
     for _ in range(30):
         fill(queue, 100)
         queue.write(queue.max_offset)
-    assert len(queue._tail.data) < 1000 * UNIT_SIZE
+    assert queue.tail.size < 1000 * UNIT_SIZE
     assert units(queue) == [unit(number) for number in range(3000)]
     for start in (0, 299, 300, 2500, 2999):
         assert units(queue, start, 2) == [unit(n) for n in range(start, min(start + 2, 3000))]

@@ -31,8 +31,10 @@ def make_cold(store: MessageStore) -> None:
 
 
 def spoil_unit(store: MessageStore, number: int, unit: tuple[int, int, int]) -> None:
-    data = queue_of(store)._tail.data
+    tail = queue_of(store).tail
+    data = tail.take(tail.base, 1000)
     data[number * UNIT.size : (number + 1) * UNIT.size] = UNIT.pack(*unit)
+    tail.reset(tail.base, data)
 
 
 def test_cold_records_are_read_in_blocks_and_come_out_the_same(

@@ -29,7 +29,7 @@ from bolide.broker.timers.timetable import Timetable, refuse_in_batch
 from bolide.broker.topics import TopicTable
 from bolide.broker.transactions.half import half_draft
 from bolide.config import ConfigCell
-from bolide.kernel.sends import asks_for_nothing
+from bolide.kernel.plain_sends import asks_for_nothing
 from bolide.model.message import Host, SysFlag
 from bolide.model.names import (
     HALF_TOPIC,

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolide.kernel import SCHEDULE_TOPIC, QueueRun, describe
+from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.record import Record
-from bolide.store.consume_queue import BLANK_SIZE, UNIT, UNIT_SIZE, Unit
+from bolide.store.consume_queue import UNIT, Unit
 from bolide.store.layout import Layout, queue_directories
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_ext import QueueExtensions, is_address

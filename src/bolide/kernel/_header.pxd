@@ -1,0 +1,194 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The JSON header of a frame, as clients write it: found on pointers, nothing is copied.
+
+Only what is usual is read: no blanks, ASCII, objects no deeper than the fields, no name twice.
+Whatever else may be right is for the caller's slower way.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp
+
+from bolide.kernel._fields cimport Slice
+
+cdef enum:
+    MAX_FIELDS = 24
+
+cdef struct Field:
+    Slice name
+    Slice value  # of a string what lies between the quotes, escapes as they are
+    bint quoted
+    bint escaped
+
+cdef struct Header:
+    int64_t code
+    int64_t flag
+    int64_t opaque
+    Slice opaque_text
+    int count
+    Field fields[MAX_FIELDS]
+
+
+cdef inline bint named(Slice text, const char *name, Py_ssize_t size) noexcept nogil:
+    return text.size == size and memcmp(text.at, name, size) == 0
+
+
+cdef inline bint take_string(const uint8_t **at, const uint8_t *end, Slice *text, bint *escaped) noexcept nogil:
+    """Step over a string that begins here."""
+    cdef const uint8_t *p = at[0]
+    escaped[0] = False
+    if p >= end or p[0] != 0x22:
+        return False
+    p += 1
+    text.at = p
+    while p < end and p[0] != 0x22:
+        if p[0] < 0x20 or p[0] >= 0x80:
+            return False
+        if p[0] == 0x5C:
+            escaped[0] = True
+            p += 1
+            if p >= end or p[0] < 0x20 or p[0] >= 0x80:
+                return False
+        p += 1
+    if p >= end:
+        return False
+    text.size = p - text.at
+    at[0] = p + 1
+    return True
+
+
+cdef inline bint take_word(const uint8_t **at, const uint8_t *end, Slice *text) noexcept nogil:
+    """Step over a number, true, false or null."""
+    cdef const uint8_t *p = at[0]
+    text.at = p
+    while p < end and (0x30 <= p[0] <= 0x39 or p[0] == 0x2D or 0x61 <= p[0] <= 0x7A):
+        p += 1
+    text.size = p - text.at
+    at[0] = p
+    return text.size > 0
+
+
+cdef inline bint take_value(const uint8_t **at, const uint8_t *end, Field *field) noexcept nogil:
+    field.quoted = at[0] < end and at[0][0] == 0x22
+    field.escaped = False
+    if field.quoted:
+        return take_string(at, end, &field.value, &field.escaped)
+    return take_word(at, end, &field.value)
+
+
+cdef inline bint number_of(Slice text, int64_t least, int64_t most, int64_t *number) noexcept nogil:
+    """A whole number as everybody writes it: no sign but a minus, no zeros in front."""
+    cdef const uint8_t *p = text.at
+    cdef const uint8_t *end = text.at + text.size
+    cdef bint negative = text.size > 0 and p[0] == 0x2D
+    cdef int64_t value = 0
+    if negative:
+        p += 1
+    if p >= end or end - p > 18 or (p[0] == 0x30 and (end - p > 1 or negative)):
+        return False
+    while p < end:
+        if not 0x30 <= p[0] <= 0x39:
+            return False
+        value = 10 * value + (p[0] - 0x30)
+        p += 1
+    number[0] = -value if negative else value
+    return least <= number[0] <= most
+
+
+cdef inline bint take_key(const uint8_t **at, const uint8_t *end, Slice *name) noexcept nogil:
+    cdef bint escaped
+    if not take_string(at, end, name, &escaped) or escaped:
+        return False
+    if at[0] >= end or at[0][0] != 0x3A:
+        return False
+    at[0] += 1
+    return True
+
+
+cdef inline bint take_fields(const uint8_t **at, const uint8_t *end, Header *header) noexcept nogil:
+    cdef Field *field
+    cdef int other
+    header.count = 0
+    if at[0] >= end or at[0][0] != 0x7B:
+        return False
+    at[0] += 1
+    while True:
+        if header.count >= MAX_FIELDS:
+            return False
+        field = &header.fields[header.count]
+        if not take_key(at, end, &field.name) or not take_value(at, end, field):
+            return False
+        for other in range(header.count):
+            if named(header.fields[other].name, <const char *>field.name.at, field.name.size):
+                return False
+        header.count += 1
+        if at[0] >= end:
+            return False
+        at[0] += 1
+        if at[0][-1] == 0x7D:
+            return True
+        if at[0][-1] != 0x2C:
+            return False
+
+
+cdef inline bint read_header(const uint8_t *start, Py_ssize_t size, Header *header) noexcept nogil:
+    """Read the header that fills these bytes; False if it is not a usual one."""
+    cdef const uint8_t *at = start
+    cdef const uint8_t *end = start + size
+    cdef Slice name
+    cdef Field value
+    cdef int seen = 0, bit
+    cdef int64_t value_number
+    header.code = header.flag = header.opaque = 0
+    header.count = 0
+    header.opaque_text.size = 0
+    if size < 2 or at[0] != 0x7B:
+        return False
+    at += 1
+    while True:
+        if not take_key(&at, end, &name):
+            return False
+        bit = 0
+        if named(name, b"extFields", 9):
+            bit = 1
+            if not take_fields(&at, end, header):
+                return False
+        else:
+            if not take_value(&at, end, &value):
+                return False
+            if named(name, b"code", 4):
+                bit = 2
+                if value.quoted or not number_of(value.value, -(1 << 31), (1 << 31) - 1, &header.code):
+                    return False
+            elif named(name, b"flag", 4):
+                bit = 4
+                if value.quoted or not number_of(value.value, -(1 << 31), (1 << 31) - 1, &header.flag):
+                    return False
+            elif named(name, b"opaque", 6):
+                bit = 8
+                header.opaque_text = value.value
+                if value.quoted or not number_of(value.value, -(1 << 31), (1 << 31) - 1, &header.opaque):
+                    return False
+            elif named(name, b"language", 8):
+                bit = 16
+                if not value.quoted or value.escaped:
+                    return False
+            elif named(name, b"version", 7):
+                bit = 32
+                if value.quoted or not number_of(value.value, 0, (1 << 31) - 1, &value_number):
+                    return False
+            elif named(name, b"serializeTypeCurrentRPC", 23):
+                bit = 64
+                if not value.quoted:
+                    return False
+            else:
+                return False  # a remark, say
+        if bit & seen:
+            return False
+        seen |= bit
+        if at >= end:
+            return False
+        at += 1
+        if at[-1] == 0x7D:
+            return at == end and seen & 1 and seen & 2
+        if at[-1] != 0x2C:
+            return False

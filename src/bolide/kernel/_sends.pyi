@@ -1,0 +1,2 @@
+from bolide.kernel.sends import Sends as Sends
+from bolide.kernel.sends import Slot as Slot

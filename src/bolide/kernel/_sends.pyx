@@ -1,0 +1,727 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `sends`, where everything is described.
+
+It may leave to the ordinary way what its twin would take, never the other way round. Nothing is
+written before all that can go wrong has been looked at.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.object cimport PyObject
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from bolide.kernel._bytes cimport publish32, put32, put64, u32
+from bolide.kernel._crc cimport crc, crc_init
+from bolide.kernel._fields cimport (
+    BORN_V6,
+    FIXED_SIZE,
+    MAGIC_V1,
+    STORE_V6,
+    V4_SIZE,
+    V6_SIZE,
+    Slice,
+)
+from bolide.kernel._header cimport Field, Header, number_of, read_header
+from bolide.kernel._names cimport Named, find_named, key_hash, key_prefix, next_word, tags_code
+from bolide.kernel._units cimport UNIT_SIZE, Units
+
+from bolide.kernel.sends import answer_parts
+
+crc_init()
+
+cdef enum:
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    MAX_JSON_HEADER = 1024 * 1024
+    MAX_PROPERTIES = 0x7FFF
+    NOT_PLAIN_FLAGS = ~0x701
+    ITEM_SIZE = 20
+    ITEM_HEAD = 20  # of a message in a batch, up to its body
+    MAX_UNIQUE_ID = 128
+    MAX_COMMON = 8  # properties of a batch itself
+    LETTERS = 14  # the names of the fields, a to n
+
+cdef struct Send:
+    Py_ssize_t end
+    int64_t code
+    int64_t opaque
+    bint one_way
+    Slice topic
+    int32_t queue_id
+    uint32_t sys_flag
+    int64_t born_timestamp
+    int32_t flag
+    Slice properties  # unescaped
+    Slice unique_id
+    Slice body
+
+cdef struct Item:
+    int32_t flag
+    Slice body
+    Slice properties
+
+cdef struct Place:
+    uint8_t *at
+    Py_ssize_t room
+    int64_t physical_offset
+    int64_t timestamp
+    PyObject *born_host
+
+cdef struct Output:
+    uint8_t *data
+    Py_ssize_t size
+    Py_ssize_t capacity
+
+
+cdef int reserve(Output *out, Py_ssize_t more) except -1:
+    cdef Py_ssize_t capacity
+    cdef uint8_t *data
+    if out.size + more > out.capacity:
+        capacity = 2 * out.capacity + more
+        data = <uint8_t *>realloc(out.data, capacity)
+        if data == NULL:
+            raise MemoryError
+        out.data, out.capacity = data, capacity
+    return 0
+
+
+cdef inline void put(Output *out, const void *data, Py_ssize_t size) noexcept nogil:
+    memcpy(out.data + out.size, data, size)
+    out.size += size
+
+
+cdef inline void put_bytes(Output *out, bytes data) noexcept:
+    put(out, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline void put_number(Output *out, int64_t number) noexcept nogil:
+    cdef uint8_t digits[20]
+    cdef Py_ssize_t at = 20
+    cdef uint64_t left = <uint64_t>number if number >= 0 else 0 - <uint64_t>number
+    while True:
+        at -= 1
+        digits[at] = 0x30 + left % 10
+        left //= 10
+        if left == 0:
+            break
+    if number < 0:
+        at -= 1
+        digits[at] = 0x2D
+    put(out, digits + at, 20 - at)
+
+
+cdef inline void put_hex(Output *out, uint64_t number) noexcept nogil:
+    cdef const char *digits = b"0123456789ABCDEF"
+    cdef int place
+    for place in range(16):
+        out.data[out.size + place] = digits[number >> (60 - 4 * place) & 15]
+    out.size += 16
+
+
+cdef Py_ssize_t unescape(Slice text, uint8_t *into) noexcept nogil:
+    """The text of a JSON string, at most as long as it stands there; -1 for what is unusual."""
+    cdef Py_ssize_t size = 0
+    cdef const uint8_t *at = text.at
+    cdef const uint8_t *end = text.at + text.size
+    cdef uint8_t letter
+    cdef int high, low
+    while at < end:
+        letter = at[0]
+        at += 1
+        if letter == 0x5C:
+            letter = at[0]  # there is one: `take_string` looked
+            at += 1
+            if letter == 0x75:  # u
+                if end - at < 4 or at[0] != 0x30 or at[1] != 0x30:
+                    return -1
+                high, low = digit(at[2]), digit(at[3])
+                if high < 0 or high > 7 or low < 0:
+                    return -1
+                letter = high << 4 | low
+                at += 4
+            elif letter == 0x6E:
+                letter = 0x0A
+            elif letter == 0x74:
+                letter = 0x09
+            elif letter == 0x72:
+                letter = 0x0D
+            elif letter == 0x62:
+                letter = 0x08
+            elif letter == 0x66:
+                letter = 0x0C
+            elif letter != 0x22 and letter != 0x5C and letter != 0x2F:
+                return -1
+        into[size] = letter
+        size += 1
+    return size
+
+
+cdef inline int digit(uint8_t letter) noexcept nogil:
+    if 0x30 <= letter <= 0x39:
+        return letter - 0x30
+    if 0x61 <= letter <= 0x66:
+        return letter - 0x61 + 10
+    if 0x41 <= letter <= 0x46:
+        return letter - 0x41 + 10
+    return -1
+
+
+cdef inline bint begins(const uint8_t *at, const uint8_t *end, const char *word, Py_ssize_t size) noexcept nogil:
+    return end - at >= size and memcmp(at, word, size) == 0
+
+
+cdef bint asks(Slice text, int *unique_ids) noexcept nogil:
+    """Whether one of the words is there that `sends` looks for; counts UNIQ_KEY besides."""
+    cdef const uint8_t *at = text.at
+    cdef const uint8_t *end = text.at + text.size
+    cdef uint8_t letter
+    while at < end:
+        letter = at[0]
+        if letter == 0x44:
+            if begins(at, end, b"DELAY", 5):
+                return True
+        elif letter == 0x54:
+            if begins(at, end, b"TIMER_", 6) or begins(at, end, b"TRAN_MSG", 8) or begins(at, end, b"TRACE_ON", 8):
+                return True
+        elif letter == 0x50:
+            if begins(at, end, b"POP_CK", 6):
+                return True
+        elif letter == 0x49:
+            if begins(at, end, b"INNER_", 6):
+                return True
+        elif letter == 0x4D:
+            if begins(at, end, b"MSG_REGION", 10):
+                return True
+        elif letter == 0x43:
+            if begins(at, end, b"CLUSTER", 7):
+                return True
+        elif letter == 0x5F:
+            if begins(at, end, b"__STARTDELIVERTIME", 18):
+                return True
+        elif letter == 0x42:
+            if begins(at, end, b"BOLIDE_", 7):
+                return True
+        elif letter == 0x55:
+            if begins(at, end, b"UNIQ_KEY", 8):
+                unique_ids[0] += 1
+        at += 1
+    return False
+
+
+cdef bint is_id(Slice text) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef uint8_t letter
+    if not 0 < text.size <= MAX_UNIQUE_ID:
+        return False
+    for i in range(text.size):
+        letter = text.at[i]
+        if not (
+            0x30 <= letter <= 0x39 or 0x41 <= letter <= 0x5A or 0x61 <= letter <= 0x7A
+            or letter == 0x2E or letter == 0x5F or letter == 0x2D
+        ):
+            return False
+    return True
+
+
+cdef inline bint holds(Slice text, const char *word, Py_ssize_t size) noexcept nogil:
+    cdef const uint8_t *at = text.at
+    cdef const uint8_t *end = text.at + text.size
+    while at < end:
+        at = <const uint8_t *>memchr(at, word[0], end - at)
+        if at == NULL:
+            return False
+        if begins(at, end, word, size):
+            return True
+        at += 1
+    return False
+
+
+cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *scratch) except -1:
+    """Read the send that lies whole here; False if something else does."""
+    cdef Header header
+    cdef Field *letters[LETTERS]
+    cdef Field *field
+    cdef int64_t length, header_size, number
+    cdef int i
+    cdef int unique_ids = 0
+    cdef bint batch
+    cdef Named found
+    if left < 8:
+        return False
+    length, header_size = u32(start), u32(start + 4)
+    if length > left - 4 or header_size > MAX_JSON_HEADER or header_size + 4 >= length:
+        return False
+    if not read_header(start + 8, header_size, &header):
+        return False
+    if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE or header.flag & 1:
+        return False
+    memset(letters, 0, sizeof(letters))
+    for i in range(header.count):
+        field = &header.fields[i]
+        if field.name.size != 1 or not 0x61 <= field.name.at[0] < 0x61 + LETTERS:
+            return False
+        letters[field.name.at[0] - 0x61] = field
+    send.end = 4 + length
+    send.code, send.opaque, send.one_way = header.code, header.opaque, header.flag & 2 != 0
+    for i in (0, 1, 2):  # group, topic, default topic
+        if letters[i] == NULL or not letters[i].quoted or letters[i].escaped:
+            return False
+    send.topic = letters[1].value
+    if not int_field(letters[3], &number):
+        return False
+    if not int_field(letters[4], &number) or number < 0:
+        return False
+    send.queue_id = <int32_t>number
+    if not int_field(letters[5], &number) or number & NOT_PLAIN_FLAGS:
+        return False
+    send.sys_flag = <uint32_t>number
+    if letters[6] == NULL or not number_of(letters[6].value, -(1 << 62), 1 << 62, &send.born_timestamp):
+        return False
+    if not int_field(letters[7], &number):
+        return False
+    send.flag = <int32_t>number
+    if letters[9] != NULL and (not int_field(letters[9], &number) or number):  # tries so far
+        return False
+    if letters[10] != NULL and not is_word(letters[10], b"false", 5):  # a unit
+        return False
+    if letters[11] != NULL and not int_field(letters[11], &number):
+        return False
+    batch = letters[12] != NULL and is_word(letters[12], b"true", 4)
+    if not batch and letters[12] != NULL and not is_word(letters[12], b"false", 5):
+        return False
+    if batch != (header.code == SEND_BATCH_MESSAGE):
+        return False
+    if letters[13] != NULL and (not letters[13].quoted or letters[13].escaped):
+        return False
+    send.body.at, send.body.size = start + 8 + header_size, length - 4 - header_size
+    send.properties.size = send.unique_id.size = 0
+    send.properties.at = send.body.at
+    field = letters[8]
+    if field != NULL:
+        if not field.quoted:
+            return False
+        send.properties = field.value
+        if field.escaped:
+            scratch.size = 0
+            reserve(scratch, field.value.size)
+            send.properties.size = unescape(field.value, scratch.data)
+            send.properties.at = scratch.data
+            if send.properties.size < 0:
+                return False
+    if asks(send.properties, &unique_ids):
+        return False
+    if batch:
+        return send.sys_flag == 0
+    find_named(send.properties, &found)
+    send.unique_id = found.unique_id
+    return unique_ids == 1 and is_id(found.unique_id)
+
+
+cdef inline bint int_field(Field *field, int64_t *number) noexcept nogil:
+    return field != NULL and number_of(field.value, -(1 << 31), (1 << 31) - 1, number)
+
+
+cdef inline bint is_word(Field *field, const char *word, Py_ssize_t size) noexcept nogil:
+    return field.value.size == size and memcmp(field.value.at, word, size) == 0
+
+
+cdef class Slot:
+    cdef readonly bytes topic
+    cdef readonly str name
+    cdef readonly int32_t queues
+    cdef readonly bint has_window
+    cdef list units
+    cdef uint32_t prefix
+
+    def __init__(self, bytes topic, int32_t queues, bint has_window):
+        self.topic = topic
+        self.name = topic.decode()
+        self.queues = queues
+        self.has_window = has_window
+        self.units = [None] * queues
+        self.prefix = key_prefix(Slice(<const uint8_t *>PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic)))
+
+
+cdef class Sends:
+    cdef public dict slots
+    cdef object find
+    cdef bytes store_host
+    cdef bytes host_digits
+    cdef bytes suffix
+    cdef bytes answer_tail
+    cdef bytes last
+    cdef Py_ssize_t max_body
+    cdef Py_ssize_t max_batch
+    cdef list touched
+    cdef public list changed
+    cdef Output out
+    cdef Output scratch
+    cdef Output common
+    cdef Py_ssize_t answer_at
+    cdef readonly int64_t last_record
+
+    def __cinit__(self):
+        self.slots = {}
+        self.touched = []
+        self.changed = []
+        self.last_record = -1
+
+    def __init__(self, bytes store_host, str host_digits, find):
+        self.store_host = store_host
+        self.host_digits = host_digits.encode()
+        self.find = find
+
+    def __dealloc__(self):
+        free(self.out.data)
+        free(self.scratch.data)
+        free(self.common.data)
+
+    def configure(
+        self, *, bytes suffix, str region, str trace_on, Py_ssize_t max_body, Py_ssize_t max_batch
+    ):
+        before_opaque, behind_opaque = answer_parts(region, trace_on)
+        self.suffix = suffix
+        self.answer_tail = before_opaque.encode()
+        self.last = behind_opaque.encode()
+        self.max_body = max_body
+        self.max_batch = max_batch
+
+    def take_touched(self):
+        touched, self.touched = self.touched, []
+        return touched
+
+    def take(
+        self,
+        bytes data,
+        Py_ssize_t position,
+        Py_ssize_t longest,
+        Py_ssize_t most,
+        bytes born_host,
+        target,
+        Py_ssize_t at,
+        Py_ssize_t room,
+        int64_t physical_offset,
+        int64_t timestamp,
+        bytearray keys,
+    ):
+        cdef Py_buffer into
+        cdef Place place
+        cdef Send send
+        cdef Slot slot = None
+        cdef Units units
+        cdef Py_ssize_t count = 0, size, end = PyBytes_GET_SIZE(data)
+        cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+        if PyBytes_GET_SIZE(born_host) not in (V4_SIZE, V6_SIZE):
+            raise ValueError("a host is 4 or 16 bytes of address and 4 of port")
+        self.out.size = 0
+        PyObject_GetBuffer(target, &into, PyBUF_WRITABLE)
+        if at < 0 or room < 0 or at + room > into.len:
+            size = into.len
+            PyBuffer_Release(&into)
+            raise ValueError(f"{room} bytes at {at} of {size}")
+        try:
+            place.at, place.room = <uint8_t *>into.buf + at, room
+            place.physical_offset, place.timestamp = physical_offset, timestamp
+            place.born_host = <PyObject *>born_host
+            while position < end and count < most:
+                if not read_send(start + position, end - position, &send, &self.scratch):
+                    break
+                if send.end > longest:
+                    break
+                if slot is None or not is_topic(slot, send.topic):
+                    slot = self.slots.get(send.topic.at[: send.topic.size])
+                if slot is None or send.queue_id >= slot.queues:
+                    break
+                units = self.units_of(slot, send.queue_id)
+                if send.code == SEND_MESSAGE_V2:
+                    size = self.put_one(&send, slot, units, &place, keys)
+                    count += size > 0
+                else:
+                    size = self.put_batch(&send, slot, units, &place, keys, &count)
+                if size == 0:
+                    break
+                position += send.end
+        except Exception:  # before anything of this send was noted: the ordinary way meets it too
+            pass
+        finally:
+            PyBuffer_Release(&into)
+        replies = PyBytes_FromStringAndSize(<const char *>self.out.data, self.out.size)
+        return position, replies, room - place.room, count
+
+    cdef Units units_of(self, Slot slot, int32_t queue_id):
+        cdef Units units = <Units>slot.units[queue_id]
+        if units is None or units.is_closed:
+            units = slot.units[queue_id] = self.find(slot.topic, queue_id)
+        return units
+
+    cdef Py_ssize_t put_one(
+        self, Send *send, Slot slot, Units units, Place *place, bytearray keys
+    ) except -1:
+        """Take a single message; 0 if that is not for us."""
+        cdef Item item = Item(send.flag, send.body, send.properties)
+        cdef Slice suffix = slice_of(self.suffix)
+        cdef int64_t queue_offset
+        cdef Py_ssize_t size
+        if send.body.size > self.max_body:
+            return 0
+        if slot.has_window and holds(send.properties, b"DEDUP_KEY", 9):
+            return 0
+        size = self.size_of(slot, &item, suffix, place)
+        if size == 0 or size > place.room:
+            return 0
+        self.ready(send, slot, units, 1)
+        queue_offset = self.store(send, slot, units, &item, suffix, size, place, keys)
+        if not send.one_way:
+            self.begin_answer()
+            put_hex(&self.out, <uint64_t>(place.physical_offset - size))
+            self.end_answer(send, queue_offset)
+        return size
+
+    cdef Py_ssize_t put_batch(
+        self, Send *send, Slot slot, Units units, Place *place, bytearray keys, Py_ssize_t *count
+    ) except -1:
+        """Take the messages of a batch, all of them; 0 if one is not for us."""
+        cdef const uint8_t *next = send.body.at
+        cdef const uint8_t *end = next + send.body.size
+        cdef Item item
+        cdef Slice common
+        cdef Py_ssize_t items = 0, total = 0, size
+        cdef int64_t first = units.base + units.size // UNIT_SIZE
+        cdef int unique_ids = 0
+        if send.body.size > self.max_body or slot.has_window:
+            return 0
+        if not self.find_common(send.properties):
+            return 0
+        common = Slice(self.common.data, self.common.size)
+        while next < end:
+            if not read_item(&next, end, &item) or asks(item.properties, &unique_ids):
+                return 0
+            size = self.size_of(slot, &item, common, place)
+            items += 1
+            total += size
+            if size == 0 or items > self.max_batch or total > place.room:
+                return 0
+        if items == 0:
+            return 0
+        self.ready(send, slot, units, items)
+        if not send.one_way:
+            self.begin_answer()
+        next = send.body.at
+        while next < end:
+            read_item(&next, end, &item)
+            size = self.size_of(slot, &item, common, place)
+            if not send.one_way:
+                if item.body.at > send.body.at + ITEM_HEAD:
+                    put(&self.out, b",", 1)
+                    put_bytes(&self.out, self.host_digits)
+                put_hex(&self.out, <uint64_t>place.physical_offset)
+            self.store(send, slot, units, &item, common, size, place, keys)
+        if not send.one_way:
+            self.end_answer(send, first)
+        count[0] += items
+        return total
+
+    cdef bint find_common(self, Slice text) except -1:
+        """What the messages of a batch have in common: the batch's own, but for its id, and ours."""
+        cdef const uint8_t *next = text.at
+        cdef const uint8_t *end = text.at + text.size
+        cdef const uint8_t *pair_end
+        cdef const uint8_t *name_end
+        cdef Slice names[MAX_COMMON]
+        cdef int count = 0, other
+        self.common.size = 0
+        reserve(&self.common, text.size + 1 + PyBytes_GET_SIZE(self.suffix))
+        while next < end:
+            pair_end = <const uint8_t *>memchr(next, 2, end - next)
+            if pair_end == NULL:
+                pair_end = end
+            name_end = <const uint8_t *>memchr(next, 1, pair_end - next)
+            if name_end == NULL or name_end == next or name_end + 1 == pair_end:
+                return False
+            if count == MAX_COMMON:
+                return False
+            names[count] = Slice(next, name_end - next)
+            for other in range(count):
+                if names[other].size == names[count].size and memcmp(names[other].at, next, names[other].size) == 0:
+                    return False
+            count += 1
+            if not (name_end - next == 8 and memcmp(next, b"UNIQ_KEY", 8) == 0):
+                put(&self.common, next, pair_end - next)
+                put(&self.common, b"\x02", 1)
+            next = pair_end + 1
+        put_bytes(&self.common, self.suffix)
+        return True
+
+    cdef Py_ssize_t size_of(self, Slot slot, Item *item, Slice suffix, Place *place) noexcept:
+        """The bytes of a record; 0 for one that no field could tell the size of."""
+        cdef Py_ssize_t properties = item.properties.size + needs_joint(item.properties) + suffix.size
+        if properties > MAX_PROPERTIES:
+            return 0
+        return (
+            FIXED_SIZE + host_size(<bytes>place.born_host) + host_size(self.store_host) + item.body.size
+            + 1 + PyBytes_GET_SIZE(slot.topic) + 2 + properties
+        )
+
+    cdef int ready(self, Send *send, Slot slot, Units units, Py_ssize_t count) except -1:
+        """Have room for all that is going to be noted: from here on nothing can fail."""
+        cdef Py_ssize_t id_size = PyBytes_GET_SIZE(self.host_digits) + 17
+        units.ensure(count * UNIT_SIZE)
+        if units.fresh == 0:
+            self.touched.append((slot.name, send.queue_id, units))
+        if not units.is_changed:
+            units.is_changed = True
+            self.changed.append(units)
+        return reserve(
+            &self.out,
+            512 + count * id_size + send.unique_id.size + PyBytes_GET_SIZE(self.answer_tail)
+            + PyBytes_GET_SIZE(self.last),
+        )
+
+    cdef int64_t store(
+        self, Send *send, Slot slot, Units units, Item *item, Slice suffix, Py_ssize_t size,
+        Place *place, bytearray keys,
+    ) except -1:
+        """Write a record, note it, and go on behind it; returns its queue offset."""
+        cdef Named found, common
+        cdef int64_t queue_offset
+        find_named(item.properties, &found)
+        find_named(suffix, &common)
+        if common.tags.size:
+            found.tags = common.tags
+        if common.keys.size:
+            found.keys = common.keys
+        if keys is not None:
+            add_keys(keys, slot.prefix, &found, place)
+        queue_offset = units.put(place.physical_offset, size, tags_code(found.tags))
+        fill(send, slot.topic, self.store_host, item, suffix, size, queue_offset, place)
+        self.last_record = place.physical_offset
+        place.at += size
+        place.room -= size
+        place.physical_offset += size
+        return queue_offset
+
+    cdef void begin_answer(self) noexcept:
+        self.answer_at = self.out.size
+        self.out.size += 8
+        put(&self.out, b'{"code":0,"extFields":{"msgId":"', 32)
+        put_bytes(&self.out, self.host_digits)
+
+    cdef void end_answer(self, Send *send, int64_t queue_offset) noexcept:
+        cdef Output *out = &self.out
+        cdef Py_ssize_t size
+        put(out, b'","queueId":"', 13)
+        put_number(out, send.queue_id)
+        put(out, b'","queueOffset":"', 17)
+        put_number(out, queue_offset)
+        if send.unique_id.size:
+            put(out, b'","transactionId":"', 19)
+            put(out, send.unique_id.at, send.unique_id.size)
+        put(out, b'",', 2)
+        put_bytes(out, self.answer_tail)
+        put_number(out, send.opaque)
+        put_bytes(out, self.last)
+        size = out.size - self.answer_at - 8
+        put32(out.data + self.answer_at, <uint32_t>(size + 4))
+        put32(out.data + self.answer_at + 4, <uint32_t>size)
+
+
+cdef bint read_item(const uint8_t **next, const uint8_t *end, Item *item) noexcept nogil:
+    """Step over a message of a batch (`protocol.batch`); False if its lengths do not add up."""
+    cdef const uint8_t *at = next[0]
+    cdef int64_t size, body_size, properties_size
+    if end - at < ITEM_HEAD:
+        return False
+    size, item.flag, body_size = u32(at), <int32_t>u32(at + 12), u32(at + 16)
+    if size > end - at or ITEM_HEAD + body_size + 2 > size:
+        return False
+    item.body = Slice(at + ITEM_HEAD, body_size)
+    at += ITEM_HEAD + body_size
+    properties_size = at[0] << 8 | at[1]
+    if properties_size > MAX_PROPERTIES or ITEM_HEAD + body_size + 2 + properties_size != size:
+        return False
+    item.properties = Slice(at + 2, properties_size)
+    next[0] += size
+    return True
+
+
+cdef void fill(
+    Send *send, bytes topic, bytes store_host, Item *item, Slice suffix, Py_ssize_t size,
+    int64_t queue_offset, Place *place,
+) noexcept:
+    cdef uint8_t *at = place.at
+    cdef uint8_t *next
+    cdef uint32_t sys_flag = send.sys_flag
+    cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(topic)
+    cdef Py_ssize_t properties = item.properties.size + needs_joint(item.properties) + suffix.size
+    if PyBytes_GET_SIZE(<bytes>place.born_host) == V6_SIZE:
+        sys_flag |= BORN_V6
+    if PyBytes_GET_SIZE(store_host) == V6_SIZE:
+        sys_flag |= STORE_V6
+    put32(at + 4, MAGIC_V1)
+    put32(at + 8, crc(item.body.at, item.body.size))
+    put32(at + 12, <uint32_t>send.queue_id)
+    put32(at + 16, <uint32_t>item.flag)
+    put64(at + 20, <uint64_t>queue_offset)
+    put64(at + 28, <uint64_t>place.physical_offset)
+    put32(at + 36, sys_flag)
+    put64(at + 40, <uint64_t>send.born_timestamp)
+    next = put_slice(at + 48, slice_of(<bytes>place.born_host))
+    put64(next, <uint64_t>place.timestamp)
+    next = put_slice(next + 8, slice_of(store_host))
+    memset(next, 0, 12)  # no tries, no transaction
+    put32(next + 12, <uint32_t>item.body.size)
+    next = put_slice(next + 16, item.body)
+    next[0] = <uint8_t>topic_size
+    next = put_slice(next + 1, slice_of(topic))
+    next[0] = <uint8_t>(properties >> 8)
+    next[1] = <uint8_t>properties
+    next = put_slice(next + 2, item.properties)
+    if needs_joint(item.properties):
+        next[0] = 2
+        next += 1
+    put_slice(next, suffix)
+    publish32(at, <uint32_t>size)
+
+
+cdef inline uint8_t *put_slice(uint8_t *at, Slice part) noexcept nogil:
+    memcpy(at, part.at, part.size)
+    return at + part.size
+
+
+cdef inline Slice slice_of(bytes data) noexcept:
+    return Slice(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline Py_ssize_t host_size(object host) noexcept:
+    return PyBytes_GET_SIZE(host)
+
+
+cdef inline bint needs_joint(Slice properties) noexcept nogil:
+    return properties.size > 0 and properties.at[properties.size - 1] != 2
+
+
+cdef inline bint is_topic(Slot slot, Slice topic) noexcept:
+    return PyBytes_GET_SIZE(slot.topic) == topic.size and memcmp(PyBytes_AS_STRING(slot.topic), topic.at, topic.size) == 0
+
+
+cdef int add_keys(bytearray keys, uint32_t prefix, Named *found, Place *place) except -1:
+    cdef Slice word, words = found.keys
+    if found.unique_id.size:
+        add_item(keys, key_hash(prefix, found.unique_id), place)
+    while next_word(&words, &word):
+        add_item(keys, key_hash(prefix, word), place)
+    return 0
+
+
+cdef int add_item(bytearray keys, uint32_t hash_, Place *place) except -1:
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(keys)
+    cdef uint8_t *item
+    PyByteArray_Resize(keys, size + ITEM_SIZE)
+    item = <uint8_t *>PyByteArray_AS_STRING(keys) + size
+    put32(item, hash_)
+    put64(item + 4, <uint64_t>place.physical_offset)
+    put64(item + 12, <uint64_t>place.timestamp)
+    return 0

@@ -1,0 +1,1 @@
+from bolide.kernel.units import Units as Units
