@@ -1,15 +1,29 @@
-/* Load generator for brokers: one thread, epoll, plain sends or pulls.
+/* Load generator for brokers: one thread, epoll; sends, pulls, or both at once.
  *
- *   brokerload send HOST PORT CONNECTIONS WINDOW SECONDS TOPIC QUEUES BODY LIMIT
- *   brokerload pull HOST PORT CONNECTIONS WINDOW SECONDS TOPIC QUEUES COUNT LENGTH
+ *   brokerload send|pull|live HOST PORT[,PORT] CONNECTIONS WINDOW SECONDS TOPIC QUEUES SIZE LIMIT [NAME=VALUE]
+ *   brokerload idle HOST PORT CONNECTIONS
  *
  * Each connection keeps WINDOW requests under way; the next ones go out together, in one write, for
- * all the answers that one read brought. Sends are SEND_MESSAGE_V2 as a Java client writes them, with
- * BODY bytes and a unique id, to the queues in turn; they end when LIMIT are stored, unless it is 0.
- * Pulls ask for COUNT messages each and begin again at the front when a queue's LENGTH is read.
+ * all the answers that one read brought. Several ports are taken in turn by the connections.
  *
- * Prints one JSON object: messages, answers, failures, requests still under way at the end, seconds,
- * latencies of requests in microseconds, and the CPU seconds that the generator used, so that a reader
+ * send   SEND_MESSAGE_V2 as a Java client writes it, with SIZE bytes and a unique id, to the queues in
+ *        turn; ends when LIMIT are stored, unless it is 0 or there is a rate.
+ *          batch=N     N messages in each request (SEND_BATCH_MESSAGE)
+ *          oneway=N    N sends that nobody answers before each one that is answered
+ *          rate=R      R messages a second, whatever the answers take, WINDOW at most on a connection;
+ *                      a request's latency counts from when it was due
+ *          topics=N    the topics TOPIC-0000, TOPIC-0001 and so on in turn, each with QUEUES
+ *          marked=1    one message in ten has the tag TagB, and all a property n from 0 to 9
+ * pull   PULL_MESSAGE for SIZE messages each, again from the front when a queue's LIMIT is read.
+ *          once=1      each queue is read once, by the connection of its number
+ *          filter=TEXT, type=TAG|SQL92   what the subscription asks for
+ * live   sends as above, and besides
+ *          consumers=N connections that long-poll the ends of the queues, which they share; messages
+ *                      are those received, their latency is from the write to the receipt
+ * idle   opens the connections, says so in a line, and keeps them until its input ends.
+ *
+ * Prints one JSON object: messages, requests answered, failures, requests still under way at the end,
+ * seconds, latencies in microseconds, and the CPU seconds that the generator used, so that a reader
  * sees it was not the bottleneck. What the first failure was goes to standard error.
  */
 #define _GNU_SOURCE
@@ -23,6 +37,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,31 +45,44 @@
 #define HEADER 1024
 #define BUCKETS 400000 /* of 1 us each; slower answers share the last */
 #define FIRST_OPAQUE 1000000000 /* ten digits, so that all headers are of one size */
+#define TIMER UINT32_MAX
+#define PORTS 16
+#define BODY_AT 88 /* of a stored record: MessageDecoder.BODY_SIZE_POSITION + 4 */
+#define LIVE_COUNT 32
 
 struct slot { /* one request under way; its number is the opaque of the request */
     uint64_t sent_at;
     long offset; /* pulls: what it asks for next */
-    char *frame; /* sends: all but the unique id and the queue is written once */
-    size_t size, id_at, queue_at;
+    int queue;
 };
 
 struct connection {
-    int fd;
+    int fd, window;
+    bool pulls;
     char *in, *out;
     size_t have, ready;
     struct slot *slots;
+    int *idle, idle_count; /* at a rate: slots with nothing under way */
+};
+
+struct histogram {
+    uint32_t buckets[BUCKETS];
+    long total;
 };
 
 static struct { /* the command line */
-    bool pulls;
-    const char *topic;
-    int connections, window, queues, size;
-    double seconds;
+    bool pulls, live, once, marked;
+    const char *topic, *filter, *type;
+    int connections, window, queues, size, batch, oneway, topics, consumers;
+    int ports[PORTS], port_count;
+    double seconds, rate;
     long limit;
-} want;
+} want = {.batch = 1, .topics = 0, .filter = "*", .type = "TAG"};
 
-static long answers, failures, messages, asked, under_way;
-static uint32_t histogram[BUCKETS];
+static long answers, failures, messages, sent, numbered, asked, under_way, unsent;
+static struct histogram latencies, lateness;
+static char *batch_body;
+static size_t record_size, batch_size;
 
 static uint64_t now_ns(void)
 {
@@ -69,72 +97,203 @@ static void die(const char *what)
     exit(1);
 }
 
+static void note(struct histogram *h, uint64_t ns)
+{
+    uint64_t us = ns / 1000;
+    h->buckets[us < BUCKETS ? us : BUCKETS - 1]++;
+    h->total++;
+}
+
+static long percentile(const struct histogram *h, double part)
+{
+    long seen = 0;
+    for (long us = 0; us < BUCKETS; us++)
+        if ((seen += h->buckets[us]) >= (long)((double)h->total * part) && seen)
+            return us;
+    return 0;
+}
+
 /* ---- requests */
 
-static size_t put_frame(char *to, const char *header, size_t header_size, size_t body_size)
+static char *put(char *to, const char *text)
 {
-    uint32_t total = htonl((uint32_t)(4 + header_size + body_size));
-    uint32_t word = htonl((uint32_t)header_size);
-    memcpy(to, &total, 4);
-    memcpy(to + 4, &word, 4);
-    memcpy(to + 8, header, header_size);
-    return 8 + header_size + body_size;
+    size_t n = strlen(text);
+    memcpy(to, text, n);
+    return to + n;
 }
 
-static void build_send(struct slot *s, int opaque)
+static char *put_number(char *to, long number)
 {
-    char header[HEADER];
-    int n = snprintf(header, sizeof header,
-        "{\"code\":310,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\","
-        "\"e\":\"#\",\"f\":\"0\",\"g\":\"%ld000\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%032d\\u0002WAIT"
-        "\\u0001true\\u0002TAGS\\u0001TagA\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\"},\"flag\":0,"
-        "\"language\":\"JAVA\",\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-        want.topic, (long)time(NULL), 0, FIRST_OPAQUE + opaque);
-    s->frame = malloc(8 + (size_t)n + (size_t)want.size);
-    s->size = put_frame(s->frame, header, (size_t)n, (size_t)want.size);
-    memset(s->frame + 8 + n, 'x', (size_t)want.size);
-    s->queue_at = 8 + (size_t)(strchr(header, '#') - header);
-    s->id_at = 8 + (size_t)(strstr(header, "UNIQ_KEY\\u0001") - header) + 14;
+    char digits[20];
+    int n = 0;
+    do
+        digits[n++] = (char)('0' + number % 10);
+    while (number /= 10);
+    while (n)
+        *to++ = digits[--n];
+    return to;
 }
 
-static void ask_send(struct connection *c, struct slot *s)
+static char *put_id(char *to, uint64_t number)
 {
     static const char digits[] = "0123456789ABCDEF";
-    uint64_t number = (uint64_t)asked;
+    memset(to, '0', 32);
     for (int i = 31; i >= 20; i--, number >>= 4)
-        s->frame[s->id_at + (size_t)i] = digits[number & 15];
-    s->frame[s->queue_at] = (char)('0' + asked % want.queues);
-    memcpy(c->out + c->ready, s->frame, s->size);
-    c->ready += s->size;
+        to[i] = digits[number & 15];
+    return to + 32;
 }
 
-static void ask_pull(struct connection *c, struct slot *s, int opaque)
+static void put_word(char *to, size_t value)
 {
-    char header[HEADER];
-    if (s->offset + want.size > want.limit)
-        s->offset = 0;
-    int n = snprintf(header, sizeof header,
+    uint32_t word = htonl((uint32_t)value);
+    memcpy(to, &word, 4);
+}
+
+static char *put_topic(char *to, long number)
+{
+    to = put(to, want.topic);
+    if (!want.topics)
+        return to;
+    int which = (int)(number % want.topics);
+    *to++ = '-';
+    for (int power = 1000; power; power /= 10)
+        *to++ = (char)('0' + which / power % 10);
+    return to;
+}
+
+static char *put_properties(char *to, long number)
+{
+    int mark = (int)(number / want.queues % 10); /* every queue gets its share */
+    if (want.batch > 1)
+        return put(to, "WAIT\\u0001true");
+    to = put(to, "UNIQ_KEY\\u0001");
+    to = put_id(to, (uint64_t)number);
+    to = put(to, "\\u0002WAIT\\u0001true\\u0002TAGS\\u0001");
+    to = put(to, want.marked && mark == 3 ? "TagB" : "TagA");
+    if (want.marked) {
+        to = put(to, "\\u0002n\\u0001");
+        *to++ = (char)('0' + mark);
+    }
+    return to;
+}
+
+static char *put_send_header(char *to, long number, int opaque, bool oneway)
+{
+    static long seconds;
+    if (!(number & 1023))
+        seconds = (long)time(NULL);
+    to = put(to, want.batch > 1 ? "{\"code\":320" : "{\"code\":310");
+    to = put(to, ",\"extFields\":{\"a\":\"bench_producer\",\"b\":\"");
+    to = put_topic(to, number);
+    to = put(to, "\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"");
+    long turn = want.topics ? number / want.topics : number;
+    to = put_number(to, turn % want.queues);
+    to = put(to, "\",\"f\":\"0\",\"g\":\"");
+    to = put_number(to, seconds * 1000);
+    to = put(to, "\",\"h\":\"0\",\"i\":\"");
+    to = put_properties(to, number);
+    to = put(to, "\",\"j\":\"0\",\"k\":\"false\",\"m\":\"");
+    to = put(to, want.batch > 1 ? "true\"},\"flag\":" : "false\"},\"flag\":");
+    to = put(to, oneway ? "2" : "0");
+    to = put(to, ",\"language\":\"JAVA\",\"opaque\":");
+    to = put_number(to, FIRST_OPAQUE + opaque);
+    return put(to, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}");
+}
+
+static void stamp(char *body, uint64_t now)
+{
+    if (want.size >= 8)
+        memcpy(body, &now, 8);
+}
+
+/* As MessageDecoder.encodeMessages writes a batch; only ids and stamps differ between two of them. */
+static void build_batch(void)
+{
+    static const char tail[] = "\2WAIT\1true\2TAGS\1TagA";
+    size_t properties = 9 + 32 + sizeof tail - 1;
+    record_size = 20 + (size_t)want.size + 2 + properties;
+    batch_size = record_size * (size_t)want.batch;
+    batch_body = calloc(1, batch_size);
+    for (char *at = batch_body; at < batch_body + batch_size; at += record_size) {
+        put_word(at, record_size);
+        put_word(at + 16, (size_t)want.size);
+        memset(at + 20, 'x', (size_t)want.size);
+        char *more = at + 20 + want.size;
+        more[0] = (char)(properties >> 8);
+        more[1] = (char)properties;
+        memcpy(more + 2, "UNIQ_KEY\1", 9);
+        memcpy(more + 2 + 9 + 32, tail, sizeof tail - 1);
+    }
+}
+
+static char *put_body(char *to, uint64_t now)
+{
+    if (want.batch == 1) {
+        memset(to, 'x', (size_t)want.size);
+        stamp(to, now);
+        return to + want.size;
+    }
+    memcpy(to, batch_body, batch_size);
+    for (int i = 0; i < want.batch; i++, to += record_size) {
+        stamp(to + 20, now);
+        put_id(to + 20 + want.size + 2 + 9, (uint64_t)(numbered++));
+    }
+    return to;
+}
+
+static void put_send(struct connection *c, int slot, uint64_t now, bool oneway)
+{
+    char *frame = c->out + c->ready;
+    long number = want.batch > 1 ? asked++ : numbered++;
+    char *end = put_send_header(frame + 8, number, slot, oneway);
+    put_word(frame + 4, (size_t)(end - frame - 8));
+    end = put_body(end, now);
+    put_word(frame, (size_t)(end - frame - 4));
+    c->ready = (size_t)(end - c->out);
+}
+
+static void put_pull(struct connection *c, struct slot *s, int slot)
+{
+    char *frame = c->out + c->ready;
+    int n = snprintf(frame + 8, HEADER,
         "{\"code\":11,\"extFields\":{\"consumerGroup\":\"bench_consumer\",\"topic\":\"%s\",\"queueId\":"
         "\"%d\",\"queueOffset\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"6\",\"commitOffset\":\"0\","
-        "\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"*\",\"subVersion\":\"0\","
-        "\"expressionType\":\"TAG\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
+        "\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"%s\",\"subVersion\":\"0\","
+        "\"expressionType\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
         "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-        want.topic, opaque % want.queues, s->offset, want.size, FIRST_OPAQUE + opaque);
-    s->offset += want.size;
-    c->ready += put_frame(c->out + c->ready, header, (size_t)n, 0);
+        want.topic, s->queue, s->offset, want.live ? LIVE_COUNT : want.size, want.filter, want.type,
+        FIRST_OPAQUE + slot);
+    put_word(frame, 4 + (size_t)n);
+    put_word(frame + 4, (size_t)n);
+    c->ready += 8 + (size_t)n;
 }
 
-static void ask(struct connection *c, struct slot *s, int opaque)
+/* Whether the slot has something more to ask for. */
+static bool turn_page(struct slot *s)
 {
-    if (!want.pulls && want.limit && messages + under_way >= want.limit)
-        return;
-    if (want.pulls)
-        ask_pull(c, s, opaque);
-    else
-        ask_send(c, s);
-    s->sent_at = now_ns();
-    asked++;
-    under_way++;
+    if (want.live || s->offset + (want.once ? 1 : want.size) <= want.limit)
+        return true;
+    s->offset = 0;
+    return !want.once;
+}
+
+static void ask(struct connection *c, int slot, uint64_t due)
+{
+    struct slot *s = &c->slots[slot];
+    if (c->pulls) {
+        if (!turn_page(s))
+            return;
+        put_pull(c, s, slot);
+    } else {
+        if (want.limit && !want.rate && sent + under_way * want.batch * (want.oneway + 1) >= want.limit)
+            return;
+        uint64_t now = now_ns();
+        for (int i = 0; i < want.oneway; i++)
+            put_send(c, slot, now, true);
+        put_send(c, slot, now, false);
+    }
+    s->sent_at = due ? due : now_ns();
+    under_way += !(want.live && c->pulls);
 }
 
 static void flush_out(struct connection *c)
@@ -150,64 +309,104 @@ static void flush_out(struct connection *c)
 
 /* ---- answers */
 
-static long count_records(const char *body, size_t size)
-{
-    long found = 0;
-    for (size_t at = 0; at + 4 <= size; found++) {
-        uint32_t word;
-        memcpy(&word, body + at, 4);
-        if (ntohl(word) < 4)
-            return -1;
-        at += ntohl(word);
-    }
-    return found;
-}
-
 static void fail(const char *header, size_t size)
 {
     if (failures++ == 0)
         fprintf(stderr, "first failure: %.*s\n", (int)size, header);
 }
 
-static void take(struct connection *c, int number, const char *frame, size_t size)
+static long find_number(const char *header, size_t size, const char *name)
+{
+    const char *at = memmem(header, size, name, strlen(name));
+    return at ? atol(at + strlen(name)) : -1;
+}
+
+/* How many messages a body holds; those sent here tell how long they were on their way. */
+static long count_records(const char *body, size_t size)
+{
+    long found = 0;
+    uint64_t now = want.live ? now_ns() : 0, written;
+    for (size_t at = 0; at + 4 <= size; found++) {
+        uint32_t word;
+        memcpy(&word, body + at, 4);
+        if (ntohl(word) < 4)
+            return -1;
+        if (want.live && want.size >= 8 && at + BODY_AT + 8 <= size) {
+            memcpy(&written, body + at + BODY_AT, 8);
+            note(&latencies, now - written);
+        }
+        at += ntohl(word);
+    }
+    return found;
+}
+
+static void take_pulled(struct slot *s, const char *header, size_t header_size, size_t body_size)
+{
+    long code = find_number(header, header_size, "\"code\":");
+    long next = find_number(header, header_size, "\"nextBeginOffset\":\"");
+    long count = code == 0 ? count_records(header + header_size, body_size) : 0;
+    bool nothing = code == 19 || code == 20; /* PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY */
+    if (next < 0 || !(nothing || count > 0)) {
+        fail(header, header_size);
+        return;
+    }
+    s->offset = next;
+    answers++;
+    messages += count;
+}
+
+static void take_sent(const char *header, size_t header_size)
+{
+    if (!memmem(header, header_size, "\"code\":0,", 9)) {
+        fail(header, header_size);
+        return;
+    }
+    long count = (long)want.batch * (want.oneway + 1);
+    answers++;
+    sent += count;
+    if (!want.live)
+        messages += count;
+}
+
+static void take(struct connection *c, const char *frame, size_t size)
 {
     uint32_t word;
     memcpy(&word, frame + 4, 4);
     size_t header_size = ntohl(word) & 0xffffff;
-    const char *header = frame + 8, *opaque = memmem(header, header_size, "\"opaque\":", 9);
-    int slot = opaque ? atoi(opaque + 9) - FIRST_OPAQUE - number * want.window : -1;
-    if (slot < 0 || slot >= want.window) {
+    const char *header = frame + 8;
+    long slot = find_number(header, header_size, "\"opaque\":") - FIRST_OPAQUE;
+    if (slot < 0 || slot >= c->window) {
         fprintf(stderr, "an answer to no request: %.*s\n", (int)header_size, header);
         exit(1);
     }
     struct slot *s = &c->slots[slot];
-    uint64_t us = (now_ns() - s->sent_at) / 1000;
-    histogram[us < BUCKETS ? us : BUCKETS - 1]++;
-    under_way--;
-    long count = want.pulls ? count_records(header + header_size, size - 8 - header_size) : 1;
-    if (memmem(header, header_size, "\"code\":0,", 9) && count > 0) {
-        answers++;
-        messages += count;
-    } else {
-        fail(header, header_size);
-    }
-    ask(c, s, number * want.window + slot);
+    if (!want.live)
+        note(&latencies, now_ns() - s->sent_at);
+    under_way -= !(want.live && c->pulls);
+    if (c->pulls)
+        take_pulled(s, header, header_size, size - 8 - header_size);
+    else
+        take_sent(header, header_size);
+    if (want.rate && !c->pulls)
+        c->idle[c->idle_count++] = (int)slot;
+    else
+        ask(c, (int)slot, 0);
 }
 
-static void receive(struct connection *c, int number)
+static void receive(struct connection *c)
 {
     ssize_t n = recv(c->fd, c->in + c->have, IN - c->have, 0);
     if (n <= 0)
         die("recv");
     c->have += (size_t)n;
     size_t at = 0;
-    while (c->have - at >= 4) {
+    while (c->have - at >= 8) {
         uint32_t length;
         memcpy(&length, c->in + at, 4);
         length = ntohl(length) + 4;
         if (c->have - at < length)
             break;
-        take(c, number, c->in + at, length);
+        take(c, c->in + at, length);
         at += length;
     }
     memmove(c->in, c->in + at, c->have - at);
@@ -217,40 +416,99 @@ static void receive(struct connection *c, int number)
 
 /* ---- the run */
 
-static void open_connection(struct connection *c, int number, struct sockaddr_in *address)
+static int connect_to(const char *host, int port)
 {
-    int on = 1;
-    c->fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)address, sizeof *address))
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
+        die("address");
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address))
         die("connect");
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+static void open_connection(struct connection *c, const char *host, int number, bool pulls, int window)
+{
+    size_t body = want.batch > 1 ? batch_size : (size_t)want.size;
+    size_t request = pulls ? HEADER + 8 : (HEADER + 8 + body) * (size_t)(want.oneway + 1);
+    c->fd = connect_to(host, want.ports[number % want.port_count]);
+    c->pulls = pulls;
+    c->window = window;
     c->in = malloc(IN);
-    c->out = malloc((size_t)want.window * (HEADER + 8 + (want.pulls ? 0 : (size_t)want.size)));
-    c->slots = calloc((size_t)want.window, sizeof *c->slots);
-    for (int i = 0; i < want.window; i++) {
-        int opaque = number * want.window + i;
-        /* those that share a queue begin at different places of it */
-        long steps = want.pulls ? want.limit / want.size : 0;
-        c->slots[i].offset = want.pulls ? opaque * 7 % steps * want.size : 0;
-        if (!want.pulls)
-            build_send(&c->slots[i], opaque);
+    c->out = malloc((size_t)window * request);
+    c->slots = calloc((size_t)window, sizeof *c->slots);
+    c->idle = calloc((size_t)window, sizeof *c->idle);
+    while (c->idle_count < window) {
+        c->idle[c->idle_count] = c->idle_count;
+        c->idle_count++;
     }
 }
 
-static void start(struct connection *c, int number)
+/* Those that share a queue begin at different places of it. */
+static void place(struct connection *c, int number)
 {
-    for (int i = 0; i < want.window; i++)
-        ask(c, &c->slots[i], number * want.window + i);
+    long steps = want.limit / want.size;
+    for (int i = 0; i < c->window; i++) {
+        int nth = number * c->window + i;
+        c->slots[i].queue = nth % want.queues;
+        c->slots[i].offset = want.once ? 0 : nth * 7 % steps * want.size;
+    }
+}
+
+static long max_offset(struct connection *c, int queue)
+{
+    char frame[HEADER];
+    int n = snprintf(frame + 8, sizeof frame - 8,
+        "{\"code\":30,\"extFields\":{\"topic\":\"%s\",\"queueId\":\"%d\"},\"flag\":0,\"language\":\"JAVA\","
+        "\"opaque\":1,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}", want.topic, queue);
+    put_word(frame, 4 + (size_t)n);
+    put_word(frame + 4, (size_t)n);
+    if (send(c->fd, frame, 8 + (size_t)n, MSG_NOSIGNAL) < 0)
+        die("send");
+    ssize_t got = recv(c->fd, frame, sizeof frame, 0);
+    long found = got > 8 ? find_number(frame + 8, (size_t)got - 8, "\"offset\":\"") : -1;
+    if (found < 0) {
+        fprintf(stderr, "no end of queue %d: %.*s\n", queue, got > 8 ? (int)got - 8 : 0, frame + 8);
+        exit(1);
+    }
+    return found;
+}
+
+static void place_at_the_ends(struct connection *c, int number)
+{
+    for (int i = 0; i < c->window; i++) {
+        c->slots[i].queue = number + i * want.consumers;
+        c->slots[i].offset = max_offset(c, c->slots[i].queue);
+    }
+}
+
+static void start(struct connection *c)
+{
+    for (int i = 0; i < c->window; i++)
+        ask(c, i, 0);
     flush_out(c);
 }
 
-static long percentile(double part)
+/* Send what is due, and have the timer ring when the next is. */
+static void send_due(struct connection *all, int timer, uint64_t begin)
 {
-    long total = answers + failures, seen = 0;
-    for (long us = 0; us < BUCKETS; us++)
-        if ((seen += histogram[us]) >= (long)((double)total * part))
-            return us;
-    return BUCKETS;
+    static uint64_t turn;
+    double step = 1e9 * want.batch / want.rate;
+    uint64_t now = now_ns(), due;
+    while ((due = begin + (uint64_t)((double)turn * step)) <= now) {
+        struct connection *c = &all[turn++ % (uint64_t)want.connections];
+        note(&lateness, now_ns() - due);
+        if (!c->idle_count) {
+            unsent++;
+            continue;
+        }
+        ask(c, c->idle[--c->idle_count], due);
+        flush_out(c);
+    }
+    struct itimerspec next = {.it_value = {.tv_sec = (time_t)(due / 1000000000u),
+                                           .tv_nsec = (long)(due % 1000000000u)}};
+    timerfd_settime(timer, TFD_TIMER_ABSTIME, &next, NULL);
 }
 
 static void report(double took)
@@ -259,15 +517,50 @@ static void report(double took)
     getrusage(RUSAGE_SELF, &used);
     double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                  (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    printf("{\"messages\": %ld, \"answers\": %ld, \"failures\": %ld, \"unanswered\": %ld, \"seconds\": %.3f, "
-           "\"p50_us\": %ld, \"p99_us\": %ld, \"p999_us\": %ld, \"generator_cpu_seconds\": %.3f}\n",
-           messages, answers, failures, under_way, took, percentile(0.5), percentile(0.99),
-           percentile(0.999), cpu);
+    printf("{\"messages\": %ld, \"sent\": %ld, \"answers\": %ld, \"failures\": %ld, \"unsent\": %ld, "
+           "\"unanswered\": %ld, \"seconds\": %.3f, \"p50_us\": %ld, \"p99_us\": %ld, \"p999_us\": %ld, "
+           "\"late_p50_us\": %ld, \"late_p99_us\": %ld, \"generator_cpu_seconds\": %.3f}\n",
+           messages, sent, answers, failures, unsent, under_way, took, percentile(&latencies, 0.5),
+           percentile(&latencies, 0.99), percentile(&latencies, 0.999), percentile(&lateness, 0.5),
+           percentile(&lateness, 0.99), cpu);
 }
 
-static struct sockaddr_in read_arguments(char **argv)
+static void read_ports(char *text)
+{
+    for (char *port = strtok(text, ","); port && want.port_count < PORTS; port = strtok(NULL, ","))
+        want.ports[want.port_count++] = atoi(port);
+}
+
+static bool read_option(char *text)
+{
+    char *value = strchr(text, '=');
+    if (!value)
+        return false;
+    size_t n = (size_t)(value++ - text);
+    struct { const char *name; int *number; } numbers[] = {
+        {"batch", &want.batch}, {"oneway", &want.oneway}, {"topics", &want.topics},
+        {"consumers", &want.consumers}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strlen(numbers[i].name) == n && !strncmp(text, numbers[i].name, n))
+            return *numbers[i].number = atoi(value), true;
+    if (!strncmp(text, "rate=", 5))
+        return want.rate = atof(value), true;
+    if (!strncmp(text, "marked=", 7))
+        return want.marked = atoi(value), true;
+    if (!strncmp(text, "once=", 5))
+        return want.once = atoi(value), true;
+    if (!strncmp(text, "filter=", 7))
+        return want.filter = value, true;
+    if (!strncmp(text, "type=", 5))
+        return want.type = value, true;
+    return false;
+}
+
+static bool read_arguments(int argc, char **argv)
 {
     want.pulls = !strcmp(argv[1], "pull");
+    want.live = !strcmp(argv[1], "live");
+    read_ports(argv[3]);
     want.connections = atoi(argv[4]);
     want.window = atoi(argv[5]);
     want.seconds = atof(argv[6]);
@@ -275,42 +568,86 @@ static struct sockaddr_in read_arguments(char **argv)
     want.queues = atoi(argv[8]);
     want.size = atoi(argv[9]);
     want.limit = atol(argv[10]);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3]))};
-    if (inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
-        die("address");
-    if (want.queues > 10 || (want.pulls && want.limit < want.size)) {
-        fprintf(stderr, "at most 10 queues, and a LENGTH of at least COUNT\n");
-        exit(2);
+    for (int i = 11; i < argc; i++)
+        if (!read_option(argv[i]))
+            return false;
+    bool pages = !want.pulls || want.limit >= want.size;
+    bool shared = !want.live || (want.consumers && want.queues % want.consumers == 0);
+    bool plain = want.batch == 1 || !(want.marked || want.topics);
+    return want.port_count && want.queues && want.batch && pages && shared && plain;
+}
+
+/* A full batch of answers comes first, the timer's bell after it. */
+static void run(struct connection *all, int poll, int timer)
+{
+    struct epoll_event events[256];
+    uint64_t begin = now_ns(), end = begin + (uint64_t)(want.seconds * 1e9), bell;
+    int opened = want.connections + want.consumers;
+    for (int i = 0; i < opened; i++)
+        if (all[i].pulls || !want.rate)
+            start(&all[i]);
+    if (want.rate)
+        send_due(all, timer, begin);
+    while (now_ns() < end && (under_way || want.rate)) {
+        int left_ms = (int)((end - now_ns()) / 1000000) + 1;
+        int n = epoll_wait(poll, events, 256, left_ms < 5000 ? left_ms : 5000);
+        if (n == 0)
+            break; /* a server that stopped answering is reported by the count */
+        for (int i = 0; i < n; i++)
+            if (events[i].data.u32 != TIMER)
+                receive(&all[events[i].data.u32]);
+            else if (read(timer, &bell, sizeof bell) > 0)
+                send_due(all, timer, begin);
     }
-    return address;
+    report((double)(now_ns() - begin) / 1e9);
+}
+
+static void open_all(struct connection *all, const char *host, int poll)
+{
+    int opened = want.connections + want.consumers;
+    for (int i = 0; i < opened; i++) {
+        bool consumer = i >= want.connections;
+        int number = consumer ? i - want.connections : i;
+        int window = consumer ? want.queues / want.consumers : want.window;
+        open_connection(&all[i], host, number, consumer || want.pulls, window);
+        if (consumer)
+            place_at_the_ends(&all[i], number);
+        else if (want.pulls)
+            place(&all[i], i);
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        epoll_ctl(poll, EPOLL_CTL_ADD, all[i].fd, &event);
+    }
+}
+
+static int keep_idle(const char *host, char *ports, int connections)
+{
+    char byte;
+    read_ports(ports);
+    for (int i = 0; i < connections; i++)
+        connect_to(host, want.ports[i % want.port_count]);
+    printf("%d connections\n", connections);
+    fflush(stdout);
+    while (read(0, &byte, 1) > 0)
+        ;
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 11) {
-        fprintf(stderr, "usage: brokerload send|pull HOST PORT CONNECTIONS WINDOW SECONDS TOPIC QUEUES"
-                        " BODY|COUNT LIMIT|LENGTH\n");
+    if (argc == 5 && !strcmp(argv[1], "idle"))
+        return keep_idle(argv[2], argv[3], atoi(argv[4]));
+    if (argc < 11 || !read_arguments(argc, argv)) {
+        fprintf(stderr, "usage: brokerload send|pull|live HOST PORT[,PORT] CONNECTIONS WINDOW SECONDS"
+                        " TOPIC QUEUES SIZE LIMIT [NAME=VALUE ...]; the top of brokerload.c tells more\n");
         return 2;
     }
-    struct sockaddr_in address = read_arguments(argv);
-    int poll = epoll_create1(0);
-    struct connection *all = calloc((size_t)want.connections, sizeof *all);
-    for (int i = 0; i < want.connections; i++) {
-        open_connection(&all[i], i, &address);
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
-        epoll_ctl(poll, EPOLL_CTL_ADD, all[i].fd, &event);
-    }
-    uint64_t begin = now_ns(), end = begin + (uint64_t)(want.seconds * 1e9);
-    for (int i = 0; i < want.connections; i++)
-        start(&all[i], i);
-    struct epoll_event events[256];
-    while (now_ns() < end && under_way) {
-        int n = epoll_wait(poll, events, 256, 5000);
-        if (n == 0)
-            break; /* a server that stopped answering is reported by the count */
-        for (int i = 0; i < n; i++)
-            receive(&all[events[i].data.u32], (int)events[i].data.u32);
-    }
-    report((double)(now_ns() - begin) / 1e9);
+    if (want.batch > 1)
+        build_batch();
+    int poll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = TIMER};
+    epoll_ctl(poll, EPOLL_CTL_ADD, timer, &event);
+    struct connection *all = calloc((size_t)(want.connections + want.consumers), sizeof *all);
+    open_all(all, argv[2], poll);
+    run(all, poll, timer);
     return 0;
 }

@@ -7,8 +7,12 @@ from pathlib import Path
 def publish(report: str, command: str, page: Path | None) -> None:
     """Print the report, and write it between the marks of the command's part of a page."""
     print(report)
-    if page is None:
-        return
+    if page is not None:
+        write(report, command, page)
+
+
+def write(report: str, command: str, page: Path) -> None:
+    """Put the report between the marks; exits where the page has none."""
     opening, closing = f"<!-- written by {command} -->", f"<!-- end of {command} -->"
     before, begin, rest = page.read_text(encoding="utf-8").partition(opening)
     _, end, after = rest.partition(closing)
