@@ -10,14 +10,16 @@ SHARES := interop spark rest
 interop := tests/interop tests/crash
 spark := tests/spark
 rest := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/crash
+# Options for bench-compare, such as COMPARE="--resume --context".
+COMPARE ?=
 FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fmt bench bench-store bench-broker bench-spark docs clean
+.PHONY: help run test test-long lint fmt bench bench-store bench-compare bench-spark docs clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 
 run: $(VENV)/run.stamp  ## install and start everything, data in ./data
 	@$(BIN)/bolide standalone --data data
@@ -51,9 +53,10 @@ bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flus
 	@$(BIN)/python -m benchmarks.kernel
 	@$(BIN)/python -m benchmarks.store
 
-bench-broker: $(VENV)/test.stamp  ## what a message costs a broker, beside Apache's; into docs/benchmarks.md
+bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for an hour; into docs/benchmarks.md and README.md
 	@$(BIN)/python -m tests.interop.apache
-	@$(BIN)/python -m benchmarks.broker --into docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.compare $(COMPARE) --into docs/benchmarks.md \
+		--plot docs/benchmarks-growth.svg --summary README.md
 
 bench-spark: $(VENV)/test.stamp  ## rows per second through Spark; into docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.spark --into docs/benchmarks.md

@@ -1,27 +1,44 @@
 """The brokers that are compared: ours and Apache's, each with a NameServer of ours."""
 
+import asyncio
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.processes import cpu_seconds, private_mib, resident_mib, tree, written_bytes
+from bolide.admin.client import AdminClient
+from bolide.errors import BolideError
 from tests.interop import apache
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.ours import bolide_broker, bolide_namesrv
 from tests.interop.processes import ChildProcess, free_port
 
 BOLIDE = "Bolide"
+PLAIN = "Bolide without compiler"
+WORKERS = "Bolide, 2 workers"
+APACHE = f"RocketMQ {apache.releases()['5.x'].version}"
+APACHE_4 = f"RocketMQ {apache.releases()['4.9'].version}"
 
-# The collector as RocketMQ's runbroker.sh sets it, both compilers, and a heap that a small load
-# cannot fill; the tests' own options, which come first, are made for quick starts.
+ASYNC_FLUSH, SYNC_FLUSH = "ASYNC_FLUSH", "SYNC_FLUSH"
+_WORKERS = 2
+_PATIENCE = 30.0
+
+# A twelfth of the machine's memory, at least 1 and at most 8 GiB, which runbroker.sh takes.
+_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+HEAP_GIB = min(max(round(_MEMORY / 12), 1), 8)
+
+# The collector as RocketMQ's runbroker.sh sets it, and both compilers; the tests' own options,
+# which come first, are made for quick starts.
 JVM = (
-    "-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m", "-XX:TieredStopAtLevel=4",
-    "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25",
-    "-XX:InitiatingHeapOccupancyPercent=30", "-XX:SoftRefLRUPolicyMSPerMB=0",
+    f"-Xms{HEAP_GIB}g", f"-Xmx{HEAP_GIB}g", f"-XX:MaxDirectMemorySize={HEAP_GIB}g",
+    "-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m",
+    "-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30",
+    "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow",
 )  # fmt: skip
 
 # RocketMQ's defaults, where the tests have others.
@@ -37,6 +54,7 @@ APACHE_SETTINGS = {
     "osPageCacheBusyTimeOutMills": 1_000,
     # 5.5 spends its first seconds on this at the default of 3 s.
     "transactionMetricFlushInterval": 500,
+    "enablePropertyFilter": True,
 }
 
 
@@ -46,28 +64,55 @@ class Running:
 
     name: str
     pid: int
-    port: int
+    ports: tuple[int, ...]
+    """One, or that of each worker."""
+    pids: tuple[int, ...]
+    """Its process, and those that it started."""
     name_server: str
+    began: float
+    """When it was started, by `time.perf_counter`."""
     start_seconds: float
+    stop: Callable[[], None]
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def addresses(self) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in self.ports]
 
-def contenders() -> list[str]:
-    return [BOLIDE, f"RocketMQ {apache.releases()['5.x'].version}"]
+    def cpu_seconds(self) -> float:
+        return sum(map(cpu_seconds, self.pids))
+
+    def private_mib(self) -> float:
+        return sum(map(private_mib, self.pids))
+
+    def resident_mib(self) -> float:
+        return sum(map(resident_mib, self.pids))
+
+    def written_bytes(self) -> int:
+        return sum(map(written_bytes, self.pids))
 
 
 @contextmanager
-def started(name: str) -> Iterator[Running]:
+def started(name: str, flush: str = ASYNC_FLUSH) -> Iterator[Running]:
     """The broker of that name with an empty store, until the block ends."""
+    broker = {APACHE: _apache, APACHE_4: _apache_4, PLAIN: _plain, WORKERS: _workers}.get(
+        name, _bolide
+    )
     with tempfile.TemporaryDirectory() as home, bolide_namesrv(Path(home) / "names") as names:
         begin = time.perf_counter()
-        broker = _bolide if name == BOLIDE else _apache
-        with broker(Path(home), names.address) as server:
+        with broker(Path(home), names.address, flush) as server:
             took = time.perf_counter() - begin
-            yield Running(name, server.process.pid, server.port, names.address, took)
+            ports = (server.port,) if name != WORKERS else _registered(names.address)
+            pid = server.process.pid
+            stop = server.process.stop
+            yield Running(name, pid, ports, tree(pid), names.address, begin, took, stop)
 
 
 def start_standalone() -> float:
@@ -86,12 +131,69 @@ def start_standalone() -> float:
 
 
 @contextmanager
-def _bolide(home: Path, name_server: str) -> Iterator[Server]:
-    with bolide_broker(home / "broker", name_server) as server:
+def _bolide(home: Path, name_server: str, flush: str, *arguments: str) -> Iterator[Server]:
+    settings = {"flushDiskType": flush, "enablePropertyFilter": True}
+    with bolide_broker(home / "broker", name_server, *arguments, **settings) as server:
         yield server
 
 
 @contextmanager
-def _apache(home: Path, name_server: str) -> Iterator[Server]:
+def _plain(home: Path, name_server: str, flush: str) -> Iterator[Server]:
+    """As an install without compiler: the choice is made by the environment it starts in."""
+    with ExitStack() as stack:
+        with _environment("BOLIDE_KERNEL", "python"):
+            server = stack.enter_context(_bolide(home, name_server, flush))
+        yield server
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
+@contextmanager
+def _workers(home: Path, name_server: str, flush: str) -> Iterator[Server]:
+    with _bolide(home, name_server, flush, "--workers", str(_WORKERS)) as server:
+        yield server
+
+
+@contextmanager
+def _apache(home: Path, name_server: str, flush: str, release: str = "5.x") -> Iterator[Server]:
+    settings = APACHE_SETTINGS | {"flushDiskType": flush}
     with Bench(home / "apache") as bench:
-        yield bench.broker("5.x", name_server, jvm=JVM, **APACHE_SETTINGS)
+        yield bench.broker(release, name_server, jvm=JVM, **settings)
+
+
+@contextmanager
+def _apache_4(home: Path, name_server: str, flush: str) -> Iterator[Server]:
+    with _apache(home, name_server, flush, "4.9") as server:
+        yield server
+
+
+def _registered(name_server: str) -> tuple[int, ...]:
+    """The ports of all workers, once the NameServer knows them."""
+    deadline = time.monotonic() + _PATIENCE
+    while len(addresses := asyncio.run(_masters(name_server))) < _WORKERS:
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"{len(addresses)} of {_WORKERS} workers registered in {_PATIENCE} s"
+            )
+        time.sleep(0.05)
+    return tuple(sorted(int(each.rpartition(":")[2]) for each in addresses))
+
+
+async def _masters(name_server: str) -> list[str]:
+    async with AdminClient(name_server) as admin:
+        try:
+            info = await admin.clusters.info()
+        except BolideError:
+            return []  # none has registered yet
+    found = (brokers.broker_addrs for brokers in info.broker_addr_table.values())
+    return [addresses[0] for addresses in found if 0 in addresses]

@@ -1,0 +1,204 @@
+"""What the project set out to reach beside RocketMQ, and whether this run reached it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.brokers import APACHE, BOLIDE, PLAIN, WORKERS
+from benchmarks.compare import figures
+from benchmarks.compare.figures import Of
+from benchmarks.compare.results import Results
+from benchmarks.compare.rounds import Round
+
+# µs of CPU for a send in the prototypes of the append kernel, which check nothing.
+PROTOTYPE_64_SENDERS, PROTOTYPE_PIPELINED = 10.0, 1.4
+_PROTOTYPES = 2.5
+_PART_OF_BOUND, _PART_OF_SYNC_BOUND = 0.85, 0.6
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One goal."""
+
+    what: str
+    limit: float
+    measured: float | None
+    at_most: bool = False
+    unit: str = "times"
+    detail: str = ""
+
+    @property
+    def goal(self) -> str:
+        return f"{'at most' if self.at_most else 'at least'} {_number(self.limit, self.unit)}"
+
+    @property
+    def result(self) -> str:
+        return "not measured" if self.measured is None else _number(self.measured, self.unit)
+
+    @property
+    def verdict(self) -> str:
+        if self.measured is None:
+            return ""
+        met = self.measured <= self.limit if self.at_most else self.measured >= self.limit
+        return "met" if met else "**missed**"
+
+
+def bars(results: Results) -> Iterator[Bar]:
+    yield from _costs(results)
+    yield from _java(results)
+    yield from _rates(results)
+    yield from _latencies(results)
+    yield from _synced(results)
+    yield from _footprint(results)
+    yield from _scale(results)
+    yield from _client(results)
+
+
+def _costs(results: Results) -> Iterator[Bar]:
+    goals = {
+        "send-64": (3, "64 synchronous senders"),
+        "pipelined": (6, "asynchronous sends"),
+        "batch-16": (5, "batches of 16"),
+        "batch-128": (5, "batches of 128"),
+        "tail-1": (4, "tail, 1 consumer"),
+        "tail-4": (4, "tail, 4 consumers"),
+        "tail-16": (4, "tail, 16 consumers"),
+        "catch-up": (4, "catch-up"),
+    }
+    for cell, (limit, what) in goals.items():
+        found = _ratio(results, cell, _per_cpu_second)
+        yield Bar(f"messages per server-CPU-second, {what}", limit, found)
+    plain = figures.ratio(results.rounds("send-64"), PLAIN, APACHE, _per_cpu_second)
+    yield Bar("the same, 64 senders, without a compiler", 0.7, plain)
+    for cell, prototype in (("send-64", PROTOTYPE_64_SENDERS), ("pipelined", PROTOTYPE_PIPELINED)):
+        cost = _ours(results, cell, _cpu_us)
+        what = f"server CPU for a send, `{cell}`: {_PROTOTYPES:g} times the prototype's {prototype}"
+        yield Bar(what, _PROTOTYPES * prototype, cost, at_most=True, unit="µs")
+
+
+def _java(results: Results) -> Iterator[Bar]:
+    for cell in ("java-sync", "java-batch", "java-transaction", "java-consumer"):
+        rate = _ratio(results, cell, _per_second)
+        bound = java_bound(results, cell)
+        part = figures.quotient(rate, bound)
+        detail = "" if bound is None else f"the bound is {bound:.2f} times"
+        what = f"`{cell}`: messages per second, part of what the CPU costs allow"
+        yield Bar(what, 100 * _PART_OF_BOUND, None if part is None else 100 * part, unit="%",
+                  detail=detail)  # fmt: skip
+        yield Bar(f"`{cell}`: messages per second", 1, rate)
+
+
+def java_bound(results: Results, cell: str) -> float | None:
+    """By the smaller of the client's costs beside the two brokers, which is the stricter."""
+    rounds = results.rounds(cell)
+    clients = [figures.median(rounds, name, _client_cpu_us) for name in (BOLIDE, APACHE)]
+    ours, theirs = (figures.median(rounds, name, _cpu_us) for name in (BOLIDE, APACHE))
+    found = [each for each in clients if each is not None]
+    if not found or ours is None or theirs is None:
+        return None
+    return figures.client_bound(min(found), theirs, ours)
+
+
+def _rates(results: Results) -> Iterator[Bar]:
+    yield Bar("messages per second, asynchronous", 3, _ratio(results, "pipelined", _per_second))
+    rounds = results.rounds("send-64-workers")
+    found = figures.ratio(rounds, WORKERS, APACHE, _per_second)
+    yield Bar("messages per second, 64 senders, `--workers 2`", 3, found)
+
+
+def _latencies(results: Results) -> Iterator[Bar]:
+    half = _ratio(results, "half-load", lambda each: each.loaded.p99_us)
+    yield Bar("p99 of a send at half of RocketMQ's most", 0.5, half, at_most=True)
+    wake = _ours(results, "wake-up", lambda each: each.loaded.p50_us)
+    in_ms = None if wake is None else wake / 1000
+    yield Bar("p50 from send to receipt by a long poll", 1, in_ms, at_most=True, unit="ms")
+
+
+def _synced(results: Results) -> Iterator[Bar]:
+    for senders in (8, 64):
+        cell = f"sync-{senders}"
+        yield Bar(f"SYNC_FLUSH, {senders} senders, messages per second", 1.5,
+                  _ratio(results, cell, _per_second))  # fmt: skip
+        bound = sync_bound(results, senders)
+        part = figures.quotient(_ours(results, cell, _per_second), bound)
+        detail = "" if bound is None else f"the bound is {bound:,.0f} messages/s"
+        yield Bar(f"SYNC_FLUSH, {senders} senders, part of N ÷ (t + N ÷ r)",
+                  100 * _PART_OF_SYNC_BOUND, None if part is None else 100 * part, unit="%",
+                  detail=detail)  # fmt: skip
+
+
+def sync_bound(results: Results, senders: int) -> float | None:
+    rounds = results.rounds(f"sync-{senders}")
+    sync_s = figures.median(rounds, BOLIDE, lambda each: each.loaded.extra["sync_s"])
+    unsynced = _ours(results, f"send-{senders}", _per_second)
+    if sync_s is None or not unsynced:
+        return None
+    return figures.sync_bound(senders, sync_s, unsynced)
+
+
+def _footprint(results: Results) -> Iterator[Bar]:
+    yield Bar("private memory, idle", 1 / 8, _ratio(results, "start", _private), at_most=True)
+    after = (_last(results, "ten-million", name) for name in (BOLIDE, APACHE))
+    found = figures.quotient(*(each.used.private_mib if each else None for each in after))
+    yield Bar("private memory after 10 million messages", 1 / 4, found, at_most=True)
+    first = _ratio(results, "start", lambda each: each.loaded.extra.get("first_send_s"))
+    yield Bar("start-up to the first accepted send", 1 / 5, first, at_most=True)
+
+
+def _scale(results: Results) -> Iterator[Bar]:
+    pairs = (("queues-10000", "send-64", 80), ("queues-10000-pipelined", "pipelined", 50))
+    for cell, baseline, limit in pairs:
+        many, few = (_ours(results, each, _per_second) for each in (cell, baseline))
+        part = figures.quotient(many, few)
+        yield Bar(f"messages per second with 10,000 queues, of those with 4, `{baseline}`",
+                  limit, None if part is None else 100 * part, unit="%")  # fmt: skip
+    costs = figures.values(results.rounds("ten-million"), BOLIDE, _cpu_us)
+    grown = figures.growth(costs)
+    yield Bar("cost of an append, the last of 10 million by the first", 1.2, grown, at_most=True)
+
+
+def _client(results: Results) -> Iterator[Bar]:
+    sends = _ours(results, "ours-async", _per_second)
+    yield Bar("our client: asynchronous sends", 25_000, sends, unit="/s")
+    received = _ours(results, "ours-consumer", _per_second)
+    yield Bar("our client: messages consumed", 100_000, received, unit="/s")
+
+
+def _ratio(results: Results, cell: str, of: Of) -> float | None:
+    return figures.ratio(results.rounds(cell), BOLIDE, APACHE, of)
+
+
+def _ours(results: Results, cell: str, of: Of) -> float | None:
+    return figures.median(results.rounds(cell), BOLIDE, of)
+
+
+def _last(results: Results, cell: str, server: str) -> Round | None:
+    found = [each for each in results.rounds(cell) if each.server == server]
+    return found[-1] if found else None
+
+
+def _per_second(found: Round) -> float:
+    return found.per_second
+
+
+def _per_cpu_second(found: Round) -> float:
+    return found.per_cpu_second
+
+
+def _cpu_us(found: Round) -> float:
+    return found.cpu_us
+
+
+def _client_cpu_us(found: Round) -> float:
+    return found.client_cpu_us
+
+
+def _private(found: Round) -> float:
+    return found.used.private_mib
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "/s":
+        return f"{value:,.0f}/s"
+    if unit == "%":
+        return f"{value:.0f} %"
+    return f"{value:.3g} {unit}"

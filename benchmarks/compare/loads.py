@@ -1,0 +1,260 @@
+"""Load by the generator written in C."""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from benchmarks.brokers import APACHE, Running
+from benchmarks.compare.rounds import Loaded, Round
+from benchmarks.compare.stages import Stage, create_topic, stored
+from benchmarks.generators import run_generator
+
+QUEUES = 4
+SMALL, LARGE = 128, 1024
+PULLED = 32
+# Rounds of fast servers end early, so that no disk fills up.
+MOST_MESSAGES, MOST_BYTES = 1_500_000, 512 * 2**20
+MILLIONS_TOPIC = "bench-millions"
+_FILL_SECONDS = 900.0
+_SETTLE = 0.2
+_SYNCS = 300
+
+
+class Load(Protocol):
+    """A kind of load on brokers that run."""
+
+    @property
+    def warm_up(self) -> bool:
+        """Whether a cold server makes a difference to it."""
+
+    def prepare(self, stage: Stage, broker: Running) -> None: ...
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fill:
+    """Messages that are there before a load begins."""
+
+    topic: str
+    size: int = SMALL
+    queues: int = QUEUES
+    count: int = 0
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def apply(self, stage: Stage, broker: Running) -> None:
+        """Store what is not there yet."""
+        create_topic(broker, self.topic, self.queues)
+        while (missing := self.count - stored(broker, self.topic)) > 0:
+            shape = Generated(
+                "send", 8, 8, topic=self.topic, queues=self.queues, size=self.size,
+                limit=missing, options=self.options,
+            )  # fmt: skip
+            if not shape.generate(stage, broker, _FILL_SECONDS)["messages"]:
+                raise TimeoutError(f"{broker.name} stored none of {missing} messages")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What the generator is told; brokerload.c says what each means."""
+
+    kind: str
+    connections: int
+    window: int
+    topic: str = "bench-sends"
+    queues: int = QUEUES
+    size: int = SMALL
+    limit: int | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    fill: Fill | None = None
+    topics: int = 0
+    counts_stored: bool = False
+    """Whether the broker is asked how many arrived: nobody answers what is sent one way."""
+    warm_up: bool = True
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        if self.fill:
+            self.fill.apply(stage, broker)
+        else:
+            create_topic(broker, self.topic, self.queues, self.topics)
+        if self.topics:  # the first message of a queue makes its files
+            every = replace(self, limit=self.topics * self.queues)
+            every.generate(stage, broker, _FILL_SECONDS)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        before = stored(broker, self.topic) if self.counts_stored else 0
+        with stage.meter(broker) as meter:
+            found = self.generate(stage, broker, seconds)
+            time.sleep(_SETTLE if self.counts_stored else 0.0)
+        if self.counts_stored:
+            found["messages"] = stored(broker, self.topic) - before
+        return meter.round(_loaded(found))
+
+    def generate(self, stage: Stage, broker: Running, seconds: float) -> Any:
+        most = min(MOST_MESSAGES, MOST_BYTES // self.size)
+        options = [f"{name}={value}" for name, value in self.options.items()]
+        if self.topics:
+            options.append(f"topics={self.topics}")
+        return run_generator(
+            stage.generator, self.kind, "127.0.0.1", ",".join(map(str, broker.ports)),
+            self.connections, self.window, seconds, self.topic, self.queues, self.size,
+            most if self.limit is None else self.limit, *options,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Consumers at the ends of the queues, while batches are sent at a steady rate.
+
+    The broker's cost of the same sends without consumers, measured just before, is taken off.
+    """
+
+    consumers: int
+    rate: int = 100_000
+    batch: int = 32
+    queues: int = 16
+    topic: str = "bench-tail"
+    warm_up: bool = True
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        create_topic(broker, self.topic, self.queues)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        options = {"batch": self.batch, "rate": self.rate}
+        sends = Generated("send", 4, 64, self.topic, self.queues, limit=0, options=options)
+        with stage.meter(broker) as alone:
+            sent_alone = sends.generate(stage, broker, seconds)["sent"]
+        live = replace(sends, kind="live", options=options | {"consumers": self.consumers})
+        with stage.meter(broker) as meter:
+            found = live.generate(stage, broker, seconds)
+        whole = meter.round(_loaded(found))
+        sending = alone.used().cpu_seconds * found["sent"] / max(sent_alone, 1)
+        own = max(whole.used.cpu_seconds - sending, 1e-9)
+        extra = whole.loaded.extra | {"whole_cpu_us": whole.cpu_us}
+        loaded = replace(whole.loaded, extra=extra)
+        return Round(broker.name, loaded, replace(whole.used, cpu_seconds=own))
+
+
+@dataclass(frozen=True)
+class Synced:
+    """Sends that are answered when they are on the disk; beside them what one sync takes."""
+
+    senders: int
+    topic: str = "bench-synced"
+    warm_up: bool = True
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        create_topic(broker, self.topic, QUEUES)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        sync_s = sync_seconds()
+        shape = Generated("send", self.senders, 1, self.topic)
+        with stage.meter(broker) as meter:
+            found = shape.generate(stage, broker, seconds)
+        return meter.round(_loaded(found, sync_s=sync_s))
+
+
+def sync_seconds() -> float:
+    """Of a small write and fdatasync behind the last, in an allocated file on the brokers' disk."""
+    spent = []
+    with tempfile.TemporaryFile() as file:
+        os.posix_fallocate(file.fileno(), 0, 16 * 2**20)
+        for number in range(_SYNCS):
+            begin = time.perf_counter()
+            os.pwrite(file.fileno(), bytes(300), number * 300)
+            os.fdatasync(file.fileno())
+            spent.append(time.perf_counter() - begin)
+    return statistics.median(spent)
+
+
+@dataclass(frozen=True)
+class HalfLoad:
+    """Sends at half of what Apache's broker can take from as many senders, in this run."""
+
+    cell: str
+    """Where that was measured."""
+    connections: int = 64
+    topic: str = "bench-sends"
+    warm_up: bool = True
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        create_topic(broker, self.topic, QUEUES)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        rate = self._most(stage, seconds) / 2
+        shape = Generated(
+            "send", self.connections, 64, self.topic, limit=0, options={"rate": f"{rate:.0f}"}
+        )
+        with stage.meter(broker) as meter:
+            found = shape.generate(stage, broker, seconds)
+        return meter.round(_loaded(found, rate=rate))
+
+    def _most(self, stage: Stage, seconds: float) -> float:
+        rate = stage.median_rate(self.cell, APACHE) or stage.results.facts.get("apache_most")
+        if rate is None:
+            shape = Generated("send", self.connections, 1, self.topic)
+            shape.generate(stage, stage.running[APACHE], seconds)
+            found = shape.generate(stage, stage.running[APACHE], seconds)
+            rate = found["messages"] / found["seconds"]
+            stage.results.facts["apache_most"] = rate
+        return rate
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Ever more messages in one store, a step in each round."""
+
+    steps: int
+    warm_up: bool = False
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        create_topic(broker, MILLIONS_TOPIC, QUEUES)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        step = round(stage.millions * 1e6 / self.steps)
+        shape = Generated("send", 8, 64, MILLIONS_TOPIC, limit=step)
+        with stage.meter(broker) as meter:
+            found = shape.generate(stage, broker, _FILL_SECONDS)
+        return meter.round(_loaded(found, stored=stored(broker, MILLIONS_TOPIC)))
+
+
+@dataclass(frozen=True)
+class CatchUp:
+    """Reads half of what `Growth` stored once, a connection for each queue."""
+
+    warm_up: bool = False
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        fill_millions(stage, broker)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        length = round(stage.millions * 1e6 / 2 / QUEUES)
+        shape = Generated(
+            "pull", QUEUES, 1, MILLIONS_TOPIC, size=PULLED, limit=length, options={"once": 1}
+        )
+        with stage.meter(broker) as meter:
+            found = shape.generate(stage, broker, _FILL_SECONDS)
+        return meter.round(_loaded(found))
+
+
+def fill_millions(stage: Stage, broker: Running) -> None:
+    count = round(stage.millions * 1e6)
+    Fill(topic=MILLIONS_TOPIC, count=count, options={"batch": 16}).apply(stage, broker)
+
+
+def _loaded(found: Mapping[str, Any], **extra: float) -> Loaded:
+    late = {"late_p99_us": found["late_p99_us"]} if found["late_p99_us"] else {}
+    return Loaded(
+        messages=found["messages"],
+        seconds=found["seconds"],
+        client_cpu_seconds=found["generator_cpu_seconds"],
+        failures=found["failures"] + found["unsent"],
+        p50_us=found["p50_us"],
+        p99_us=found["p99_us"],
+        p999_us=found["p999_us"],
+        extra=late | extra,
+    )

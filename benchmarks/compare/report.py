@@ -1,0 +1,225 @@
+"""The page: goals, tables and the plot."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks import tables
+from benchmarks.brokers import APACHE, BOLIDE, HEAP_GIB
+from benchmarks.compare import figures, plot
+from benchmarks.compare.bars import bars
+from benchmarks.compare.cells import BY_NAME, CELLS, FOOTPRINT, GROWTH_STEPS, Cell
+from benchmarks.compare.figures import Of
+from benchmarks.compare.results import Results
+from benchmarks.compare.rounds import Round
+
+_SUMMARY = ("send-64", "pipelined", "batch-16", "tail-4", "catch-up", "sync-64", "java-sync")
+_NONE = "–"  # noqa: RUF001  no value
+
+_COLUMNS: tuple[tuple[str, Of, int, bool], ...] = (
+    ("messages/s", lambda each: each.per_second, 0, True),
+    ("server CPU s per million", lambda each: each.cpu_us, 2, True),
+    ("messages per CPU-second", lambda each: each.per_cpu_second, 0, False),
+    ("p50 µs", lambda each: each.loaded.p50_us, 0, False),
+    ("p99 µs", lambda each: each.loaded.p99_us, 0, False),
+    ("p99.9 µs", lambda each: each.loaded.p999_us, 0, False),
+    ("RssAnon MiB", lambda each: each.used.private_mib, 0, False),
+    ("RSS MiB", lambda each: each.used.resident_mib, 0, False),
+    ("bytes written per message", lambda each: each.written_per_message, 0, False),
+    ("client CPU µs", lambda each: each.client_cpu_us, 2, False),
+    ("other cores", lambda each: each.used.neighbour_cores + each.used.other_cores, 2, False),
+    ("stolen cores", lambda each: each.used.stolen_cores, 2, False),
+    ("failed", lambda each: each.loaded.failures, 0, False),
+)
+
+
+def whole(results: Results) -> str:
+    return "\n".join((*_head(results), *_goals(results), *_groups(results), *_rest(results)))
+
+
+def line(results: Results, cell: Cell) -> str:
+    """What came out of a cell, for whoever waits."""
+    rounds = results.rounds(cell.name)
+    found = []
+    for server in dict.fromkeys(each.server for each in rounds):
+        rate = figures.median(rounds, server, lambda each: each.per_second)
+        cost = figures.median(rounds, server, lambda each: each.cpu_us)
+        found.append(f"{server} {rate:,.0f}/s at {cost:.2f} µs")
+    return f"{cell.name}: " + "; ".join(found)
+
+
+def summary(results: Results) -> str:
+    """A few lines for those who read no more."""
+    rows = [f"Measured on {results.machine}.", ""]
+    rows += ["| load | Bolide | RocketMQ 5.x | messages per server-CPU-second |"]
+    rows += ["| --- | --- | --- | --- |"]
+    for name in _SUMMARY:
+        rounds = results.rounds(name)
+        if rounds:
+            rows.append(_summary_row(BY_NAME[name], rounds))
+    verdicts = [bar.verdict for bar in bars(results)]
+    rows += ["", f"{verdicts.count('met')} of {len(verdicts)} goals are met."]
+    return "\n".join(rows)
+
+
+def _summary_row(cell: Cell, rounds: Sequence[Round]) -> str:
+    ours, theirs = (
+        figures.median(rounds, server, lambda each: each.per_second) for server in (BOLIDE, APACHE)
+    )
+    times = figures.ratio(rounds, BOLIDE, APACHE, lambda each: each.per_cpu_second)
+    rates = (_NONE if each is None else f"{each:,.0f}/s" for each in (ours, theirs))
+    last = _NONE if times is None else f"{times:.1f} times RocketMQ's"
+    return f"| {cell.title} | " + " | ".join((*rates, last)) + " |"
+
+
+def write_plot(results: Results, file: Path) -> None:
+    """The cost of an append by what is stored, where that was measured."""
+    rounds = results.rounds("ten-million")
+    if not rounds:
+        return
+    rows = {
+        server: [(each.loaded.extra["stored"] / 1e6, each.cpu_us) for each in rounds
+                 if each.server == server]
+        for server in (BOLIDE, APACHE)
+    }  # fmt: skip
+    file.write_text(plot.lines(rows, "million messages stored", "µs of CPU per append"))
+
+
+def _head(results: Results) -> Iterator[str]:
+    settings = results.settings
+    yield f"Measured with `make bench-compare` on {results.machine}."
+    yield ""
+    yield (
+        f"Medians of {settings['rounds']} rounds of {settings['seconds']:g} s in turns, least and"
+        f" most in brackets, after {settings['warm_up']:g} s to warm up; RocketMQ's programs run"
+        f" for 9 s after 10 s. RocketMQ has a heap of {HEAP_GIB} GiB."
+    )
+
+
+def _goals(results: Results) -> Iterator[str]:
+    yield from ("", "### Goals", "", "| what, beside RocketMQ 5.x | goal | measured | |")
+    yield "| --- | --- | --- | --- |"
+    for bar in bars(results):
+        verdict = ", ".join(filter(None, (bar.verdict, bar.detail)))
+        yield f"| {bar.what} | {bar.goal} | {bar.result} | {verdict} |"
+
+
+def _groups(results: Results) -> Iterator[str]:
+    cells = sorted(
+        (cell for cell in CELLS if cell.group != FOOTPRINT and results.rounds(cell.name)),
+        key=lambda cell: _order(cell.group),
+    )
+    for group, members in groupby(cells, key=lambda cell: cell.group):
+        yield from ("", f"### {group}", "", *_table(results, list(members)))
+
+
+def _order(group: str) -> int:
+    return list(dict.fromkeys(cell.group for cell in CELLS)).index(group)
+
+
+def _table(results: Results, cells: Sequence[Cell]) -> Iterator[str]:
+    titles = [title for title, *_ in _COLUMNS]
+    titles[3:3] = ["of RocketMQ 5.x's"]
+    yield "| load | broker | " + " | ".join(titles) + " |"
+    yield "|" + " --- |" * (len(titles) + 2)
+    for cell in cells:
+        rounds = results.rounds(cell.name)
+        title = f"{cell.title} (`{cell.name}`)"
+        for server in dict.fromkeys(each.server for each in rounds):
+            yield f"| {title} | {server} | " + " | ".join(_row(rounds, server)) + " |"
+            title = ""
+
+
+def _row(rounds: Sequence[Round], server: str) -> Iterator[str]:
+    for number, (_, of, digits, spread) in enumerate(_COLUMNS):
+        if number == 3:
+            times = figures.ratio(rounds, server, APACHE, lambda each: each.per_cpu_second)
+            yield _NONE if times is None or server == APACHE else f"{times:.2f}"
+        found = figures.values(rounds, server, of)
+        middle = figures.median(rounds, server, of)
+        if middle is None:
+            yield _NONE
+        else:
+            yield tables.cell(found, digits) if spread else f"{middle:,.{digits}f}"
+
+
+def _rest(results: Results) -> Iterator[str]:
+    yield from _starts(results)
+    yield from _idle(results)
+    yield from _memory(results)
+    yield from _context(results)
+    yield from _missing(results)
+
+
+def _starts(results: Results) -> Iterator[str]:
+    rounds = results.rounds("start")
+    if not rounds:
+        return
+    rows: dict[str, Of] = {
+        "start-up with an empty store, s": lambda each: each.loaded.extra["start_s"],
+        "to the first accepted send, s": lambda each: each.loaded.extra.get("first_send_s"),
+        "shutdown, s": lambda each: each.loaded.extra.get("stop_s"),
+        "private memory (RssAnon), idle, MiB": lambda each: each.used.private_mib or None,
+        "resident memory (RSS), idle, MiB": lambda each: each.used.resident_mib or None,
+    }
+    yield from ("", "### Starts and memory at rest", "", *_plain_table(rounds, rows, 2))
+
+
+def _idle(results: Results) -> Iterator[str]:
+    rounds = results.rounds("idle-5000")
+    if not rounds:
+        return
+    rows: dict[str, Of] = {
+        "KiB of private memory for each": lambda each: each.loaded.extra["kib_each"],
+        "cores used meanwhile": lambda each: each.loaded.extra["cores"],
+        "private memory, MiB": lambda each: each.used.private_mib,
+    }
+    yield from ("", f"### {BY_NAME['idle-5000'].title}", "", *_plain_table(rounds, rows, 2))
+
+
+def _memory(results: Results) -> Iterator[str]:
+    rounds = results.rounds("ten-million")
+    if not rounds:
+        return
+    last = list({each.server: each for each in rounds}.values())
+    rows: dict[str, Of] = {
+        "private memory (RssAnon), MiB": lambda each: each.used.private_mib,
+        "resident memory (RSS), MiB": lambda each: each.used.resident_mib,
+        "messages stored": lambda each: each.loaded.extra["stored"],
+    }
+    yield from ("", "### After the last of 10 million messages", "")
+    yield from _plain_table(last, rows, 0)
+    yield from ("", f"The cost of an append in each of {GROWTH_STEPS} steps, as the store grows:")
+    yield from ("", "![CPU time for an append by messages stored](benchmarks-growth.svg)")
+
+
+def _plain_table(rounds: Sequence[Round], rows: dict[str, Of], digits: int) -> Iterator[str]:
+    servers = list(dict.fromkeys(each.server for each in rounds))
+    yield "| | " + " | ".join(servers) + " |"
+    yield "|" + " --- |" * (len(servers) + 1)
+    for title, of in rows.items():
+        cells = (tables.cell(figures.values(rounds, server, of), digits) for server in servers)
+        yield f"| {title} | " + " | ".join(cells) + " |"
+
+
+def _context(results: Results) -> Iterator[str]:
+    if not results.context:
+        return
+    yield from ("", "### Others on the same machine", "")
+    yield from (
+        "| broker | tool | load | messages/s | server CPU s per million |",
+        "|" + " --- |" * 5,
+    )
+    for row in results.context:
+        cost = row["server_cpu_us"]
+        yield (
+            f"| {row['broker']} | {row['tool']} | {row['load']} |"
+            f" {tables.cell(row['rates'])} | {tables.cell(cost, 2)} |"
+        )
+
+
+def _missing(results: Results) -> Iterator[str]:
+    if results.missing:
+        yield ""
+    for name, why in results.missing.items():
+        yield f"- `{name}` has no figures: {' '.join(why.split())[:300]}"

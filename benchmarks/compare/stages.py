@@ -1,0 +1,97 @@
+"""The brokers that run while some of the cells are measured."""
+
+import asyncio
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.brokers import ASYNC_FLUSH, Running, started
+from benchmarks.compare.results import Results
+from benchmarks.compare.rounds import Meter
+from bolide.admin.client import AdminClient
+from bolide.protocol.bodies.topics import TopicConfig
+
+_PATIENCE = 60.0
+# A JVM goes on compiling what it runs for many seconds.
+_COLD = 4.0
+
+
+@dataclass
+class Stage:
+    """Brokers of one flush mode, started when a cell first needs them."""
+
+    generator: Path
+    results: Results
+    millions: float
+    flush: str = ASYNC_FLUSH
+    running: dict[str, Running] = field(default_factory=dict)
+    _warm: set[int] = field(default_factory=set)
+    _lasting: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running.clear()
+        self._lasting.close()
+
+    @contextmanager
+    def brokers(self, names: Sequence[str], lasting: Sequence[str]) -> Iterator[list[Running]]:
+        """The named brokers; those that do not last end with the block."""
+        with ExitStack() as brief:
+            for name in names:
+                if name not in self.running:
+                    stack = self._lasting if name in lasting else brief
+                    self.running[name] = stack.enter_context(started(name, self.flush))
+            try:
+                yield [self.running[name] for name in names]
+            finally:
+                for name in names:
+                    if name not in lasting:
+                        self.running.pop(name, None)
+
+    def meter(self, broker: Running) -> Meter:
+        return Meter(broker, list(self.running.values()))
+
+    def coldness(self, broker: Running) -> float:
+        """How many times as long as others the broker is to be warmed up now."""
+        known = broker.pid in self._warm
+        self._warm.add(broker.pid)
+        return 1.0 if known else _COLD
+
+    def median_rate(self, cell: str, server: str) -> float | None:
+        found = [each.per_second for each in self.results.rounds(cell) if each.server == server]
+        return statistics.median(found) if found else None
+
+
+def create_topic(broker: Running, topic: str, queues: int, count: int = 0) -> None:
+    """The topic, or that many of them with numbers behind their names."""
+    names = [f"{topic}-{number:04d}" for number in range(count)] or [topic]
+    asyncio.run(_create_topics(broker, names, queues))
+
+
+async def _create_topics(broker: Running, names: Sequence[str], queues: int) -> None:
+    async with AdminClient(broker.name_server, timeout=_PATIENCE) as admin:
+        for address in broker.addresses:
+            for name in names:
+                config = TopicConfig(
+                    topic_name=name, read_queue_nums=queues, write_queue_nums=queues
+                )
+                await admin.topics.update(address, config)
+
+
+def stored(broker: Running, topic: str) -> int:
+    """How many messages of the topic the broker has."""
+    return asyncio.run(_stored(broker, topic))
+
+
+async def _stored(broker: Running, topic: str) -> int:
+    async with AdminClient(broker.name_server, timeout=_PATIENCE) as admin:
+        tables = [await admin.topics.stats_at(each, topic) for each in broker.addresses]
+    return sum(
+        queue.max_offset - queue.min_offset
+        for table in tables
+        for queue in table.offset_table.values()
+    )
