@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.brokers import APACHE, BOLIDE, PLAIN
+from benchmarks.compare.bars import Bar, bars, java_bound, sync_bound
+from benchmarks.compare.results import Results
+from tests.unit.benchmarks.rounds_at_hand import a_round, results_of
+
+
+def find(results: Results, words: str) -> Bar:
+    return next(bar for bar in bars(results) if words in bar.what)
+
+
+def test_a_cheaper_send_meets_the_goal_of_its_kind(tmp_path: Path) -> None:
+    rounds = [a_round(BOLIDE, cpu_us=10), a_round(APACHE, cpu_us=31), a_round(PLAIN, cpu_us=50)]
+    results = results_of(tmp_path / "a", send_64=rounds)
+    assert find(results, "64 synchronous senders").verdict == "met"
+    assert find(results, "without a compiler").verdict == "**missed**"
+
+
+def test_a_goal_with_an_upper_limit_is_missed_above_it(tmp_path: Path) -> None:
+    results = results_of(tmp_path / "a", pipelined=[a_round(BOLIDE, cpu_us=3.6)])
+    bar = find(results, "`pipelined`: 2.5 times")
+    assert (bar.limit, bar.verdict) == (3.5, "**missed**")
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed(tmp_path: Path) -> None:
+    for bar in bars(results_of(tmp_path / "a")):
+        assert (bar.result, bar.verdict) == ("not measured", "")
+
+
+def test_the_bound_of_java_clients_takes_the_cheaper_client(tmp_path: Path) -> None:
+    rounds = [a_round(BOLIDE, cpu_us=10, client_us=90), a_round(APACHE, cpu_us=40, client_us=20)]
+    assert java_bound(results_of(tmp_path / "a", java_sync=rounds), "java-sync") == 2.0
+
+
+def test_the_bound_of_synced_sends_takes_the_rate_without_sync(tmp_path: Path) -> None:
+    results = results_of(
+        tmp_path / "a",
+        sync_8=[a_round(BOLIDE, per_second=30_000, sync_s=0.0001)],
+        send_8=[a_round(BOLIDE, per_second=80_000)],
+    )
+    assert sync_bound(results, 8) == pytest.approx(40_000)
+    assert find(results, "8 senders, part of").result == "75 %"
+
+
+def test_memory_after_millions_is_that_of_the_last_round(tmp_path: Path) -> None:
+    grown = [a_round(name, private_mib=mib, stored=1) for name, mib in
+             ((BOLIDE, 500), (APACHE, 400), (BOLIDE, 50), (APACHE, 400))]  # fmt: skip
+    bar = find(results_of(tmp_path / "a", ten_million=grown), "after 10 million")
+    assert bar.measured == pytest.approx(0.125)

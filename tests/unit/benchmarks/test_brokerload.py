@@ -1,0 +1,74 @@
+"""The load generator against a real broker: what it says it did is what the broker has."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.brokers import BOLIDE, Running, started
+from benchmarks.compare.loads import Fill, Generated
+from benchmarks.compare.stages import Stage, create_topic, stored
+from benchmarks.generators import compile_generator
+from tests.unit.benchmarks.rounds_at_hand import results_of
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Running]:
+    with started(BOLIDE) as running:
+        yield running
+
+
+@pytest.fixture
+def stage(tmp_path: Path, broker: Running) -> Stage:
+    return Stage(compile_generator("brokerload"), results_of(tmp_path / "a"), 0.1)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 16}, {"oneway": 3}])
+def test_the_messages_that_it_counts_are_stored(
+    stage: Stage, broker: Running, options: dict[str, object]
+) -> None:
+    topic = "sends" + "".join(options)
+    create_topic(broker, topic, 4)
+    shape = Generated("send", 2, 8, topic, limit=640, options=options)
+    found = shape.generate(stage, broker, 10.0)
+    assert found["failures"] == 0
+    assert found["messages"] >= 640
+    # One-way sends may be on their way when the answer to the next send is there.
+    assert stored(broker, topic) >= found["messages"]
+
+
+def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running) -> None:
+    create_topic(broker, "paced", 4)
+    shape = Generated("send", 4, 500, "paced", limit=0, options={"rate": 2000})
+    found = shape.generate(stage, broker, 0.5)
+    assert found["failures"] == found["unsent"] == 0
+    assert found["messages"] + found["unanswered"] == pytest.approx(1000, abs=2)
+
+
+def test_a_queue_is_read_once_and_whole(stage: Stage, broker: Running) -> None:
+    Fill(topic="read", count=1000, options={"batch": 10}).apply(stage, broker)
+    each = stored(broker, "read") // 4
+    shape = Generated("pull", 4, 1, "read", size=32, limit=each, options={"once": 1})
+    assert shape.generate(stage, broker, 10.0)["messages"] >= each * 4 - 3
+
+
+@pytest.mark.parametrize("which", [{"filter": "TagB"}, {"filter": "n = 3", "type": "SQL92"}])
+def test_one_marked_message_in_ten_passes_a_filter(
+    stage: Stage, broker: Running, which: dict[str, object]
+) -> None:
+    Fill(topic="marked", count=2000, options={"marked": 1}).apply(stage, broker)
+    shape = Generated("pull", 4, 1, "marked", size=32, limit=490, options={"once": 1} | which)
+    found = shape.generate(stage, broker, 10.0)
+    assert 190 <= found["messages"] <= 200
+    assert found["failures"] == 0
+
+
+def test_consumers_receive_what_is_sent_meanwhile(stage: Stage, broker: Running) -> None:
+    create_topic(broker, "live", 4)
+    options = {"consumers": 2, "rate": 1000}
+    found = Generated("live", 2, 64, "live", limit=0, options=options).generate(stage, broker, 0.5)
+    assert found["messages"] == pytest.approx(found["sent"], abs=50)
+    assert 0 < found["p50_us"] <= found["p999_us"]
