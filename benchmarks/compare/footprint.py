@@ -41,7 +41,7 @@ class IdleConnections:
     warm_up: bool = field(default=False, init=False)
 
     def prepare(self, stage: Stage, broker: Running) -> None:
-        _first_send(broker)
+        """They ask for nothing."""
 
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
         before, window = broker.private_mib(), max(seconds, _LEAST_IDLE)

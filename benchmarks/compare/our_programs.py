@@ -23,7 +23,7 @@ class OurProducer:
 
     command: str
     arguments: tuple[str, ...] = ()
-    warm_up: bool = field(default=False, init=False)
+    warm_up: bool = field(default=True, init=False)
 
     def prepare(self, stage: Stage, broker: Running) -> None:
         create_topic(broker, _TOPIC, QUEUES)
@@ -37,7 +37,7 @@ class OurProducer:
 class OurConsumer:
     """`bolide bench consumer` from the front of a topic of many messages."""
 
-    warm_up: bool = field(default=False, init=False)
+    warm_up: bool = field(default=True, init=False)
 
     def prepare(self, stage: Stage, broker: Running) -> None:
         fill_millions(stage, broker)

@@ -12,6 +12,7 @@ from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Meter
 from bolide.admin.client import AdminClient
 from bolide.protocol.bodies.topics import TopicConfig
+from tests.interop.processes import is_alive
 
 _PATIENCE = 60.0
 # A JVM goes on compiling what it runs for many seconds.
@@ -42,7 +43,7 @@ class Stage:
         """The named brokers; those that do not last end with the block."""
         with ExitStack() as brief:
             for name in names:
-                if name not in self.running:
+                if name not in self.running or not is_alive(self.running[name].pid):
                     stack = self._lasting if name in lasting else brief
                     self.running[name] = stack.enter_context(started(name, self.flush))
             try:

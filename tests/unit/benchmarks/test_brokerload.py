@@ -45,7 +45,8 @@ def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running)
     shape = Generated("send", 4, 500, "paced", limit=0, options={"rate": 2000})
     found = shape.generate(stage, broker, 0.5)
     assert found["failures"] == found["unsent"] == 0
-    assert found["messages"] + found["unanswered"] == pytest.approx(1000, abs=2)
+    due = 2000 * found["seconds"] + 1
+    assert due / 2 < found["messages"] + found["unanswered"] <= due
 
 
 def test_a_queue_is_read_once_and_whole(stage: Stage, broker: Running) -> None:
