@@ -33,6 +33,7 @@ from bolide.protocol.headers.clients import UnregisterClientHeader
 from bolide.protocol.headers.namesrv import RouteHeader
 from bolide.protocol.refusals import TopicNotFound
 from bolide.remoting.client import ClientConfig, Fields, RemotingClient
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.errors import CallTimedOut, RemotingError
 
@@ -196,6 +197,11 @@ class ClientInstance:
                 self.name_servers.choose(address)
                 return answer
         raise NameServersUnreachable(addresses) from failure
+
+    def find_connection(self, broker_name: str) -> Connection | None:
+        """The connection by which sends go to a broker's master, if there is one."""
+        address = self.routes.master(broker_name)
+        return None if address is None else self.remoting.find(self.vip(address))
 
     def vip(self, address: str) -> str:
         """Where sends go: the broker's second port if the VIP channel is on."""

@@ -97,23 +97,29 @@ class UniqueIdMaker:
         self._prefix = UniqueId(ip, pid, salt, 0, 0).encode()[: -2 * 6]
         self._counter = count()
         self._month_start = self._month_end = 0
+        self._stem_ms, self._stem = -1, ""
 
     def make(self, now_ms: int) -> str:
-        return f"{self._stem(now_ms)}{next(self._counter) & 0xFFFF:04X}"
+        if now_ms != self._stem_ms:
+            self._begin(now_ms)
+        return f"{self._stem}{next(self._counter) & 0xFFFF:04X}"
 
     def make_many(self, now_ms: int, count: int) -> list[str]:
         """Ids of one millisecond; of over 65,536 some would be the same."""
-        stem = self._stem(now_ms)
+        self._begin(now_ms)
+        stem = self._stem
         return [f"{stem}{number & 0xFFFF:04X}" for number in islice(self._counter, count)]
 
-    def _stem(self, now_ms: int) -> str:
+    def _begin(self, now_ms: int) -> None:
+        """Note what the ids of this millisecond begin with."""
         if now_ms >= self._month_end:
             self._month_start = _month_start(now_ms, self._zone)
             self._month_end = _next_month_start(self._month_start, self._zone)
         since = now_ms - self._month_start
         if -_CLOCK_STEP < since < 0:
             since = 0
-        return f"{self._prefix}{since & 0xFFFF_FFFF:08X}"
+        self._stem = f"{self._prefix}{since & 0xFFFF_FFFF:08X}"
+        self._stem_ms = now_ms  # last: another thread may look in between
 
 
 def _from_hex(text: str, kind: str) -> bytes:

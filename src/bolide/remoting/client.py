@@ -14,11 +14,13 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import refusal_for
 from bolide.remoting.address import split_address
+from bolide.remoting.answers import PlainAnswers
 from bolide.remoting.connection import Connection, ConnectionLimits, finish_all
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
 from bolide.remoting.joint import Joint
 from bolide.remoting.outbox import Outbox
+from bolide.remoting.permits import Permits
 from bolide.remoting.tls import ClientTls
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ class RemotingClient:
         self._dispatcher = dispatcher or Dispatcher()
         self._hooks = tuple(hooks)
         self._outbox = Outbox()
+        self._answers = PlainAnswers()
         self._connections: dict[str, Connection] = {}
         self._connecting: Joint[str, Connection] = Joint(_closed)
         self._is_closed = False
@@ -64,7 +67,7 @@ class RemotingClient:
         self._limits = ConnectionLimits(
             always_read=True,
             one_way_calls=asyncio.Semaphore(self.config.max_one_way_calls),
-            calls=asyncio.Semaphore(self.config.max_calls),
+            calls=Permits(self.config.max_calls),
         )
 
     async def __aenter__(self) -> Self:
@@ -109,9 +112,7 @@ class RemotingClient:
         response = await connection.call(frame, seconds)
         for hook in self._hooks:
             hook.after(address, frame, response)
-        if response.code != ResponseCode.SUCCESS and response.code not in accept:
-            raise refusal_for(response.code, response.remark)
-        return response
+        return accepted(response, accept)
 
     async def notify(
         self,
@@ -126,6 +127,11 @@ class RemotingClient:
         for hook in self._hooks:
             hook.before(address, frame)
         await (await self._connection(address)).notify(frame)
+
+    def find(self, address: str) -> Connection | None:
+        """The connection that the next call to an address would take, if it need not be made."""
+        connection = None if self._is_closed else self._connections.get(address)
+        return None if connection is None or connection.is_closed else connection
 
     def is_connected(self, address: str) -> bool:
         connection = self._connections.get(address)
@@ -165,7 +171,9 @@ class RemotingClient:
         try:
             async with asyncio.timeout(self.config.connect_timeout):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._dispatcher, self._limits, outbox=self._outbox),
+                    lambda: Connection(
+                        self._dispatcher, self._limits, outbox=self._outbox, fast=self._answers
+                    ),
                     host,
                     port,
                     ssl=self._context,
@@ -189,6 +197,17 @@ class RemotingClient:
                     connection.abort() if connection.unsent else connection.close()
                 if connection.is_closed:
                     del self._connections[address]
+
+
+def accepted(response: Frame, accept: Collection[int] = ()) -> Frame:
+    """The response, if it is a success or one of the other codes that are answers.
+
+    Raises:
+        Refusal: the subclass tells the code.
+    """
+    if response.code != ResponseCode.SUCCESS and response.code not in accept:
+        raise refusal_for(response.code, response.remark)
+    return response
 
 
 def _closed(address: str) -> ConnectFailed:

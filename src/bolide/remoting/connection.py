@@ -26,7 +26,8 @@ from bolide.remoting.dispatch import Dispatcher, Later
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
-from bolide.remoting.pending import PendingCalls
+from bolide.remoting.pending import PendingCalls, PlainAnswer
+from bolide.remoting.permits import Permits
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class ConnectionLimits:
     write_high_water: int = 1024 * 1024
     always_read: bool = False
     one_way_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
-    calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
+    calls: Permits = field(default_factory=lambda: Permits(65_535))
 
 
 class FastPath(Protocol):
@@ -132,13 +133,52 @@ class Connection(asyncio.Protocol):
             CallTimedOut: no response came in time.
             ConnectionLost: the connection is or was closed.
         """
+        deadline, permits = self._loop.time() + within, self._limits.calls
         try:
-            async with asyncio.timeout(within), self._limits.calls:
-                frame.opaque = self._pending.number()
-                await self._send(frame)
-                return await self._pending.wait(frame.opaque)
+            if not permits.try_take():
+                async with asyncio.timeout_at(deadline):
+                    await permits.take()
+            try:
+                if self.is_blocked:
+                    async with asyncio.timeout_at(deadline):
+                        await self._wait_for_room()
+                self._send(frame)
+                return await self._pending.wait(frame.opaque, deadline)
+            finally:
+                permits.give()
         except TimeoutError as exc:
             raise CallTimedOut(self.peer, frame.code, within) from exc
+
+    def reserve(self) -> int | None:
+        """A number for a plain send, if it can leave at once: `post` it, and `end` it after that.
+
+        None if it must take the ordinary way: `call` waits for its turn. The connection is open.
+        """
+        if self.is_blocked or not self._limits.calls.try_take():
+            return None
+        return self._pending.number()
+
+    def reserve_one_way(self) -> int | None:
+        """As `reserve`, for a plain send that nobody answers: `throw` it."""
+        return None if self.is_blocked else self._pending.number()
+
+    def post(self, opaque: int, request: bytes, deadline: float) -> PlainAnswer:
+        """Send a plain send by its number; the answer may be a TimeoutError, or ConnectionLost."""
+        self._write(request)
+        return self._pending.begin_plain(opaque, deadline)
+
+    def end(self, opaque: int) -> None:
+        """Give the number of a plain send back: it is answered, or nobody waits any more."""
+        self._pending.end(opaque)
+        self._limits.calls.give()
+
+    def throw(self, request: bytes) -> None:
+        """Send a plain one-way send."""
+        self._write(request)
+
+    def take_answers(self, data: bytes, position: int) -> int:
+        """Read the usual answers to plain sends; returns where the first byte of others lies."""
+        return self._pending.take_answers(data, position)
 
     async def notify(self, frame: Frame) -> None:
         """Send a one-way request; returns once it is handed to the socket."""
@@ -147,14 +187,13 @@ class Connection(asyncio.Protocol):
             await self._wait_for_room()  # without a permit: a deaf peer must not keep one
             async with self._limits.one_way_calls:
                 if not self.is_blocked:
-                    frame.opaque = self._pending.number()
-                    await self._send(frame)
+                    self._send(frame)
                     return
 
-    async def _send(self, frame: Frame) -> None:
-        await self._wait_for_room()
+    def _send(self, frame: Frame) -> None:
         if self.is_closed:
             raise ConnectionLost(self.peer)
+        frame.opaque = self._pending.number()
         self._write(encode_frame(frame))
 
     async def _wait_for_room(self) -> None:

@@ -17,6 +17,7 @@ from bolide.remoting.connection import LINGER, Connection, ConnectionLimits, Fas
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
+from bolide.remoting.permits import Permits
 from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class RemotingServer:
             max_requests=config.max_requests_per_connection,
             write_high_water=config.write_high_water,
             one_way_calls=asyncio.Semaphore(config.max_one_way_calls),
-            calls=asyncio.Semaphore(config.max_calls),
+            calls=Permits(config.max_calls),
         )
 
     @property

@@ -54,12 +54,23 @@ class Packer:
     def __init__(self, group: str, client: ClientSettings, settings: ProducerSettings) -> None:
         self._client = client
         self._settings = settings
-        self._common = {
+        self.common = {
             "a": client.wrap(group),
             "c": settings.create_topic_key,
             "d": str(settings.default_topic_queue_nums),
             "k": "true" if client.unit_mode else "false",
         }
+        """The fields of every request, by their short names."""
+        namespace = client.namespace
+        self._last = encode_properties({PropertyName.INSTANCE_ID: namespace}) if namespace else ""
+
+    def wrap(self, topic: str) -> str:
+        """The name of a topic on the wire."""
+        return self._client.wrap(topic)
+
+    def with_id(self, properties: str, unique_id: str) -> str:
+        """A property string with what each message gets besides."""
+        return f"{properties}{PropertyName.UNIQUE_ID}\x01{unique_id}\x02{self._last}"
 
     async def pack(self, message: Message) -> Outgoing:
         """Raises InvalidMessage or CodecMissing."""
@@ -127,7 +138,7 @@ class Packer:
     ) -> dict[str, str]:
         if self._client.namespace:
             properties[PropertyName.INSTANCE_ID] = self._client.namespace
-        fields = dict(self._common)
+        fields = dict(self.common)
         fields["b"] = topic
         fields["f"] = str(sys_flag)
         fields["h"] = str(flag)
@@ -168,8 +179,13 @@ def make_ids(count: int) -> list[str]:
     return _maker().make_many(time.time_ns() // 1_000_000, count)
 
 
+def make_id(now_ms: int) -> str:
+    """An id for one message."""
+    return _maker().make(now_ms)
+
+
 def _make_id() -> str:
-    return _maker().make(time.time_ns() // 1_000_000)
+    return make_id(time.time_ns() // 1_000_000)
 
 
 @cache

@@ -9,6 +9,7 @@ from bolide.client.errors import BatchPartlySent
 from bolide.client.instance import ClientInstance
 from bolide.client.lifecycle import Lifecycle
 from bolide.client.producing.batches import Batches
+from bolide.client.producing.express import Express
 from bolide.client.producing.faults import Faults
 from bolide.client.producing.hooks import ForbiddenHook, SendHook
 from bolide.client.producing.keyed_queues import KeyedQueues
@@ -38,6 +39,8 @@ from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.recall_handle import BadRecallHandle
+
+_PLAIN_ARGUMENTS = frozenset({"timeout"})
 
 
 class SendArguments(TypedDict, total=False):
@@ -117,6 +120,7 @@ class Producer(Questions):
             send_hooks=self._send_hooks,
             forbidden_hooks=self._forbidden_hooks,
         )
+        self._express = self._make_express()
         group = self._client.wrap(self.group)
         self._requests = Requests(self._instance, group, self._topics)
         if trace := Trace.of(self.settings.trace):
@@ -150,6 +154,15 @@ class Producer(Questions):
             raise
         return instance
 
+    def _make_express(self) -> Express | None:
+        """None if all sends take the ordinary way: somebody wants to see them."""
+        settings = self.settings
+        if settings.telemetry is not None or settings.latency_faults or self._client.access_key:
+            return None
+        return Express(
+            self._instance, settings, self._packer, self._sending, self._pressure, self._topics
+        )
+
     # Sending
 
     @overload
@@ -175,6 +188,11 @@ class Producer(Questions):
         if not isinstance(message, Message):
             return await self.send_batch(message, **how)
         self._life.require_running()
+        if self._express is not None and how.keys() <= _PLAIN_ARGUMENTS:
+            sent = self._express.post(message, how.get("timeout"))
+            if sent is not None:
+                with self._under_way:
+                    return await sent
         with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
             outgoing = await self._packer.pack(span.messages[0])
@@ -260,6 +278,8 @@ class Producer(Questions):
         Raises as `send` does if it could not even be handed to a connection.
         """
         self._life.require_running()
+        if self._express is not None and not how and self._express.throw(message):
+            return
         with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
             outgoing = await self._packer.pack(span.messages[0])

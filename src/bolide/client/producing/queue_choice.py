@@ -18,13 +18,22 @@ class QueueChoice:
         self, topic: str, queues: Sequence[MessageQueue], avoid: str | None = None
     ) -> MessageQueue:
         """The next of these queues, at another broker than `avoid` if there is one."""
-        turn = self._turns.get(topic)
-        if turn is None:  # producers begin at different queues
-            turn = random.randrange(len(queues))  # noqa: S311  to spread load
-        self._turns[topic] = turn + 1
+        turn = self.turn(topic, len(queues))
+        self.took(topic, turn)
         if avoid is None and self._faults is None:
             return queues[turn % len(queues)]
         return self._choose_with_care(queues, turn, avoid)
+
+    def turn(self, topic: str, queues: int) -> int:
+        """Whose turn it is, by a number that goes on over all queues; it stays so until `took`."""
+        turn = self._turns.get(topic)
+        if turn is None:  # producers begin at different queues
+            turn = self._turns[topic] = random.randrange(queues)  # noqa: S311  to spread load
+        return turn
+
+    def took(self, topic: str, turn: int) -> None:
+        """That turn was used."""
+        self._turns[topic] = turn + 1
 
     def _choose_with_care(
         self, queues: Sequence[MessageQueue], turn: int, avoid: str | None

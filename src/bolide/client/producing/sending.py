@@ -6,7 +6,7 @@ A keyed message is tried at one queue only: no other one would know it for a rep
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendReply
 from bolide.protocol.refusals import Refusal
+from bolide.remoting.client import accepted
 from bolide.remoting.errors import CallTimedOut, RemotingError
 
 log = logging.getLogger(__name__)
@@ -40,13 +41,13 @@ _BETTER_ELSEWHERE = (
 )
 """Refusals that the same broker would repeat."""
 
-_NO_TIME = 0.001
+NO_TIME = 0.001
 """Seconds in which no try can succeed: timers may fire a little before the deadline."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
 @dataclass(slots=True)
-class _Tries:
+class Tries:
     """What became of the tries of one send so far."""
 
     began: float
@@ -72,7 +73,7 @@ class Sending:
     ) -> None:
         self._instance = instance
         self._settings = settings
-        self._choice = QueueChoice(faults)
+        self.choice = QueueChoice(faults)
         self._faults = faults
         self._group = group
         self._send_hooks = send_hooks
@@ -83,42 +84,67 @@ class Sending:
         self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
     ) -> SendResult:
         """Send to the one queue, once unless it is keyed; or to any of several until one has it."""
-        tries = _Tries(self._now(), deadline)
+        tries = Tries(self._now(), deadline)
+        result: SendResult | None
         if isinstance(chosen, MessageQueue) and outgoing.is_keyed and self._settings.retries:
             result = await self._try_again(outgoing, chosen, tries)
         elif isinstance(chosen, MessageQueue):
-            result = await self._try(outgoing, chosen, deadline - tries.began, tries)
+            sent = self._send_to(outgoing, chosen, deadline - tries.began)
+            result = await self._try(sent, chosen, tries)
         else:
             result = await self._try_several(outgoing, chosen, tries)
-        result = result or tries.less_safe
-        if result is None:
+        return result or self._end(outgoing, tries)
+
+    async def go_on(
+        self,
+        outgoing: Outgoing,
+        queues: Sequence[MessageQueue],
+        queue: MessageQueue,
+        said: Frame | RemotingError,
+        tries: Tries,
+    ) -> SendResult:
+        """Go on after a first try at `queue`, of which this is the answer or the failure."""
+        result = await self._try(_read(said, outgoing, queue), queue, tries)
+        result = result or await self._try_several(outgoing, queues, tries)
+        return result or self._end(outgoing, tries)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether hooks want to see every try."""
+        return bool(self._send_hooks or self._forbidden_hooks)
+
+    def _end(self, outgoing: Outgoing, tries: Tries) -> SendResult:
+        """What comes of it if no try was as good as it should be."""
+        if tries.less_safe is None:
             raise self._failure(outgoing, tries)
-        return result
+        return tries.less_safe
 
     async def _try_several(
-        self, outgoing: Outgoing, queues: Sequence[MessageQueue], tries: _Tries
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], tries: Tries
     ) -> SendResult | None:
-        for left in range(self._settings.retries, -1, -1):
+        for left in range(self._settings.retries - len(tries.brokers), -1, -1):
             seconds = tries.deadline - self._now()
-            if seconds < _NO_TIME:
+            if seconds < NO_TIME:
                 break
             avoid = tries.brokers[-1] if tries.brokers else None
-            queue = self._choice.choose(outgoing.topic, queues, avoid)
+            queue = self.choice.choose(outgoing.topic, queues, avoid)
             if left and self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
-            if result := await self._try(outgoing, queue, seconds, tries):
+            sent = self._send_to(outgoing, queue, seconds)
+            if result := await self._try(sent, queue, tries):
                 return result
         return None
 
     async def _try_again(
-        self, outgoing: Outgoing, queue: MessageQueue, tries: _Tries
+        self, outgoing: Outgoing, queue: MessageQueue, tries: Tries
     ) -> SendResult | None:
         """The same queue until the time is over."""
         pause = _FIRST_PAUSE
-        while (seconds := tries.deadline - self._now()) >= _NO_TIME:
+        while (seconds := tries.deadline - self._now()) >= NO_TIME:
             if self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
-            if result := await self._try(outgoing, queue, seconds, tries):
+            sent = self._send_to(outgoing, queue, seconds)
+            if result := await self._try(sent, queue, tries):
                 return result
             if isinstance(tries.failure, Refusal) and tries.failure.code in _BETTER_ELSEWHERE:
                 break
@@ -131,7 +157,7 @@ class Sending:
     ) -> None:
         """Send one-way, once."""
         if not isinstance(chosen, MessageQueue):
-            chosen = self._choice.choose(outgoing.topic, chosen)
+            chosen = self.choice.choose(outgoing.topic, chosen)
         address = self._find_address(chosen)
         if address is None:
             async with self.until(deadline, outgoing.messages[0].topic):
@@ -159,13 +185,13 @@ class Sending:
             raise SendTimedOut(topic, (), self._now() - began, None) from exc
 
     async def _try(
-        self, outgoing: Outgoing, queue: MessageQueue, seconds: float, tries: _Tries
+        self, sent: Awaitable[SendResult], queue: MessageQueue, tries: Tries
     ) -> SendResult | None:
         """One try; None if another one may do better."""
         tries.brokers.append(queue.broker_name)
         began = self._now()
         try:
-            result = await self._send_to(outgoing, queue, seconds)
+            result = await sent
         except (RemotingError, Refusal, ClientError) as exc:
             tries.failure = exc
             if self._faults is not None:
@@ -223,7 +249,7 @@ class Sending:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         return self._instance.vip(address)
 
-    def _failure(self, outgoing: Outgoing, tries: _Tries) -> SendFailed:
+    def _failure(self, outgoing: Outgoing, tries: Tries) -> SendFailed:
         now = self._now()
         is_late = now >= tries.deadline or _is_timeout(tries.failure)
         kind = SendTimedOut if is_late else SendFailed
@@ -271,6 +297,12 @@ def _is_timeout(failure: BaseException | None) -> bool:
     return isinstance(failure, CallTimedOut) or (
         isinstance(failure, BrokerUnknown) and isinstance(failure.__cause__, TimeoutError)
     )
+
+
+async def _read(said: Frame | RemotingError, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
+    if isinstance(said, RemotingError):
+        raise said
+    return _result(accepted(said, _STORED), outgoing, queue)
 
 
 def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResult:

@@ -1,0 +1,134 @@
+"""Plain sends as a producer writes them, and the usual answers as it reads them.
+
+The bytes written are those that `protocol.framing` writes for the same request. An answer is read
+only if it is the usual one, of a message that was stored as it should be; whatever else came takes
+the ordinary way. `_send_frames` has the compiled twin of `read_answers`.
+"""
+
+import struct
+from collections.abc import Container, Mapping
+from typing import Annotated
+
+import msgspec
+
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import FrameFlag
+from bolide.version import ROCKETMQ_VERSION
+
+_PREFIX = struct.Struct(">II")
+_MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
+
+_text = msgspec.json.Encoder().encode
+
+
+class SendTemplate:
+    """All that the plain sends of a producer to one queue have in common.
+
+    Args:
+        common: the fields that say who sends to which topic, by their short names.
+    """
+
+    __slots__ = ("_answered", "_head", "_one_way", "_queue")
+
+    def __init__(self, common: Mapping[str, str], queue_id: int, broker_name: str) -> None:
+        members = _text(common).removesuffix(b"}")
+        queue = _text({"e": str(queue_id), "n": broker_name})[1:-1]
+        self._head = b'{"code":%d,"extFields":%b,"f":"0","h":"' % (
+            RequestCode.SEND_MESSAGE_V2,
+            members,
+        )
+        self._queue = b',%b,"g":"' % queue
+        self._answered = b'"},"flag":0,"language":"PYTHON","opaque":'
+        self._one_way = b'"},"flag":%d,"language":"PYTHON","opaque":' % FrameFlag.ONE_WAY
+
+    def write(
+        self,
+        opaque: int,
+        born_timestamp: int,
+        flag: int,
+        properties: str,
+        body: bytes,
+        *,
+        one_way: bool = False,
+    ) -> bytes:
+        """The whole frame.
+
+        Raises:
+            UnicodeEncodeError: the properties hold half a surrogate pair.
+        """
+        header = b'%b%d","j":"0","i":%b%b%d%b%d%b' % (
+            self._head,
+            flag,
+            _text(properties),
+            self._queue,
+            born_timestamp,
+            self._one_way if one_way else self._answered,
+            opaque,
+            _END,
+        )
+        size = len(header)
+        return b"".join((_PREFIX.pack(4 + size + len(body), size), header, body))
+
+
+_END = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % ROCKETMQ_VERSION
+
+SendAnswer = tuple[int, str, int, int, str | None, str, bool]
+"""Opaque, offset id, queue id, queue offset, transaction id, region, and whether traces are on."""
+
+_Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Fields(msgspec.Struct, forbid_unknown_fields=True):
+    """Of `SendReply` those that an answer to a plain send has."""
+
+    msgId: str  # noqa: N815  the wire's own name, as are those below
+    queueId: _Int  # noqa: N815
+    queueOffset: _Long  # noqa: N815
+    transactionId: str | None = None  # noqa: N815
+    MSG_REGION: str = "DefaultRegion"
+    TRACE_ON: bool = True
+
+
+class _Header(msgspec.Struct):
+    code: _Int
+    extFields: _Fields  # noqa: N815
+    flag: _Int
+    opaque: _Int
+    language: str | None = None
+    remark: str | None = None
+    version: _Int = 0
+
+
+_decode = msgspec.json.Decoder(_Header, strict=False).decode
+
+
+def read_answers(
+    data: bytes, position: int, wanted: Container[int]
+) -> tuple[int, list[SendAnswer]]:
+    """The usual answers that lie in a row from `position` on, as far as their numbers are wanted.
+
+    Returns:
+        Where the first one begins that is not so, and the answers.
+    """
+    found: list[SendAnswer] = []
+    while len(data) - position >= _PREFIX.size:
+        length, header_size = _PREFIX.unpack_from(data, position)
+        end = position + 4 + length
+        if end > len(data) or header_size + 4 != length or header_size > _MAX_JSON_HEADER:
+            break
+        try:
+            header = _decode(data[position + _PREFIX.size : end])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            break
+        if header.code or not header.flag & 1 or header.opaque not in wanted:
+            break
+        said = header.extFields
+        found.append(
+            (
+                header.opaque, said.msgId, said.queueId, said.queueOffset,
+                said.transactionId, said.MSG_REGION, said.TRACE_ON,
+            )
+        )  # fmt: skip
+        position = end
+    return position, found
