@@ -10,7 +10,7 @@ try:
 except ImportError:
     cythonize = None
 
-KERNELS = ("_columns", "_index", "_records", "_sends", "_units")
+KERNELS = ("_columns", "_index", "_records", "_send_frames", "_sends", "_units")
 
 
 def extensions() -> list[Extension]:

@@ -1,14 +1,16 @@
-"""The inner loops over records and index entries, compiled where the install could do it.
+"""The inner loops over records, index entries and sends, compiled where the install could do it.
 
-`reference`, `gathering` and `columns` say in plain Python what they do; `_records`, `_index` and
-`_columns` are the same in Cython, byte for byte and error for error. The environment's
-BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`, nothing above.
+`reference`, `gathering`, `columns` and `send_frames` say in plain Python what they do; `_records`,
+`_index`, `_columns` and `_send_frames` are the same in Cython, byte for byte and error for error.
+The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and
+`model`, nothing above.
 """
 
 import os
 
 from bolide.kernel.reference import SCHEDULE_TOPIC
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
+from bolide.kernel.send_frames import SendAnswer
 
 try:
     if os.environ.get("BOLIDE_KERNEL") == "python":
@@ -26,6 +28,7 @@ try:
     )
     from bolide.kernel._sends import Sends, Slot
     from bolide.kernel._units import Units
+    from bolide.kernel._send_frames import SendTemplate, read_answers
 
     COMPILED = True
 except ImportError:
@@ -44,6 +47,7 @@ except ImportError:
     )
     from bolide.kernel.sends import Sends, Slot
     from bolide.kernel.units import Units
+    from bolide.kernel.send_frames import SendTemplate, read_answers
 
     COMPILED = False
 
@@ -56,6 +60,8 @@ __all__ = [
     "Scan",
     "Sends",
     "Slot",
+    "SendAnswer",
+    "SendTemplate",
     "Stop",
     "Units",
     "body_crc",
@@ -63,6 +69,7 @@ __all__ = [
     "find_keys",
     "gather",
     "put_keys",
+    "read_answers",
     "read_record",
     "rebuild_slots",
     "record_size",

@@ -2,7 +2,7 @@
 
 The bytes written are those that `protocol.framing` writes for the same request. An answer is read
 only if it is the usual one, of a message that was stored as it should be; whatever else came takes
-the ordinary way. `_send_frames` has the compiled twin of `read_answers`.
+the ordinary way. `_send_frames` has the compiled twins.
 """
 
 import struct
@@ -28,18 +28,10 @@ class SendTemplate:
         common: the fields that say who sends to which topic, by their short names.
     """
 
-    __slots__ = ("_answered", "_head", "_one_way", "_queue")
+    __slots__ = ("_head", "_queue")
 
     def __init__(self, common: Mapping[str, str], queue_id: int, broker_name: str) -> None:
-        members = _text(common).removesuffix(b"}")
-        queue = _text({"e": str(queue_id), "n": broker_name})[1:-1]
-        self._head = b'{"code":%d,"extFields":%b,"f":"0","h":"' % (
-            RequestCode.SEND_MESSAGE_V2,
-            members,
-        )
-        self._queue = b',%b,"g":"' % queue
-        self._answered = b'"},"flag":0,"language":"PYTHON","opaque":'
-        self._one_way = b'"},"flag":%d,"language":"PYTHON","opaque":' % FrameFlag.ONE_WAY
+        self._head, self._queue = template_parts(common, queue_id, broker_name)
 
     def write(
         self,
@@ -56,21 +48,36 @@ class SendTemplate:
         Raises:
             UnicodeEncodeError: the properties hold half a surrogate pair.
         """
-        header = b'%b%d","j":"0","i":%b%b%d%b%d%b' % (
+        header = b"%b%d%b%b%b%d%b%d%b" % (
             self._head,
             flag,
+            MIDDLE,
             _text(properties),
             self._queue,
             born_timestamp,
-            self._one_way if one_way else self._answered,
+            ONE_WAY if one_way else ANSWERED,
             opaque,
-            _END,
+            END,
         )
         size = len(header)
         return b"".join((_PREFIX.pack(4 + size + len(body), size), header, body))
 
 
-_END = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % ROCKETMQ_VERSION
+# What stands between the parts of a request that differ from message to message.
+MIDDLE = b'","j":"0","i":'
+ANSWERED = b'"},"flag":0,"language":"PYTHON","opaque":'
+ONE_WAY = ANSWERED.replace(b'"flag":0', b'"flag":%d' % FrameFlag.ONE_WAY)
+END = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % ROCKETMQ_VERSION
+
+
+def template_parts(
+    common: Mapping[str, str], queue_id: int, broker_name: str
+) -> tuple[bytes, bytes]:
+    """What stands before a message's flag, and what before its time."""
+    head = _text({**common, "f": "0", "h": ""}).removesuffix(b'"}')
+    queue = _text({"e": str(queue_id), "n": broker_name, "g": ""})[1:-2]
+    return b'{"code":%d,"extFields":%b' % (RequestCode.SEND_MESSAGE_V2, head), b"," + queue
+
 
 SendAnswer = tuple[int, str, int, int, str | None, str, bool]
 """Opaque, offset id, queue id, queue offset, transaction id, region, and whether traces are on."""
@@ -93,8 +100,8 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
 class _Header(msgspec.Struct):
     code: _Int
     extFields: _Fields  # noqa: N815
-    flag: _Int
-    opaque: _Int
+    flag: _Int = 0
+    opaque: _Int = 0
     language: str | None = None
     remark: str | None = None
     version: _Int = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from bolide.kernel.send_frames import SendAnswer, read_answers
+from bolide.kernel import SendAnswer, read_answers
 from bolide.protocol.frame import Frame
 from bolide.remoting.errors import ConnectionLost
 

@@ -20,7 +20,7 @@ from bolide.client.producing.producer_settings import ProducerSettings
 from bolide.client.producing.results import SendResult, SendStatus
 from bolide.client.producing.sending import NO_TIME, Sending, Tries
 from bolide.client.routes import Queues
-from bolide.kernel.send_frames import SendAnswer, SendTemplate
+from bolide.kernel import SendAnswer, SendTemplate
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import RETRY_PREFIX, is_sendable

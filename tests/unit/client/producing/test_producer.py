@@ -41,13 +41,28 @@ from bolide.remoting.tls import ClientTls, ServerTls, TlsMode
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.certificates import make_pair
 from tests.support.cluster import FakeBroker, FakeCluster, fake_cluster, route_of, serving, stored
+from tests.support.producers import Warm
 
 MESSAGE = Message("T", b"body", tags="A", keys=["k"], properties={"a": "b"}, flag=9)
 NOWHERE = "127.0.0.1:1"
 
 
+@pytest.fixture(params=["cold", "warm"], autouse=True)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs twice: the first send to a broker takes another way than the next ones."""
+    monkeypatch.setitem(_kinds, "now", Warm if request.param == "warm" else Producer)
+
+
+_kinds: dict[str, type[Producer]] = {}
+
+
 def producer(cluster: FakeCluster, group: str = "G", **settings: Any) -> Producer:
-    return Producer(group, name_server=cluster.name_server.address, **settings)
+    return _kinds["now"](group, name_server=cluster.name_server.address, **settings)
+
+
+def cold(cluster: FakeCluster, **settings: Any) -> Producer:
+    """One that knows nothing yet: the routes change before its first send."""
+    return Producer("G", name_server=cluster.name_server.address, **settings)
 
 
 def busy(_header: SendHeader, _frame: Frame) -> Reply:
@@ -277,7 +292,7 @@ async def test_a_refusal_is_tried_at_another_broker_with_the_same_id() -> None:
 
 @on_loop
 async def test_a_broker_that_is_down_is_passed_over_and_used_again_when_it_is_back() -> None:
-    async with fake_cluster("broker-a") as cluster, producer(cluster) as p:
+    async with fake_cluster("broker-a") as cluster, cold(cluster) as p:
         other = FakeBroker("broker-b")
         async with serving(other) as server:
             cluster.name_server.routes["T"] = route_of(cluster.brokers[0], other)
@@ -404,7 +419,7 @@ async def test_a_shorter_time_for_one_try_leaves_time_for_others() -> None:
 
 @on_loop
 async def test_a_broker_that_cannot_be_reached_gives_its_code() -> None:
-    async with fake_cluster() as cluster, producer(cluster, retries=0) as p:
+    async with fake_cluster() as cluster, cold(cluster, retries=0) as p:
         dead = FakeBroker("dead")
         dead.address = NOWHERE
         cluster.name_server.routes["T"] = route_of(dead)
@@ -655,7 +670,7 @@ async def test_hooks_see_every_try() -> None:
 @on_loop
 async def test_hooks_hear_of_a_one_way_send_that_failed() -> None:
     notes = Notes()
-    async with fake_cluster() as cluster, producer(cluster) as p:
+    async with fake_cluster() as cluster, cold(cluster) as p:
         p.add_send_hook(notes)
         dead = FakeBroker("dead")
         dead.address = NOWHERE
