@@ -65,11 +65,16 @@ def iter_batch(buffer: Buffer) -> Iterator[BatchItem]:
 
 
 def _encode_item(message: Message) -> bytes:
-    body, properties = message.body, encode_properties(message.properties).encode()
+    return encode_item(message.flag, message.body, encode_properties(message.properties))
+
+
+def encode_item(flag: int, body: bytes, text: str) -> bytes:
+    """One message of a batch, its properties as one string. Raises RecordTooLarge."""
+    properties = text.encode()
     if len(properties) > _MAX_PROPERTIES_SIZE:
         raise RecordTooLarge("properties", len(properties), _MAX_PROPERTIES_SIZE)
     size = _HEAD.size + len(body) + _SHORT.size + len(properties)
-    head = _HEAD.pack(size, message.flag, len(body))
+    head = _HEAD.pack(size, flag, len(body))
     return b"".join((head, body, _SHORT.pack(len(properties)), properties))
 
 

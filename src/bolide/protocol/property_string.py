@@ -12,6 +12,8 @@ PAIR_END = "\x02"
 
 def encode_properties(properties: Mapping[str, str]) -> str:
     """Raises ValueError where a name or a value holds a character that would end it early."""
+    if not properties:
+        return ""
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     pairs = len(properties)
     if text.count(PAIR_END) != pairs or text.count(NAME_END) != pairs:

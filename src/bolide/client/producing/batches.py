@@ -22,6 +22,7 @@ MAX_COUNT = 10_000
 
 _THREAD_OVER = 500  # messages: more of them would hold up the loop
 _ITEM_OVERHEAD = 22  # of a message in a batch: lengths, flag, marks
+_ID_SIZE = len(PropertyName.UNIQUE_ID) + 2 + 56  # of the property, at most
 
 
 class Batches:
@@ -72,16 +73,21 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
             raise InvalidMessage(
                 "topic", f"a batch is of one topic, not of {first.topic!r} and {message.topic!r}"
             )
-        if message.wait_stored != first.wait_stored:
-            raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
-        if (message.dedup_key is None) != (first.dedup_key is None):
-            raise InvalidMessage("dedup_key", "all messages of a batch have one, or none has")
-        if message.delay_level:
-            raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
-        if is_timed(message.properties):
-            raise InvalidMessage("deliver_at", "messages of a batch cannot wait: send each alone")
+        if message.properties or first.properties:
+            _check_properties(message, first)
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessage("topic", f"{first.topic!r}: retries cannot be sent as a batch")
+
+
+def _check_properties(message: Message, first: Message) -> None:
+    if message.wait_stored != first.wait_stored:
+        raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
+    if (message.dedup_key is None) != (first.dedup_key is None):
+        raise InvalidMessage("dedup_key", "all messages of a batch have one, or none has")
+    if message.delay_level:
+        raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
+    if is_timed(message.properties):
+        raise InvalidMessage("deliver_at", "messages of a batch cannot wait: send each alone")
 
 
 def split_batch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
@@ -111,6 +117,7 @@ def _by_queue(
 
 def _item_size(message: Message) -> int:
     """Bytes that a message takes in a batch, its id included."""
+    if not message.properties:
+        return _ITEM_OVERHEAD + len(message.body) + _ID_SIZE
     properties = len(encode_properties(message.properties).encode())
-    own_id = 0 if message.unique_id else len(PropertyName.UNIQUE_ID) + 2 + 56
-    return _ITEM_OVERHEAD + len(message.body) + properties + own_id
+    return _ITEM_OVERHEAD + len(message.body) + properties + (0 if message.unique_id else _ID_SIZE)

@@ -19,7 +19,7 @@ from bolide.model.message import Message, SysFlag
 from bolide.model.message_checks import InvalidMessage
 from bolide.model.names import RETRY_PREFIX
 from bolide.model.properties import PropertyName
-from bolide.protocol.batch import encode_batch
+from bolide.protocol.batch import encode_item
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.compression import compress
 from bolide.protocol.message_id import UniqueIdMaker
@@ -99,11 +99,8 @@ class Packer:
 
     def pack_batch(self, messages: Sequence[Message]) -> Outgoing:
         """Of messages that `check_batch` let pass. Raises InvalidMessage if they are too large."""
-        ids = tuple(message.unique_id or _make_id() for message in messages)
-        body = encode_batch(
-            message.with_properties({PropertyName.UNIQUE_ID: unique_id})
-            for message, unique_id in zip(messages, ids, strict=True)
-        )
+        ids = _ids_of(messages)
+        body = b"".join(map(_encoded, messages, ids))
         if len(body) > self._settings.max_message_size:
             raise InvalidMessage(
                 "messages",
@@ -156,6 +153,21 @@ class Packer:
         else:
             shorter = await asyncio.to_thread(compress, body, kind, level)
         return (shorter, kind.flags) if len(shorter) < len(body) else (body, 0)
+
+
+def _ids_of(messages: Sequence[Message]) -> tuple[str, ...]:
+    """The ids that the messages of a batch have, or new ones."""
+    own = [message.unique_id for message in messages]
+    fresh = iter(make_ids(len(own)))
+    return tuple(each or next(fresh) for each in own)
+
+
+def _encoded(message: Message, unique_id: str) -> bytes:
+    """A message of a batch with its id."""
+    text = encode_properties(message.properties)
+    if not message.unique_id:
+        text = f"{text}{PropertyName.UNIQUE_ID}\x01{unique_id}\x02"
+    return encode_item(message.flag, message.body, text)
 
 
 def _move_retry_counts(properties: dict[str, str], fields: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -237,7 +238,7 @@ async def test_an_unusual_answer_says_all_that_it_says(
     assert (result.status, result.offset_message_id, result.queue.queue_id) == (status, "1" * 32, 5)
     assert (result.queue_offset, result.transaction_id, result.region) == (6, "t", "r")
     assert (result.trace_on, result.recall_handle, result.repeats) == (False, "h", 1)
-    assert result.message_id == decode_properties(cluster.sends[0].properties)["UNIQ_KEY"]
+    assert result.message_id == _id(cluster.sends[0])
 
 
 @on_loop
@@ -284,13 +285,17 @@ async def test_a_refused_send_goes_on_at_another_broker_with_the_same_id(ways: W
     assert isinstance(failed.value.__cause__, SystemBusy)
     assert len(ways.express) == 3
     refused, taken = (broker.sends for broker in cluster.brokers)
-    assert _ids(refused[:1]) <= _ids(taken)
-    assert len(_ids(refused + taken)) == 3
-    assert len(refused + taken) == 2 + 1 + 3
+    tries = Counter(_id(header) for header in refused + taken)
+    assert tries[_id(refused[0])] == 2  # there, then at the other one
+    assert sorted(tries.values()) in ([1, 2, 3], [2, 2, 3])
+
+
+def _id(header: SendHeader) -> str:
+    return decode_properties(header.properties)["UNIQ_KEY"]
 
 
 def _ids(headers: list[SendHeader]) -> set[str]:
-    return {decode_properties(header.properties)["UNIQ_KEY"] for header in headers}
+    return set(map(_id, headers))
 
 
 @on_loop
@@ -307,7 +312,7 @@ async def test_a_broker_that_does_not_answer_ends_the_send_in_time_and_not_befor
     cause = failed.value.__cause__
     assert isinstance(cause, CallTimedOut)
     assert (cause.code, cause.seconds) == (RequestCode.SEND_MESSAGE_V2, 0.1)
-    assert 0.1 <= took < 2.0
+    assert 0.1 <= took + 1e-6 < 2.0
     assert len(cluster.sends) == 2
 
 

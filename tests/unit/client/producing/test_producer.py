@@ -595,7 +595,7 @@ async def test_a_list_is_split_at_the_count_too_and_packed_beside_the_loop() -> 
             threads.append(threading.current_thread().name)
             return 0
 
-    messages[-1] = Watched("T", b"1")
+    messages[-1] = Watched("T", b"1", tags="A")
     async with fake_cluster() as cluster, producer(cluster) as p:
         results = await p.send(messages)
     assert [len(result.message_ids) for result in results] == [10_000, 10_000, 5_000]
