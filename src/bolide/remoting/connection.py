@@ -149,32 +149,31 @@ class Connection(asyncio.Protocol):
         except TimeoutError as exc:
             raise CallTimedOut(self.peer, frame.code, within) from exc
 
-    def reserve(self) -> int | None:
-        """A number for a plain send, if it can leave at once: `post` it, and `end` it after that.
+    def number(self) -> int:
+        """The number of the next plain request; they need not be sent in order."""
+        return self._pending.number()
 
-        None if it must take the ordinary way: `call` waits for its turn. The connection is open.
+    def post(self, opaque: int, request: bytes, deadline: float) -> PlainAnswer | None:
+        """Send a plain send by its number, if it can leave at once; `end` it in any case then.
+
+        The answer may be a TimeoutError, or ConnectionLost. None if it must wait, as `call` does.
         """
         if self.is_blocked or not self._limits.calls.try_take():
             return None
-        return self._pending.number()
-
-    def reserve_one_way(self) -> int | None:
-        """As `reserve`, for a plain send that nobody answers: `throw` it."""
-        return None if self.is_blocked else self._pending.number()
-
-    def post(self, opaque: int, request: bytes, deadline: float) -> PlainAnswer:
-        """Send a plain send by its number; the answer may be a TimeoutError, or ConnectionLost."""
         self._write(request)
         return self._pending.begin_plain(opaque, deadline)
 
     def end(self, opaque: int) -> None:
-        """Give the number of a plain send back: it is answered, or nobody waits any more."""
+        """A plain send is answered, or nobody waits for it any more."""
         self._pending.end(opaque)
         self._limits.calls.give()
 
-    def throw(self, request: bytes) -> None:
-        """Send a plain one-way send."""
+    def throw(self, request: bytes) -> bool:
+        """Send a plain one-way send, if it can leave at once."""
+        if self.is_blocked:
+            return False
         self._write(request)
+        return True
 
     def take_answers(self, data: bytes, position: int) -> int:
         """Read the usual answers to plain sends; returns where the first byte of others lies."""

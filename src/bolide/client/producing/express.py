@@ -70,50 +70,38 @@ class Express:
     ) -> Coroutine[Any, Any, SendResult] | None:
         """Send a message within that time, if it is plain; the coroutine waits for the answer."""
         seconds = self._seconds if seconds is None else seconds
-        found = self._find(message)
-        if found is None or seconds < NO_TIME:
+        way = self._way(message)
+        if way is None or seconds < NO_TIME:
             return None
-        lane, turn, text = found
-        stop, size = lane.stop(turn), len(message.body)
-        connection = self._instance.find_connection(stop.queue.broker_name)
-        if connection is None or not self._pressure.try_enter(size):
+        stop, connection, text = way
+        opaque, size = connection.number(), len(message.body)
+        unique_id, request = self._written(message, stop, text, opaque)
+        if not self._pressure.try_enter(size):
             return None
-        opaque = connection.reserve()
-        if opaque is None:
+        began, within = self._now(), min(seconds, self._try_seconds)
+        answer = connection.post(opaque, request, began + within)
+        if answer is None:
             self._pressure.leave(size)
             return None
-        self._choice.took(lane.topic, turn)
-        born, began = time.time_ns() // 1_000_000, self._now()
-        unique_id = make_id(born)
-        properties = self._packer.with_id(text, unique_id)
-        request = stop.template.write(opaque, born, message.flag, properties, message.body)
-        within = min(seconds, self._try_seconds)
-        answer = connection.post(opaque, request, began + within)
+        self._choice.took(stop.queue.topic)
         return self._sent(
             _Posted(message, unique_id, stop, connection, opaque, answer, began, seconds, within)
         )
 
     def throw(self, message: Message) -> bool:
         """Send a message one-way, if it is plain."""
-        found = self._find(message)
-        if found is None:
+        way = self._way(message)
+        if way is None:
             return False
-        lane, turn, text = found
-        stop = lane.stop(turn)
-        connection = self._instance.find_connection(stop.queue.broker_name)
-        opaque = None if connection is None else connection.reserve_one_way()
-        if connection is None or opaque is None:
+        stop, connection, text = way
+        _, request = self._written(message, stop, text, connection.number(), one_way=True)
+        if not connection.throw(request):
             return False
-        self._choice.took(lane.topic, turn)
-        born = time.time_ns() // 1_000_000
-        properties = self._packer.with_id(text, make_id(born))
-        connection.throw(
-            stop.template.write(opaque, born, message.flag, properties, message.body, one_way=True)
-        )
+        self._choice.took(stop.queue.topic)
         return True
 
-    def _find(self, message: Message) -> "tuple[_Lane, int, str] | None":
-        """The lane of a plain message, whose turn it is there, and its properties as text."""
+    def _way(self, message: Message) -> "tuple[_Stop, Connection, str] | None":
+        """Where a plain message goes, and its properties as text."""
         if not isinstance(message, Message) or self._sending.is_watched:
             return None
         if not 0 < len(message.body) <= self._most:
@@ -122,7 +110,20 @@ class Express:
         lane = self._lane(message.topic)
         if text is None or lane is None:
             return None
-        return lane, self._choice.turn(lane.topic, lane.size), text
+        stop = lane.stop(self._choice.turn(lane.topic, lane.size))
+        connection = self._instance.find_connection(stop.queue.broker_name)
+        return None if connection is None else (stop, connection, text)
+
+    def _written(
+        self, message: Message, stop: "_Stop", text: str, opaque: int, *, one_way: bool = False
+    ) -> tuple[str, bytes]:
+        """The id of a message and the request that carries it."""
+        born = time.time_ns() // 1_000_000
+        unique_id = make_id(born)
+        properties = self._packer.with_id(text, unique_id)
+        return unique_id, stop.template.write(
+            opaque, born, message.flag, properties, message.body, one_way=one_way
+        )
 
     def _lane(self, topic: str) -> "_Lane | None":
         lane = self._lanes.get(topic)

@@ -19,7 +19,7 @@ class QueueChoice:
     ) -> MessageQueue:
         """The next of these queues, at another broker than `avoid` if there is one."""
         turn = self.turn(topic, len(queues))
-        self.took(topic, turn)
+        self.took(topic)
         if avoid is None and self._faults is None:
             return queues[turn % len(queues)]
         return self._choose_with_care(queues, turn, avoid)
@@ -31,9 +31,9 @@ class QueueChoice:
             turn = self._turns[topic] = random.randrange(queues)  # noqa: S311  to spread load
         return turn
 
-    def took(self, topic: str, turn: int) -> None:
-        """That turn was used."""
-        self._turns[topic] = turn + 1
+    def took(self, topic: str) -> None:
+        """The turn was used."""
+        self._turns[topic] += 1
 
     def _choose_with_care(
         self, queues: Sequence[MessageQueue], turn: int, avoid: str | None

@@ -26,6 +26,7 @@ from bolide.protocol.property_string import decode_properties
 from bolide.protocol.refusals import SystemBusy
 from bolide.remoting.dispatch import Reply
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
+from bolide.remoting.pending import PendingCalls
 from tests.support.aio import on_loop, until
 from tests.support.cluster import FakeCluster, fake_cluster, route_of, stored
 from tests.support.producers import Warm
@@ -264,6 +265,24 @@ async def test_many_sends_under_way_get_their_own_answers(ways: Ways) -> None:
         results = await asyncio.gather(*sends)
     assert [result.queue_offset for result in results] == list(range(500))
     assert len({result.message_id for result in results}) == len(ways.express) == 500
+
+
+@on_loop
+async def test_the_usual_answer_never_becomes_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Frame] = []
+    resolve = PendingCalls.resolve
+
+    def noted(self: PendingCalls, response: Frame) -> bool:
+        if "msgId" in (response.fields or {}):
+            answers.append(response)
+        return resolve(self, response)
+
+    monkeypatch.setattr(PendingCalls, "resolve", noted)
+    async with fake_cluster() as cluster, warm(cluster) as p:
+        await asyncio.gather(*(p.send(PLAIN) for _ in range(20)))
+        assert answers == []
+        await p.send(Message("T", bytes(5000)))
+        assert len(answers) == 1
 
 
 # Failures
