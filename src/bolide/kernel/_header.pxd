@@ -178,7 +178,7 @@ cdef inline bint read_header(const uint8_t *start, Py_ssize_t size, Header *head
                     return False
             elif named(name, b"serializeTypeCurrentRPC", 23):
                 bit = 64
-                if not value.quoted:
+                if not value.quoted or value.escaped:
                     return False
             else:
                 return False  # a remark, say

@@ -232,6 +232,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 @given(data=streams())
 @example(answer() + answer(8))
+@example(answer() + answer().replace(b'"JSON"', rb'"\SON"'))
 def test_what_is_read_is_what_the_ordinary_way_reads(read: Reader, data: bytes) -> None:
     end, found = read(data, 0, EVERYTHING)
     at = 0
