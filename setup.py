@@ -3,6 +3,8 @@
 Everything else is in pyproject.toml.
 """
 
+from pathlib import Path
+
 from setuptools import Extension, setup
 
 try:
@@ -10,15 +12,13 @@ try:
 except ImportError:
     cythonize = None
 
-KERNELS = ("_columns", "_index", "_records", "_send_frames", "_sends", "_units")
+SOURCES = sorted(Path("src/bolide/kernel").glob("*.pyx"))
 
 
 def extensions() -> list[Extension]:
     if cythonize is None:
         return []
-    sources = [
-        Extension(f"bolide.kernel.{name}", [f"src/bolide/kernel/{name}.pyx"]) for name in KERNELS
-    ]
+    sources = [Extension(f"bolide.kernel.{source.stem}", [str(source)]) for source in SOURCES]
     found = cythonize(sources, build_dir="build/cython", include_path=["src"])
     for each in found:
         each.optional = True  # cythonize drops it; with it a compiler that fails is a warning

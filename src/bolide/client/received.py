@@ -2,21 +2,24 @@
 
 import logging
 import time
+from collections.abc import Collection
 
+from msgspec import structs
+
+from bolide import kernel
 from bolide.client.namespace import unwrap
 from bolide.model.message import Host, StoredMessage, SysFlag, without_compression
 from bolide.model.names import RETRY_PREFIX
 from bolide.model.properties import PropertyName
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
 from bolide.protocol.headers.send import PushReplyHeader
-from bolide.protocol.hosts import unpack_host
 from bolide.protocol.property_string import decode_properties
-from bolide.protocol.record import Record, iter_records
 from bolide.remoting.address import split_address
 
 log = logging.getLogger(__name__)
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
+_RETRY_PREFIX = RETRY_PREFIX.encode()
 _EXPIRES_AT = PropertyName.EXPIRES_AT.encode()
 
 
@@ -27,23 +30,27 @@ def read_messages(
     min_offset: int | None = None,
     max_offset: int | None = None,
     namespace: str = "",
+    tags: Collection[str] = (),
 ) -> list[StoredMessage]:
     """Read the records of a reply: bodies plain, topics as their senders called them.
 
     A body that does not inflate is left as it is, with a warning: it must not hold up its queue.
 
+    Args:
+        tags: leave out messages with others, if there are any.
+
     Raises:
         BadRecord: the bytes are no records.
     """
-    return [
-        _message(record, _topic(record, namespace), broker_name, min_offset, max_offset)
-        for record in iter_records(body)
-    ]
+    found = _plain(kernel.read_messages(body, broker_name, min_offset, max_offset, tags), body)
+    if namespace or _RETRY_PREFIX in body:
+        found = [_as_sent(message, namespace) for message in found]
+    return found
 
 
 def read_stored(body: bytes, broker_name: str = "") -> list[StoredMessage]:
     """The same, but topics as the broker calls them, those of retries too."""
-    return [_message(record, record.topic, broker_name) for record in iter_records(body)]
+    return _plain(kernel.read_messages(body, broker_name), body)
 
 
 def without_expired(messages: list[StoredMessage], body: bytes) -> list[StoredMessage]:
@@ -85,33 +92,25 @@ def _host(address: str) -> Host:
         return Host("0.0.0.0", 0)  # noqa: S104  nobody listens there: it says that none is known
 
 
-def _message(
-    record: Record,
-    topic: str,
-    broker_name: str,
-    min_offset: int | None = None,
-    max_offset: int | None = None,
-) -> StoredMessage:
-    body, sys_flag = bytes(record.body), record.sys_flag
-    if sys_flag & _COMPRESSED:
-        place = f"{record.topic} queue {record.queue_id} at {record.queue_offset}"
-        body, sys_flag = _inflated(body, sys_flag, place)
-    # fmt: off
-    return StoredMessage(
-        topic, body, record.properties_later(), record.flag, record.queue_id,
-        record.queue_offset, record.physical_offset, sys_flag, record.born_timestamp,
-        unpack_host(record.born_host), record.store_timestamp, unpack_host(record.store_host),
-        record.reconsume_times, record.prepared_transaction_offset, record.body_crc, record.size,
-        record.version, broker_name, min_offset, max_offset,
-    )
-    # fmt: on
-
-
-def _topic(record: Record, namespace: str) -> str:
-    topic = record.topic
+def _as_sent(message: StoredMessage, namespace: str) -> StoredMessage:
+    topic = message.topic
     if topic.startswith(RETRY_PREFIX):
-        topic = record.decode_properties().get(PropertyName.RETRY_TOPIC, topic)
-    return unwrap(namespace, topic) if namespace else topic
+        topic = message.properties.get(PropertyName.RETRY_TOPIC, topic)
+    topic = unwrap(namespace, topic) if namespace else topic
+    return message if topic == message.topic else structs.replace(message, topic=topic)
+
+
+def _plain(messages: list[StoredMessage], body: bytes) -> list[StoredMessage]:
+    """The messages of a reply with their bodies inflated."""
+    return list(map(_inflate, messages)) if kernel.joined_flags(body) & _COMPRESSED else messages
+
+
+def _inflate(message: StoredMessage) -> StoredMessage:
+    if not message.sys_flag & _COMPRESSED:
+        return message
+    place = f"{message.topic} queue {message.queue_id} at {message.queue_offset}"
+    body, sys_flag = _inflated(message.body, message.sys_flag, place)
+    return structs.replace(message, body=body, sys_flag=sys_flag)
 
 
 def _inflated(body: bytes, sys_flag: int, place: str) -> tuple[bytes, int]:

@@ -4,6 +4,9 @@
 `_index`, `_columns` and `_send_frames` are the same in Cython, byte for byte and error for error.
 The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and
 `model`, nothing above.
+`reference`, `gathering`, `messages` and `columns` say in plain Python what they do; `_records`,
+`_index`, `_messages` and `_columns` are the same in Cython, byte for byte and error for error. The environment's
+BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`, nothing above.
 """
 
 import os
@@ -17,6 +20,7 @@ try:
         raise ImportError  # noqa: TRY301  as if there were none
     from bolide.kernel._columns import Columns
     from bolide.kernel._index import find_keys, put_keys, rebuild_slots
+    from bolide.kernel._messages import joined_flags, read_messages
     from bolide.kernel._records import (
         body_crc,
         describe,
@@ -34,6 +38,7 @@ try:
 except ImportError:
     from bolide.kernel.columns import Columns
     from bolide.kernel.gathering import gather
+    from bolide.kernel.messages import joined_flags, read_messages
     from bolide.kernel.reference import (
         body_crc,
         describe,
@@ -68,8 +73,10 @@ __all__ = [
     "describe",
     "find_keys",
     "gather",
+    "joined_flags",
     "put_keys",
     "read_answers",
+    "read_messages",
     "read_record",
     "rebuild_slots",
     "record_size",

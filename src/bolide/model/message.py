@@ -212,7 +212,7 @@ def _fill(message: Message, topic: str, body: bytes, properties: dict[str, str],
     _set(message, "flag", flag)
 
 
-class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False):
+class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False, gc=False):
     """A message with the place the log gave it. Timestamps are milliseconds since 1970.
 
     As it comes from a record, `body` is as stored: still compressed if `sys_flag` says so, and

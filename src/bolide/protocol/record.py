@@ -135,11 +135,11 @@ class Record(NamedTuple):
     properties: memoryview
 
     def decode_properties(self) -> dict[str, str]:
-        return _decode_properties(self.properties)
+        return decode_property_bytes(self.properties)
 
     def properties_later(self) -> Callable[[], dict[str, str]]:
         """What decodes them when they are wanted; it keeps no view."""
-        return partial(_decode_properties, bytes(self.properties))
+        return partial(decode_property_bytes, bytes(self.properties))
 
     @property
     def version(self) -> int:
@@ -293,7 +293,7 @@ def body_crc(body: Buffer) -> int:
     return crc32(body) & _CRC_MASK
 
 
-def _decode_properties(text: Buffer) -> dict[str, str]:
+def decode_property_bytes(text: Buffer) -> dict[str, str]:
     # Java replaces what is not UTF-8 too: one bad byte must not hold up a whole queue.
     return decode_properties(str(text, "utf-8", "replace"))
 

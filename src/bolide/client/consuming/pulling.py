@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +13,7 @@ from bolide.client.errors import BrokerUnknown
 from bolide.client.instance import ClientInstance
 from bolide.client.received import read_messages, without_expired
 from bolide.client.routes import BrokerAddress
+from bolide.kernel import joined_flags
 from bolide.model.message import StoredMessage, SysFlag
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -30,7 +30,6 @@ _COMMIT, _SUSPEND, _SUBSCRIPTION, _LITE = 0x1, 0x2, 0x4, 0x10
 _LARGE_REPLY = 256 * 1024
 _LARGE_COMPRESSED = 8 * 1024
 
-_SIZE_AND_SYS_FLAG = struct.Struct(">I32xi")  # how a record begins; see bolide.protocol.record
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
 FilterHook = Callable[[StoredMessage], bool]
@@ -181,14 +180,13 @@ class Puller:
                 min_offset=header.min_offset,
                 max_offset=header.max_offset,
                 namespace=self._instance.settings.namespace,
+                tags=pull.filter.tags,
             )
 
         found = await asyncio.to_thread(read) if is_long_to_read(body) else read()
         if delta := header.offset_delta:
             found = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in found]
         found = without_expired(found, body)
-        if pull.filter.tags:
-            found = [message for message in found if pull.filter.matches(message.tags)]
         return [m for m in found if is_wanted(self._hooks, m)] if self._hooks else found
 
 
@@ -205,10 +203,4 @@ def is_long_to_read(body: bytes) -> bool:
     """Whether the records of a reply belong into a thread."""
     if len(body) <= _LARGE_COMPRESSED or len(body) > _LARGE_REPLY:
         return len(body) > _LARGE_REPLY
-    position = 0
-    while position + _SIZE_AND_SYS_FLAG.size <= len(body):
-        size, sys_flag = _SIZE_AND_SYS_FLAG.unpack_from(body, position)
-        if sys_flag & _COMPRESSED:
-            return True
-        position += max(size, _SIZE_AND_SYS_FLAG.size)
-    return False
+    return bool(joined_flags(body) & _COMPRESSED)
