@@ -19,7 +19,6 @@ from bolide.remoting.address import split_address
 log = logging.getLogger(__name__)
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
-_RETRY_PREFIX = RETRY_PREFIX.encode()
 _EXPIRES_AT = PropertyName.EXPIRES_AT.encode()
 
 
@@ -43,7 +42,8 @@ def read_messages(
         BadRecord: the bytes are no records.
     """
     found = _plain(kernel.read_messages(body, broker_name, min_offset, max_offset, tags), body)
-    if namespace or _RETRY_PREFIX in body:
+    topics = {message.topic for message in found}
+    if namespace or any(topic.startswith(RETRY_PREFIX) for topic in topics):
         found = [_as_sent(message, namespace) for message in found]
     return found
 

@@ -5,8 +5,9 @@
 The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and
 `model`, nothing above.
 `reference`, `gathering`, `messages` and `columns` say in plain Python what they do; `_records`,
-`_index`, `_messages` and `_columns` are the same in Cython, byte for byte and error for error. The environment's
-BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`, nothing above.
+`_index`, `_messages` and `_columns` are the same in Cython, byte for byte and error for error. The
+environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`, nothing
+above.
 """
 
 import os

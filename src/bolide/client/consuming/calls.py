@@ -11,7 +11,7 @@ from bolide.model.message import StoredMessage
 Q = TypeVar("Q", bound=HeldQueue)
 
 
-class _Owner(Protocol):
+class Owner(Protocol):
     common: Consumption
 
     def settle(self, job: Any, outcome: Outcome) -> None: ...
@@ -23,7 +23,7 @@ class Call(Generic[Q]):
     __slots__ = ("_owner", "context", "handler", "held", "is_abandoned", "messages", "started")
 
     def __init__(
-        self, owner: _Owner, handler: Handler, messages: Sequence[StoredMessage], held: Q
+        self, owner: Owner, handler: Handler, messages: Sequence[StoredMessage], held: Q
     ) -> None:
         self._owner = owner
         self.handler = handler

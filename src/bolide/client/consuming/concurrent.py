@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from msgspec import structs
 
-from bolide.client.consuming.calls import Call
+from bolide.client.consuming.concurrent_run import ConcurrentJob, ConcurrentRun
 from bolide.client.consuming.consume import Handler, Outcome
 from bolide.client.consuming.consumption import Consumption
 from bolide.client.consuming.held_queue import HeldQueue
@@ -21,12 +22,7 @@ LATER = 5.0
 """Seconds after which a message is tried again here because it could not be sent back."""
 
 _TIMEOUT_LEVEL = 3
-
-
-class ConcurrentJob(Call[HeldQueue]):
-    """One call for messages of a held queue."""
-
-    __slots__ = ()
+_topic = attrgetter("topic")
 
 
 class ConcurrentConsumption:
@@ -41,7 +37,7 @@ class ConcurrentConsumption:
 
     def take(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
         """Hand messages of a held queue to the handlers of their topics."""
-        for topic, group in groupby(messages, key=lambda message: message.topic):
+        for topic, group in groupby(messages, _topic):
             handler = self.common.handlers.get(topic)
             if handler is None:
                 self._spawn(self._wait_for_handler(held, list(group)))
@@ -62,16 +58,21 @@ class ConcurrentConsumption:
             self._drop(held, failed, outcome)
         elif failed and not held.is_dropped:
             # A dropped queue is somebody else's now: its next holder gets the message again.
-            self._spawn(self._give_back(job, failed, outcome.delay_level))
-            return
-        held.end(job)
+            self._give_back_soon(job, failed, outcome.delay_level)
+
+    def withdraw(self, held: HeldQueue) -> None:
+        """Let go of what waits for handlers."""
+        for run in list(held.jobs):
+            if isinstance(run, ConcurrentRun):
+                run.withdraw()
 
     def expire(self, helds: Iterable[HeldQueue], older_than: float) -> None:
         """Send back what handlers have been at for too long; the calls themselves go on."""
         for held in helds:
-            for job in list(held.jobs):
-                if isinstance(job, ConcurrentJob) and job.is_older_than(older_than):
-                    self._abandon(job)
+            for run in list(held.jobs):
+                if isinstance(run, ConcurrentRun):
+                    for job in run.older_than(older_than):
+                        self._abandon(job)
 
     async def close(self) -> None:
         """End what waits; sends under way were waited for with their queues."""
@@ -81,11 +82,9 @@ class ConcurrentConsumption:
             await asyncio.wait(self._tasks)
 
     def _submit(self, held: HeldQueue, handler: Handler, messages: Sequence[StoredMessage]) -> None:
-        size = handler.batch
-        for at in range(0, len(messages), size):
-            job = ConcurrentJob(self, handler, messages[at : at + size], held)
-            held.begin(job)
-            self.common.workers.submit(job)
+        run = ConcurrentRun(self, handler, messages, held)
+        held.begin(run)
+        self.common.workers.submit_run(run)
 
     def _abandon(self, job: ConcurrentJob) -> None:
         job.is_abandoned = True
@@ -98,9 +97,9 @@ class ConcurrentConsumption:
         )
         if self.common.send_back is None:
             self._drop(job.held, job.messages, Outcome(0, took))
-            job.held.end(job)
         else:
-            self._spawn(self._give_back(job, job.messages, _TIMEOUT_LEVEL))
+            self._give_back_soon(job, job.messages, _TIMEOUT_LEVEL)
+        job.run.leave(job)
 
     def _drop(self, held: HeldQueue, failed: Sequence[StoredMessage], outcome: Outcome) -> None:
         for message in failed:
@@ -111,6 +110,12 @@ class ConcurrentConsumption:
                 outcome.error,
             )
         held.done(failed)
+
+    def _give_back_soon(
+        self, job: ConcurrentJob, messages: Sequence[StoredMessage], delay_level: int
+    ) -> None:
+        job.held.begin(job)  # until it is sent back, though the call is over
+        self._spawn(self._give_back(job, messages, delay_level))
 
     async def _give_back(
         self, job: ConcurrentJob, messages: Sequence[StoredMessage], delay_level: int

@@ -36,8 +36,8 @@ class TopicCounter:
         self._pulled += count
         self._pull_seconds += seconds
 
-    def consumed(self, done: int, failed: int, seconds: float) -> None:
-        self._calls += 1
+    def consumed(self, done: int, failed: int, seconds: float, calls: int = 1) -> None:
+        self._calls += calls
         self._done += done
         self._failed += failed
         self._call_seconds += seconds

@@ -188,7 +188,9 @@ class PushSettings(ConsumerSettings):
     concurrency: int = 20
     """How many handlers run at a time: so many tasks, and so many threads."""
 
-    pull_batch_size: int = 32
+    pull_batch_size: int = 256
+    """Messages to ask for at once; brokers may give fewer, those of RocketMQ give 32."""
+
     pull_batch_bytes: int = 256 * 1024
     pull_interval: float = 0.0
     """Between two pulls of one queue that found something."""

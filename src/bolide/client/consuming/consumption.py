@@ -1,7 +1,7 @@
 """What surrounds each call of a handler: counting, hooks, log lines."""
 
-import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,8 +9,9 @@ from typing import Protocol
 from bolide.client.consuming.consume import Handler, Outcome, Retry
 from bolide.client.consuming.consume_counters import ConsumptionCounters
 from bolide.client.consuming.held_queue import HeldQueue
+from bolide.client.consuming.jobs import Job
 from bolide.client.consuming.send_back import SendBack
-from bolide.client.consuming.workers import Job, Workers
+from bolide.client.consuming.workers import Workers
 from bolide.client.rare_log import RareLog
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -84,7 +85,7 @@ class Consumption:
 
     def note(self, job: Job, held: HeldQueue, outcome: Outcome) -> None:
         """Count a call, and say what went wrong with it."""
-        seconds = asyncio.get_running_loop().time() - (job.started or 0.0)
+        seconds = time.monotonic() - (job.started or 0.0)
         failed = len(job.messages) - outcome.done
         self.counters[held.queue.topic].consumed(outcome.done, failed, seconds)
         if isinstance(outcome.error, Retry):

@@ -61,6 +61,7 @@ class HeldQueue:
 
     def done(self, messages: Sequence[StoredMessage]) -> None:
         self.process.done(messages)
+        self.last_consume = self._now()
         self._changed.set()
 
     def begin(self, job: object) -> None:

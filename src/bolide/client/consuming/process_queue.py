@@ -63,20 +63,18 @@ class ProcessQueue:
         """Take in what a pull found, in order; return what lies at or beyond where it began."""
         if messages and messages[0].queue_offset < self.next_offset:
             messages = [each for each in messages if each.queue_offset >= self.next_offset]
-        for message in messages:
-            self._messages[message.queue_offset] = message
-            self._order.append(message.queue_offset)
-            self.size += len(message.body)
+        offsets = [message.queue_offset for message in messages]
+        self._messages.update(zip(offsets, messages, strict=True))
+        self._order.extend(offsets)
+        self.size += sum([len(message.body) for message in messages])
         self.next_offset = max(self.next_offset, next_offset)
         return messages
 
     def done(self, messages: Iterable[StoredMessage]) -> None:
         """Let go of messages; those not held any more are passed over."""
         held, order = self._messages, self._order
-        for message in messages:
-            gone = held.pop(message.queue_offset, None)
-            if gone is not None:
-                self.size -= len(gone.body)
+        gone = [held.pop(message.queue_offset, None) for message in messages]
+        self.size -= sum([len(message.body) for message in gone if message is not None])
         while order and order[0] not in held:
             order.popleft()
 

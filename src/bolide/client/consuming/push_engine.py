@@ -17,6 +17,7 @@ from bolide.client.consuming.feeding import Feeder, FeedOptions, FeedPoint, star
 from bolide.client.consuming.held_queue import HeldQueue
 from bolide.client.consuming.holdings import Holdings, Tenancy, wake_all
 from bolide.client.consuming.in_order import InOrder
+from bolide.client.consuming.jobs import Job
 from bolide.client.consuming.keepers import Keepers
 from bolide.client.consuming.lock_keeper import EVERY as LOCK_EVERY
 from bolide.client.consuming.lock_keeper import LockKeeper
@@ -31,7 +32,7 @@ from bolide.client.consuming.rebalance import AssignmentListener, Rebalancer
 from bolide.client.consuming.send_back import SendBack
 from bolide.client.consuming.start_position import Locator
 from bolide.client.consuming.subscription import Filter
-from bolide.client.consuming.workers import Job, Workers
+from bolide.client.consuming.workers import Workers
 from bolide.client.instance import ClientInstance
 from bolide.model.message import StoredMessage
 from bolide.model.names import RETRY_PREFIX
@@ -122,7 +123,8 @@ class PushEngine:
 
     def _deliver(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
         if held.consuming is None:
-            self._concurrent.take(held, self._of_pops(messages))
+            is_retry = held.queue.topic.startswith(RETRY_PREFIX)
+            self._concurrent.take(held, self._of_pops(messages) if is_retry else messages)
         else:
             held.arrived(messages)
 
@@ -156,6 +158,7 @@ class PushEngine:
             held.end(job)
             if isinstance(job, OrderedJob):
                 job.settle(None)
+        self._concurrent.withdraw(held)
 
     def _expire(self) -> None:
         oldest = asyncio.get_running_loop().time() - self.settings.consume_timeout

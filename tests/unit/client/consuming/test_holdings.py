@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bolide.client.consuming.holdings import Holdings, Tenancy
-from bolide.client.consuming.workers import Job
+from bolide.client.consuming.jobs import Job
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop, until
