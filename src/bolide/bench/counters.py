@@ -90,7 +90,8 @@ class ConsumeCounters:
         self.born.record(since_born)
         self.stored.record(since_stored)
         born, stored = self._longest
-        self._longest = max(born, since_born), max(stored, since_stored)
+        if since_born > born or since_stored > stored:
+            self._longest = max(born, since_born), max(stored, since_stored)
 
     def take_longest(self) -> tuple[float, float]:
         """The longest times since this was last asked."""

@@ -133,8 +133,6 @@ class TaskWorkers:
             outcome = Outcome(0, exc)
         except Exception as exc:  # noqa: BLE001  the boundary to the user's code
             outcome = Outcome(0, exc)
-        if self._stretch is stretch:
-            self._end_stretch()
         job.settle(outcome)
 
     def _end_stretch(self) -> None:
