@@ -17,11 +17,11 @@ class Histogram:
 
     def record(self, seconds: float) -> None:
         """Count one; a clock that went back counts as nothing."""
-        if seconds < 0.0:  # no calls of max: this is part of what is measured
+        if seconds < 0.0:  # noqa: PLR1730  a call of max is slower, and part of what is measured
             seconds = 0.0
         self.count += 1
         self.total += seconds
-        if seconds > self.longest:
+        if seconds > self.longest:  # noqa: PLR1730
             self.longest = seconds
         bucket = _bucket(int(seconds * _MICRO))
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1

@@ -40,11 +40,12 @@ class Scene:
     """A held queue, and a handler that is called with its messages."""
 
     def __init__(self, handler: Handler, limit: int = 3, hooks: Sequence[Any] = ()) -> None:
-        self.broker: Any = Broker()
+        send_back: Any = Broker()
+        self.broker: Broker = send_back
         self.workers = Workers(limit, "test")
         self.counters = ConsumptionCounters(lambda: 0.0)
         self.consuming = ConcurrentConsumption(
-            Consumption("G", {"T": handler}, self.workers, self.broker, self.counters, Hooks(hooks))
+            Consumption("G", {"T": handler}, self.workers, send_back, self.counters, Hooks(hooks))
         )
         self.held = HeldQueue(MessageQueue("T", "broker-a", 0), 0, FakeClock())
 
