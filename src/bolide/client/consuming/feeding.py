@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ AFTER_FAILURE = 1.0
 AFTER_FLOW_CONTROL = 0.02
 _QUICK = 0.01
 _LONGEST_STALL = 1.0
+_SMALL_BATCH = 32
+"""Messages to ask for where a large batch would go beyond what may be held."""
 
 # A heartbeat tells a broker of the subscription; one that restarted has forgotten it.
 _UNHEARD = (SubscriptionNotFound, SubscriptionOutdated, FilterNotFound, FilterOutdated)
@@ -59,6 +62,8 @@ class FeedPoint:
     deliver: Callable[[HeldQueue, Sequence[StoredMessage]], None]
     moved: Callable[[HeldQueue, int], None]
     """The broker refused the offset and told the nearest one there is."""
+    room: Callable[[HeldQueue], float] = lambda _held: math.inf
+    """How many messages more may be held."""
 
 
 class Feeder:
@@ -117,7 +122,7 @@ class Feeder:
             queue=held.queue,
             filter=wanted,
             offset=offset,
-            max_count=options.batch,
+            max_count=self._count(held),
             max_bytes=options.batch_bytes,
             suspend=options.suspend,
             within=options.within,
@@ -125,6 +130,11 @@ class Feeder:
             with_subscription=options.with_subscription,
             is_lite=options.is_lite,
         )
+
+    def _count(self, held: HeldQueue) -> int:
+        """One of two numbers: brokers remember what the pulls of a consumer are like."""
+        batch = self._options.batch
+        return batch if self._point.room(held) >= batch else min(batch, _SMALL_BATCH)
 
     def _take(self, held: HeldQueue, result: PullResult, seconds: float) -> None:
         if held.is_dropped:

@@ -1,5 +1,6 @@
 """What was pulled of one queue and is not done yet, and how far the queue may be committed."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -99,6 +100,10 @@ class FlowLimits:
         if self.span is not None and not in_order and held.span > self.span:
             return f"offsets {held.span} apart, the limit is {self.span}"
         return None
+
+    def room(self, held: ProcessQueue) -> float:
+        """How many messages more may be held."""
+        return math.inf if self.count is None else self.count - len(held)
 
     @property
     def is_shared(self) -> bool:

@@ -25,6 +25,7 @@ from bolide.client.consuming.offsets import RemoteOffsets, offset_store
 from bolide.client.consuming.ordered import OrderedJob
 from bolide.client.consuming.pop_engine import PopEngine
 from bolide.client.consuming.pop_holdings import ModalHoldings
+from bolide.client.consuming.process_queue import FlowLimits
 from bolide.client.consuming.pulling import Puller
 from bolide.client.consuming.push_member import PushMember
 from bolide.client.consuming.queue_locks import QueueLocks
@@ -142,13 +143,16 @@ class PushEngine:
             return True
         if self.is_paused:
             return True
-        limits = self.settings.flow_limits
-        if limits.is_shared:
-            limits = limits.shared(len(self.holdings.of_topic(held.queue.topic)))
-        reason = limits.reached(held.process, in_order=in_order and not held.is_keyed)
+        reason = self._limits(held).reached(held.process, in_order=in_order and not held.is_keyed)
         if reason:
             log.debug("%s waits with pulling %s: %s", self._group, held.queue, reason)
         return reason is not None
+
+    def _limits(self, held: HeldQueue) -> FlowLimits:
+        limits = self.settings.flow_limits
+        if limits.is_shared:
+            limits = limits.shared(len(self.holdings.of_topic(held.queue.topic)))
+        return limits
 
     def _withdraw(self, held: HeldQueue) -> None:
         def unwanted(job: Job) -> bool:
@@ -216,6 +220,7 @@ class PushEngine:
         point = FeedPoint(
             filter_of=self._filter_of,
             is_blocked=self._is_blocked,
+            room=lambda held: self._limits(held).room(held.process),
             deliver=self._deliver,
             moved=self.holdings.restart,
         )

@@ -28,17 +28,19 @@ class Scene:
         self.moved: list[int] = []
         self.heartbeats = 0
         self.is_blocked = False
+        self.room = 1000
         self._answers = list(answers)
         self._repeat = repeat
         self.held = HeldQueue(MessageQueue("T", "broker-a", 0), 10, FakeClock())
         member: Any = SimpleNamespace(group="G", instance=self)
         puller: Any = self
-        options = FeedOptions(carries_offsets=True, after_failure=0.001)
+        options = FeedOptions(batch=256, carries_offsets=True, after_failure=0.001)
         point = FeedPoint(
             filter_of=lambda _: Filter.of("T", "*", 1),
             is_blocked=lambda _: self.is_blocked,
             deliver=self._deliver,
             moved=lambda _, offset: self.moved.append(offset),
+            room=lambda held: self.room - len(held.process),
         )
         self._feeder = Feeder(member, puller, options, point, ConsumptionCounters(FakeClock()))
 
@@ -102,6 +104,15 @@ async def test_a_blocked_queue_is_not_pulled_until_it_is_woken() -> None:
         it.is_blocked = False
         it.held.wake()
         await it.until_pulled(1)
+
+
+@on_loop
+async def test_less_is_pulled_where_a_whole_batch_would_not_find_room() -> None:
+    it = Scene(result(PullStatus.FOUND, 12, 10, 11))
+    it.room = 257
+    async with it:
+        await it.until_pulled(2)
+        assert [pull.max_count for pull in it.pulls] == [256, 32]
 
 
 @on_loop

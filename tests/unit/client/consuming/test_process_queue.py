@@ -1,5 +1,7 @@
 """What is held of a queue, and how far it may be committed."""
 
+import math
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -105,6 +107,11 @@ def test_pulling_stops_beyond_each_limit(limits: FlowLimits, said: str | None) -
 
 def test_the_span_does_not_count_where_the_order_is_kept() -> None:
     assert FlowLimits(span=2).reached(filled(0, 9), in_order=True) is None
+
+
+def test_what_is_held_takes_of_the_room() -> None:
+    assert FlowLimits(count=10).room(filled(0, 1, 9)) == 7
+    assert FlowLimits(count=None).room(filled(0)) == math.inf
 
 
 def test_queues_share_the_limits_of_their_topic() -> None:
