@@ -31,9 +31,9 @@ try:
         scan,
         write_record,
     )
+    from bolide.kernel._send_frames import SendTemplate, read_answers
     from bolide.kernel._sends import Sends, Slot
     from bolide.kernel._units import Units
-    from bolide.kernel._send_frames import SendTemplate, read_answers
 
     COMPILED = True
 except ImportError:
@@ -51,9 +51,9 @@ except ImportError:
         scan,
         write_record,
     )
+    from bolide.kernel.send_frames import SendTemplate, read_answers
     from bolide.kernel.sends import Sends, Slot
     from bolide.kernel.units import Units
-    from bolide.kernel.send_frames import SendTemplate, read_answers
 
     COMPILED = False
 
@@ -64,10 +64,10 @@ __all__ = [
     "Columns",
     "QueueRun",
     "Scan",
-    "Sends",
-    "Slot",
     "SendAnswer",
     "SendTemplate",
+    "Sends",
+    "Slot",
     "Stop",
     "Units",
     "body_crc",
