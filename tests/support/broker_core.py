@@ -9,12 +9,15 @@ from bolide.broker.duplicates import Duplicates
 from bolide.broker.durability import Durability
 from bolide.broker.expiry import EXPIRING_TOPICS, Expiring
 from bolide.broker.fast_path import FastPath
-from bolide.broker.handlers.pull import PullHandlers, PullParts
+from bolide.broker.handlers.pull import PullHandlers
 from bolide.broker.handlers.send import SendHandlers, SendParts
 from bolide.broker.handlers.send_back import SendBackHandlers, SendBackParts
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.key_windows import KeyWindows
+from bolide.broker.pull_lanes import PullLanes
+from bolide.broker.pulls import PullParts, Pulls
+from bolide.broker.send_lanes import SendLanes
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
 from bolide.config import ConfigCell
@@ -76,8 +79,10 @@ class BrokerCore:
             part.start()
         self.duplicates = self.new_duplicates()
         self.duplicates.windows.start()
+        self.pulls = self._pulls()
+        self.lanes = PullLanes(self.pulls)
         self.fast_path = self._fast_path()
-        self.dispatcher = Dispatcher(self._send(), self._send_back(), self._pull())
+        self.dispatcher = Dispatcher(self._send(), self._send_back(), PullHandlers(self.pulls))
 
     async def stop(self) -> None:
         self.arrivals.stop()
@@ -125,7 +130,7 @@ class BrokerCore:
         }
 
     def _fast_path(self) -> FastPath:
-        return FastPath(
+        sends = SendLanes(
             cell=self.cell,
             store_cell=self.store_cell,
             store=self.store,
@@ -136,6 +141,7 @@ class BrokerCore:
             store_host=HOST,
             hooks=self.hooks,
         )
+        return FastPath(sends, self.lanes)
 
     def _send(self) -> SendHandlers:
         return SendHandlers(
@@ -175,8 +181,8 @@ class BrokerCore:
             )
         )
 
-    def _pull(self) -> PullHandlers:
-        return PullHandlers(
+    def _pulls(self) -> Pulls:
+        return Pulls(
             PullParts(
                 cell=self.cell,
                 store_cell=self.store_cell,

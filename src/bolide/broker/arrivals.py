@@ -10,7 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,15 @@ K = TypeVar("K")
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
+
+
+class Waiting(Protocol):
+    """What waits: `Waiter`, or who does without its callable."""
+
+    key: QueueKey
+    tick: int
+
+    def look(self, is_last: bool, /) -> bool: ...
 
 
 class Waiter:
@@ -41,11 +50,11 @@ class Arrivals:
     """Who waits for which queue; belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._by_queue: dict[QueueKey, set[Waiter]] = {}
-        self._by_tick: dict[int, set[Waiter]] = {}
+        self._by_queue: dict[QueueKey, set[Waiting]] = {}
+        self._by_tick: dict[int, set[Waiting]] = {}
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._due: OrderedDict[Waiter, bool] = OrderedDict()
+        self._due: OrderedDict[Waiting, bool] = OrderedDict()
         """Who is to be asked next, and whether for the last time."""
         self.on_arrival: Callable[[Iterable[QueueKey]], None] = lambda _: None
         """Called with the queues that something arrived in."""
@@ -71,7 +80,7 @@ class Arrivals:
         for waiter in [waiter for held in self._by_queue.values() for waiter in held]:
             self._ask(waiter, is_last=True)
 
-    def hold(self, waiter: Waiter, seconds: float) -> None:
+    def hold(self, waiter: Waiting, seconds: float) -> None:
         """Keep a waiter until something arrives or the time is up."""
         if self._stopped:
             self._ask(waiter, is_last=True)
@@ -83,7 +92,7 @@ class Arrivals:
         if self._timer is None:
             self._timer = self._loop.call_later(_TICK, self._sweep)
 
-    def drop(self, waiter: Waiter) -> None:
+    def drop(self, waiter: Waiting) -> None:
         """Forget a waiter, if it is still there."""
         _discard(self._by_queue, waiter.key, waiter)
         _discard(self._by_tick, waiter.tick, waiter)
@@ -102,7 +111,7 @@ class Arrivals:
         """As `arrived`, for some queues of a topic."""
         self.arrived([(topic, queue_id) for queue_id in queue_ids])
 
-    def wake(self, waiter: Waiter) -> None:
+    def wake(self, waiter: Waiting) -> None:
         """Have one waiter look again, in the next turn of the loop, if it still waits then."""
         if waiter in self._by_queue.get(waiter.key, ()):
             self._due.setdefault(waiter, False)
@@ -125,7 +134,7 @@ class Arrivals:
         self._next_turn = None
         self._ask_the_due()
 
-    def _ask(self, waiter: Waiter, *, is_last: bool) -> None:
+    def _ask(self, waiter: Waiting, *, is_last: bool) -> None:
         try:
             answered = waiter.look(is_last)
         except Exception:  # one broken pull must not keep the others asleep
@@ -147,7 +156,7 @@ class Arrivals:
         return int(seconds / _TICK)
 
 
-def _discard(table: dict[K, set[Waiter]], key: K, waiter: Waiter) -> None:
+def _discard(table: dict[K, set[Waiting]], key: K, waiter: Waiting) -> None:
     held = table.get(key)
     if held is None:
         return

@@ -52,6 +52,11 @@ class ConsumerGroup:
     """That of the last heartbeat, by which a change of subscriptions is seen."""
 
     @property
+    def ways(self) -> tuple[ConsumeType, MessageModel, dict[str, Subscription]]:
+        """How and what it consumes."""
+        return self.consume_type, self.message_model, self.subscriptions
+
+    @property
     def members(self) -> list[Member]:
         return list(self.by_connection.values())
 
@@ -95,6 +100,12 @@ class ClientTable:
         self._producers: dict[str, Members] = {}
         self._places: dict[Connection, _Place] = {}
         self._producer_places: dict[str, Connection] = {}  # where a client was heard of last
+        self._listeners: list[Callable[[str], None]] = []
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` called with a consumer group that consumes or subscribes otherwise, or
+        that has its first or no more members."""
+        self._listeners.append(listener)
 
     # ---- asking
 
@@ -171,7 +182,9 @@ class ClientTable:
         if not self._may_consume(data):
             return False
         name = data.group_name
+        is_new = name not in self._consumers
         group = self._consumers.setdefault(name, ConsumerGroup(name))
+        before = group.ways
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -179,6 +192,8 @@ class ClientTable:
         changed = self._join(group, member)
         if not beat.without_sub:
             changed |= group.subscribe(data.subscription_data_set)
+        if is_new or group.ways != before:
+            self._changed(name)
         if changed:
             self._tell(group)
         return changed
@@ -265,11 +280,16 @@ class ClientTable:
             return
         if not group.by_connection:
             del self._consumers[name]
+            self._changed(name)
         self._places[connection].consumers.discard(name)
         self._tidy(connection)
         self._tell(group)
 
     # ---- inside
+
+    def _changed(self, group: str) -> None:
+        for listener in self._listeners:
+            listener(group)
 
     def _tell(self, group: ConsumerGroup) -> None:
         config = self._groups.find(group.name)

@@ -51,6 +51,11 @@ class Expiring:
         self._exists = exists
         self._topics = frozenset(table.value.topics)
         self._writing = asyncio.Lock()  # one file, one writer
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when a topic gets its first message that expires."""
+        self._listeners.append(listener)
 
     def is_new(self, topic: str, properties: str, batch: bytes = b"") -> bool:
         """Whether a message expires, or one of a batch, and its topic is not noted yet."""
@@ -78,6 +83,8 @@ class Expiring:
             except OSError as exc:
                 raise ServerError(f"{self._table.path} cannot be written: {exc}") from exc
             self._topics = frozenset(topics)
+            for listener in self._listeners:
+                listener()
 
     def wanted(self, topic: str, wanted: Wanted) -> Wanted:
         """The filter of a consumer of a topic, without what has expired by the time it is read."""

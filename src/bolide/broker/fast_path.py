@@ -1,182 +1,48 @@
-"""Plain sends served straight from the bytes received, ahead of frames and handlers.
+"""Plain sends and pulls served straight from the bytes received, ahead of frames and handlers.
 
-What it does not know it leaves to the ordinary way, `handlers/send.py`, and so it does with all
-that goes wrong: refusals are written in one place. The topics it serves are a table of slots that
-is made anew when topics or settings change.
+What it does not know it leaves to the ordinary way, `handlers`, and so it does with all that goes
+wrong: refusals are written in one place.
 """
 
 import time
 
-from bolide.broker.attributes import has_window
-from bolide.broker.config import BrokerConfig
-from bolide.broker.durability import Durability, unavailable
-from bolide.broker.hooks import Hooks
-from bolide.broker.intake import Intake
-from bolide.broker.marks import Marks
-from bolide.broker.peers import packed_peer
-from bolide.broker.statistics import Statistics
-from bolide.broker.topics import TopicTable
-from bolide.config import ConfigCell
-from bolide.kernel import Slot
-from bolide.model.message import Host
-from bolide.model.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
-from bolide.protocol.bodies.topics import TopicConfig
-from bolide.protocol.codes import ResponseCode
-from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import FrameDecoder, encode_frame
-from bolide.protocol.hosts import pack_host
-from bolide.protocol.message_id import OffsetId
-from bolide.protocol.record import MAX_V1_TOPIC_SIZE
+from bolide.broker.pull_lanes import PullLanes
+from bolide.broker.send_lanes import SendLanes
 from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Later
-from bolide.store.appending import TakenSends
-from bolide.store.config import StoreConfig
-from bolide.store.contract import Store
-from bolide.store.errors import StoreUnwritable
 
-_OFFSET_DIGITS = 16
+_SEND = b'{"code":3'
+"""How the header of a send begins, as clients write it: 310 and 320."""
+
+_HEADER_AT = 8
+
+_MUCH = 256 * 1024
+"""Bytes of responses at which the connection looks whether its peer reads them."""
 
 
 class FastPath:
     """The broker's `remoting.connection.FastPath`."""
 
-    def __init__(  # noqa: PLR0913  it stands beside the handlers and needs what they need
-        self,
-        *,
-        cell: ConfigCell[BrokerConfig],
-        store_cell: ConfigCell[StoreConfig],
-        store: Store,
-        topics: TopicTable,
-        intake: Intake,
-        durability: Durability,
-        statistics: Statistics,
-        store_host: Host,
-        hooks: Hooks,
-    ) -> None:
-        digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
-        self._sends = store.plain_sends(pack_host(store_host), digits)
-        self._append = store.append_sends
-        self._topics = topics
-        self._intake = intake
-        self._durability = durability
-        self._hooks = hooks
-        self._statistics = statistics
-        self._cell = cell
-        self._store_cell = store_cell
-        self._seconds = 0.0
-        """How long the appends of this burst took."""
-        self._log_end = 0
-        if self._sends is not None:
-            intake.on_end = self._note
-            cell.on_change(lambda _: self._settings_changed())
-            store_cell.on_change(lambda _: self._settings_changed())
-            topics.on_change(self._fill)
-            self._settings_changed()
-
-    def _settings_changed(self) -> None:
-        config = self._cell.value
-        self._marks = Marks.of(config)
-        answer = self._marks.answer.to_fields()
-        assert self._sends is not None
-        self._sends.configure(
-            suffix=self._marks.suffix.encode(),
-            region=answer["MSG_REGION"],
-            trace_on=answer["TRACE_ON"],
-            max_body=self._store_cell.value.max_message_size,
-            max_batch=config.max_batch_count,
-        )
-        self._fill()
-
-    def _fill(self) -> None:
-        """Note again which topics it may serve."""
-        config = self._cell.value
-        closed = self._hooks.send or config.start_accept_send_request_time_stamp > 0
-        assert self._sends is not None
-        self._sends.slots = {} if closed else {
-            slot.topic: slot
-            for slot in map(_slot, (each for each in self._topics if _is_plain(each, config)))
-        }  # fmt: skip
+    def __init__(self, sends: SendLanes, pulls: PullLanes) -> None:
+        self._sends = sends
+        self._pulls = pulls
 
     def serve(
         self, data: bytes, position: int, connection: Connection, until: float
     ) -> tuple[int, bytes]:
-        sends, answers, born_host = self._sends, b"", packed_peer(connection.peer)
-        while sends is not None:
-            begun = time.perf_counter()
-            try:
-                taken = self._append(sends, data, position, connection.max_frame_size, born_host)
-            except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+        replies: list[bytes] = []
+        size, end = 0, len(data)
+        while position < end:
+            is_send = data.startswith(_SEND, position + _HEADER_AT)
+            likely, other = (self._sends, self._pulls) if is_send else (self._pulls, self._sends)
+            served = likely.serve(data, position, connection) or other.serve(
+                data, position, connection
+            )
+            if served is None:
                 break
-            if taken.end == position:
+            position, reply = served
+            if reply:
+                replies.append(reply)
+                size += len(reply)
+            if size > _MUCH or time.monotonic() > until:
                 break
-            self._seconds += time.perf_counter() - begun
-            self._log_end = taken.log_end
-            self._intake.expect_end()
-            if self._durability.waits:
-                self._answer_when_safe(taken, taken.end - position, connection)
-            else:
-                answers = answers + taken.answers if answers else taken.answers
-            position = taken.end
-            if position == len(data) or time.monotonic() > until:
-                break
-        return position, answers
-
-    def _note(self) -> None:
-        """Count what the burst brought, and have the pulls woken that wait for it."""
-        if self._sends is None:
-            return
-        touched = [
-            (topic, queue_id, *units.take_fresh())
-            for topic, queue_id, units in self._sends.take_touched()
-        ]
-        each = self._seconds / (sum(count for *_, count, _ in touched) or 1)
-        self._seconds = 0.0
-        for topic, queue_id, count, size in touched:
-            self._statistics.sent_singly(topic, queue_id, count, size, each)
-            self._intake.touch(topic, queue_id, self._log_end)
-
-    def _answer_when_safe(self, taken: TakenSends, size: int, connection: Connection) -> None:
-        promise = Later()
-        connection.owe(promise, size)
-
-        def tell(outcome: int | StoreUnwritable) -> None:
-            connection.settle(promise, self._told(taken.answers, outcome) or None)
-
-        self._durability.when_reached(taken.log_end, taken.generation, tell)
-
-    def _told(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
-        """The answers, if that is how it ended; else what must be said instead of each."""
-        if outcome == ResponseCode.SUCCESS:
-            return answers
-        frames = FrameDecoder().feed(answers)
-        return b"".join([encode_frame(self._instead(frame, outcome)) for frame in frames])
-
-    def _instead(self, answer: Frame, outcome: int | StoreUnwritable) -> Frame:
-        if not isinstance(outcome, StoreUnwritable):
-            answer.code = outcome
-            return answer
-        return Frame(
-            code=ResponseCode.SERVICE_NOT_AVAILABLE,
-            fields=self._marks.answer.to_fields(),
-            flag=FrameFlag.RESPONSE,
-            opaque=answer.opaque,
-            remark=unavailable(outcome).remark,
-        )
-
-
-def _slot(topic: TopicConfig) -> Slot:
-    queues = max(topic.write_queue_nums, topic.read_queue_nums)
-    return Slot(topic.topic_name.encode(), queues, has_window(topic))
-
-
-def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:
-    name = topic.topic_name
-    return bool(
-        topic.perm & WRITE
-        and (config.broker_permission & WRITE or not topic.order)
-        and topic.topic_filter_type == "SINGLE_TAG"
-        and len(name) <= MAX_V1_TOPIC_SIZE
-        and is_sendable(name)
-        and not is_retry_topic(name)
-        and not is_dead_letter_topic(name)
-    )
+        return position, replies[0] if len(replies) == 1 else b"".join(replies)

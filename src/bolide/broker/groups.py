@@ -36,6 +36,11 @@ class GroupTable:
         self._cell = cell
         self._now = now
         self._saving = threading.Lock()  # one file, one writer
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when a group is new, changed or gone, or may read less or more."""
+        self._listeners.append(listener)
 
     def find(self, group: str) -> GroupConfig | None:
         return self.table.subscription_group_table.get(group)
@@ -145,6 +150,8 @@ class GroupTable:
     def _changed(self) -> None:
         self.table.data_version = self.data_version.bumped(int(self._now() * 1000))
         self._table.changed()
+        for listener in self._listeners:
+            listener()
 
     def _create(self, group: str) -> GroupConfig:
         allowed = self._cell.value.auto_create_subscription_group

@@ -92,6 +92,10 @@ class OffsetTable:
         self.on_placed(group, topic, offsets)
         self.on_reset(topic, offsets)
 
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset of a queue is pending."""
+        return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", ())
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The pending reset of a queue, which ends with this.
 

@@ -22,8 +22,11 @@ from bolide.broker.key_windows import KeyWindows
 from bolide.broker.offsets import OffsetTable
 from bolide.broker.pop.orders import OrderTable
 from bolide.broker.pop.service import Pop
+from bolide.broker.pull_lanes import PullLanes
+from bolide.broker.pulls import PullParts, Pulls
 from bolide.broker.queue_locks import QueueLocks
 from bolide.broker.recurring import Recurring
+from bolide.broker.send_lanes import SendLanes
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers import Timers, Timetable
 from bolide.broker.topics import TopicTable
@@ -70,6 +73,7 @@ class Parts:
     fast_path: FastPath = field(init=False)
     keeping: Keeping = field(init=False)
     pop: Pop = field(init=False)
+    pulls: Pulls = field(init=False)
     transactions: Coordinator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,17 +94,8 @@ class Parts:
         )
         self.timers.on_delivered.append(Recurring(self.topics.find, self.now).continued)
         self.delay.is_delivered = self.duplicates.is_delivered
-        self.fast_path = FastPath(
-            cell=self.cell,
-            store_cell=self.store_cell,
-            store=self.store,
-            topics=self.topics,
-            intake=self.intake,
-            durability=self.durability,
-            statistics=self.statistics,
-            store_host=self.host,
-            hooks=self.hooks,
-        )
+        self.pulls = self._pulls()
+        self.fast_path = FastPath(self._send_lanes(), PullLanes(self.pulls))
         self.transactions = self._coordinator()
         self.pop = self._pop()
         self.keeping = Keeping(
@@ -137,6 +132,40 @@ class Parts:
             clients=self.clients,
             host=self.host,
             last_record=self.store.log.last_record,
+        )
+
+    def _send_lanes(self) -> SendLanes:
+        return SendLanes(
+            cell=self.cell,
+            store_cell=self.store_cell,
+            store=self.store,
+            topics=self.topics,
+            intake=self.intake,
+            durability=self.durability,
+            statistics=self.statistics,
+            store_host=self.host,
+            hooks=self.hooks,
+        )
+
+    def _pulls(self) -> Pulls:
+        return Pulls(
+            PullParts(
+                cell=self.cell,
+                store_cell=self.store_cell,
+                store=self.store,
+                log_end=lambda: self.store.log.written,
+                topics=self.topics,
+                groups=self.groups,
+                offsets=self.offsets,
+                clients=self.clients,
+                arrivals=self.arrivals,
+                statistics=self.statistics,
+                background=self.background,
+                expiring=self.expiring,
+                filters=self.filters,
+                hooks=self.hooks,
+                now=self.now,
+            )
         )
 
     def _pop(self) -> Pop:

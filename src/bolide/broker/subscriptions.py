@@ -51,7 +51,9 @@ def _by_tags(text: str) -> Wanted:
         tags = TagExpression.parse(text)
     except BadTagExpression as exc:
         raise SubscriptionMalformed(f"parse the consumer's subscription failed: {exc}") from exc
-    return EVERYTHING if tags.wants_all else Wanted(code=tags.codes.__contains__)
+    if tags.wants_all:
+        return EVERYTHING
+    return Wanted(code=tags.codes.__contains__, codes=tags.codes)
 
 
 def _by_sql(text: str) -> Wanted:

@@ -22,6 +22,7 @@ try:
     from bolide.kernel._columns import Columns
     from bolide.kernel._index import find_keys, put_keys, rebuild_slots
     from bolide.kernel._messages import joined_flags, read_messages
+    from bolide.kernel._pulls import PullAnswers, is_resident, read_plain_pull
     from bolide.kernel._records import (
         body_crc,
         describe,
@@ -40,6 +41,7 @@ except ImportError:
     from bolide.kernel.columns import Columns
     from bolide.kernel.gathering import gather
     from bolide.kernel.messages import joined_flags, read_messages
+    from bolide.kernel.pulls import PullAnswers, is_resident, read_plain_pull
     from bolide.kernel.reference import (
         body_crc,
         describe,
@@ -62,6 +64,7 @@ __all__ = [
     "SCHEDULE_TOPIC",
     "Check",
     "Columns",
+    "PullAnswers",
     "QueueRun",
     "Scan",
     "SendAnswer",
@@ -74,10 +77,12 @@ __all__ = [
     "describe",
     "find_keys",
     "gather",
+    "is_resident",
     "joined_flags",
     "put_keys",
     "read_answers",
     "read_messages",
+    "read_plain_pull",
     "read_record",
     "rebuild_slots",
     "record_size",

@@ -231,6 +231,12 @@ class MemoryLog:
             del self._records[place]
         self.min_offset = next(iter(self._records), self.written)
 
+    def is_hot(self, physical_offset: int) -> bool:
+        return True
+
+    def find_file(self, physical_offset: int) -> None:
+        """There is none."""
+
     def read(self, physical_offset: int, size: int, *, may_block: bool = True) -> memoryview | None:
         record = self._records.get(physical_offset, b"")
         return memoryview(record)[:size] if 0 <= size <= len(record) and record else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from bolide.kernel import gather
+from bolide.kernel import gather, is_resident
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
 from bolide.store.consume_queue import UNIT, Unit
@@ -14,6 +14,15 @@ from bolide.store.consume_queue import UNIT, Unit
 log = logging.getLogger(__name__)
 
 _BLOCK = 64 * 1024
+_WHOLE = 2**62
+
+
+class MappedPart(Protocol):
+    """A file of the log as far as reading needs it; `LogFile` says what they are."""
+
+    start: int
+    end: int
+    view: memoryview
 
 
 class ReadableLog(Protocol):
@@ -24,6 +33,10 @@ class ReadableLog(Protocol):
 
     @property
     def min_offset(self) -> int: ...
+
+    def is_hot(self, physical_offset: int) -> bool: ...
+
+    def find_file(self, physical_offset: int) -> MappedPart | None: ...
 
     def read(
         self, physical_offset: int, size: int, *, may_block: bool = True
@@ -78,6 +91,8 @@ class Wanted:
     record: Callable[[memoryview], bool] | None = None
     weight: int = 1
     """How many times longer than usual a look takes: so many fewer are looked at in one read."""
+    codes: frozenset[int] | None = None
+    """Those that `code` accepts, if they are known."""
 
 
 EVERYTHING = Wanted()
@@ -208,10 +223,47 @@ class _Window:
     def read(self, physical_offset: int, size: int) -> memoryview | None:
         at = physical_offset - self.start
         if not 0 <= at <= len(self.block) - size:
-            block = self._log.read_block(
-                physical_offset, size, max(size, _BLOCK), may_block=self._may_block
-            )
+            block = nearby(self._log, physical_offset, size, _BLOCK, may_block=self._may_block)
             if block is None:
                 return None
             self.start, self.block, at = physical_offset, block, 0
         return self.block[at : at + size]
+
+
+def nearby(
+    commit_log: ReadableLog, physical_offset: int, least: int, wished: int, may_block: bool = False
+) -> memoryview | None:
+    """Bytes of the log from a place on: at least so many, and more if they are at hand.
+
+    What is in memory is a view of the mapping. That its pages stay there until they are read is
+    not certain, only near enough: they are read at once.
+
+    Raises:
+        NotInMemory: they would have to be read from the disk, and the call may not block.
+    """
+    is_hot = commit_log.is_hot(physical_offset)
+    if is_hot or not may_block:  # a thread had better wait for the disk without the interpreter
+        most = _WHOLE if is_hot else wished
+        found = _mapped(commit_log, physical_offset, least, most, is_hot=is_hot)
+        if found is not None:
+            return found
+    return commit_log.read_block(physical_offset, least, max(least, _BLOCK), may_block=may_block)
+
+
+def _mapped(
+    commit_log: ReadableLog, physical_offset: int, least: int, wished: int, *, is_hot: bool
+) -> memoryview | None:
+    """A view of the mapping, if all of it is in memory."""
+    file = commit_log.find_file(physical_offset)
+    if file is None:
+        return None
+    at = physical_offset - file.start
+    end = min(at + max(least, wished), file.end - file.start, commit_log.written - file.start)
+    if end - at < least or least < 0:
+        return None
+    try:
+        if is_hot or is_resident(file.view, at, end - at):
+            return file.view[at:end].toreadonly()
+    except ValueError:
+        pass  # it was closed in between
+    return None

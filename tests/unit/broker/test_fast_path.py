@@ -255,7 +255,7 @@ async def test_an_error_that_nobody_foresaw_is_answered_too(
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(core.store, "append", fail)
-    monkeypatch.setattr(core.fast_path, "_append", fail)
+    monkeypatch.setattr(core.fast_path._sends, "_append", fail)
     peer = core.connect()
     peer.receive(plain())
     answer = await answer_of(peer)

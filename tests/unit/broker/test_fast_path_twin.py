@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bolide.broker import arrivals as arrivals_module
-from bolide.broker import fast_path
+from bolide.broker import send_lanes
 from bolide.broker.fast_path import FastPath
 from bolide.kernel import Sends, Slot, Units, sends, units
 from bolide.protocol.bodies.topics import TopicConfig
@@ -248,7 +248,7 @@ def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both read the bytes with code of their own."""
     for module, name, made in zip(
-        (fast_path, memory_store, memory_store),
+        (send_lanes, memory_store, memory_store),
         ("Slot", "Sends", "Units"),
         request.param,
         strict=True,

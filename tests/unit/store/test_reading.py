@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bolide.kernel import COMPILED
 from bolide.store.config import FlushMode
 from bolide.store.consume_queue import UNIT, ConsumeQueue
 from bolide.store.errors import NotInMemory
@@ -61,6 +62,20 @@ def test_cold_records_are_read_in_blocks_and_come_out_the_same(
     assert len(reads) < 20
 
 
+def test_what_is_in_memory_is_read_from_the_mapping_however_old_it_is(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not COMPILED:
+        pytest.skip("only the compiled kernel can ask the system")
+    for number in range(50):
+        store.append(draft(body=b"%d" % number))
+    make_cold(store)
+    monkeypatch.setattr("bolide.store.commit_log.read_at", lambda *_, **__: pytest.fail("copied"))
+    found = store.read("T", 0, 0, may_block=False)
+    assert [body_of(record) for record in found.records] == [b"%d" % n for n in range(32)]
+    found.records.clear()
+
+
 def test_a_record_larger_than_a_block_is_read_whole(tmp_path: Path) -> None:
     with MessageStore(small_config(tmp_path, log_size=300_000), background=False) as store:
         store.append(draft(body=b"x" * 200_000))
@@ -74,6 +89,7 @@ def test_a_cold_read_that_may_not_block_asks_for_a_thread(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bolide.store.descriptors._ONLY_CACHED", None)
+    monkeypatch.setattr("bolide.store.reading.is_resident", lambda *_: False)
     store.append(draft())
     assert store.read("T", 0, 0, may_block=False).status is ReadStatus.FOUND
     make_cold(store)

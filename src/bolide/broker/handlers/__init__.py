@@ -11,7 +11,7 @@ from bolide.broker.handlers.offsets import OffsetHandlers
 from bolide.broker.handlers.pop import PopHandlers, PopParts
 from bolide.broker.handlers.pop_ack import PopAckHandlers
 from bolide.broker.handlers.pop_watch import PopWatchHandlers
-from bolide.broker.handlers.pull import PullHandlers, PullParts
+from bolide.broker.handlers.pull import PullHandlers
 from bolide.broker.handlers.query import QueryHandlers
 from bolide.broker.handlers.replicas import ReplicaHandlers
 from bolide.broker.handlers.replies import ReplyHandlers
@@ -70,25 +70,7 @@ def all_handlers(parts: Parts) -> list[object]:
                 now=parts.now,
             )
         ),
-        PullHandlers(
-            PullParts(
-                cell=parts.cell,
-                store_cell=parts.store_cell,
-                store=parts.store,
-                log_end=lambda: parts.store.log.written,
-                topics=parts.topics,
-                groups=parts.groups,
-                offsets=parts.offsets,
-                clients=parts.clients,
-                arrivals=parts.arrivals,
-                statistics=parts.statistics,
-                background=parts.background,
-                expiring=parts.expiring,
-                filters=parts.filters,
-                hooks=parts.hooks,
-                now=parts.now,
-            )
-        ),
+        PullHandlers(parts.pulls),
         ClientHandlers(
             clients=parts.clients,
             groups=parts.groups,

@@ -11,7 +11,7 @@ from bolide.remoting.dispatch import Reply
 from bolide.store.reading import Found, ReadStatus
 
 if TYPE_CHECKING:
-    from bolide.broker.handlers.pull import Pull
+    from bolide.broker.pulls import Pull
 
 _LOOKED_AT = 800
 """Messages that a pull passes over before it tells its client how far it has got."""

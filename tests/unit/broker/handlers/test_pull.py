@@ -10,6 +10,7 @@ import pytest
 
 from bolide.broker import arrivals as arrivals_module
 from bolide.broker.hooks import Hooks
+from bolide.broker.pull_lanes import PullLanes
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import (
     ConsumerGroup,
@@ -24,7 +25,7 @@ from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.record import iter_records
 from bolide.remoting.connection import ConnectionLimits
 from bolide.store.errors import NotInMemory
-from bolide.store.memory_store import MemoryStore
+from bolide.store.memory_store import MemoryLog, MemoryStore
 from bolide.store.reading import Found
 from tests.support.aio import on_loop, until
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
@@ -43,6 +44,13 @@ WAITS = {"sys_flag": SUBSCRIBED | SUSPEND, "suspend_timeout_millis": 60_000}
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine must not end a turn in the middle of a test that is not about turns."""
     monkeypatch.setattr(arrivals_module, "_TURN", 60.0)
+
+
+@pytest.fixture(params=["by lanes", "the ordinary way"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is said of pulls holds for those that are served ahead of frames too."""
+    if request.param == "the ordinary way":
+        monkeypatch.setattr(PullLanes, "serve", lambda *_: None)
 
 
 @asynccontextmanager
@@ -570,8 +578,21 @@ async def test_a_reset_is_told_to_who_does_not_read_when_its_time_is_up(tmp_path
 # ---- what is not in memory
 
 
+class ColdLog(MemoryLog):
+    def read_block(
+        self, physical_offset: int, least: int, most: int, *, may_block: bool
+    ) -> memoryview | None:
+        if not may_block:
+            raise NotInMemory("somewhere", 0)
+        return super().read_block(physical_offset, least, most, may_block=may_block)
+
+
 class ColdStore(MemoryStore):
     """Every read needs the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = ColdLog(self.config.value.commit_log_file_size)
 
     def read(self, *args: Any, may_block: bool = True, **given: Any) -> Found:
         if not may_block:
@@ -610,7 +631,7 @@ async def test_a_group_that_is_far_behind_is_sent_to_a_slave(
 ) -> None:
     async with core_in(tmp_path) as core:
         store(core, b"a", b"b")
-        monkeypatch.setattr("bolide.broker.handlers.pull._MEMORY", 1)
+        monkeypatch.setattr("bolide.broker.pulls._MEMORY", 1)
         suggested = []
         for enabled in ("false", "true"):
             core.cell.apply({"slaveReadEnable": enabled})

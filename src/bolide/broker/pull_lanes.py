@@ -1,0 +1,331 @@
+"""Plain pulls served straight from the bytes received, ahead of frames and handlers.
+
+The pulls of a consumer for a queue differ in three numbers (`kernel.pulls`). What was found out
+about the first of them, that it may read, what it wants and how much, is kept as a lane until one
+of the tables that were asked changes. What a lane cannot answer takes the ordinary way, `pulls`,
+and so does all that goes wrong: refusals are written in one place.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from bolide.broker.arrivals import QueueKey
+from bolide.broker.filters.filters import Judged
+from bolide.broker.pull_admission import Admitted
+from bolide.broker.pulls import COMMIT, SUSPEND, Pull, Pulls
+from bolide.kernel import PullAnswers, read_plain_pull
+from bolide.kernel.pulls import Answer, refill
+from bolide.protocol import json_fields
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.headers.pull import PullHeader
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Dispatcher, Later, Request
+from bolide.store.consume_queue import UNIT_SIZE
+from bolide.store.reading import ReadableQueue, ReadStatus, Wanted, nearby
+
+MAX_LANES = 16_384
+
+_NEAR_UNITS = 200
+"""Units at the end of a queue that are in memory anyhow."""
+_UNITS_AHEAD = 1024
+_MOST_AHEAD = 256
+_NONE: tuple[int, bytes | bytearray] = (0, b"")
+
+_CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_PROBE = 123_456_789_012, 987_654_321, 1_234_567
+"""Numbers that nobody sends: if they come out of a header where they were put, others will too."""
+_NOTHING = int(ResponseCode.PULL_NOT_FOUND), ReadStatus.OFFSET_OVERFLOW_ONE.value
+_AT_END: Answer = (b"", 0, 0, 0, 0, 0)
+"""In place of an answer: there is nothing behind the offset yet."""
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """What the pulls of one key have in common."""
+
+    header: PullHeader
+    admitted: Admitted
+    answers: PullAnswers
+    units: int
+    """Queue units that one looks at."""
+    patience: float
+    """Seconds that one may wait."""
+    group: str
+    topic: str
+    queue_id: int
+    queue: QueueKey
+    commits: bool
+    suspends: bool
+    is_open: bool = True
+    """Nothing of it has changed since."""
+
+
+class HeldPull(Later):
+    """A pull of a lane that waits; what `Arrivals` holds and what its connection is owed."""
+
+    __slots__ = ("_lanes", "connection", "key", "lane", "offset", "opaque", "pull", "tick")
+
+    def __init__(
+        self, lanes: "PullLanes", lane: Lane, offset: int, opaque: int, connection: Connection
+    ) -> None:
+        super().__init__()
+        self._lanes = lanes
+        self.lane = lane
+        self.connection = connection
+        self.key = lane.queue
+        self.offset = offset
+        self.opaque = opaque
+        self.pull: Pull | None = None
+        """What the ordinary way makes of it, once it has to."""
+        self.tick = 0
+
+    def look(self, is_last: bool, /) -> bool:
+        return self._lanes.look(self, is_last=is_last)
+
+    def lose(self) -> None:
+        super().lose()
+        self._lanes.forget(self)
+
+
+class PullLanes:
+    """All lanes of a broker; belongs to one event loop."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        self._pulls = pulls
+        self._parts = parts = pulls.parts
+        self._store = parts.store
+        self._offsets = parts.offsets
+        self._statistics = parts.statistics
+        self._arrivals = parts.arrivals
+        self._now = parts.now
+        self._near = partial(nearby, parts.store.log)
+        self._dispatcher = Dispatcher()
+        self._lanes: dict[bytes, Lane] = {}
+        self._keys: dict[str, list[bytes]] = {}  # by group
+        self._ahead: dict[Lane, tuple[int, bytes | bytearray]] = {}
+        """Units that were read with others before, and the offset of the first."""
+        for cell in (parts.cell, parts.store_cell):
+            cell.on_change(lambda _: self._close_all())
+        for table in (parts.topics, parts.groups, parts.expiring):
+            table.on_change(self._close_all)
+        parts.clients.on_change(self._close_group)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes] | None:
+        """Serve the pull that lies whole at `position`, if it is one that can be answered at once.
+
+        Returns:
+            Where it ends, and the response; empty if it waits. None if it takes the ordinary way.
+        """
+        found = read_plain_pull(data, position)
+        if found is None:
+            return None
+        end, key, offset, commit, opaque = found
+        if end - position > connection.max_frame_size:
+            return None
+        lane = self._lanes.get(key) or self._open(key, connection)
+        if lane is None or self._is_unusual(lane):
+            return None
+        reply = self._answer(lane, offset, opaque, connection)
+        if reply is None:
+            return None
+        if lane.commits and commit >= 0:
+            group, topic, queue_id = lane.group, lane.topic, lane.queue_id
+            self._offsets.commit(group, topic, queue_id, commit, peer=connection.peer)
+        return end, reply
+
+    # ---- answers
+
+    def _is_unusual(self, lane: Lane) -> bool:
+        if self._parts.hooks.consume:
+            return True
+        return self._offsets.is_reset(lane.group, lane.topic, lane.queue_id)
+
+    def _answer(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> bytes | None:
+        begun = self._now()
+        answer = self._read(lane, offset, opaque)
+        if answer is None:
+            return None
+        if answer is _AT_END:
+            return self._at_end(lane, offset, opaque, connection)
+        self._count(lane, answer, begun)
+        return answer[0]
+
+    def _read(self, lane: Lane, offset: int, opaque: int) -> Answer | None:
+        """The answer with what there is from an offset on; None if that is not plain."""
+        try:
+            queue = self._store.find_queue(lane.topic, lane.queue_id)
+            if queue is None:
+                return None
+            log_end = self._store.log.written
+            low, high = queue.min_offset, queue.end_below(log_end)
+            if low <= offset < high:
+                units = self._units(lane, queue, offset, high)
+                return lane.answers.found(opaque, offset, low, high, log_end, units, self._near)
+        except Exception:  # noqa: BLE001  the ordinary way meets it too, and answers or waits
+            return None
+        return _AT_END if low <= offset == high > 0 else None
+
+    def _units(
+        self, lane: Lane, queue: ReadableQueue, offset: int, high: int
+    ) -> bytes | bytearray | memoryview:
+        """The units that a pull looks at; of one that is far behind, those of the next too."""
+        count = min(high - offset, lane.units)
+        if high - offset <= _NEAR_UNITS:
+            return queue.units(offset, count, False)
+        start, held = self._ahead.get(lane, _NONE)
+        at = (offset - start) * UNIT_SIZE
+        end = at + count * UNIT_SIZE
+        if at < 0 or end > len(held):
+            held = queue.units(offset, min(high - offset, max(_UNITS_AHEAD, count)), False)
+            if len(self._ahead) >= _MOST_AHEAD:
+                self._ahead.clear()
+            self._ahead[lane] = offset, held
+            at, end = 0, count * UNIT_SIZE
+        return memoryview(held)[at:end]
+
+    def _count(self, lane: Lane, answer: Answer, begun: float) -> None:
+        _, next_offset, count, size, behind, stored = answer
+        group, topic, queue_id = lane.group, lane.topic, lane.queue_id
+        self._offsets.pulled(group, topic, queue_id, next_offset)
+        statistics = self._statistics
+        if not count:
+            statistics.got_nothing()
+            return
+        now = self._now()
+        statistics.got(group, topic, queue_id, count, size, now - begun)
+        late = now - stored / 1000
+        statistics.fell_behind(group, topic, queue_id, behind, late if late > 0 else 0.0)
+
+    def _at_end(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> bytes:
+        if lane.suspends:
+            self._hold(lane, offset, opaque, connection)
+            return b""
+        self._statistics.got_nothing()
+        self._offsets.pulled(lane.group, lane.topic, lane.queue_id, offset)
+        low = self._store.min_offset(lane.topic, lane.queue_id)
+        return lane.answers.tell(_NOTHING, opaque, offset, low, offset)
+
+    # ---- waiting
+
+    def _hold(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> None:
+        held = HeldPull(self, lane, offset, opaque, connection)
+        held.bind(self._dispatcher, Frame(code=_CODES[0], opaque=opaque), connection, 0)
+        self._arrivals.hold(held, lane.patience)
+
+    def look(self, held: HeldPull, *, is_last: bool) -> bool:
+        """Answer a pull that waits, if there is an answer by now or no more time."""
+        if held.connection.is_blocked and not is_last:
+            held.on_room = partial(self._arrivals.wake, held)
+            return False
+        if held.is_lost:
+            return True
+        if not is_last and held.pull is None and held.lane.is_open:
+            answered = self._look(held, held.lane)
+            if answered is not None:
+                return answered
+        if held.pull is None:
+            held.pull = self._ordinary(held)
+        return self._pulls.look_again(held.pull, held, is_last=is_last)
+
+    def forget(self, held: HeldPull) -> None:
+        """Its connection is gone."""
+        self._arrivals.drop(held)
+
+    def _look(self, held: HeldPull, lane: Lane) -> bool | None:
+        """Whether it was answered; None if its lane cannot say."""
+        if self._is_unusual(lane):
+            return None
+        begun = self._now()
+        answer = self._read(lane, held.offset, held.opaque)
+        if answer is _AT_END:
+            return False
+        if answer is None or not answer[2]:  # what came is not wanted: it may wait on
+            return None
+        self._count(lane, answer, begun)
+        held.connection.settle(held, answer[0])
+        return True
+
+    def _ordinary(self, held: HeldPull) -> Pull:
+        lane = held.lane
+        header = msgspec.structs.replace(lane.header, queue_offset=held.offset)
+        return self._pulls.pull_of(header, lane.admitted, held.connection.peer)
+
+    # ---- lanes
+
+    def _open(self, key: bytes, connection: Connection) -> Lane | None:
+        try:
+            lane = self._new_lane(key, connection)
+        except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+            return None
+        if lane is not None:
+            if len(self._lanes) >= MAX_LANES:
+                self._close_all()
+            self._lanes[key] = lane
+            self._keys.setdefault(lane.group, []).append(key)
+        return lane
+
+    def _new_lane(self, key: bytes, connection: Connection) -> Lane | None:
+        """Raises whatever keeps such a pull from being served."""
+        frame = json_fields.decode(refill(key, *_PROBE))
+        if frame.code not in _CODES or frame.flag or self._parts.hooks.consume:
+            return None
+        header = PullHeader.from_fields(frame.fields)
+        if (header.queue_offset, header.commit_offset, frame.opaque) != _PROBE:
+            return None
+        if self._parts.cell.value.reject_pull_consumer_enable:  # then it matters who asks
+            return None
+        admitted = self._pulls.admission.admit(Request(header, frame, connection))
+        wanted = self._parts.expiring.wanted(header.topic, admitted.wanted)
+        return self._lane_of(header, admitted) if _is_plain(wanted) else None
+
+    def _lane_of(self, header: PullHeader, admitted: Admitted) -> Lane:
+        limits = self._pulls.limits(header, from_disk=False)
+        codes = admitted.wanted.codes
+        usual, slow, far = self._pulls.suggestions(admitted.group)
+        answers = PullAnswers(
+            max_count=limits.max_count,
+            max_size=limits.max_size,
+            codes=codes,
+            brokers=(usual, slow),
+            far=far,
+            sys_flags=(admitted.topic.topic_sys_flag, admitted.group.group_sys_flag),
+        )
+        return Lane(
+            header=header,
+            admitted=admitted,
+            answers=answers,
+            units=limits.max_count if codes is None else max(limits.max_scanned, limits.max_count),
+            patience=self._pulls.patience(header),
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            queue=(header.topic, header.queue_id),
+            commits=bool(header.sys_flag & COMMIT),
+            suspends=bool(header.sys_flag & SUSPEND),
+        )
+
+    def _close_all(self) -> None:
+        self._ahead.clear()
+        for lane in self._lanes.values():
+            lane.is_open = False
+        self._lanes.clear()
+        self._keys.clear()
+
+    def _close_group(self, group: str) -> None:
+        for key in self._keys.pop(group, ()):
+            lane = self._lanes.pop(key)
+            lane.is_open = False
+            self._ahead.pop(lane, None)
+
+
+def _is_plain(wanted: Wanted) -> bool:
+    """Whether a look at the queue's units tells what is wanted."""
+    if isinstance(wanted, Judged) or wanted.record is not None:
+        return False
+    return wanted.code is None or wanted.codes is not None

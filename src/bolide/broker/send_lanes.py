@@ -1,0 +1,181 @@
+"""Plain sends taken straight from the bytes received into the log.
+
+What it does not know it leaves to the ordinary way, `handlers/send.py`, and so it does with all
+that goes wrong: refusals are written in one place. The topics it serves are a table of slots that
+is made anew when topics or settings change.
+"""
+
+import time
+
+from bolide.broker.attributes import has_window
+from bolide.broker.config import BrokerConfig
+from bolide.broker.durability import Durability, unavailable
+from bolide.broker.hooks import Hooks
+from bolide.broker.intake import Intake
+from bolide.broker.marks import Marks
+from bolide.broker.peers import packed_peer
+from bolide.broker.statistics import Statistics
+from bolide.broker.topics import TopicTable
+from bolide.config import ConfigCell
+from bolide.kernel import Slot
+from bolide.model.message import Host
+from bolide.model.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import ResponseCode
+from bolide.protocol.frame import Frame, FrameFlag
+from bolide.protocol.framing import FrameDecoder, encode_frame
+from bolide.protocol.hosts import pack_host
+from bolide.protocol.message_id import OffsetId
+from bolide.protocol.record import MAX_V1_TOPIC_SIZE
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Later
+from bolide.store.appending import TakenSends
+from bolide.store.config import StoreConfig
+from bolide.store.contract import Store
+from bolide.store.errors import StoreUnwritable
+
+_OFFSET_DIGITS = 16
+
+
+class SendLanes:
+    """What the fast path asks first; `kernel.Sends` does the work."""
+
+    def __init__(  # noqa: PLR0913  it stands beside the handlers and needs what they need
+        self,
+        *,
+        cell: ConfigCell[BrokerConfig],
+        store_cell: ConfigCell[StoreConfig],
+        store: Store,
+        topics: TopicTable,
+        intake: Intake,
+        durability: Durability,
+        statistics: Statistics,
+        store_host: Host,
+        hooks: Hooks,
+    ) -> None:
+        digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
+        self._sends = store.plain_sends(pack_host(store_host), digits)
+        self._append = store.append_sends
+        self._topics = topics
+        self._intake = intake
+        self._durability = durability
+        self._hooks = hooks
+        self._statistics = statistics
+        self._cell = cell
+        self._store_cell = store_cell
+        self._seconds = 0.0
+        """How long the appends of this burst took."""
+        self._log_end = 0
+        if self._sends is not None:
+            intake.on_end = self._note
+            cell.on_change(lambda _: self._settings_changed())
+            store_cell.on_change(lambda _: self._settings_changed())
+            topics.on_change(self._fill)
+            self._settings_changed()
+
+    def _settings_changed(self) -> None:
+        config = self._cell.value
+        self._marks = Marks.of(config)
+        answer = self._marks.answer.to_fields()
+        assert self._sends is not None
+        self._sends.configure(
+            suffix=self._marks.suffix.encode(),
+            region=answer["MSG_REGION"],
+            trace_on=answer["TRACE_ON"],
+            max_body=self._store_cell.value.max_message_size,
+            max_batch=config.max_batch_count,
+        )
+        self._fill()
+
+    def _fill(self) -> None:
+        """Note again which topics it may serve."""
+        config = self._cell.value
+        closed = self._hooks.send or config.start_accept_send_request_time_stamp > 0
+        assert self._sends is not None
+        self._sends.slots = {} if closed else {
+            slot.topic: slot
+            for slot in map(_slot, (each for each in self._topics if _is_plain(each, config)))
+        }  # fmt: skip
+
+    def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes] | None:
+        """Take the plain sends that lie there; where they end, and the answers.
+
+        None: there are none, or they cannot be taken. Answers that must wait for the disk follow.
+        """
+        if self._sends is None:
+            return None
+        begun = time.perf_counter()
+        peer = packed_peer(connection.peer)
+        try:
+            taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
+        except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+            return None
+        if taken.end == position:
+            return None
+        self._seconds += time.perf_counter() - begun
+        self._log_end = taken.log_end
+        self._intake.expect_end()
+        if self._durability.waits:
+            self._answer_when_safe(taken, taken.end - position, connection)
+            return taken.end, b""
+        return taken.end, taken.answers
+
+    def _note(self) -> None:
+        """Count what the burst brought, and have the pulls woken that wait for it."""
+        if self._sends is None:
+            return
+        touched = [
+            (topic, queue_id, *units.take_fresh())
+            for topic, queue_id, units in self._sends.take_touched()
+        ]
+        each = self._seconds / (sum(count for *_, count, _ in touched) or 1)
+        self._seconds = 0.0
+        for topic, queue_id, count, size in touched:
+            self._statistics.sent_singly(topic, queue_id, count, size, each)
+            self._intake.touch(topic, queue_id, self._log_end)
+
+    def _answer_when_safe(self, taken: TakenSends, size: int, connection: Connection) -> None:
+        promise = Later()
+        connection.owe(promise, size)
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            connection.settle(promise, self._told(taken.answers, outcome) or None)
+
+        self._durability.when_reached(taken.log_end, taken.generation, tell)
+
+    def _told(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
+        """The answers, if that is how it ended; else what must be said instead of each."""
+        if outcome == ResponseCode.SUCCESS:
+            return answers
+        frames = FrameDecoder().feed(answers)
+        return b"".join([encode_frame(self._instead(frame, outcome)) for frame in frames])
+
+    def _instead(self, answer: Frame, outcome: int | StoreUnwritable) -> Frame:
+        if not isinstance(outcome, StoreUnwritable):
+            answer.code = outcome
+            return answer
+        return Frame(
+            code=ResponseCode.SERVICE_NOT_AVAILABLE,
+            fields=self._marks.answer.to_fields(),
+            flag=FrameFlag.RESPONSE,
+            opaque=answer.opaque,
+            remark=unavailable(outcome).remark,
+        )
+
+
+def _slot(topic: TopicConfig) -> Slot:
+    queues = max(topic.write_queue_nums, topic.read_queue_nums)
+    return Slot(topic.topic_name.encode(), queues, has_window(topic))
+
+
+def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:
+    name = topic.topic_name
+    return bool(
+        topic.perm & WRITE
+        and (config.broker_permission & WRITE or not topic.order)
+        and topic.topic_filter_type == "SINGLE_TAG"
+        and len(name) <= MAX_V1_TOPIC_SIZE
+        and is_sendable(name)
+        and not is_retry_topic(name)
+        and not is_dead_letter_topic(name)
+    )
