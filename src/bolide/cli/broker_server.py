@@ -11,7 +11,13 @@ from bolide.broker.config import ALL_IGNORED, BrokerConfig, BrokerRole, load_set
 from bolide.cli.log_setup import reload_logs
 from bolide.config import from_environment, options_of, read_file, to_texts
 from bolide.logs import LogLevel
-from bolide.remoting.event_loop import on_hangup, run, spare_collections, until_stopped
+from bolide.remoting.event_loop import (
+    keep_freed_memory,
+    on_hangup,
+    run,
+    spare_collections,
+    until_stopped,
+)
 from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
 from bolide.store.config import FlushMode, StoreConfig
 
@@ -92,6 +98,7 @@ async def _run(broker: Broker, log_file: Path | None) -> None:
 async def _serve(broker: Broker) -> None:
     async with broker:
         spare_collections()
+        keep_freed_memory()
         announce(broker)
         await asyncio.Event().wait()
 

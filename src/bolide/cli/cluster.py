@@ -17,7 +17,13 @@ from bolide.logs import LogLevel
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import NameServerConfig
 from bolide.remoting.address import format_address
-from bolide.remoting.event_loop import on_hangup, run, spare_collections, until_stopped
+from bolide.remoting.event_loop import (
+    keep_freed_memory,
+    on_hangup,
+    run,
+    spare_collections,
+    until_stopped,
+)
 from bolide.store.config import StoreConfig
 
 _ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104  to be recognised, not to be bound
@@ -78,6 +84,7 @@ async def _serve(cluster: Cluster) -> None:
         name_server.announce(server)
         async with _broker(cluster, server.port) as broker:
             spare_collections()
+            keep_freed_memory()
             broker_server.announce(broker)
             await asyncio.Event().wait()
 

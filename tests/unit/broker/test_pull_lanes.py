@@ -1,0 +1,466 @@
+"""Lanes: pulls served from the bytes received, just as the ordinary way would serve them."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bolide.broker import arrivals as arrivals_module
+from bolide.broker import pull_lanes
+from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.bodies.heartbeat import ConsumerGroup, Heartbeat, MessageModel, Subscription
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.pull import PullHeader
+from bolide.remoting import connection as connection_module
+from bolide.store.config import FlushMode
+from bolide.store.errors import NotInMemory
+from tests.support.aio import on_loop, until
+from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
+from tests.support.broker_core import BrokerCore, Peer
+from tests.support.store import draft
+from tests.support.wire import request_bytes, response_of
+
+PULL, LITE = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
+
+
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (connection_module, arrivals_module):
+        monkeypatch.setattr(module, "_TURN", 60.0)
+
+
+@asynccontextmanager
+async def core_in(directory: Path, **given: Any) -> AsyncIterator[BrokerCore]:
+    core = BrokerCore(directory, TopicConfig(topic_name="Other"), **given)
+    for number in range(40):
+        core.intake.append(draft(body=b"%d" % number, properties={"TAGS": "AB"[number % 2]}))
+    try:
+        yield core
+    finally:
+        await core.stop()
+
+
+def request(opaque: int = 1, code: RequestCode = PULL, **given: Any) -> bytes:
+    return request_bytes(code, pull_header(**given).to_fields(), opaque=opaque)
+
+
+def ahead(core: BrokerCore, peer: Peer, data: bytes) -> bytes | None:
+    """What its lane answers to a pull, if it has one."""
+    served = core.lanes.serve(data, 0, peer.connection)
+    assert served is None or served[0] == len(data)
+    return served and served[1]
+
+
+def both_ways(core: BrokerCore, data: bytes) -> bytes:
+    """The answer to a request, which is the same ahead of frames and by the handler."""
+    written = []
+    for peer in (core.connect(), core.connect(fast=False)):
+        peer.receive(data)
+        written.append(peer.written)
+    assert written[0] == written[1]
+    return written[0]
+
+
+# ---- what lanes answer
+
+
+@pytest.mark.parametrize("code", [PULL, LITE])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"queue_offset": 39},
+        {"max_msg_nums": 100},
+        {"max_msg_nums": -1},
+        {"max_msg_bytes": 300},
+        {"subscription": "A"},
+        {"subscription": "A||C", "queue_offset": 7, "max_msg_nums": 3},
+        {"subscription": "C"},
+        {"queue_offset": 40},
+        {"sys_flag": SUBSCRIBED | COMMIT, "commit_offset": 12},
+        {"sys_flag": SUBSCRIBED | SUSPEND},
+        {"expression_type": None},
+        {"proxy_froward_client_id": 'quoted "name" \\ ü'},
+    ],
+)
+@on_loop
+async def test_a_lane_answers_as_the_ordinary_way_does(
+    tmp_path: Path, given: dict[str, Any], code: RequestCode
+) -> None:
+    async with core_in(tmp_path) as core:
+        for opaque in (1, -7):
+            data = request(opaque, code, **given)
+            assert ahead(core, core.connect(), data), "it is one for lanes"
+            assert response_of(both_ways(core, data)).opaque == opaque
+        assert len(core.lanes) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"queue_offset": 41},
+        {"queue_offset": -1},
+        {"topic": "None"},
+        {"topic": "Other"},
+        {"queue_id": 9},
+        {"consumer_group": "a b"},
+        {"subscription": "||"},
+        {"expression_type": "SQL92", "subscription": "a > 1"},
+        {"sys_flag": 0},
+    ],
+)
+@on_loop
+async def test_what_is_unusual_takes_the_ordinary_way(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    async with core_in(tmp_path) as core:
+        data = request(**given)
+        assert ahead(core, core.connect(), data) is None
+        both_ways(core, data)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"queueOffset":"0"', b'"queueOffset":"0","queueOffset":"5"'),
+        (b'"queueOffset":"0"', b'"a\\"queueOffset":"0"'),
+        (b'"opaque":1', b'"a\\"opaque":1'),
+        (b'"opaque":1', b'"opaque":1,"opaque":2'),
+        (b'"flag":0', b'"flag":2'),
+        (b'"flag":0', b'"flag":1'),
+        (b'"code":11', b'"code":10'),
+        (b'"version"', b"version"),
+    ],
+)
+@on_loop
+async def test_numbers_that_are_not_what_they_look_like_make_no_lane(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    async with core_in(tmp_path) as core:
+        text = request()[8:].replace(old, new)
+        data = struct.pack(">II", 4 + len(text), len(text)) + text
+        assert new in data
+        assert ahead(core, core.connect(), data) is None
+        assert len(core.lanes) == 0
+
+
+@on_loop
+async def test_an_offset_that_rides_along_is_noted(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        peer = core.connect()
+        for commit, noted in ((12, 12), (-1, 12), (3, 3)):
+            data = request(sys_flag=SUBSCRIBED | COMMIT, commit_offset=commit)
+            assert ahead(core, peer, data)
+            assert core.tables.offsets.find("readers", "T", 0) == noted
+        assert ahead(core, peer, request(commit_offset=20))
+        assert core.tables.offsets.find("readers", "T", 0) == 3
+        assert core.tables.offsets.find_pulled("readers", "T", 0) == 32
+
+
+@on_loop
+async def test_what_lanes_deliver_counts(tmp_path: Path) -> None:
+    figures = []
+    for fast in (True, False):
+        async with core_in(tmp_path) as core:
+            peer = core.connect(fast=fast)
+            peer.receive(request())
+            peer.receive(request(subscription="C"))
+            peer.receive(request(queue_offset=40))
+            statistics = core.statistics
+            behind = statistics.view("GROUP_GET_FALL_SIZE", "0@T@readers")
+            figures.append((statistics.totals, behind))
+            assert bool(core.lanes) == fast
+    assert figures[0] == figures[1]
+    assert (figures[0][0].got, figures[0][0].found, figures[0][0].missed) == (32, 1, 2)
+
+
+@on_loop
+async def test_lanes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_lanes, "MAX_LANES", 3)
+    async with core_in(tmp_path) as core:
+        for number in range(10):
+            assert ahead(core, core.connect(), request(max_msg_nums=number))
+            assert len(core.lanes) <= 3
+
+
+@on_loop
+async def test_what_is_not_in_memory_takes_the_ordinary_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise NotInMemory("somewhere", 0)
+
+    async with core_in(tmp_path) as core:
+        assert ahead(core, core.connect(), request())
+        monkeypatch.setattr(core.store.log, "read_block", refuse)
+        assert ahead(core, core.connect(), request(2)) is None
+
+
+@on_loop
+async def test_who_is_far_behind_reads_units_ahead_and_gets_all_messages(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        for number in range(40, 3000):
+            core.intake.append(draft(body=b"%d" % number))
+        for offset in [*range(0, 1600, 32), *range(320, 3000, 32)]:  # a consumer may go back
+            data = request(queue_offset=offset)
+            assert ahead(core, core.connect(), data)
+            both_ways(core, data)
+
+
+# ---- changes, after which lanes are not what they were
+
+
+def heartbeat(
+    tags: str = "*",
+    version: int = 1,
+    *,
+    model: MessageModel = MessageModel.CLUSTERING,
+    topic: str = "T",
+) -> Heartbeat:
+    wanted = Subscription(topic=topic, sub_string=tags, sub_version=version)
+    group = ConsumerGroup(group_name="readers", message_model=model, subscription_data_set=[wanted])
+    return Heartbeat(client_id="client-1", consumer_data_set=[group])
+
+
+class Scene(NamedTuple):
+    """A broker and a consumer that pulls by what its heartbeat said."""
+
+    core: BrokerCore
+    peer: Peer
+
+    def beat(self, data: Heartbeat) -> None:
+        self.core.tables.clients.heartbeat(data, self.peer.connection, "JAVA", 399)
+
+
+class Hook:
+    def after_pull(self, peer: str, header: PullHeader, count: int, size: int) -> None: ...
+
+
+async def _topic(scene: Scene, **given: Any) -> None:
+    await scene.core.topics.update(TopicConfig(topic_name="T", **given))
+
+
+async def _group(scene: Scene, **given: Any) -> None:
+    await scene.core.tables.groups.update(GroupConfig(group_name="readers", **given))
+
+
+async def _broadcast(scene: Scene) -> None:
+    await _group(scene, consume_broadcast_enable=False)
+    scene.beat(heartbeat(model=MessageModel.BROADCASTING))
+
+
+async def _forbid(scene: Scene) -> None:
+    await scene.core.tables.groups.set_forbidden("readers", "T", readable=False)
+
+
+async def _delete(scene: Scene) -> None:
+    await scene.core.topics.delete("T")
+
+
+async def _settings(scene: Scene, **given: str) -> None:
+    scene.core.cell.apply(given)
+
+
+async def _beat(scene: Scene, *given: Any, **more: Any) -> None:
+    scene.beat(heartbeat(*given, **more))
+
+
+async def _leave(scene: Scene) -> None:
+    scene.core.tables.clients.unregister("client-1", None, "readers", scene.peer.connection)
+
+
+async def _suggest(scene: Scene) -> None:
+    await _settings(scene, slaveReadEnable="true")
+    await _group(scene, broker_id=5)
+
+
+async def _reset(scene: Scene) -> None:
+    scene.core.tables.offsets.reset("readers", "T", {0: 17})
+
+
+async def _expire(scene: Scene) -> None:
+    scene.core.expiring.is_new("T", "")
+    await scene.core.expiring.add("T")
+    scene.core.intake.append(draft(properties={"BOLIDE_EXPIRES_AT": "1"}))
+
+
+async def _hook(scene: Scene) -> None:
+    scene.core.hooks.consume = (Hook(),)
+
+
+CHANGES: dict[str, Callable[[Scene], Awaitable[None]]] = {
+    "the topic cannot be read": lambda scene: _topic(scene, perm=2),
+    "the topic has no such queue": lambda scene: _topic(scene, read_queue_nums=0),
+    "the topic has another flag": lambda scene: _topic(scene, topic_sys_flag=2),
+    "the topic is gone": _delete,
+    "the group may not consume": lambda scene: _group(scene, consume_enable=False),
+    "the group has another flag": lambda scene: _group(scene, group_sys_flag=3),
+    "the group may not broadcast": _broadcast,
+    "the group may not read the topic": _forbid,
+    "other tags": lambda scene: _beat(scene, "B", 2),
+    "other topics": lambda scene: _beat(scene, topic="Other"),
+    "nobody is there any more": _leave,
+    "the broker cannot be read": lambda scene: _settings(scene, brokerPermission="2"),
+    "fewer at once": lambda scene: _settings(scene, maxPullCount="3"),
+    "a replica is suggested": _suggest,
+    "a reset": _reset,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@on_loop
+async def test_a_change_is_heeded_at_once(tmp_path: Path, name: str) -> None:
+    data = request(sys_flag=0, sub_version=1, max_msg_nums=8)
+    answers = []
+    for fast in (True, False):
+        async with core_in(tmp_path / str(fast)) as core:
+            peer = core.connect(fast=fast)
+            scene = Scene(core, peer)
+            core.tables.groups.require("readers")
+            scene.beat(heartbeat())
+            peer.receive(data)
+            before = peer.written
+            assert bool(core.lanes) == fast
+            await CHANGES[name](scene)
+            peer.receive(data)
+            answers.append((before, peer.written[len(before) :]))
+    assert answers[0] == answers[1]
+    assert answers[0][0] != answers[0][1], "or nothing has changed"
+
+
+@pytest.mark.parametrize("change", [_expire, _hook])
+@on_loop
+async def test_what_lanes_cannot_do_closes_them(
+    tmp_path: Path, change: Callable[[Scene], Awaitable[None]]
+) -> None:
+    async with core_in(tmp_path) as core:
+        peer = core.connect()
+        assert ahead(core, peer, request())
+        await change(Scene(core, peer))
+        assert ahead(core, peer, request()) is None
+
+
+@on_loop
+async def test_lanes_of_other_groups_stay_open_and_heartbeats_that_say_nothing_new_close_none(
+    tmp_path: Path,
+) -> None:
+    async with core_in(tmp_path) as core:
+        scene = Scene(core, core.connect())
+        core.tables.groups.require("readers")
+        core.tables.groups.require("others")
+        scene.beat(heartbeat())
+        assert ahead(core, scene.peer, request(sys_flag=0, sub_version=1))
+        assert ahead(core, scene.peer, request(consumer_group="others"))
+        scene.beat(heartbeat())
+        assert len(core.lanes) == 2
+        scene.beat(heartbeat("B", 2))
+        assert len(core.lanes) == 1
+
+
+# ---- waiting
+
+
+@on_loop
+async def test_a_pull_that_waits_heeds_what_changes_meanwhile(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        peer = core.connect()
+        waits: dict[str, Any] = {"sys_flag": SUBSCRIBED | SUSPEND, "suspend_timeout_millis": 60_000}
+        peer.receive(request(5, queue_offset=40, **waits))
+        assert len(core.arrivals) == 1
+        core.cell.apply({"maxPullCount": "2"})
+        for number in range(3):
+            core.intake.append(draft(body=b"new %d" % number))
+        await until(lambda: peer.written)
+        found = response_of(peer.written)
+        assert (found.opaque, found.body.count(b"new")) == (5, 2)
+        assert peer.connection.is_idle
+
+
+# ---- any course of things, both ways
+
+QUICK = ["other tags", "other topics", "nobody is there any more", "fewer at once", "a reset"]
+"""Changes that are not saved at once."""
+TOPICS = st.sampled_from(["T", "T", "T", "Other", "None"])
+PULLS = st.builds(
+    lambda topic, offset, tags, flag, count, size, opaque, code: request_bytes(
+        code,
+        pull_header(
+            topic, offset, sys_flag=flag, subscription=tags, suspend_timeout_millis=60_000,
+            commit_offset=offset - 1, max_msg_nums=count, max_msg_bytes=size, sub_version=1,
+        ).to_fields(),
+        opaque=opaque,
+    ),
+    TOPICS,
+    st.integers(-1, 14),
+    st.sampled_from(["*", "A", "A||B", "C", "||"]),
+    st.sampled_from([0, SUBSCRIBED, SUBSCRIBED | SUSPEND, SUBSCRIBED | COMMIT, 7, 3]),
+    st.sampled_from([1, 3, 32]),
+    st.sampled_from([None, None, 1, 400]),
+    st.integers(1, 9),
+    st.sampled_from([PULL, PULL, LITE]),
+)  # fmt: skip
+STEPS = (
+    PULLS
+    | PULLS
+    | st.tuples(st.just("append"), TOPICS.filter("None".__ne__), st.sampled_from(["A", "B", ""]))
+    | st.sampled_from([*QUICK, "a heartbeat", "a look"])
+)
+
+
+async def course(steps: list[Any], directory: Path, mode: FlushMode, *, fast: bool) -> list[Any]:
+    core = BrokerCore(directory, TopicConfig(topic_name="Other"), mode=mode)
+    core.tables.offsets.on_reset = core.arrivals.arrived_in
+    core.tables.groups.require("readers")
+    scene = Scene(core, core.connect(fast=fast))
+    for step in steps:
+        if isinstance(step, bytes):
+            scene.peer.receive(step)
+        elif step[0] == "append":
+            core.intake.append(draft(step[1], properties={"TAGS": step[2]} if step[2] else {}))
+        elif step == "a look":
+            core.arrivals.arrived_in("T", [0])
+        else:
+            await CHANGES.get(step, _beat)(scene)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    waiting = len(core.arrivals)
+    core.arrivals.stop()
+    await asyncio.sleep(0)
+    offsets, statistics = core.tables.offsets, core.statistics
+    behind = statistics.view("GROUP_GET_FALL_SIZE", "0@T@readers")
+    seen = [scene.peer.written, waiting, offsets.of("readers", "T"), statistics.totals, behind]
+    seen += [offsets.find_pulled("readers", topic, 0) for topic in ("T", "Other")]
+    scene.peer.connection.abort()
+    await asyncio.sleep(0)
+    await core.stop()
+    return seen
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("mode", FlushMode)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=60)
+@given(steps=st.lists(STEPS, min_size=2, max_size=20))
+def test_any_course_of_things_is_the_same_both_ways(
+    tmp_path: Path, mode: FlushMode, steps: list[Any]
+) -> None:
+    async def both() -> tuple[list[Any], list[Any]]:
+        ordinary = await course(steps, tmp_path, mode, fast=False)
+        return ordinary, await course(steps, tmp_path, mode, fast=True)
+
+    ordinary, quick = asyncio.run(both())
+    assert quick == ordinary
