@@ -1,13 +1,9 @@
-"""The inner loops over records, index entries and sends, compiled where the install could do it.
+"""The inner loops over records, messages, sends, pulls and index entries, compiled where possible.
 
-`reference`, `gathering`, `columns` and `send_frames` say in plain Python what they do; `_records`,
-`_index`, `_columns` and `_send_frames` are the same in Cython, byte for byte and error for error.
-The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and
-`model`, nothing above.
-`reference`, `gathering`, `messages` and `columns` say in plain Python what they do; `_records`,
-`_index`, `_messages` and `_columns` are the same in Cython, byte for byte and error for error. The
-environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`, nothing
-above.
+A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for byte
+and error for error: `_records` that of `reference` and `gathering`, the others of the same name.
+The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`,
+nothing above.
 """
 
 import os
