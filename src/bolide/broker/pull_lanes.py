@@ -17,13 +17,13 @@ from bolide.broker.pull_admission import Admitted
 from bolide.broker.pulls import COMMIT, SUSPEND, Pull, Pulls
 from bolide.kernel import PullAnswers, read_plain_pull
 from bolide.kernel.pulls import Answer, refill
+from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Later, Request
-from bolide.store.consume_queue import UNIT_SIZE
 from bolide.store.reading import ReadableQueue, ReadStatus, Wanted, nearby
 
 MAX_LANES = 16_384

@@ -1,7 +1,7 @@
 """The inner loops over records, messages, sends, pulls and index entries, compiled where possible.
 
-A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for byte
-and error for error: `_records` that of `reference` and `gathering`, the others of the same name.
+A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for
+byte and error for error: `_records` of `reference` and `gathering`, the others of the same name.
 The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`,
 nothing above.
 """
