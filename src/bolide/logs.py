@@ -6,6 +6,7 @@
     console = false                 # standard output; by default if there is no file
     max_size = 104857600            # bytes before the file is rotated
     count = 10                      # rotated files kept
+    label = "broker-a"              # stands in each record; absent: none
 
     [levels]                        # of single loggers
     "bolide.remoting" = "WARNING"
@@ -53,6 +54,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     console: bool | None = None
     max_size: Annotated[int, msgspec.Meta(ge=4096)] = 100 * 1024 * 1024
     count: Annotated[int, msgspec.Meta(ge=1)] = 10
+    label: str = ""
     levels: dict[str, LogLevel] = {}
 
     @classmethod
@@ -67,6 +69,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             return msgspec.convert(values, cls, dec_hook=_decode_path)
         except (OSError, ValueError, msgspec.MsgspecError) as exc:
             raise ConfigError(f"cannot use the logging configuration {path}: {exc}") from exc
+
+    def of(self, label: str) -> "LogConfig":
+        """That of one of several processes: two must not rotate the same file."""
+        file = self.file and self.file.with_name(f"{self.file.stem}-{label}{self.file.suffix}")
+        return msgspec.structs.replace(self, label=label, file=file)
 
 
 log = logging.getLogger(__name__)
@@ -208,7 +215,8 @@ def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:
         handlers.append(_file_handler(config, config.file))
     if config.console or (config.console is None and config.file is None):
         handlers.append(logging.StreamHandler(console))
-    formatter = _JsonFormatter() if config.format is LogFormat.JSON else _TextFormatter()
+    is_json = config.format is LogFormat.JSON
+    formatter = (_JsonFormatter if is_json else _TextFormatter)(config.label)
     for handler in handlers:
         handler.setFormatter(formatter)
     return handlers
@@ -225,12 +233,13 @@ def _file_handler(config: LogConfig, file: Path) -> logging.Handler:
 
 
 class _TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO bolide.namesrv.app message`."""
+    """`2026-01-31T12:00:00.123Z INFO bolide.namesrv.app message`, `[label]` before it."""
 
     default_msec_format = "%s.%03dZ"
 
-    def __init__(self) -> None:
+    def __init__(self, label: str) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+        self.label = label
         self.default_time_format = "%Y-%m-%dT%H:%M:%S"
         self.converter = time.gmtime
 
@@ -239,7 +248,8 @@ class _TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         # A peer's name may hold line ends: they must not make lines of their own.
-        return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
+        line = super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
+        return f"[{self.label}] {line}" if self.label else line
 
     def format(self, record: logging.LogRecord) -> str:
         # A file name may hold bytes that are no text; they must not lose the record.
@@ -256,6 +266,8 @@ class _JsonFormatter(_TextFormatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self.label:
+            entry["label"] = self.label
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False).encode(errors="backslashreplace").decode()

@@ -82,6 +82,12 @@ class BrokerConfig(
         "", "Address that replicas are told; default is that of clients.", key="brokerIP2"
     )
 
+    workers: int = option(
+        1,
+        "Processes that share the work, each a broker group of its own; see --workers.",
+        bounds=(1, 256), ours=True,
+    )  # fmt: skip
+
     # NameServers
     name_servers: tuple[str, ...] = option(
         (),

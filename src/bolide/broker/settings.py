@@ -19,6 +19,7 @@ from bolide.broker.config import (
     limits_are_given,
     refuse_missing,
 )
+from bolide.broker.workers import OWN_KEYS
 from bolide.config import ConfigCell, options_of, to_texts
 from bolide.errors import ConfigError
 from bolide.protocol.bodies.data_version import DataVersion
@@ -28,7 +29,7 @@ from bolide.store.config import StoreConfig
 
 log = logging.getLogger(__name__)
 
-_ALWAYS_LOCKED = {"configBlackList", "brokerConfigPath", "rocketmqHome"}
+_ALWAYS_LOCKED = {"configBlackList", "brokerConfigPath", "rocketmqHome", "workers"}
 _FILE = Path("config") / "broker.properties"
 
 Cell = ConfigCell[BrokerConfig] | ConfigCell[StoreConfig]
@@ -100,7 +101,8 @@ class Settings:
         return await uninterrupted(self._update(texts, peer))
 
     def _locked(self) -> set[str]:
-        return _ALWAYS_LOCKED.union(self._broker.value.config_black_list)
+        own = OWN_KEYS if self._broker.value.workers > 1 else ()
+        return _ALWAYS_LOCKED.union(self._broker.value.config_black_list, own)
 
     async def _update(self, texts: dict[str, str], peer: str) -> Change:
         async with self._writing:

@@ -1,16 +1,32 @@
 """`bolide broker`, alone `mqbroker`.
 
-The broker is loaded when it runs: other commands start faster without it.
+The broker is loaded when it runs: other commands start faster without it, and a process that only
+watches over workers stays small.
 """
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bolide.cli.exits import Refusing
+from bolide.cli.lifeline import Lifeline
 from bolide.cli.log_setup import find_log_config, start_logging
-from bolide.cli.options import ConfigFile, LogFile, PrintConfig, Strict, Words, settings_of
+from bolide.cli.options import (
+    ConfigFile,
+    LogFile,
+    PrintConfig,
+    Strict,
+    Words,
+    Workers,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from bolide.broker.config import BrokerConfig
+    from bolide.store.config import StoreConfig
 
 
 def broker(
@@ -22,6 +38,7 @@ def broker(
             "-n", "--namesrvAddr", help="NameServers, host:port, separated by semicolons."
         ),
     ] = None,
+    workers: Workers = None,
     print_config: PrintConfig = False,
     print_important_config: Annotated[
         bool,
@@ -33,24 +50,58 @@ def broker(
     log_config: LogFile = None,
 ) -> None:
     """Run a broker until it is told to stop: bolide broker -c broker.conf -n 127.0.0.1:9876"""
-    from bolide.cli.broker_server import (  # noqa: PLC0415
-        all_texts,
-        file_texts,
-        print_important,
-        print_settings,
-        serve,
-    )
+    from bolide.broker.config import load_settings  # noqa: PLC0415
+    from bolide.cli import broker_settings  # noqa: PLC0415
 
-    chosen = {} if name_servers is None else {"namesrvAddr": name_servers}
+    options = {"namesrvAddr": name_servers, "workers": workers}
+    given = {key: str(value) for key, value in options.items() if value is not None}
     prints = print_config or print_important_config
     # The store is opened and ports are bound here: what the system refuses is told in one line too.
     with Refusing(OSError):
+        lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
         # What -p prints is a configuration file: nothing else may stand in it.
-        level = start_logging(log_file, console=sys.stderr if prints else sys.stdout)
-        chosen = settings_of(settings) | chosen
-        texts = all_texts(file_texts(config, chosen, quiet=prints), level, chosen)
-        if prints:
-            (print_settings if print_config else print_important)(texts, strict=strict)
+        level = start_logging(log_file, sys.stderr if prints else sys.stdout, lifeline.label)
+        chosen = settings_of(settings) | given
+        if lifeline:
+            file = broker_settings.worker_texts(config, chosen)
         else:
-            serve(texts, log_file, strict=strict)
+            file = broker_settings.file_texts(config, chosen, quiet=prints)
+        texts = broker_settings.all_texts(file, level, chosen)
+        loaded = load_settings(texts, strict=strict)
+        if print_config:
+            broker_settings.print_settings(loaded)
+        elif print_important_config:
+            broker_settings.print_important(loaded)
+        elif loaded[0].workers > 1 and not lifeline:
+            flags = {"--config": config, "--log-config": log_config, "--strict": strict}
+            _serve_by_workers(loaded, flags, chosen, log_file)
+        else:
+            _serve(loaded, texts, log_file, lifeline)
+
+
+def _serve(
+    loaded: "tuple[BrokerConfig, StoreConfig]",
+    texts: Mapping[str, str],
+    log_file: Path | None,
+    lifeline: Lifeline,
+) -> None:
+    from bolide.broker.workers import refuse_unserved_stores  # noqa: PLC0415
+    from bolide.cli.broker_server import make_broker, serve  # noqa: PLC0415
+
+    if not lifeline:
+        refuse_unserved_stores(loaded[1].root, workers=1)
+    serve(make_broker(loaded, texts), log_file, lifeline)
+
+
+def _serve_by_workers(
+    loaded: "tuple[BrokerConfig, StoreConfig]",
+    flags: dict[str, Path | bool | None],
+    chosen: Mapping[str, str],
+    log_file: Path | None,
+) -> None:
+    from bolide.cli.broker_workers import prepare, servers_of, shared_file, supervise  # noqa: PLC0415
+
+    workers = prepare(*loaded)
+    flags["--config"] = flags["--config"] or shared_file(loaded[0])
+    supervise([servers_of(workers, flags, chosen)], workers, log_file)

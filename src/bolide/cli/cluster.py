@@ -1,15 +1,19 @@
-"""All that `bolide standalone` runs in one process: its settings, its start and its end."""
+"""What `bolide standalone` runs: its settings, and all of it in one process or by workers.
+
+The broker is loaded when it runs here: by workers it runs elsewhere.
+"""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from bolide import logs
-from bolide.broker.app import Broker
 from bolide.broker.config import BrokerConfig, keys_of, load_settings
-from bolide.cli import broker_server, name_server
+from bolide.broker.workers import refuse_unserved_stores
+from bolide.cli import broker_settings, name_server
+from bolide.cli.broker_workers import prepare, server, servers_of, shared_file, supervise
 from bolide.cli.log_setup import reload_logs
 from bolide.config import load, read_file
 from bolide.errors import ConfigError
@@ -26,6 +30,9 @@ from bolide.remoting.event_loop import (
 )
 from bolide.store.config import StoreConfig
 
+if TYPE_CHECKING:
+    from bolide.broker.app import Broker
+
 _ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104  to be recognised, not to be bound
 
 
@@ -37,6 +44,8 @@ class Cluster:
     broker: BrokerConfig
     store: StoreConfig
     texts: Mapping[str, str]
+    chosen: Mapping[str, dict[str, str]]
+    """What the command line says, for the NameServer and for the broker."""
 
     @classmethod
     def of(
@@ -57,15 +66,23 @@ class Cluster:
         of_broker = keys_of(BrokerConfig) | keys_of(StoreConfig)
         for_names = {k: v for k, v in given.items() if k in keys_of(NameServerConfig)}
         for_broker = {k: v for k, v in given.items() if k in of_broker or k not in for_names}
-        names = _name_server_texts(for_names, data, host, ports["namesrv"], level)
-        texts = _broker_texts(for_broker, data, host, ports["broker"], level)
+        chosen = {
+            "namesrv": _for_name_server(data, host, ports["namesrv"]) | for_names,
+            "broker": _for_broker(data, host, ports["broker"]) | for_broker,
+        }
+        texts = _broker_texts(chosen["broker"], level)
         broker, store = load_settings(texts)
+        names = _name_server_texts(chosen["namesrv"], level)
         loaded = load(NameServerConfig, names, ignored=name_server.WITHOUT_EFFECT)
-        return cls(loaded, broker, store, texts)
+        return cls(loaded, broker, store, texts, chosen)
 
 
-def serve(cluster: Cluster, log_file: Path | None) -> None:
+def serve(cluster: Cluster, log_file: Path | None, log_config: Path | None) -> None:
     """Run it until it is told to stop."""
+    if cluster.broker.workers > 1:
+        _serve_by_workers(cluster, log_file, log_config)
+        return
+    refuse_unserved_stores(cluster.store.root, workers=1)
     try:
         run(_run(cluster, log_file))
     finally:
@@ -80,6 +97,8 @@ async def _run(cluster: Cluster, log_file: Path | None) -> None:
 
 
 async def _serve(cluster: Cluster) -> None:
+    from bolide.cli import broker_server  # noqa: PLC0415
+
     async with NameServer(cluster.name_server) as server:
         name_server.announce(server)
         async with _broker(cluster, server.port) as broker:
@@ -89,12 +108,32 @@ async def _serve(cluster: Cluster) -> None:
             await asyncio.Event().wait()
 
 
-def _broker(cluster: Cluster, name_server_port: int) -> Broker:
+def _broker(cluster: Cluster, name_server_port: int) -> "Broker":
     """The broker that registers with the NameServer beside it."""
-    host = cluster.broker.bind_address
-    near = "127.0.0.1" if host in _ANY_ADDRESS else host
-    config = replace(cluster.broker, name_servers=(format_address((near, name_server_port)),))
+    from bolide.cli import broker_server  # noqa: PLC0415
+
+    config = replace(cluster.broker, name_servers=(_near(cluster, name_server_port),))
     return broker_server.make_broker((config, cluster.store), cluster.texts)
+
+
+def _near(cluster: Cluster, port: int) -> str:
+    """Where the NameServer is, for who is on the same host."""
+    host = cluster.broker.bind_address
+    return format_address(("127.0.0.1" if host in _ANY_ADDRESS else host, port))
+
+
+def _serve_by_workers(cluster: Cluster, log_file: Path | None, log_config: Path | None) -> None:
+    port = cluster.name_server.listen_port
+    if port == 0:
+        raise ConfigError("--namesrv-port 0: workers are told its port at their start; name one")
+    workers = prepare(cluster.broker, cluster.store)
+    flags = {"--log-config": log_config, "--config": shared_file(cluster.broker)}
+    for_workers = {**cluster.chosen["broker"], "namesrvAddr": _near(cluster, port)}
+    stages = [
+        [server("namesrv", "namesrv", {"--log-config": log_config}, cluster.chosen["namesrv"])],
+        servers_of(workers, flags, for_workers),
+    ]
+    supervise(stages, workers, log_file)
 
 
 def _refuse_ports(given: Mapping[str, str]) -> None:
@@ -105,27 +144,29 @@ def _refuse_ports(given: Mapping[str, str]) -> None:
             )
 
 
-def _name_server_texts(
-    given: dict[str, str], data: Path, host: str, port: int, level: LogLevel
-) -> dict[str, str]:
-    chosen = {
+def _for_name_server(data: Path, host: str, port: int) -> dict[str, str]:
+    return {
         "bindAddress": host,
         "listenPort": str(port),
         "kvConfigPath": str(data / "namesrv" / "kvConfig.json"),
         "configStorePath": str(data / "namesrv" / "namesrv.properties"),
-    } | given
+    }
+
+
+def _name_server_texts(chosen: dict[str, str], level: LogLevel) -> dict[str, str]:
     store = Path(chosen["configStorePath"])
     return name_server.all_texts(read_file(store) if store.exists() else {}, level, chosen)
 
 
-def _broker_texts(
-    given: dict[str, str], data: Path, host: str, port: int, level: LogLevel
-) -> dict[str, str]:
-    chosen = {
+def _for_broker(data: Path, host: str, port: int) -> dict[str, str]:
+    return {
         "brokerName": "broker-a",
         "bindAddress": host,
         "listenPort": str(port),
         "storePathRootDir": str(data / "store"),
-    } | given
-    file = broker_server.file_texts(None, chosen, quiet=True)
-    return broker_server.all_texts(file, level, chosen)
+    }
+
+
+def _broker_texts(chosen: dict[str, str], level: LogLevel) -> dict[str, str]:
+    file = broker_settings.file_texts(None, chosen, quiet=True)
+    return broker_settings.all_texts(file, level, chosen)

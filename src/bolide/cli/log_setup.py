@@ -19,19 +19,28 @@ def find_log_config(file: Path | None) -> Path | None:
     return file
 
 
-def start_logging(file: Path | None, console: IO[str]) -> LogLevel:
-    """Configure the logs; returns the root level, which settings may change."""
-    config = LogConfig.read(file) if file else LogConfig()
+def start_logging(file: Path | None, console: IO[str], label: str = "") -> LogLevel:
+    """Configure the logs; returns the root level, which settings may change.
+
+    Args:
+        label: which of several processes with one configuration this is.
+    """
+    config = _read(file, label) if file else LogConfig(label=label)
     logs.configure(config, console=console)
     return config.level
 
 
-def reload_logs(file: Path | None) -> None:
+def reload_logs(file: Path | None, label: str = "") -> None:
     """What SIGHUP asks for."""
     if file is None:
         log.info("there is no logging configuration to read again")
         return
     try:
-        logs.configure(LogConfig.read(file))
+        logs.configure(_read(file, label))
     except ConfigError as exc:
         log.warning("the logs stay as they are: %s", exc)
+
+
+def _read(file: Path, label: str) -> LogConfig:
+    config = LogConfig.read(file)
+    return config.of(label) if label else config

@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bolide import logs
+from bolide.cli.lifeline import Lifeline
 from bolide.cli.log_setup import reload_logs
 from bolide.config import from_environment, load, options_of, read_file, to_texts
 from bolide.logs import LogLevel
@@ -27,11 +27,10 @@ WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS
 _ENVIRONMENT = "BOLIDE_NAMESRV"
 
 
-def serve(config: NameServerConfig, texts: dict[str, str], log_file: Path | None) -> None:
+def serve(server: NameServer, log_file: Path | None, lifeline: Lifeline) -> None:
     """Run a NameServer until it is told to stop."""
-    server: Coroutine[Any, Any, None] = _run(config, texts, log_file)
     try:
-        run(server)
+        run(_run(server, log_file, lifeline))
     finally:
         logs.shutdown()
 
@@ -73,17 +72,23 @@ def print_settings(config: NameServerConfig) -> None:
         print(f"# {key}={item.default}  ({item.reason})")
 
 
-async def _run(config: NameServerConfig, texts: dict[str, str], log_file: Path | None) -> None:
-    logs.set_level(config.log_level)
-    on_hangup(lambda: reload_logs(log_file))
-    ignored = {key: text for key, text in texts.items() if key in IGNORED}
-    await until_stopped(_serve(NameServer(config, ignored)))
+def make_server(config: NameServerConfig, texts: Mapping[str, str]) -> NameServer:
+    """The NameServer of some settings; those without effect are shown to who asks for them."""
+    return NameServer(config, {key: text for key, text in texts.items() if key in IGNORED})
+
+
+async def _run(server: NameServer, log_file: Path | None, lifeline: Lifeline) -> None:
+    logs.set_level(server.config.value.log_level)
+    on_hangup(lambda: reload_logs(log_file, lifeline.label))
+    with lifeline:
+        await until_stopped(_serve(server, lifeline))
     print("The Name Server stopped.", flush=True)
 
 
-async def _serve(server: NameServer) -> None:
+async def _serve(server: NameServer, lifeline: Lifeline) -> None:
     async with server:
         announce(server)
+        lifeline.tell()
         await asyncio.Event().wait()
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bolide.cli.exits import Refusing
+from bolide.cli.lifeline import Lifeline
 from bolide.cli.log_setup import find_log_config, start_logging
 from bolide.cli.options import ConfigFile, LogFile, PrintConfig, Strict, Words, settings_of
 
@@ -31,6 +32,7 @@ def namesrv(
         all_texts,
         file_texts,
         load_settings,
+        make_server,
         print_settings,
         serve,
     )
@@ -38,13 +40,14 @@ def namesrv(
     options = {"listenPort": listen_port, "bindAddress": bind_address}
     chosen = {key: str(value) for key, value in options.items() if value is not None}
     with Refusing():
+        lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
         # What -p prints is a configuration file: nothing else may stand in it.
-        level = start_logging(log_file, console=sys.stderr if print_config else sys.stdout)
+        level = start_logging(log_file, sys.stderr if print_config else sys.stdout, lifeline.label)
         chosen = settings_of(settings) | chosen
         texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
         loaded = load_settings(texts, strict=strict)
         if print_config:
             print_settings(loaded)
         else:
-            serve(loaded, texts, log_file)
+            serve(make_server(loaded, texts), log_file, lifeline)

@@ -19,6 +19,12 @@ Strict = Annotated[bool, typer.Option("--strict", help="Refuse unknown keys.")]
 LogFile = Annotated[
     Path | None, typer.Option("--log-config", help="TOML file that says what is logged and where.")
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="Processes that share the work, each a broker group with ports and store of its own."
+    ),
+]
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by their keys.")
 ]

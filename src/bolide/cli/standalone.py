@@ -8,7 +8,7 @@ import typer
 
 from bolide.cli.exits import Refusing
 from bolide.cli.log_setup import find_log_config, start_logging
-from bolide.cli.options import LogFile, Words, settings_of
+from bolide.cli.options import LogFile, Words, Workers, settings_of
 
 
 def standalone(
@@ -17,9 +17,10 @@ def standalone(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
     namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
     broker_port: Annotated[int, typer.Option(help="Port of the broker.")] = 10911,
+    workers: Workers = None,
     log_config: LogFile = None,
 ) -> None:
-    """Run a NameServer and a broker in one process, files under --data.
+    """Run a NameServer and a broker in one process, or by --workers, files under --data.
 
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """
@@ -29,5 +30,6 @@ def standalone(
         log_file = find_log_config(log_config)
         level = start_logging(log_file, console=sys.stdout)
         ports = {"namesrv": namesrv_port, "broker": broker_port}
-        cluster = Cluster.of(settings_of(settings), data=data, host=host, ports=ports, level=level)
-        serve(cluster, log_file)
+        given = settings_of(settings) | ({} if workers is None else {"workers": str(workers)})
+        cluster = Cluster.of(given, data=data, host=host, ports=ports, level=level)
+        serve(cluster, log_file, log_config)
