@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,14 @@ def cpu_seconds(pid: int) -> float:
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> dict[int, str]:
+    """The processes that it started and that run, with their commands."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # ended meanwhile
+            if int(status.read_text().rpartition(")")[2].split()[1]) == pid:
+                words = status.with_name("cmdline").read_bytes().split(b"\0")
+                found[int(status.parent.name)] = b" ".join(words).decode()
+    return found

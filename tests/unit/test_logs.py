@@ -50,6 +50,19 @@ def test_a_log_file_gets_its_directory(tmp_path: Path) -> None:
     assert line.endswith("WARNING bolide.test ü 1")
 
 
+@pytest.mark.parametrize(
+    ("form", "beginning"), [(LogFormat.TEXT, "[worker-1] 2"), (LogFormat.JSON, '{"time": "2')]
+)
+def test_each_of_several_processes_has_its_file_and_its_label(
+    tmp_path: Path, form: LogFormat, beginning: str
+) -> None:
+    logs.configure(LogConfig(file=tmp_path / "broker.log", format=form).of("worker-1"))
+    log.info("hello")
+    (line,) = written(tmp_path / "broker-worker-1.log")
+    assert line.startswith(beginning)
+    assert "worker-1" in line
+
+
 def test_json_lines_hold_message_logger_and_traceback(tmp_path: Path) -> None:
     logs.configure(LogConfig(file=tmp_path / "log", format=LogFormat.JSON))
     log.error("failed %s", "here", exc_info=ValueError("reason\nin two lines"))

@@ -130,7 +130,7 @@ def _worker(number: int, broker: BrokerConfig, root: Path) -> Worker:
 def _check_ports(workers: list[Worker]) -> None:
     taken: dict[int, str] = {}
     for worker in workers:
-        for port in {*worker.served_ports, worker.ha_listen_port} - {0}:
+        for port in filter(None, (*worker.served_ports, worker.ha_listen_port)):
             if port > _HIGHEST_PORT:
                 raise ConfigError(
                     f"workers={len(workers)}: {worker.label} would need port {port}, past the"

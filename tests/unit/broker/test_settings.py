@@ -133,12 +133,19 @@ async def test_a_running_broker_cannot_be_made_to_seem_protected(
         await running.settings.update({key: "true"}, PEER)
 
 
-@pytest.mark.parametrize("key", ["configBlackList", "brokerConfigPath", "rocketmqHome"])
+@pytest.mark.parametrize("key", ["configBlackList", "brokerConfigPath", "rocketmqHome", "workers"])
 @on_loop
 async def test_keys_of_the_black_list_cannot_be_changed(running: Running, key: str) -> None:
     with pytest.raises(NoPermission, match=f"black list: {key}"):
         await running.settings.update({key: "x", "brokerPermission": "2"}, PEER)
     assert running.cell.value.broker_permission == 6
+
+
+@on_loop
+async def test_what_follows_from_the_host_cannot_be_set_at_a_worker(tmp_path: Path) -> None:
+    running = Running(tmp_path, workers=2)
+    with pytest.raises(NoPermission, match="listenPort"):
+        await running.settings.update({"listenPort": "1"}, PEER)
 
 
 @on_loop
