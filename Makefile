@@ -16,7 +16,7 @@ FILES := src tests benchmarks docs examples
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint fmt bench bench-store bench-compare bench-spark docs clean
+.PHONY: help run test test-long lint fmt bench bench-store bench-compare bench-smoke bench-spark docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,9 @@ bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for an hour; into
 	@$(BIN)/python -m tests.interop.apache
 	@$(BIN)/python -m benchmarks.compare $(COMPARE) --into docs/benchmarks.md \
 		--plot docs/benchmarks-growth.svg --summary README.md
+
+bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two; fails if so
+	@$(BIN)/python -m benchmarks.smoke
 
 bench-spark: $(VENV)/test.stamp  ## rows per second through Spark; into docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.spark --into docs/benchmarks.md

@@ -67,7 +67,8 @@ def test_ports_that_do_not_go_together_are_refused(settings: Any, reason: str) -
 
 @pytest.mark.parametrize("key", ["commit_log_paths", "read_only_log_paths"])
 def test_workers_do_not_share_a_commit_log(key: str) -> None:
-    store = StoreConfig(root=ROOT, **{key: (ROOT / "log",)})
+    paths: dict[str, Any] = {key: (ROOT / "log",)}
+    store = StoreConfig(root=ROOT, **paths)
     with pytest.raises(ConfigError, match=r"workers=3: .*storePathCommitLog"):
         workers_of(config(), store)
 
