@@ -30,9 +30,8 @@ MAX_LANES = 16_384
 
 _NEAR_UNITS = 200
 """Units at the end of a queue that are in memory anyhow."""
-_UNITS_AHEAD = 1024
-_MOST_AHEAD = 256
-_NONE: tuple[int, bytes | bytearray] = (0, b"")
+_BLOCK = 1024
+_MAX_BLOCKS = 256
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
@@ -105,8 +104,8 @@ class PullLanes:
         self._dispatcher = Dispatcher()
         self._lanes: dict[bytes, Lane] = {}
         self._keys: dict[str, list[bytes]] = {}  # by group
-        self._ahead: dict[Lane, tuple[int, bytes | bytearray]] = {}
-        """Units that were read with others before, and the offset of the first."""
+        self._blocks: dict[tuple[QueueKey, int], bytes | bytearray] = {}
+        """Units of queues, so many at a time; they never change."""
         for cell in (parts.cell, parts.store_cell):
             cell.on_change(lambda _: self._close_all())
         for table in (parts.topics, parts.groups, parts.expiring):
@@ -174,20 +173,20 @@ class PullLanes:
     def _units(
         self, lane: Lane, queue: ReadableQueue, offset: int, high: int
     ) -> bytes | bytearray | memoryview:
-        """The units that a pull looks at; of one that is far behind, those of the next too."""
+        """The units that a pull looks at; far from the end they come out of whole blocks."""
         count = min(high - offset, lane.units)
-        if high - offset <= _NEAR_UNITS:
+        number, at = divmod(offset, _BLOCK)
+        if offset - at + _BLOCK > high - _NEAR_UNITS or at + count > _BLOCK:
             return queue.units(offset, count, False)
-        start, held = self._ahead.get(lane, _NONE)
-        at = (offset - start) * UNIT_SIZE
-        end = at + count * UNIT_SIZE
-        if at < 0 or end > len(held):
-            held = queue.units(offset, min(high - offset, max(_UNITS_AHEAD, count)), False)
-            if len(self._ahead) >= _MOST_AHEAD:
-                self._ahead.clear()
-            self._ahead[lane] = offset, held
-            at, end = 0, count * UNIT_SIZE
-        return memoryview(held)[at:end]
+        block = self._blocks.get((lane.queue, number))
+        if block is None:
+            block = queue.units(number * _BLOCK, _BLOCK, False)
+            if len(block) != _BLOCK * UNIT_SIZE:
+                return queue.units(offset, count, False)  # the files of the first are gone
+            if len(self._blocks) >= _MAX_BLOCKS:
+                del self._blocks[next(iter(self._blocks))]
+            self._blocks[lane.queue, number] = block
+        return memoryview(block)[at * UNIT_SIZE : (at + count) * UNIT_SIZE]
 
     def _count(self, lane: Lane, answer: Answer, begun: float) -> None:
         _, next_offset, count, size, behind, stored = answer
@@ -311,7 +310,7 @@ class PullLanes:
         )
 
     def _close_all(self) -> None:
-        self._ahead.clear()
+        self._blocks.clear()
         for lane in self._lanes.values():
             lane.is_open = False
         self._lanes.clear()
@@ -319,9 +318,7 @@ class PullLanes:
 
     def _close_group(self, group: str) -> None:
         for key in self._keys.pop(group, ()):
-            lane = self._lanes.pop(key)
-            lane.is_open = False
-            self._ahead.pop(lane, None)
+            self._lanes.pop(key).is_open = False
 
 
 def _is_plain(wanted: Wanted) -> bool:

@@ -22,6 +22,7 @@ from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting import connection as connection_module
 from bolide.store.config import FlushMode
 from bolide.store.errors import NotInMemory
+from bolide.store.memory_store import MemoryQueue
 from tests.support.aio import on_loop, until
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
 from tests.support.broker_core import BrokerCore, Peer
@@ -204,12 +205,23 @@ async def test_what_is_not_in_memory_takes_the_ordinary_way(
         assert ahead(core, core.connect(), request(2)) is None
 
 
+@pytest.mark.parametrize("first", [0, 500], ids=["whole", "the first units are gone"])
 @on_loop
-async def test_who_is_far_behind_reads_units_ahead_and_gets_all_messages(tmp_path: Path) -> None:
+async def test_who_is_far_behind_gets_all_messages_out_of_blocks_of_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    read = MemoryQueue.units
+
+    def units(queue: MemoryQueue, offset: int, count: int, may_block: bool = True) -> bytes:
+        return read(queue, offset, count, may_block) if offset >= first else b""
+
+    monkeypatch.setattr(pull_lanes, "_MAX_BLOCKS", 1)
+    monkeypatch.setattr(MemoryQueue, "units", units)
     async with core_in(tmp_path) as core:
         for number in range(40, 3000):
             core.intake.append(draft(body=b"%d" % number))
-        for offset in [*range(0, 1600, 32), *range(320, 3000, 32)]:  # a consumer may go back
+        core.store.trim(core.log[first][0])
+        for offset in [*range(first, 1600, 32), *range(first + 320, 3000, 32)]:
             data = request(queue_offset=offset)
             assert ahead(core, core.connect(), data)
             both_ways(core, data)
