@@ -29,20 +29,28 @@ class FastPath:
     def serve(
         self, data: bytes, position: int, connection: Connection, until: float
     ) -> tuple[int, bytes]:
-        replies: list[bytes] = []
-        size, end = 0, len(data)
-        while position < end:
-            is_send = data.startswith(_SEND, position + _HEADER_AT)
-            likely, other = (self._sends, self._pulls) if is_send else (self._pulls, self._sends)
-            served = likely.serve(data, position, connection) or other.serve(
-                data, position, connection
-            )
+        served = self._serve_next(data, position, connection)
+        if served is None:
+            return position, b""
+        position, reply = served
+        end, replies, size = len(data), [reply], len(reply)
+        while position < end and size <= _MUCH and time.monotonic() <= until:
+            served = self._serve_next(data, position, connection)
             if served is None:
                 break
             position, reply = served
-            if reply:
-                replies.append(reply)
-                size += len(reply)
-            if size > _MUCH or time.monotonic() > until:
-                break
-        return position, replies[0] if len(replies) == 1 else b"".join(replies)
+            replies.append(reply)
+            size += len(reply)
+        return position, reply if size == len(reply) else b"".join(replies)
+
+    def _serve_next(
+        self, data: bytes, position: int, connection: Connection
+    ) -> tuple[int, bytes] | None:
+        """Serve what lies there, if it is known: all sends in a row, or one pull."""
+        if data.startswith(_SEND, position + _HEADER_AT):
+            return self._sends.serve(data, position, connection) or self._pulls.serve(
+                data, position, connection
+            )
+        return self._pulls.serve(data, position, connection) or self._sends.serve(
+            data, position, connection
+        )

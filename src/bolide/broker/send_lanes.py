@@ -110,15 +110,15 @@ class SendLanes:
             taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
         except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
             return None
-        if taken.end == position:
+        end, answers, self._log_end, _ = taken
+        if end == position:
             return None
         self._seconds += time.perf_counter() - begun
-        self._log_end = taken.log_end
         self._intake.expect_end()
         if self._durability.waits:
-            self._answer_when_safe(taken, taken.end - position, connection)
-            return taken.end, b""
-        return taken.end, taken.answers
+            self._answer_when_safe(taken, end - position, connection)
+            return end, b""
+        return end, answers
 
     def _note(self) -> None:
         """Count what the burst brought, and have the pulls woken that wait for it."""
@@ -135,13 +135,14 @@ class SendLanes:
             self._intake.touch(topic, queue_id, self._log_end)
 
     def _answer_when_safe(self, taken: TakenSends, size: int, connection: Connection) -> None:
+        _, answers, log_end, generation = taken
         promise = Later()
         connection.owe(promise, size)
 
         def tell(outcome: int | StoreUnwritable) -> None:
-            connection.settle(promise, self._told(taken.answers, outcome) or None)
+            connection.settle(promise, self._told(answers, outcome) or None)
 
-        self._durability.when_reached(taken.log_end, taken.generation, tell)
+        self._durability.when_reached(log_end, generation, tell)
 
     def _told(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
         """The answers, if that is how it ended; else what must be said instead of each."""

@@ -114,9 +114,9 @@ cdef inline uint32_t key_prefix(Slice topic) except? 0xFFFFFFFF:
 
 cdef inline uint32_t key_hash(uint32_t prefix, Slice key) except? 0xFFFFFFFF:
     cdef uint32_t value = hash_on(prefix, key)
-    if value & 0x80000000:
-        value = 0 - value
-    return value & 0x7FFFFFFF  # the smallest int has no absolute value in Java: 0
+    if value & <uint32_t>0x80000000:
+        value = <uint32_t>0 - value
+    return value & <uint32_t>0x7FFFFFFF  # the smallest int has no absolute value in Java: 0
 
 
 cdef inline int64_t tags_code(Slice tags) except? -1:

@@ -55,13 +55,14 @@ cdef struct Send:
     int64_t born_timestamp
     int32_t flag
     Slice properties  # unescaped
-    Slice unique_id
+    Named named
     Slice body
 
 cdef struct Item:
     int32_t flag
     Slice body
     Slice properties
+    Named named
 
 cdef struct Place:
     uint8_t *at
@@ -173,6 +174,11 @@ cdef inline bint begins(const uint8_t *at, const uint8_t *end, const char *word,
     return end - at >= size and memcmp(at, word, size) == 0
 
 
+cdef bint begins_word[256]
+for _letter in bytearray(b"DTPIMC_BU"):
+    begins_word[_letter] = True
+
+
 cdef bint asks(Slice text, int *unique_ids) noexcept nogil:
     """Whether one of the words is there that `sends` looks for; counts UNIQ_KEY besides."""
     cdef const uint8_t *at = text.at
@@ -180,7 +186,9 @@ cdef bint asks(Slice text, int *unique_ids) noexcept nogil:
     cdef uint8_t letter
     while at < end:
         letter = at[0]
-        if letter == 0x44:
+        if not begins_word[letter]:
+            pass
+        elif letter == 0x44:
             if begins(at, end, b"DELAY", 5):
                 return True
         elif letter == 0x54:
@@ -248,7 +256,6 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
     cdef int i
     cdef int unique_ids = 0
     cdef bint batch
-    cdef Named found
     if left < 8:
         return False
     length, header_size = u32(start), u32(start + 4)
@@ -297,7 +304,7 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
     if letters[13] != NULL and (not letters[13].quoted or letters[13].escaped):
         return False
     send.body.at, send.body.size = start + 8 + header_size, length - 4 - header_size
-    send.properties.size = send.unique_id.size = 0
+    send.properties.size = send.named.unique_id.size = 0
     send.properties.at = send.body.at
     field = letters[8]
     if field != NULL:
@@ -315,9 +322,8 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
         return False
     if batch:
         return send.sys_flag == 0
-    find_named(send.properties, &found)
-    send.unique_id = found.unique_id
-    return unique_ids == 1 and is_id(found.unique_id)
+    find_named(send.properties, &send.named)
+    return unique_ids == 1 and is_id(send.named.unique_id)
 
 
 cdef inline bint int_field(Field *field, int64_t *number) noexcept nogil:
@@ -351,6 +357,7 @@ cdef class Sends:
     cdef bytes store_host
     cdef bytes host_digits
     cdef bytes suffix
+    cdef Named in_suffix
     cdef bytes answer_tail
     cdef bytes last
     cdef Py_ssize_t max_body
@@ -384,6 +391,7 @@ cdef class Sends:
     ):
         before_opaque, behind_opaque = answer_parts(region, trace_on)
         self.suffix = suffix
+        find_named(slice_of(suffix), &self.in_suffix)
         self.answer_tail = before_opaque.encode()
         self.last = behind_opaque.encode()
         self.max_body = max_body
@@ -461,7 +469,7 @@ cdef class Sends:
         self, Send *send, Slot slot, Units units, Place *place, bytearray keys
     ) except -1:
         """Take a single message; 0 if that is not for us."""
-        cdef Item item = Item(send.flag, send.body, send.properties)
+        cdef Item item = Item(send.flag, send.body, send.properties, send.named)
         cdef Slice suffix = slice_of(self.suffix)
         cdef int64_t queue_offset
         cdef Py_ssize_t size
@@ -473,7 +481,9 @@ cdef class Sends:
         if size == 0 or size > place.room:
             return 0
         self.ready(send, slot, units, 1)
-        queue_offset = self.store(send, slot, units, &item, suffix, size, place, keys)
+        queue_offset = self.store(
+            send, slot, units, &item, suffix, &self.in_suffix, size, place, keys
+        )
         if not send.one_way:
             self.begin_answer()
             put_hex(&self.out, <uint64_t>(place.physical_offset - size))
@@ -488,6 +498,7 @@ cdef class Sends:
         cdef const uint8_t *end = next + send.body.size
         cdef Item item
         cdef Slice common
+        cdef Named in_common
         cdef Py_ssize_t items = 0, total = 0, size
         cdef int64_t first = units.base + units.size // UNIT_SIZE
         cdef int unique_ids = 0
@@ -496,6 +507,7 @@ cdef class Sends:
         if not self.find_common(send.properties):
             return 0
         common = Slice(self.common.data, self.common.size)
+        find_named(common, &in_common)
         while next < end:
             if not read_item(&next, end, &item) or asks(item.properties, &unique_ids):
                 return 0
@@ -518,7 +530,8 @@ cdef class Sends:
                     put(&self.out, b",", 1)
                     put_bytes(&self.out, self.host_digits)
                 put_hex(&self.out, <uint64_t>place.physical_offset)
-            self.store(send, slot, units, &item, common, size, place, keys)
+            find_named(item.properties, &item.named)
+            self.store(send, slot, units, &item, common, &in_common, size, place, keys)
         if not send.one_way:
             self.end_answer(send, first)
         count[0] += items
@@ -576,19 +589,17 @@ cdef class Sends:
             self.changed.append(units)
         return reserve(
             &self.out,
-            512 + count * id_size + send.unique_id.size + PyBytes_GET_SIZE(self.answer_tail)
+            512 + count * id_size + send.named.unique_id.size + PyBytes_GET_SIZE(self.answer_tail)
             + PyBytes_GET_SIZE(self.last),
         )
 
     cdef int64_t store(
-        self, Send *send, Slot slot, Units units, Item *item, Slice suffix, Py_ssize_t size,
-        Place *place, bytearray keys,
+        self, Send *send, Slot slot, Units units, Item *item, Slice suffix, Named *common,
+        Py_ssize_t size, Place *place, bytearray keys,
     ) except -1:
         """Write a record, note it, and go on behind it; returns its queue offset."""
-        cdef Named found, common
+        cdef Named found = item.named
         cdef int64_t queue_offset
-        find_named(item.properties, &found)
-        find_named(suffix, &common)
         if common.tags.size:
             found.tags = common.tags
         if common.keys.size:
@@ -616,9 +627,9 @@ cdef class Sends:
         put_number(out, send.queue_id)
         put(out, b'","queueOffset":"', 17)
         put_number(out, queue_offset)
-        if send.unique_id.size:
+        if send.named.unique_id.size:
             put(out, b'","transactionId":"', 19)
-            put(out, send.unique_id.at, send.unique_id.size)
+            put(out, send.named.unique_id.at, send.named.unique_id.size)
         put(out, b'",', 2)
         put_bytes(out, self.answer_tail)
         put_number(out, send.opaque)

@@ -95,6 +95,7 @@ class Connection(asyncio.Protocol):
         """The peer does not read: what it is sent now stays in memory."""
         self._dispatcher = dispatcher
         self._limits = limits
+        self.max_frame_size = limits.max_frame_size
         self._max_requests = limits.max_requests
         self._high_water = limits.write_high_water
         self._outbox = outbox or Outbox()
@@ -214,10 +215,6 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """No request and no call of this connection is under way."""
         return not (self._tasks or self._owed or self._rest or self._pending)
-
-    @property
-    def max_frame_size(self) -> int:
-        return self._limits.max_frame_size
 
     @property
     def held(self) -> int:
@@ -350,6 +347,7 @@ class Connection(asyncio.Protocol):
                 self._wait_for_next_turn()
                 break
             start = at
+            is_fast = is_fast and not self._decoder.missing  # else they belong to a frame begun
             at = self._serve_ahead(data, at, until) if is_fast else self._serve_frame(data, at)
             is_fast = not is_fast  # they take turns: who knows the next?
         self._keep(data[at:] if at else data)
@@ -372,15 +370,12 @@ class Connection(asyncio.Protocol):
 
     def _serve_ahead(self, data: bytes, at: int, until: float) -> int:
         """Have the fast path serve what it knows; returns where it stopped."""
-        decoder = self._decoder
         if (
             self._fast is None
-            or decoder.missing  # the first bytes belong to a frame that is not whole
-            or decoder.error is not None
-            or self._is_finishing
             or self.is_blocked
-            or self._under_way >= _MOST_UNDER_WAY
-            or len(self._tasks) + len(self._owed) >= self._max_requests
+            or self._is_finishing
+            or self._decoder.error is not None
+            or (self._under_way and self._is_laden)
         ):
             return at
         end, replies = self._fast.serve(data, at, self, until)
@@ -457,6 +452,10 @@ class Connection(asyncio.Protocol):
     @property
     def _is_overloaded(self) -> bool:
         return len(self._tasks) + len(self._owed) >= self._max_requests
+
+    @property
+    def _is_laden(self) -> bool:
+        return self._under_way >= _MOST_UNDER_WAY or self._is_overloaded
 
     def _begin(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
         """Serve a request that takes a while; too many bytes of such stop the reading."""

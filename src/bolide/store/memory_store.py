@@ -110,7 +110,7 @@ class MemoryStore(Queries):
     ) -> TakenSends:
         with self._lock:
             if not self._open or self.health.causes:
-                return TakenSends(position, b"", self.log.written, 0)
+                return position, b"", self.log.written, 0
             records, keys = bytearray(self.log.room(_SCRATCH)), bytearray()
             end, answers, written, _ = sends.take(
                 data, position, longest, MOST_SENDS, born_host, records, 0, len(records),
@@ -125,7 +125,7 @@ class MemoryStore(Queries):
         if written:
             for listener in self._listeners:
                 listener(Flushed(log_end))
-        return TakenSends(end, answers, log_end, 0)
+        return end, answers, log_end, 0
 
     def _put(self, draft: RecordDraft, size: int, timestamp: int) -> Appended:
         queue = self.queues.require(draft.topic, draft.queue_id)

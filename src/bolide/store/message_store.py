@@ -58,6 +58,9 @@ Clock = Callable[[], float]
 
 _REMOVED = ".removed-"
 
+_MANY_KEYS = 512
+"""Index entries that are written in one go: each go costs as much as many of them."""
+
 
 class MessageStore(Queries):
     """Appends may come from any thread, one at a time gets through; reads from any thread.
@@ -315,20 +318,20 @@ class MessageStore(Queries):
         """
         with self._lock:
             if not self._open or self.health.causes:
-                return TakenSends(position, b"", self.log.end, self.flusher.generation)
-            timestamp = int(self._clock() * 1000)
-            view, at, room = self.log.room()
+                return position, b"", self.log.end, self.flusher.generation
+            log, timestamp = self.log, int(self._clock() * 1000)
+            view, at, room = log.room()
             end, answers, written, count = sends.take(
-                data, position, longest, MOST_SENDS, born_host, view, at, room, self.log.end,
+                data, position, longest, MOST_SENDS, born_host, view, at, room, log.end,
                 timestamp, self._keys.items,
             )  # fmt: skip
             if written:
-                self.log.took(written, sends.last_record, timestamp)
+                log.took(written, sends.last_record, timestamp)
                 self._units += count
                 self.housekeeping.appended(sends.last_record)
             if sends.changed:
                 self._note_changed(sends)
-            return TakenSends(end, answers, self.log.end, self.flusher.generation)
+            return end, answers, log.end, self.flusher.generation
 
     def _note_changed(self, sends: Sends) -> None:
         for units in sends.changed:
@@ -408,9 +411,10 @@ class MessageStore(Queries):
         return self.flusher.flush()
 
     def settle(self) -> bool:
-        """End a burst of appends: write its index entries and, with SYNC_FLUSH, begin its flush.
+        """End a burst of appends: write index entries and, with SYNC_FLUSH, begin its flush.
 
-        Housekeeping does it too, every second; a broker does it once for each buffer it received.
+        A few entries wait for more of them, for who asks for a key, or for housekeeping, which
+        does it too, every second. A broker does it once for each turn of its loop.
 
         Returns:
             Whether all is well; if not, the store takes no messages until it is.
@@ -418,7 +422,7 @@ class MessageStore(Queries):
         if self._staged and self._background:
             self.flusher.wake()  # it writes the entries behind the records, when they are there
             return self.health.writable
-        settled = self.index_keys()
+        settled = self._keys.settle(_MANY_KEYS)
         if self._hurried:
             self.flusher.wake()
         return settled

@@ -43,12 +43,15 @@ class PendingKeys:
             for value in hashes:
                 self._items += _ITEM.pack(value, physical_offset, timestamp)
 
-    def settle(self) -> bool:
+    def settle(self, least: int = 1) -> bool:
         """Put what is readable into the index; says whether all of that worked. May block.
 
         A full disk is kept in mind as a reason to take no more messages.
+
+        Args:
+            least: fewer keys than that wait for more.
         """
-        if not self._items or self._index is None:
+        if len(self._items) < least * _ITEM.size or self._index is None:
             return True
         with self._settling:
             with self._lock:
