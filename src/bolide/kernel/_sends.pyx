@@ -114,11 +114,15 @@ cdef inline void put_number(Output *out, int64_t number) noexcept nogil:
     put(out, digits + at, 20 - at)
 
 
+cdef uint8_t hex_digits[512]
+for _number, _letter in enumerate(bytearray(b"".join([b"%02X" % each for each in range(256)]))):
+    hex_digits[_number] = _letter
+
+
 cdef inline void put_hex(Output *out, uint64_t number) noexcept nogil:
-    cdef const char *digits = b"0123456789ABCDEF"
     cdef int place
-    for place in range(16):
-        out.data[out.size + place] = digits[number >> (60 - 4 * place) & 15]
+    for place in range(8):
+        memcpy(out.data + out.size + 2 * place, hex_digits + 2 * (number >> (56 - 8 * place) & 255), 2)
     out.size += 16
 
 
@@ -174,49 +178,40 @@ cdef inline bint begins(const uint8_t *at, const uint8_t *end, const char *word,
     return end - at >= size and memcmp(at, word, size) == 0
 
 
-cdef bint begins_word[256]
-for _letter in bytearray(b"DTPIMC_BU"):
-    begins_word[_letter] = True
-
-
 cdef bint asks(Slice text, int *unique_ids) noexcept nogil:
-    """Whether one of the words is there that `sends` looks for; counts UNIQ_KEY besides."""
+    """Whether a name begins with a word that `sends` looks for; counts UNIQ_KEY besides."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.size
-    cdef uint8_t letter
-    while at < end:
-        letter = at[0]
-        if not begins_word[letter]:
-            pass
-        elif letter == 0x44:
-            if begins(at, end, b"DELAY", 5):
-                return True
-        elif letter == 0x54:
-            if begins(at, end, b"TIMER_", 6) or begins(at, end, b"TRAN_MSG", 8) or begins(at, end, b"TRACE_ON", 8):
-                return True
-        elif letter == 0x50:
-            if begins(at, end, b"POP_CK", 6):
-                return True
-        elif letter == 0x49:
-            if begins(at, end, b"INNER_", 6):
-                return True
-        elif letter == 0x4D:
-            if begins(at, end, b"MSG_REGION", 10):
-                return True
-        elif letter == 0x43:
-            if begins(at, end, b"CLUSTER", 7):
-                return True
-        elif letter == 0x5F:
-            if begins(at, end, b"__STARTDELIVERTIME", 18):
-                return True
-        elif letter == 0x42:
-            if begins(at, end, b"BOLIDE_", 7):
-                return True
-        elif letter == 0x55:
-            if begins(at, end, b"UNIQ_KEY", 8):
-                unique_ids[0] += 1
-        at += 1
+    while at != NULL and at < end:
+        if asks_here(at, end):
+            return True
+        unique_ids[0] += begins(at, end, b"UNIQ_KEY", 8)
+        at = <const uint8_t *>memchr(at, 2, end - at)
+        if at != NULL:
+            at += 1
     return False
+
+
+cdef bint asks_here(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    cdef uint8_t letter = at[0]
+    if letter == 0x44:
+        return begins(at, end, b"DELAY", 5)
+    if letter == 0x54:
+        return (
+            begins(at, end, b"TIMER_", 6) or begins(at, end, b"TRAN_MSG", 8)
+            or begins(at, end, b"TRACE_ON", 8)
+        )
+    if letter == 0x50:
+        return begins(at, end, b"POP_CK", 6)
+    if letter == 0x49:
+        return begins(at, end, b"INNER_", 6)
+    if letter == 0x4D:
+        return begins(at, end, b"MSG_REGION", 10)
+    if letter == 0x43:
+        return begins(at, end, b"CLUSTER", 7)
+    if letter == 0x5F:
+        return begins(at, end, b"__STARTDELIVERTIME", 18)
+    return letter == 0x42 and begins(at, end, b"BOLIDE_", 7)
 
 
 cdef bint is_id(Slice text) noexcept nogil:

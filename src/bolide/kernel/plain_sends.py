@@ -19,8 +19,10 @@ _PREFIX = struct.Struct(">II")
 _MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
 
 _ASKS = re.compile(
-    "DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER|__STARTDELIVERTIME|BOLIDE_"
+    "(?:^|\x02)(?:DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER"
+    "|__STARTDELIVERTIME|BOLIDE_)"
 )
+_UNIQUE_IDS = re.compile("(?:^|\x02)UNIQ_KEY")
 _UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|$)")
 _NOT_PLAIN_FLAGS = ~0x701
 """All but the bits that say how the body is compressed."""
@@ -114,7 +116,7 @@ def _plain(header: _Header, end: int, body: bytes) -> PlainSend | None:
             return None
     else:
         found = _UNIQUE_ID.search(properties)
-        if found is None or properties.count("UNIQ_KEY") != 1:
+        if found is None or len(_UNIQUE_IDS.findall(properties)) != 1:
             return None
         unique_id = found[1]
     return PlainSend(
