@@ -1,6 +1,7 @@
 """A transport without a socket: remembers what is written and whether it is read from."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -27,6 +28,10 @@ class FakeTransport(asyncio.Transport):
         if self._unsent > self._high and not self._paused:
             self._paused = True
             self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        for data in list_of_data:
+            self.write(data)
 
     def drain(self) -> None:
         """Everything written has left."""

@@ -15,9 +15,6 @@ _SEND = b'{"code":3'
 
 _HEADER_AT = 8
 
-_MUCH = 256 * 1024
-"""Bytes of responses at which the connection looks whether its peer reads them."""
-
 
 class FastPath:
     """The broker's `remoting.connection.FastPath`."""
@@ -26,22 +23,17 @@ class FastPath:
         self._sends = sends
         self._pulls = pulls
 
-    def serve(
-        self, data: bytes, position: int, connection: Connection, until: float
-    ) -> tuple[int, bytes]:
-        served = self._serve_next(data, position, connection)
-        if served is None:
-            return position, b""
-        position, reply = served
-        end, replies, size = len(data), [reply], len(reply)
-        while position < end and size <= _MUCH and time.monotonic() <= until:
+    def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
+        end = len(data)
+        while True:
             served = self._serve_next(data, position, connection)
             if served is None:
-                break
+                return position
             position, reply = served
-            replies.append(reply)
-            size += len(reply)
-        return position, reply if size == len(reply) else b"".join(replies)
+            if reply:
+                connection.put(reply)
+            if position == end or connection.is_blocked or time.monotonic() > until:
+                return position
 
     def _serve_next(
         self, data: bytes, position: int, connection: Connection

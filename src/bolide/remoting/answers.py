@@ -6,7 +6,5 @@ from bolide.remoting.connection import Connection
 class PlainAnswers:
     """A `FastPath` that answers nothing and resolves the calls of its connection."""
 
-    def serve(
-        self, data: bytes, position: int, connection: Connection, until: float
-    ) -> tuple[int, bytes]:
-        return connection.take_answers(data, position), b""
+    def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
+        return connection.take_answers(data, position)

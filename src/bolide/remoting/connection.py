@@ -40,6 +40,9 @@ _MOST_UNDER_WAY = 32 * 1024 * 1024
 _LEAST_WEIGHT = 1024
 """Bytes that a request under way takes, its body and fields aside."""
 
+_LARGE = 32 * 1024
+"""Bytes that are dearer to join than to send in parts."""
+
 LINGER = 0.5
 """Seconds that a peer gets to take the last replies and hang up."""
 
@@ -59,17 +62,17 @@ class ConnectionLimits:
 class FastPath(Protocol):
     """Serves plain requests straight from the bytes received, ahead of frames and handlers."""
 
-    def serve(
-        self, data: bytes, position: int, connection: "Connection", until: float
-    ) -> tuple[int, bytes]:
+    def serve(self, data: bytes, position: int, connection: "Connection", until: float) -> int:
         """Serve the requests that lie in `data` from `position` on, as far as it knows them.
+
+        Responses go to `Connection.put`.
 
         Args:
             until: by `time.monotonic`; one request is served in any case, then it is looked at.
 
         Returns:
-            Where it stopped: at the end, at a request that it does not know, at a part of one or
-            at one for which there is no more time; and the responses, joined.
+            Where it stopped: at the end, at a request that it does not know, at a part of one, at
+            one for which there is no more time, or where the peer no longer reads.
         """
         ...
 
@@ -378,11 +381,9 @@ class Connection(asyncio.Protocol):
             or (self._under_way and self._is_laden)
         ):
             return at
-        end, replies = self._fast.serve(data, at, self, until)
+        end = self._fast.serve(data, at, self, until)
         if end > at:
             self.last_active = until  # as good as now
-        if replies:
-            self._put(replies)
         return end
 
     def _serve_frame(self, data: bytes, at: int) -> int:
@@ -392,7 +393,7 @@ class Connection(asyncio.Protocol):
             self.last_active = self._loop.time()
             reply = self._receive(frame)
             if reply is not None:
-                self._put(reply)
+                self.put(reply)
         return min(at + size, len(data))
 
     def _keep(self, rest: bytes) -> None:
@@ -525,9 +526,9 @@ class Connection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         self.last_active = self._loop.time()
-        self._put(data)
+        self.put(data)
 
-    def _put(self, data: bytes) -> None:
+    def put(self, data: bytes) -> None:
         """Have it sent when the loop's turn is over, or now if it is a lot."""
         unsent = self._unsent
         if not unsent:
@@ -538,9 +539,14 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _flush(self) -> None:
-        unsent, self._unsent, self._unsent_size = self._unsent, [], 0
+        unsent, size, self._unsent, self._unsent_size = self._unsent, self._unsent_size, [], 0
         if unsent and not (self._is_gone or self._wrote_eof or self._transport.is_closing()):
-            self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+            if len(unsent) == 1:
+                self._transport.write(unsent[0])
+            elif size < _LARGE:
+                self._transport.write(b"".join(unsent))
+            else:
+                self._transport.writelines(unsent)
             if self.is_blocked:
                 self._count_unread()
 

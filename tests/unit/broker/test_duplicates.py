@@ -148,10 +148,10 @@ async def test_only_keyed_sends_leave_the_fast_path(tmp_path: Path) -> None:
         served = []
         serve = core.fast_path.serve
 
-        def watched(data: bytes, position: int, *rest: Any) -> tuple[int, bytes]:
-            end, replies = serve(data, position, *rest)
+        def watched(data: bytes, position: int, *rest: Any) -> int:
+            end = serve(data, position, *rest)
             served.append(end > position)
-            return end, replies
+            return end
 
         core.fast_path.serve = watched  # type: ignore[assignment, method-assign]
         await send(core)

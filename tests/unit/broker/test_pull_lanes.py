@@ -212,8 +212,8 @@ async def test_who_is_far_behind_gets_all_messages_out_of_blocks_of_units(
 ) -> None:
     read = MemoryQueue.units
 
-    def units(queue: MemoryQueue, offset: int, count: int, may_block: bool = True) -> bytes:
-        return read(queue, offset, count, may_block) if offset >= first else b""
+    def units(queue: MemoryQueue, offset: int, count: int, may_block: bool = True) -> bytearray:
+        return read(queue, offset, count, may_block) if offset >= first else bytearray()
 
     monkeypatch.setattr(pull_lanes, "_MAX_BLOCKS", 1)
     monkeypatch.setattr(MemoryQueue, "units", units)
