@@ -54,7 +54,7 @@ class IdleConnections:
             if not holder.stdout.readline().startswith(f"{self.connections} "):
                 raise ConnectionError(f"{broker.name} did not take {self.connections} connections")
             time.sleep(_REST)
-            with stage.meter(broker) as meter:
+            with stage.meter_of_a_part(broker) as meter:
                 time.sleep(window)
             found = meter.round(Loaded(self.connections, window, 0.0))
         added = (found.used.private_mib - before) * 1024 / self.connections

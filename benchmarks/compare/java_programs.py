@@ -90,7 +90,7 @@ def _run(stage: Stage, broker: Running, program: str, *arguments: str) -> Round:
         process.wait_for_line(_RATE.pattern, _PATIENCE)
         seen = len(_lines(process))
         before = cpu_seconds(process.pid)
-        with stage.meter(broker) as meter:
+        with stage.meter_of_a_part(broker) as meter:
             last = _wait_for_lines(process, seen + _SECONDS_OF_A_LINE)
             client = cpu_seconds(process.pid) - before
     rate, failures = read_line(last)

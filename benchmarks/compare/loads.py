@@ -20,7 +20,6 @@ PULLED = 32
 MOST_MESSAGES, MOST_BYTES = 1_500_000, 512 * 2**20
 MILLIONS_TOPIC = "bench-millions"
 _FILL_SECONDS = 900.0
-_SETTLE = 0.2
 _SYNCS = 300
 
 
@@ -89,7 +88,6 @@ class Generated:
         before = stored(broker, self.topic) if self.counts_stored else 0
         with stage.meter(broker) as meter:
             found = self.generate(stage, broker, seconds)
-            time.sleep(_SETTLE if self.counts_stored else 0.0)
         if self.counts_stored:
             found["messages"] = stored(broker, self.topic) - before
         return meter.round(_loaded(found))

@@ -8,6 +8,11 @@ from typing import Self
 from benchmarks.brokers import Running
 from benchmarks.processes import busy_seconds, stolen_seconds
 
+_STEP, _REST = 0.2, 0.5
+_QUIET = 0.05
+"""Cores above what the broker uses at rest: a JVM has 0.05 to 0.2 of its own."""
+_PATIENCE = 3.0
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -28,6 +33,8 @@ class Used:
     """What the broker and the machine used meanwhile."""
 
     cpu_seconds: float = 0.0
+    later_cpu_seconds: float = 0.0
+    """Of those, what it used when the load had ended."""
     written_bytes: int = 0
     private_mib: float = 0.0
     resident_mib: float = 0.0
@@ -68,18 +75,46 @@ class Round:
 
 
 class Meter:
-    """Measures around a block what one broker uses, and what everything else does."""
+    """Measures around a block what one broker uses, and what everything else does.
 
-    def __init__(self, broker: Running, neighbours: Sequence[Running] = ()) -> None:
+    A broker may leave work for later, RocketMQ's its queues and index: so the measurement goes on
+    behind the block until the broker is as quiet as before it. What it uses at rest is not
+    counted for that time.
+    """
+
+    def __init__(
+        self, broker: Running, neighbours: Sequence[Running] = (), patience: float = _PATIENCE
+    ) -> None:
+        """With a patience of 0 the measurement ends with the block."""
         self._broker = broker
         self._neighbours = [each for each in neighbours if each is not broker]
+        self._patience = patience
+        self._later = 0.0
 
     def __enter__(self) -> Self:
+        self._rest = self._cores(_REST) if self._patience else 0.0
         self._before = self._read()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        begin, used = time.perf_counter(), self._broker.cpu_seconds()
+        if failed is None:
+            self._wait_for_quiet(begin + self._patience)
         self._after = self._read()
+        waited, after = self._after[0] - begin, self._after[1] - used
+        self._later = max(after - self._rest * waited, 0.0)
+        self._at_rest = after - self._later
+
+    def _wait_for_quiet(self, deadline: float) -> None:
+        while time.perf_counter() < deadline:
+            if self._cores(_STEP) < self._rest + _QUIET:
+                return
+
+    def _cores(self, seconds: float) -> float:
+        """What the broker uses from now on for that time."""
+        begin, used = time.perf_counter(), self._broker.cpu_seconds()
+        time.sleep(seconds)
+        return (self._broker.cpu_seconds() - used) / (time.perf_counter() - begin)
 
     def used(self, client_cpu_seconds: float = 0.0) -> Used:
         """Of the block; the client's own CPU time is not that of others."""
@@ -88,7 +123,8 @@ class Meter:
         )
         others = busy - cpu - neighbours - client_cpu_seconds
         return Used(
-            cpu_seconds=cpu,
+            cpu_seconds=cpu - self._at_rest,
+            later_cpu_seconds=self._later,
             written_bytes=round(written),
             private_mib=self._broker.private_mib(),
             resident_mib=self._broker.resident_mib(),

@@ -54,7 +54,12 @@ class Stage:
                         self.running.pop(name, None)
 
     def meter(self, broker: Running) -> Meter:
+        """Of a load that ends with the block."""
         return Meter(broker, list(self.running.values()))
+
+    def meter_of_a_part(self, broker: Running) -> Meter:
+        """Of a load that goes on behind the block, or of none: nothing is waited for."""
+        return Meter(broker, list(self.running.values()), patience=0.0)
 
     def coldness(self, broker: Running) -> float:
         """How many times as long as others the broker is to be warmed up now."""
