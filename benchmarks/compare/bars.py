@@ -1,7 +1,7 @@
 """What the project set out to reach beside RocketMQ, and whether this run reached it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.brokers import APACHE, BOLIDE, PLAIN, WORKERS
 from benchmarks.compare import figures
@@ -13,6 +13,7 @@ from benchmarks.compare.rounds import Round
 PROTOTYPE_64_SENDERS, PROTOTYPE_PIPELINED = 10.0, 1.4
 _PROTOTYPES = 2.5
 _PART_OF_BOUND, _PART_OF_SYNC_BOUND = 0.85, 0.6
+_MOST_FAILED = 0.001
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Bar:
     at_most: bool = False
     unit: str = "times"
     detail: str = ""
+    cell: str = ""
+    """Where it was measured."""
+    server: str = BOLIDE
+    is_void: bool = False
+    """Whether ours failed too many requests: then no figure meets a goal."""
 
     @property
     def goal(self) -> str:
@@ -36,6 +42,8 @@ class Bar:
 
     @property
     def verdict(self) -> str:
+        if self.is_void:
+            return "**missed**"
         if self.measured is None:
             return ""
         met = self.measured <= self.limit if self.at_most else self.measured >= self.limit
@@ -43,14 +51,24 @@ class Bar:
 
 
 def bars(results: Results) -> Iterator[Bar]:
-    yield from _costs(results)
-    yield from _java(results)
-    yield from _rates(results)
-    yield from _latencies(results)
-    yield from _synced(results)
-    yield from _footprint(results)
-    yield from _scale(results)
-    yield from _client(results)
+    for part in (_costs, _java, _rates, _latencies, _synced, _footprint, _scale, _client):
+        yield from (_with_failures(results, bar) for bar in part(results))
+
+
+def _with_failures(results: Results, bar: Bar) -> Bar:
+    """The bar with what both brokers failed to do in most of its rounds."""
+    rounds = results.rounds(bar.cell)
+    ours, theirs = (
+        figures.median(rounds, server, _failed_part) or 0.0 for server in (bar.server, APACHE)
+    )
+    found = {"our": ours, "RocketMQ's": theirs}
+    told = [
+        f"{part:.2%} of {whose} requests failed"
+        for whose, part in found.items()
+        if part > _MOST_FAILED
+    ]
+    detail = ", ".join(filter(None, (bar.detail, *told)))
+    return replace(bar, detail=detail, is_void=ours > _MOST_FAILED)
 
 
 def _costs(results: Results) -> Iterator[Bar]:
@@ -66,13 +84,14 @@ def _costs(results: Results) -> Iterator[Bar]:
     }
     for cell, (limit, what) in goals.items():
         found = _ratio(results, cell, _per_cpu_second)
-        yield Bar(f"messages per server-CPU-second, {what}", limit, found)
+        yield Bar(f"messages per server-CPU-second, {what}", limit, found, cell=cell)
     plain = figures.ratio(results.rounds("send-64"), PLAIN, APACHE, _per_cpu_second)
-    yield Bar("the same, 64 senders, without a compiler", 0.7, plain)
+    what = "the same, 64 senders, without a compiler"
+    yield Bar(what, 0.7, plain, cell="send-64", server=PLAIN)
     for cell, prototype in (("send-64", PROTOTYPE_64_SENDERS), ("pipelined", PROTOTYPE_PIPELINED)):
         cost = _ours(results, cell, _cpu_us)
         what = f"server CPU for a send, `{cell}`: {_PROTOTYPES:g} times the prototype's {prototype}"
-        yield Bar(what, _PROTOTYPES * prototype, cost, at_most=True, unit="µs")
+        yield Bar(what, _PROTOTYPES * prototype, cost, at_most=True, unit="µs", cell=cell)
 
 
 def _java(results: Results) -> Iterator[Bar]:
@@ -83,8 +102,8 @@ def _java(results: Results) -> Iterator[Bar]:
         detail = "" if bound is None else f"the bound is {bound:.2f} times"
         what = f"`{cell}`: messages per second, part of what the CPU costs allow"
         yield Bar(what, 100 * _PART_OF_BOUND, None if part is None else 100 * part, unit="%",
-                  detail=detail)  # fmt: skip
-        yield Bar(f"`{cell}`: messages per second", 1, rate)
+                  detail=detail, cell=cell)  # fmt: skip
+        yield Bar(f"`{cell}`: messages per second", 1, rate, cell=cell)
 
 
 def java_bound(results: Results, cell: str) -> float | None:
@@ -99,31 +118,35 @@ def java_bound(results: Results, cell: str) -> float | None:
 
 
 def _rates(results: Results) -> Iterator[Bar]:
-    yield Bar("messages per second, asynchronous", 3, _ratio(results, "pipelined", _per_second))
+    pipelined = _ratio(results, "pipelined", _per_second)
+    yield Bar("messages per second, asynchronous", 3, pipelined, cell="pipelined")
     rounds = results.rounds("send-64-workers")
     found = figures.ratio(rounds, WORKERS, APACHE, _per_second)
-    yield Bar("messages per second, 64 senders, `--workers 2`", 3, found)
+    what = "messages per second, 64 senders, `--workers 2`"
+    yield Bar(what, 3, found, cell="send-64-workers", server=WORKERS)
 
 
 def _latencies(results: Results) -> Iterator[Bar]:
     half = _ratio(results, "half-load", lambda each: each.loaded.p99_us)
-    yield Bar("p99 of a send at half of RocketMQ's most", 0.5, half, at_most=True)
+    what = "p99 of a send at half of RocketMQ's most"
+    yield Bar(what, 0.5, half, at_most=True, cell="half-load")
     wake = _ours(results, "wake-up", lambda each: each.loaded.p50_us)
     in_ms = None if wake is None else wake / 1000
-    yield Bar("p50 from send to receipt by a long poll", 1, in_ms, at_most=True, unit="ms")
+    what = "p50 from send to receipt by a long poll"
+    yield Bar(what, 1, in_ms, at_most=True, unit="ms", cell="wake-up")
 
 
 def _synced(results: Results) -> Iterator[Bar]:
     for senders in (8, 64):
         cell = f"sync-{senders}"
         yield Bar(f"SYNC_FLUSH, {senders} senders, messages per second", 1.5,
-                  _ratio(results, cell, _per_second))  # fmt: skip
+                  _ratio(results, cell, _per_second), cell=cell)  # fmt: skip
         bound = sync_bound(results, senders)
         part = figures.quotient(_ours(results, cell, _per_second), bound)
         detail = "" if bound is None else f"the bound is {bound:,.0f} messages/s"
         yield Bar(f"SYNC_FLUSH, {senders} senders, part of N ÷ (t + N ÷ r)",
                   100 * _PART_OF_SYNC_BOUND, None if part is None else 100 * part, unit="%",
-                  detail=detail)  # fmt: skip
+                  detail=detail, cell=cell)  # fmt: skip
 
 
 def sync_bound(results: Results, senders: int) -> float | None:
@@ -150,17 +173,19 @@ def _scale(results: Results) -> Iterator[Bar]:
         many, few = (_ours(results, each, _per_second) for each in (cell, baseline))
         part = figures.quotient(many, few)
         yield Bar(f"messages per second with 10,000 queues, of those with 4, `{baseline}`",
-                  limit, None if part is None else 100 * part, unit="%")  # fmt: skip
+                  limit, None if part is None else 100 * part, unit="%", cell=cell)  # fmt: skip
     costs = figures.values(results.rounds("ten-million"), BOLIDE, _cpu_us)
     grown = figures.growth(costs)
-    yield Bar("cost of an append, the last of 10 million by the first", 1.2, grown, at_most=True)
+    what = "cost of an append, the last of 10 million by the first"
+    yield Bar(what, 1.2, grown, at_most=True, cell="ten-million")
 
 
 def _client(results: Results) -> Iterator[Bar]:
     sends = _ours(results, "ours-async", _per_second)
-    yield Bar("our client: asynchronous sends", 25_000, sends, unit="/s")
+    yield Bar("our client: asynchronous sends", 25_000, sends, unit="/s", cell="ours-async")
     received = _ours(results, "ours-consumer", _per_second)
-    yield Bar("our client: messages consumed", 100_000, received, unit="/s")
+    what = "our client: messages consumed"
+    yield Bar(what, 100_000, received, unit="/s", cell="ours-consumer")
 
 
 def _ratio(results: Results, cell: str, of: Of) -> float | None:
@@ -190,6 +215,10 @@ def _cpu_us(found: Round) -> float:
 
 def _client_cpu_us(found: Round) -> float:
     return found.client_cpu_us
+
+
+def _failed_part(found: Round) -> float:
+    return found.failed_part
 
 
 def _private(found: Round) -> float:

@@ -66,6 +66,12 @@ class Round:
         return self.loaded.messages / self.used.cpu_seconds if self.used.cpu_seconds > 0 else 0.0
 
     @property
+    def failed_part(self) -> float:
+        """Of the requests; where these are batches it is at least this."""
+        failures = self.loaded.failures
+        return failures / (self.loaded.messages + failures) if failures else 0.0
+
+    @property
     def client_cpu_us(self) -> float:
         return self.loaded.client_cpu_seconds / max(self.loaded.messages, 1) * 1e6
 

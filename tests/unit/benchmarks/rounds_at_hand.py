@@ -14,11 +14,13 @@ def a_round(
     client_us: float = 5.0,
     private_mib: float = 0.0,
     p99_us: float | None = None,
+    failures: int = 0,
     **extra: float,
 ) -> Round:
     """One second of load."""
     messages = round(per_second)
-    loaded = Loaded(messages, 1.0, client_us * messages / 1e6, p99_us=p99_us, extra=extra)
+    client = client_us * messages / 1e6
+    loaded = Loaded(messages, 1.0, client, failures, p99_us=p99_us, extra=extra)
     return Round(server, loaded, Used(cpu_us * messages / 1e6, private_mib=private_mib))
 
 
@@ -26,4 +28,4 @@ def results_of(file: Path, **cells: list[Round]) -> Results:
     """Cells by their names, with underscores for hyphens."""
     settings = {"rounds": 1, "seconds": 1.0, "warm_up": 0.0, "millions": 0.1}
     named = {name.replace("_", "-"): rounds for name, rounds in cells.items()}
-    return Results(file, settings, "a machine", named)
+    return Results(file, settings, "a machine", cells=named)

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.brokers import APACHE, BOLIDE, PLAIN
 from benchmarks.compare.bars import Bar, bars, java_bound, sync_bound
+from benchmarks.compare.cells import BY_NAME
 from benchmarks.compare.results import Results
 from tests.unit.benchmarks.rounds_at_hand import a_round, results_of
 
@@ -50,3 +51,21 @@ def test_memory_after_millions_is_that_of_the_last_round(tmp_path: Path) -> None
              ((BOLIDE, 500), (APACHE, 400), (BOLIDE, 50), (APACHE, 400))]  # fmt: skip
     bar = find(results_of(tmp_path / "a", ten_million=grown), "after 10 million")
     assert bar.measured == pytest.approx(0.125)
+
+
+def test_a_broker_that_fails_requests_meets_no_goal(tmp_path: Path) -> None:
+    rounds = [a_round(BOLIDE, p99_us=1, failures=each) for each in (0, 500, 500)]
+    results = results_of(tmp_path / "a", half_load=[*rounds, a_round(APACHE, p99_us=100)])
+    bar = find(results, "p99 of a send")
+    assert (bar.measured, bar.verdict) == (0.01, "**missed**")
+    assert "33.33% of our requests failed" in bar.detail
+
+
+def test_requests_that_rocketmq_refused_are_told_beside_the_goal(tmp_path: Path) -> None:
+    rounds = [a_round(BOLIDE, cpu_us=1), a_round(APACHE, cpu_us=40, failures=250)]
+    bar = find(results_of(tmp_path / "a", pipelined=rounds), "asynchronous sends")
+    assert (bar.verdict, bar.detail) == ("met", "20.00% of RocketMQ's requests failed")
+
+
+def test_every_goal_of_a_load_knows_its_cell(tmp_path: Path) -> None:
+    assert {bar.cell for bar in bars(results_of(tmp_path / "a"))} <= {"", *BY_NAME}
