@@ -1,6 +1,6 @@
 """The page: goals, tables and the plot."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -12,8 +12,10 @@ from benchmarks.compare.cells import BY_NAME, CELLS, FOOTPRINT, GROWTH_STEPS, Ce
 from benchmarks.compare.figures import Of
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
+from benchmarks.compare.warming import COLD
 
 _SUMMARY = ("send-64", "pipelined", "batch-16", "tail-4", "catch-up", "sync-64", "java-sync")
+DEFAULTS = {"rounds": 5, "seconds": 3.0, "warm_up": 5.0, "millions": 10.0}
 _NONE = "–"  # noqa: RUF001  no value
 
 _COLUMNS: tuple[tuple[str, Of, int, bool], ...] = (
@@ -29,7 +31,6 @@ _COLUMNS: tuple[tuple[str, Of, int, bool], ...] = (
     ("client CPU µs", lambda each: each.client_cpu_us, 2, False),
     ("other cores", lambda each: each.used.neighbour_cores + each.used.other_cores, 2, False),
     ("stolen cores", lambda each: each.used.stolen_cores, 2, False),
-    ("failed", lambda each: each.loaded.failures, 0, False),
 )
 
 
@@ -58,7 +59,9 @@ def summary(results: Results) -> str:
         if rounds:
             rows.append(_summary_row(BY_NAME[name], rounds))
     verdicts = [bar.verdict for bar in bars(results)]
-    rows += ["", f"{verdicts.count('met')} of {len(verdicts)} goals are met."]
+    missed, unknown = verdicts.count("**missed**"), verdicts.count("")
+    told = f"{verdicts.count('met')} of {len(verdicts)} goals are met, {missed} missed"
+    rows += ["", f"{told}, {unknown} not measured." if unknown else f"{told}."]
     return "\n".join(rows)
 
 
@@ -87,13 +90,43 @@ def write_plot(results: Results, file: Path) -> None:
 
 def _head(results: Results) -> Iterator[str]:
     settings = results.settings
-    yield f"Measured with `make bench-compare` on {results.machine}."
+    yield f"Measured with `{_command(settings)}` on {results.machine}; {results.code}."
+    yield from _other_code(results)
     yield ""
     yield (
         f"Medians of {settings['rounds']} rounds of {settings['seconds']:g} s in turns, least and"
-        f" most in brackets, after {settings['warm_up']:g} s to warm up; RocketMQ's programs run"
+        f" most in brackets, after {settings['warm_up']:g} s to warm up,"
+        f" {COLD * settings['warm_up']:g} s before them after a start; RocketMQ's programs run"
         f" for 9 s after 10 s. RocketMQ has a heap of {HEAP_GIB} GiB."
     )
+    yield from _facts(results.facts)
+
+
+def _command(settings: Mapping[str, float]) -> str:
+    """With the options that are not as they come."""
+    options = [
+        f"--{name.replace('_', '-')} {value:g}"
+        for name, value in settings.items()
+        if value != DEFAULTS[name]
+    ]
+    return f'make bench-compare COMPARE="{" ".join(options)}"' if options else "make bench-compare"
+
+
+def _other_code(results: Results) -> Iterator[str]:
+    others = {cell: each for cell, each in results.codes.items() if each != results.code}
+    for other in dict.fromkeys(others.values()):
+        cells = ", ".join(f"`{cell}`" for cell, each in others.items() if each == other)
+        yield f"Of {other} are: {cells}."
+
+
+def _facts(facts: Mapping[str, float]) -> Iterator[str]:
+    if "page_us" in facts:
+        yield (
+            f"A page of a new file took {facts['page_us']:.1f} µs of CPU time at the start,"
+            f" and {facts['page_again_us']:.1f} µs in memory that was used just before."
+        )
+    if "disk_gb" in facts:
+        yield f"The stores took up to {facts['disk_gb']:.0f} GB of disk."
 
 
 def _goals(results: Results) -> Iterator[str]:
@@ -118,7 +151,7 @@ def _order(group: str) -> int:
 
 
 def _table(results: Results, cells: Sequence[Cell]) -> Iterator[str]:
-    titles = [title for title, *_ in _COLUMNS]
+    titles = [*(title for title, *_ in _COLUMNS), "failed, of all rounds"]
     titles[3:3] = ["of RocketMQ 5.x's"]
     yield "| load | broker | " + " | ".join(titles) + " |"
     yield "|" + " --- |" * (len(titles) + 2)
@@ -141,6 +174,7 @@ def _row(rounds: Sequence[Round], server: str) -> Iterator[str]:
             yield _NONE
         else:
             yield tables.cell(found, digits) if spread else f"{middle:,.{digits}f}"
+    yield f"{sum(figures.values(rounds, server, lambda each: each.loaded.failures)):,.0f}"
 
 
 def _rest(results: Results) -> Iterator[str]:

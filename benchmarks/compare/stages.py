@@ -15,8 +15,6 @@ from bolide.protocol.bodies.topics import TopicConfig
 from tests.interop.processes import is_alive
 
 _PATIENCE = 60.0
-# A JVM goes on compiling what it runs for many seconds.
-_COLD = 4.0
 
 
 @dataclass
@@ -35,6 +33,10 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop_all()
+
+    def stop_all(self) -> None:
+        """Who asks for brokers again gets new ones with empty stores."""
         self.running.clear()
         self._lasting.close()
 
@@ -61,11 +63,11 @@ class Stage:
         """Of a load that goes on behind the block, or of none: nothing is waited for."""
         return Meter(broker, list(self.running.values()), patience=0.0)
 
-    def coldness(self, broker: Running) -> float:
-        """How many times as long as others the broker is to be warmed up now."""
+    def is_cold(self, broker: Running) -> bool:
+        """Whether this is the first question about it: who asks then warms it up."""
         known = broker.pid in self._warm
         self._warm.add(broker.pid)
-        return 1.0 if known else _COLD
+        return not known
 
     def median_rate(self, cell: str, server: str) -> float | None:
         found = [each.per_second for each in self.results.rounds(cell) if each.server == server]

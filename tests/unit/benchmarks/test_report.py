@@ -60,3 +60,28 @@ def test_cells_have_names_of_their_own_and_stages_that_are_not_torn_apart() -> N
     stages = [cell.stage for cell in CELLS]
     assert [name for name in stages if name not in STAGES] == []
     assert sorted(stages, key=list(STAGES).index) == stages
+
+
+def test_failures_of_all_rounds_are_shown_also_where_most_have_none(tmp_path: Path) -> None:
+    ours = [a_round(BOLIDE, failures=each) for each in (0, 0, 7)]
+    text = report.whole(results_of(tmp_path / "a", send_64=ours))
+    (row,) = (row for row in text.splitlines() if f"| {BOLIDE} |" in row)
+    assert row.endswith("| 7 |")
+
+
+def test_the_head_tells_the_command_the_code_and_the_machine(tmp_path: Path) -> None:
+    results = results_of(tmp_path / "a", send_64=[a_round(BOLIDE)])
+    results.code, results.settings = "Bolide 1", report.DEFAULTS | {"seconds": 2.0}
+    results.facts = {"page_us": 8.04, "page_again_us": 1.1, "disk_gb": 12.4}
+    head = report.whole(results)
+    assert '`make bench-compare COMPARE="--seconds 2"` on a machine; Bolide 1.' in head
+    assert "took 8.0 µs of CPU time at the start, and 1.1 µs in memory" in head
+    assert "up to 12 GB of disk" in head
+
+
+def test_the_summary_counts_goals_that_were_missed_or_not_measured(tmp_path: Path) -> None:
+    rounds = [a_round(BOLIDE, cpu_us=1), a_round(APACHE, cpu_us=6.5)]
+    last = report.summary(results_of(tmp_path / "a", pipelined=rounds)).splitlines()[-1]
+    assert last.startswith("2 of ")
+    assert ", 1 missed, " in last
+    assert last.endswith(" not measured.")

@@ -3,12 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.compare import code, report
 from benchmarks.compare.results import Results
 from tests.unit.benchmarks.rounds_at_hand import a_round, results_of
 
 
 def reopened(results: Results) -> Results:
-    again = Results(results.file, results.settings, "now")
+    again = Results(results.file, results.settings, results.machine)
     again.go_on()
     return again
 
@@ -33,5 +34,45 @@ def test_rounds_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
     results = results_of(tmp_path / "a.json")
     results.save()
     other = replace(results, settings=results.settings | {"seconds": 9.0})
-    with pytest.raises(SystemExit, match="give the same options"):
+    with pytest.raises(SystemExit, match="give the same"):
         other.go_on()
+
+
+def test_rounds_of_other_code_are_not_mixed_unless_asked_for(tmp_path: Path) -> None:
+    results = replace(results_of(tmp_path / "a.json"), code="Bolide 1, sources aa")
+    results.add("send-64", [a_round("ours")])
+    other = replace(results, code="Bolide 1, sources bb", cells={}, codes={})
+    with pytest.raises(SystemExit, match="add --other-code"):
+        other.go_on()
+    other.go_on(other_code=True)
+    other.add("send-1", [a_round("ours")])
+    assert other.codes == {"send-64": "Bolide 1, sources aa", "send-1": "Bolide 1, sources bb"}
+    assert "Of Bolide 1, sources aa are: `send-64`." in report.whole(other)
+
+
+def test_a_commit_that_left_the_sources_alone_is_the_same_code(tmp_path: Path) -> None:
+    results = replace(results_of(tmp_path / "a.json"), code="commit 1, sources aa")
+    results.add("send-64", [a_round("ours")])
+    replace(results, code="commit 2, sources aa").go_on()
+
+
+def test_rounds_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
+    results = replace(results_of(tmp_path / "a.json"), machine="2 cores, monday")
+    results.save()
+    replace(results, machine="2 cores, tuesday").go_on()
+    with pytest.raises(SystemExit, match="a machine 2 cores, this run has 4 cores"):
+        replace(results, machine="4 cores, monday").go_on()
+
+
+def test_a_run_that_begins_anew_keeps_the_one_before(tmp_path: Path) -> None:
+    results = results_of(tmp_path / "a.json")
+    results.add("send-64", [a_round("ours")])
+    before = results.file.read_bytes()
+    results_of(results.file).begin_anew()
+    assert (tmp_path / "a.before.json").read_bytes() == before
+    assert not results.file.exists()
+
+
+def test_the_sources_have_a_digest_that_stays() -> None:
+    assert code.digest() == code.digest()
+    assert code.version().endswith(f"sources {code.digest()}")

@@ -1,0 +1,51 @@
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.brokers import APACHE, BOLIDE, Running
+from benchmarks.compare.rounds import Loaded, Round, Used
+from benchmarks.compare.stages import Stage
+from benchmarks.compare.warming import warm_up
+from tests.unit.benchmarks.rounds_at_hand import results_of
+
+
+@dataclass
+class Brief:
+    """Load that ends after a moment, however long it may take."""
+
+    warm_up: bool = True
+    asked: list[float] = field(default_factory=list)
+
+    def prepare(self, stage: Stage, broker: Running) -> None:
+        self.asked.append(0.0)
+
+    def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
+        self.asked.append(seconds)
+        time.sleep(0.05)
+        return Round(broker.name, Loaded(1, 0.05, 0.0), Used())
+
+
+def warmed_up(load: Brief, name: str, file: Path) -> Brief:
+    stage = Stage(Path("no generator"), results_of(file), 1.0)
+    broker = Running(name, 1, (1,), (1,), "", 0.0, 0.0, lambda: None)
+    assert stage.is_cold(broker)
+    assert not stage.is_cold(broker)
+    warm_up(load, stage, broker, 0.8)
+    return load
+
+
+def test_a_jvm_is_loaded_for_the_whole_time_also_when_rounds_end_early(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    prepared, first, *more = warmed_up(Brief(), APACHE, tmp_path / "a").asked
+    assert (prepared, first) == (0.0, 0.8)
+    assert more
+    assert max(more) < 0.8
+    assert time.monotonic() - begin > 0.25
+
+
+def test_a_broker_of_ours_is_loaded_once(tmp_path: Path) -> None:
+    assert warmed_up(Brief(), BOLIDE, tmp_path / "a").asked == [0.0, 0.8]
+
+
+def test_a_load_that_needs_no_warm_up_is_prepared_only(tmp_path: Path) -> None:
+    assert warmed_up(Brief(warm_up=False), APACHE, tmp_path / "a").asked == [0.0]
