@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.generators import compile_generator, run_generator
+from benchmarks.processes import cpu_seconds
 from benchmarks.smoke import batches
 from benchmarks.smoke.clients import CONSUMED
 from bolide.admin.client import AdminClient
@@ -45,11 +45,6 @@ class Server:
         begun = cpu_seconds(self.pid)
         requests = load(self.port)
         return (cpu_seconds(self.pid) - begun) / requests * 1e6
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of all threads of a process, to the nanosecond: its clock as the kernel numbers it."""
-    return time.clock_gettime((~pid << 3) | 2)
 
 
 class Bench:
