@@ -39,12 +39,14 @@ class IdleConnections:
 
     connections: int
     warm_up: bool = field(default=False, init=False)
+    _before: dict[int, float] = field(default_factory=dict, init=False, compare=False)
+    """MiB of each process: memory of connections that ended may stay with it for the next."""
 
     def prepare(self, stage: Stage, broker: Running) -> None:
-        """They ask for nothing."""
+        self._before[broker.pid] = broker.private_mib()
 
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
-        before, window = broker.private_mib(), max(seconds, _LEAST_IDLE)
+        before, window = self._before[broker.pid], max(seconds, _LEAST_IDLE)
         command = [str(stage.generator), "idle", "127.0.0.1", str(broker.port)]
         command.append(str(self.connections))
         with subprocess.Popen(
