@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.compare.rounds import Round
 
+_LEAST_LEFT = 0.02
 Of = Callable[[Round], float | None]
 
 
@@ -27,6 +28,11 @@ def ratio(rounds: Sequence[Round], first: str, second: str, of: Of) -> float | N
 def quotient(above: float | None, below: float | None) -> float | None:
     """None where there is nothing to divide, or nothing to divide by."""
     return above / below if above is not None and below else None
+
+
+def without(whole: float, part: float) -> float:
+    """What is left of a cost, at least a fiftieth: less is noise, and would make any ratio."""
+    return max(whole - part, _LEAST_LEFT * whole)
 
 
 def client_bound(client: float, theirs: float, ours: float) -> float:

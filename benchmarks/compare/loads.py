@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from benchmarks.brokers import APACHE, Running
+from benchmarks.compare import figures
 from benchmarks.compare.rounds import Loaded, Round
 from benchmarks.compare.stages import Stage, create_topic, stored
 from benchmarks.generators import run_generator
@@ -21,8 +22,6 @@ MOST_MESSAGES, MOST_BYTES = 1_500_000, 512 * 2**20
 MILLIONS_TOPIC = "bench-millions"
 _FILL_SECONDS = 900.0
 _SYNCS = 300
-_LEAST_PART = 0.02
-"""Of a cost: a smaller difference is noise, and would make a ratio of any size."""
 
 
 class Load(Protocol):
@@ -132,11 +131,14 @@ class Tail:
         with stage.meter(broker) as meter:
             found = live.generate(stage, broker, seconds)
         whole = meter.round(_loaded(found))
-        sending = alone.used().cpu_seconds * found["sent"] / max(sent_alone, 1)
-        own = max(whole.used.cpu_seconds - sending, _LEAST_PART * whole.used.cpu_seconds)
+        scale = found["sent"] / max(sent_alone, 1)
+        sending = alone.used()
+        own = figures.without(whole.used.cpu_seconds, scale * sending.cpu_seconds)
+        later = max(whole.used.later_cpu_seconds - scale * sending.later_cpu_seconds, 0.0)
         extra = whole.loaded.extra | {"whole_cpu_us": whole.cpu_us}
         loaded = replace(whole.loaded, extra=extra)
-        return Round(broker.name, loaded, replace(whole.used, cpu_seconds=own))
+        used = replace(whole.used, cpu_seconds=own, later_cpu_seconds=min(later, own))
+        return Round(broker.name, loaded, used)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import tables
 from benchmarks.brokers import APACHE, BOLIDE, HEAP_GIB
-from benchmarks.compare import figures, plot
+from benchmarks.compare import code, figures, plot
 from benchmarks.compare.bars import bars
 from benchmarks.compare.cells import BY_NAME, CELLS, FOOTPRINT, GROWTH_STEPS, Cell
 from benchmarks.compare.figures import Of
@@ -29,6 +29,7 @@ _COLUMNS: tuple[tuple[str, Of, int, bool], ...] = (
     ("RSS MiB", lambda each: each.used.resident_mib, 0, False),
     ("bytes written per message", lambda each: each.written_per_message, 0, False),
     ("client CPU µs", lambda each: each.client_cpu_us, 2, False),
+    ("CPU after the load, %", lambda each: 100 * each.later_part, 0, False),
     ("other cores", lambda each: each.used.neighbour_cores + each.used.other_cores, 2, False),
     ("stolen cores", lambda each: each.used.stolen_cores, 2, False),
 )
@@ -113,7 +114,8 @@ def _command(settings: Mapping[str, float]) -> str:
 
 
 def _other_code(results: Results) -> Iterator[str]:
-    others = {cell: each for cell, each in results.codes.items() if each != results.code}
+    codes = results.codes.items()
+    others = {cell: each for cell, each in codes if not code.same(each, results.code)}
     for other in dict.fromkeys(others.values()):
         cells = ", ".join(f"`{cell}`" for cell, each in others.items() if each == other)
         yield f"Of {other} are: {cells}."

@@ -66,6 +66,12 @@ class Round:
         return self.loaded.messages / self.used.cpu_seconds if self.used.cpu_seconds > 0 else 0.0
 
     @property
+    def later_part(self) -> float:
+        """Of the server's CPU time, what it used when the load had ended."""
+        used = self.used
+        return used.later_cpu_seconds / used.cpu_seconds if used.cpu_seconds > 0 else 0.0
+
+    @property
     def failed_part(self) -> float:
         """Of the requests; where these are batches it is at least this."""
         failures = self.loaded.failures

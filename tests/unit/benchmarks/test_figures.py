@@ -44,3 +44,8 @@ def test_growth_tells_the_last_third_by_the_first_and_leaves_the_start_out() -> 
 
 def test_too_few_steps_have_no_growth() -> None:
     assert figures.growth([1.0, 2.0]) is None
+
+
+def test_a_cost_that_noise_hides_is_not_taken_for_none() -> None:
+    assert figures.without(1.0, 0.25) == 0.75
+    assert figures.without(1.0, 1.25) == 0.02

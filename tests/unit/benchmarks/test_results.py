@@ -53,7 +53,9 @@ def test_rounds_of_other_code_are_not_mixed_unless_asked_for(tmp_path: Path) -> 
 def test_a_commit_that_left_the_sources_alone_is_the_same_code(tmp_path: Path) -> None:
     results = replace(results_of(tmp_path / "a.json"), code="commit 1, sources aa")
     results.add("send-64", [a_round("ours")])
-    replace(results, code="commit 2, sources aa").go_on()
+    other = replace(results, code="commit 2, sources aa")
+    other.go_on()
+    assert "commit 1" not in report.whole(other)
 
 
 def test_rounds_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
