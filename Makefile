@@ -53,7 +53,7 @@ bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flus
 	@$(BIN)/python -m benchmarks.kernel
 	@$(BIN)/python -m benchmarks.store
 
-bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for an hour; into docs/benchmarks.md and README.md
+bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for over an hour; into docs/benchmarks.md and README.md
 	@$(BIN)/python -m tests.interop.apache
 	@$(BIN)/python -m benchmarks.compare $(COMPARE) --into docs/benchmarks.md \
 		--plot docs/benchmarks-growth.svg --summary README.md
