@@ -29,7 +29,8 @@ from bolide.protocol.frame import Frame
 from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header
 from bolide.protocol.message_id import UniqueIdMaker
-from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.outbox import Outbox
 from bolide.store.config import FlushMode, StoreConfig

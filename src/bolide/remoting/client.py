@@ -15,7 +15,8 @@ from bolide.protocol.header import Header
 from bolide.protocol.refusals import refusal_for
 from bolide.remoting.address import split_address
 from bolide.remoting.answers import PlainAnswers
-from bolide.remoting.connection import Connection, ConnectionLimits, finish_all
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection, finish_all
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
 from bolide.remoting.joint import Joint

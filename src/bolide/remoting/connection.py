@@ -1,11 +1,11 @@
 """One connection: bytes in, frames out, calls both ways.
 
-Both peers may ask: responses go to the pending calls, requests to the dispatcher. What is written
-leaves through the outbox, at the end of the loop's turn. Flow control works in both directions:
-while the peer does not read its replies a server does not read its requests, nor handle those that
-it has read, and a call waits for room. A client always reads: if both peers stopped, neither could
-ever go on. A peer that sends many requests at once gets a short turn, then it is the others' turn;
-the rest waits as the bytes that came.
+Both peers may ask: responses go to the pending calls (`calling`), requests to the dispatcher; how
+bytes leave is for `wire`. Flow control works in both directions: while the peer does not read its
+replies a server does not read its requests, nor handle those that it has read, and a call waits for
+room. A client always reads: if both peers stopped, neither could ever go on. A peer that sends many
+requests at once gets a short turn, then it is the others' turn; the rest waits as the bytes that
+came.
 """
 
 import asyncio
@@ -14,20 +14,16 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import MAX_FRAME_SIZE, FrameDecoder, encode_frame, frame_size
-from bolide.remoting.address import format_address
+from bolide.protocol.framing import FrameDecoder, encode_frame, frame_size
+from bolide.remoting.calling import Caller, ConnectionLimits
 from bolide.remoting.dispatch import Dispatcher, Later
-from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
-from bolide.remoting.pending import PendingCalls, PlainAnswer
-from bolide.remoting.permits import Permits
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +36,8 @@ _MOST_UNDER_WAY = 32 * 1024 * 1024
 _LEAST_WEIGHT = 1024
 """Bytes that a request under way takes, its body and fields aside."""
 
-_LARGE = 32 * 1024
-"""Bytes that are dearer to join than to send in parts."""
-
 LINGER = 0.5
 """Seconds that a peer gets to take the last replies and hang up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """What one connection may hold; the semaphores are shared by all connections of an endpoint."""
-
-    max_frame_size: int = MAX_FRAME_SIZE
-    max_requests: int = 10_000
-    write_high_water: int = 1024 * 1024
-    always_read: bool = False
-    one_way_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(65_535))
-    calls: Permits = field(default_factory=lambda: Permits(65_535))
 
 
 class FastPath(Protocol):
@@ -77,7 +58,7 @@ class FastPath(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(Caller):
     """A connection of a server or a client."""
 
     def __init__(  # noqa: PLR0913  what its server or client shares with it
@@ -91,26 +72,15 @@ class Connection(asyncio.Protocol):
         on_close: Callable[["Connection"], None] | None = None,
         fast: FastPath | None = None,
     ) -> None:
-        self.peer = "?"
-        self.last_active = 0.0
-        """Loop time of the last whole frame in either direction; single bytes do not count."""
-        self.is_blocked = False
-        """The peer does not read: what it is sent now stays in memory."""
+        super().__init__(outbox or Outbox(), limits)
         self._dispatcher = dispatcher
-        self._limits = limits
         self.max_frame_size = limits.max_frame_size
         self._max_requests = limits.max_requests
-        self._high_water = limits.write_high_water
-        self._outbox = outbox or Outbox()
         self._held_by_all = held_by_all or HeldBytes(sys.maxsize, self.abort)
-        self._unsent: list[bytes] = []
-        self._unsent_size = 0
         self._held = 0
         self._unread = 0
         self._under_way = 0
         self._counts = True  # what it holds is part of what all hold
-        self._wrote_eof = False
-        self._is_gone = False  # as `_closed` says, and quicker to look at
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size)
@@ -124,95 +94,8 @@ class Connection(asyncio.Protocol):
         self._nothing_owed = asyncio.Event()
         self._nothing_owed.set()
         self._fast = fast
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._closed = asyncio.Event()
-
-    # Calls to the peer
-
-    async def call(self, frame: Frame, within: float) -> Frame:
-        """Send a request and wait for its response, `within` seconds, its turn to be sent included.
-
-        Raises:
-            CallTimedOut: no response came in time.
-            ConnectionLost: the connection is or was closed.
-        """
-        deadline, permits = self._loop.time() + within, self._limits.calls
-        try:
-            if not permits.try_take():
-                async with asyncio.timeout_at(deadline):
-                    await permits.take()
-            try:
-                if self.is_blocked:
-                    async with asyncio.timeout_at(deadline):
-                        await self._wait_for_room()
-                self._send(frame)
-                return await self._pending.wait(frame.opaque, deadline)
-            finally:
-                permits.give()
-        except TimeoutError as exc:
-            raise CallTimedOut(self.peer, frame.code, within) from exc
-
-    def number(self) -> int:
-        """The number of the next plain request; they need not be sent in order."""
-        return self._pending.number()
-
-    def post(self, opaque: int, request: bytes, deadline: float) -> PlainAnswer | None:
-        """Send a plain send by its number, if it can leave at once; `end` it in any case then.
-
-        The answer may be a TimeoutError, or ConnectionLost. None if it must wait, as `call` does.
-        """
-        if self.is_blocked or not self._limits.calls.try_take():
-            return None
-        self._write(request)
-        return self._pending.begin_plain(opaque, deadline)
-
-    def end(self, opaque: int) -> None:
-        """A plain send is answered, or nobody waits for it any more."""
-        self._pending.end(opaque)
-        self._limits.calls.give()
-
-    def throw(self, request: bytes) -> bool:
-        """Send a plain one-way send, if it can leave at once."""
-        if self.is_blocked:
-            return False
-        self._write(request)
-        return True
-
-    def take_answers(self, data: bytes, position: int) -> int:
-        """Read the usual answers to plain sends; returns where the first byte of others lies."""
-        return self._pending.take_answers(data, position)
-
-    async def notify(self, frame: Frame) -> None:
-        """Send a one-way request; returns once it is handed to the socket."""
-        frame.flag |= FrameFlag.ONE_WAY
-        while True:
-            await self._wait_for_room()  # without a permit: a deaf peer must not keep one
-            async with self._limits.one_way_calls:
-                if not self.is_blocked:
-                    self._send(frame)
-                    return
-
-    def _send(self, frame: Frame) -> None:
-        if self.is_closed:
-            raise ConnectionLost(self.peer)
-        frame.opaque = self._pending.number()
-        self._write(encode_frame(frame))
-
-    async def _wait_for_room(self) -> None:
-        while self.is_blocked:  # others that waited may have filled it up again
-            await self._writable.wait()
 
     # State
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed.is_set() or self._wrote_eof or self._transport.is_closing()
-
-    @property
-    def is_gone(self) -> bool:
-        """Closed, and nothing written is left to be sent."""
-        return self._closed.is_set()
 
     @property
     def is_idle(self) -> bool:
@@ -223,16 +106,6 @@ class Connection(asyncio.Protocol):
     def held(self) -> int:
         """Bytes that count: received and not served yet, of requests under way, and not read."""
         return self._held + self._under_way + self._unread if self._counts else 0
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that are written and have not left."""
-        return self._unsent_size + self._transport.get_write_buffer_size()
-
-    def close(self) -> None:
-        """Close after what is written has left."""
-        self._flush()
-        self._transport.close()
 
     def abort(self) -> None:
         """Close at once; what is not sent is lost, and what is held no longer counts."""
@@ -265,18 +138,10 @@ class Connection(asyncio.Protocol):
         """The requests that are being served; they are cancelled when it is lost, and may go on."""
         return self._tasks
 
-    async def wait_closed(self) -> None:
-        await self._closed.wait()
-
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
-        self._loop = asyncio.get_running_loop()
-        self.peer = format_address(transport.get_extra_info("peername"))
-        self.last_active = self._loop.time()
-        self._pending = PendingCalls(self.peer)
+        super().connection_made(transport)
         if self._on_open is not None:
             self._on_open(self)
 
@@ -289,18 +154,11 @@ class Connection(asyncio.Protocol):
         if at < len(data):
             self._serve(data, at, until, is_fast=bool(self._held))
 
-    def eof_received(self) -> None:
-        self._flush()  # the transport closes itself now, before the outbox gets to it
-
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
-        self._is_gone = True
-        self.is_blocked = False
-        self._writable.set()
+        super().connection_lost(exc)
         self._rest = b""
         self._hold(0)
         self._count_unread()
-        self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
         owed, self._owed = self._owed, {}
@@ -312,15 +170,13 @@ class Connection(asyncio.Protocol):
             self._on_close(self)
 
     def pause_writing(self) -> None:
-        self.is_blocked = True
+        super().pause_writing()
         self._count_unread()
-        self._writable.clear()
         if not self._limits.always_read:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.is_blocked = False
-        self._writable.set()
+        super().resume_writing()
         self._count_unread()
         for later in list(self._owed):
             later.go_on()
@@ -329,6 +185,9 @@ class Connection(asyncio.Protocol):
     def _hold(self, size: int) -> None:
         change, self._held = size - self._held, size
         self._count(change)
+
+    def _still_blocked(self) -> None:
+        self._count_unread()
 
     def _count_unread(self) -> None:
         """Note how much a peer that does not read leaves in memory."""
@@ -521,34 +380,6 @@ class Connection(asyncio.Protocol):
                 " are under way",
             )
         )
-
-    # Writing
-
-    def _write(self, data: bytes) -> None:
-        self.last_active = self._loop.time()
-        self.put(data)
-
-    def put(self, data: bytes) -> None:
-        """Have it sent when the loop's turn is over, or now if it is a lot."""
-        unsent = self._unsent
-        if not unsent:
-            self._outbox.add(self._flush)
-        unsent.append(data)
-        self._unsent_size += len(data)
-        if self._unsent_size > self._high_water:
-            self._flush()
-
-    def _flush(self) -> None:
-        unsent, size, self._unsent, self._unsent_size = self._unsent, self._unsent_size, [], 0
-        if unsent and not (self._is_gone or self._wrote_eof or self._transport.is_closing()):
-            if len(unsent) == 1:
-                self._transport.write(unsent[0])
-            elif size < _LARGE:
-                self._transport.write(b"".join(unsent))
-            else:
-                self._transport.writelines(unsent)
-            if self.is_blocked:
-                self._count_unread()
 
 
 def _weight(frame: Frame) -> int:

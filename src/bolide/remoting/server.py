@@ -13,7 +13,8 @@ from typing import Self
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.address import format_address
-from bolide.remoting.connection import LINGER, Connection, ConnectionLimits, FastPath, finish_all
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import LINGER, Connection, FastPath, finish_all
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox

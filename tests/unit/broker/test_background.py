@@ -9,7 +9,8 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import NoHeader
 from bolide.protocol.refusals import TopicNotFound
-from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Later, Reply, Request, handles
 from tests.support.aio import on_loop
 from tests.support.transport import FakeTransport

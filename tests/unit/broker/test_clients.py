@@ -12,7 +12,8 @@ from bolide.protocol.bodies.heartbeat import (
     ProducerGroup,
     Subscription,
 )
-from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables

@@ -14,7 +14,7 @@ from bolide.broker.hooks import Hooks
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
-from bolide.remoting.connection import ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
 from bolide.store.appending import MOST_SENDS
 from bolide.store.config import FlushMode
 from bolide.store.errors import StoreUnwritable

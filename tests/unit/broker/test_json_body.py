@@ -8,7 +8,8 @@ from bolide.protocol.bodies.topics import TopicConfig, TopicConfigList
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import NoHeader
-from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Request
 from tests.support.aio import on_loop
 

@@ -10,7 +10,8 @@ from bolide.broker.replies import Replies
 from bolide.model.message import Host
 from bolide.protocol.bodies.heartbeat import Heartbeat, ProducerGroup
 from bolide.protocol.refusals import ServerError, SystemBusy
-from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from tests.support.aio import on_loop, until
 from tests.support.broker import send_header

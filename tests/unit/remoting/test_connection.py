@@ -8,7 +8,8 @@ import pytest
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, encode_frame, frame_size
 from bolide.remoting import connection as connection_module
-from bolide.remoting.connection import Connection, ConnectionLimits, FastPath, finish_all
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection, FastPath, finish_all
 from bolide.remoting.dispatch import Dispatcher, Later
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.held import HeldBytes

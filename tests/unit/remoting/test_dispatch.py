@@ -14,7 +14,8 @@ from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.refusals import NoPermission, TopicNotFound
-from bolide.remoting.connection import Connection, ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Later, Reply, Request, RequestHook, handles
 from tests.support.aio import on_loop
 from tests.support.transport import FakeTransport

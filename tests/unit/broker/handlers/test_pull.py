@@ -23,7 +23,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.record import iter_records
-from bolide.remoting.connection import ConnectionLimits
+from bolide.remoting.calling import ConnectionLimits
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryLog, MemoryStore
 from bolide.store.reading import Found
