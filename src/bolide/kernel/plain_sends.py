@@ -23,7 +23,7 @@ _ASKS = re.compile(
     "|__STARTDELIVERTIME|BOLIDE_)"
 )
 _UNIQUE_IDS = re.compile("(?:^|\x02)UNIQ_KEY")
-_UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|$)")
+_UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|\\Z)")
 _NOT_PLAIN_FLAGS = ~0x701
 """All but the bits that say how the body is compressed."""
 

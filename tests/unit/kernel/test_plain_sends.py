@@ -83,6 +83,7 @@ def test_part_of_a_send_is_none(cut: int) -> None:
         pytest.param(request(properties=NAMED * 2), id="two unique ids"),
         pytest.param(request(properties='UNIQ_KEY\x01a"b\x02'), id="an id to be quoted"),
         pytest.param(request(properties=f"UNIQ_KEY\x01{'a' * 129}\x02"), id="a long id"),
+        pytest.param(request(properties="UNIQ_KEY\x01a\n"), id="an id with a line feed"),
         pytest.param(request(extra={"z": "1"}), id="an unknown field"),
         pytest.param(request(extra={"e": "x"}), id="a field that does not parse"),
         pytest.param(request(extra={"l": "x"}), id="one that is not needed either"),
