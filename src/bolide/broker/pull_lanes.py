@@ -28,6 +28,8 @@ from bolide.store.reading import ReadableQueue, ReadStatus, Wanted, nearby
 
 MAX_LANES = 16_384
 
+_MOST_CODES = 512
+"""Tags codes that a lane may want: each has its own copy, which is no larger than its key then."""
 _NEAR_UNITS = 200
 """Units at the end of a queue that are in memory anyhow."""
 _BLOCK = 1024
@@ -325,4 +327,6 @@ def _is_plain(wanted: Wanted) -> bool:
     """Whether a look at the queue's units tells what is wanted."""
     if isinstance(wanted, Judged) or wanted.record is not None:
         return False
-    return wanted.code is None or wanted.codes is not None
+    if wanted.codes is None:
+        return wanted.code is None
+    return len(wanted.codes) <= _MOST_CODES

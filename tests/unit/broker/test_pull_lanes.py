@@ -377,6 +377,23 @@ async def test_lanes_of_other_groups_stay_open_and_heartbeats_that_say_nothing_n
         assert len(core.lanes) == 1
 
 
+@pytest.mark.parametrize(("count", "is_served"), [(512, True), (513, False)])
+@on_loop
+async def test_a_group_that_wants_very_many_tags_has_no_lanes(
+    tmp_path: Path, count: int, is_served: bool
+) -> None:
+    """What its heartbeat says may be large, and is kept once; lanes are many."""
+    tags = "||".join(["B", *(f"tag-{number}" for number in range(count - 1))])
+    async with core_in(tmp_path) as core:
+        scene = Scene(core, core.connect())
+        core.tables.groups.require("readers")
+        scene.beat(heartbeat(tags))
+        data = request(sys_flag=0, sub_version=1, max_msg_nums=8)
+        assert bool(ahead(core, scene.peer, data)) is is_served
+        assert len(core.lanes) == is_served
+        assert int((response_of(both_ways(core, data)).fields or {})["nextBeginOffset"]) == 16
+
+
 # ---- waiting
 
 
