@@ -26,7 +26,7 @@ class Intake:
         self._watchers: dict[str, Callable[[], None]] = {}
         self._ending: asyncio.Handle | None = None
         self.on_end: Callable[[], None] = lambda: None
-        """Called when a burst is over, before anybody is woken: the last time for `touch`."""
+        """Called before anybody is woken: the last time for `touch`."""
         durability.on_progress = self._progressed
 
     def start(self) -> None:
@@ -64,8 +64,10 @@ class Intake:
             self._ending = self._loop.call_soon(self._end_burst)
 
     def _end_burst(self) -> None:
-        self.on_end()
-        self._ending = None
+        try:
+            self.on_end()
+        finally:
+            self._ending = None  # or no burst would end again
         self._store.settle()
         if not self._durability.waits:
             touched, self._touched = self._touched, {}
@@ -73,6 +75,7 @@ class Intake:
 
     def _progressed(self, position: int) -> None:
         """With SYNC_FLUSH a message can be read when it is on the disk, not before."""
+        self.on_end()  # the flusher may be quicker than the end of the burst
         touched = self._touched
         self._touched = {key: end for key, end in touched.items() if end > position}
         self._wake(touched)

@@ -106,6 +106,8 @@ class PullLanes:
         self._dispatcher = Dispatcher()
         self._lanes: dict[bytes, Lane] = {}
         self._keys: dict[str, list[bytes]] = {}  # by group
+        self._laneless: set[bytes] = set()
+        """Keys of which it is known that they get no lane."""
         self._blocks: dict[tuple[QueueKey, int], bytes | bytearray] = {}
         """Units of queues, so many at a time; they never change."""
         for cell in (parts.cell, parts.store_cell):
@@ -260,13 +262,17 @@ class PullLanes:
     # ---- lanes
 
     def _open(self, key: bytes, connection: Connection) -> Lane | None:
+        if key in self._laneless:
+            return None
         try:
             lane = self._new_lane(key, connection)
         except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
-            return None
-        if lane is not None:
-            if len(self._lanes) >= MAX_LANES:
-                self._close_all()
+            lane = None
+        if len(self._lanes) + len(self._laneless) >= MAX_LANES:
+            self._close_all()
+        if lane is None:
+            self._laneless.add(key)
+        else:
             self._lanes[key] = lane
             self._keys.setdefault(lane.group, []).append(key)
         return lane
@@ -317,8 +323,10 @@ class PullLanes:
             lane.is_open = False
         self._lanes.clear()
         self._keys.clear()
+        self._laneless.clear()
 
     def _close_group(self, group: str) -> None:
+        self._laneless.clear()
         for key in self._keys.pop(group, ()):
             self._lanes.pop(key).is_open = False
 

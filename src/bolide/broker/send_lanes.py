@@ -13,6 +13,7 @@ from bolide.broker.durability import Durability, unavailable
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.marks import Marks
+from bolide.broker.names import validate_topic
 from bolide.broker.peers import packed_peer
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
@@ -26,6 +27,7 @@ from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, encode_frame
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId
+from bolide.protocol.refusals import InvalidParameter
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Later
@@ -90,7 +92,7 @@ class SendLanes:
     def _fill(self) -> None:
         """Note again which topics it may serve."""
         config = self._cell.value
-        closed = self._hooks.send or config.start_accept_send_request_time_stamp > 0
+        closed = config.start_accept_send_request_time_stamp > 0
         assert self._sends is not None
         self._sends.slots = {} if closed else {
             slot.topic: slot
@@ -102,7 +104,7 @@ class SendLanes:
 
         None: there are none, or they cannot be taken. Answers that must wait for the disk follow.
         """
-        if self._sends is None:
+        if self._sends is None or self._hooks.send:
             return None
         begun = time.perf_counter()
         peer = packed_peer(connection.peer)
@@ -155,6 +157,7 @@ class SendLanes:
         if not isinstance(outcome, StoreUnwritable):
             answer.code = outcome
             return answer
+        self._statistics.failed()
         return Frame(
             code=ResponseCode.SERVICE_NOT_AVAILABLE,
             fields=self._marks.answer.to_fields(),
@@ -179,4 +182,13 @@ def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:
         and is_sendable(name)
         and not is_retry_topic(name)
         and not is_dead_letter_topic(name)
+        and _is_valid(name)
     )
+
+
+def _is_valid(topic: str) -> bool:
+    try:
+        validate_topic(topic)
+    except InvalidParameter:
+        return False
+    return True

@@ -414,7 +414,6 @@ cdef class Sends:
         cdef Place place
         cdef Send send
         cdef Slot slot = None
-        cdef Units units
         cdef Py_ssize_t count = 0, size, end = PyBytes_GET_SIZE(data)
         cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
         if PyBytes_GET_SIZE(born_host) not in (V4_SIZE, V6_SIZE):
@@ -438,12 +437,11 @@ cdef class Sends:
                     slot = self.slots.get(send.topic.at[: send.topic.size])
                 if slot is None or send.queue_id >= slot.queues:
                     break
-                units = self.units_of(slot, send.queue_id)
                 if send.code == SEND_MESSAGE_V2:
-                    size = self.put_one(&send, slot, units, &place, keys)
+                    size = self.put_one(&send, slot, &place, keys)
                     count += size > 0
                 else:
-                    size = self.put_batch(&send, slot, units, &place, keys, &count)
+                    size = self.put_batch(&send, slot, &place, keys, &count)
                 if size == 0:
                     break
                 position += send.end
@@ -461,11 +459,12 @@ cdef class Sends:
         return units
 
     cdef Py_ssize_t put_one(
-        self, Send *send, Slot slot, Units units, Place *place, bytearray keys
+        self, Send *send, Slot slot, Place *place, bytearray keys
     ) except -1:
         """Take a single message; 0 if that is not for us."""
         cdef Item item = Item(send.flag, send.body, send.properties, send.named)
         cdef Slice suffix = slice_of(self.suffix)
+        cdef Units units
         cdef int64_t queue_offset
         cdef Py_ssize_t size
         if send.body.size > self.max_body:
@@ -475,6 +474,7 @@ cdef class Sends:
         size = self.size_of(slot, &item, suffix, place)
         if size == 0 or size > place.room:
             return 0
+        units = self.units_of(slot, send.queue_id)
         self.ready(send, slot, units, 1)
         queue_offset = self.store(
             send, slot, units, &item, suffix, &self.in_suffix, size, place, keys
@@ -486,7 +486,7 @@ cdef class Sends:
         return size
 
     cdef Py_ssize_t put_batch(
-        self, Send *send, Slot slot, Units units, Place *place, bytearray keys, Py_ssize_t *count
+        self, Send *send, Slot slot, Place *place, bytearray keys, Py_ssize_t *count
     ) except -1:
         """Take the messages of a batch, all of them; 0 if one is not for us."""
         cdef const uint8_t *next = send.body.at
@@ -495,7 +495,8 @@ cdef class Sends:
         cdef Slice common
         cdef Named in_common
         cdef Py_ssize_t items = 0, total = 0, size
-        cdef int64_t first = units.base + units.size // UNIT_SIZE
+        cdef Units units
+        cdef int64_t first
         cdef int unique_ids = 0
         if send.body.size > self.max_body or slot.has_window:
             return 0
@@ -513,7 +514,9 @@ cdef class Sends:
                 return 0
         if items == 0:
             return 0
+        units = self.units_of(slot, send.queue_id)
         self.ready(send, slot, units, items)
+        first = units.base + units.size // UNIT_SIZE
         if not send.one_way:
             self.begin_answer()
         next = send.body.at

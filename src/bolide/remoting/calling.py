@@ -75,8 +75,9 @@ class Caller(Wire):
         """
         if self.is_blocked or not self._limits.calls.try_take():
             return None
+        answer = self._pending.begin_plain(opaque, deadline)
         self._write(request)
-        return self._pending.begin_plain(opaque, deadline)
+        return answer
 
     def end(self, opaque: int) -> None:
         """A plain send is answered, or nobody waits for it any more."""

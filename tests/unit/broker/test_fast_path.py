@@ -69,6 +69,7 @@ async def answer_of(peer: Peer, opaque: int = 1) -> Frame:
         pytest.param(TopicConfig(topic_name="SELF_TEST_TOPIC"), False, id="the broker's own"),
         pytest.param(TopicConfig(topic_name="%RETRY%g"), False, id="retries"),
         pytest.param(TopicConfig(topic_name="%DLQ%g"), False, id="dead letters"),
+        pytest.param(TopicConfig(topic_name="a.b"), False, id="a name that no topic may have"),
     ],
 )
 @on_loop
@@ -139,6 +140,15 @@ async def test_with_a_send_hook_every_send_takes_the_ordinary_way(tmp_path: Path
     peer.receive(plain())
     assert (await answer_of(peer)).code == ResponseCode.SUCCESS
     assert hook.seen == ["before", "after"]
+    await core.stop()
+
+
+@on_loop
+async def test_a_send_hook_that_comes_later_sees_every_send_from_then_on(tmp_path: Path) -> None:
+    core = BrokerCore(tmp_path)
+    assert serves(core, plain())
+    core.hooks.send = (Watcher(),)
+    assert not serves(core, plain())
     await core.stop()
 
 
@@ -224,6 +234,7 @@ async def test_a_message_over_the_limit_is_refused_with_what_to_do(tmp_path: Pat
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert "raise maxMessageSize" in (answer.remark or "")
     assert (answer.fields or {})["MSG_REGION"] == "DefaultRegion"
+    assert core.store.find_queue("T", 0) is None, "nothing is left of it"
     await core.stop()
 
 
@@ -309,6 +320,20 @@ async def test_a_message_that_is_taken_back_is_refused(tmp_path: Path) -> None:
     answer = await answer_of(peer)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "the disk fails" in (answer.remark or "")
+    assert core.statistics.totals.failed == 1
+    await core.stop()
+
+
+@on_loop
+async def test_a_flush_that_is_quicker_than_the_end_of_the_burst_wakes_who_waits(
+    tmp_path: Path,
+) -> None:
+    core, store = sync_core(tmp_path)
+    ends: list[int] = []
+    core.arrivals.on_arrival = lambda keys: ends.extend(queue_id for _, queue_id in keys)
+    core.connect().receive(plain(queue_id=3))
+    core.durability._flushed(Flushed(store.log.written))
+    assert ends == [3]
     await core.stop()
 
 

@@ -20,6 +20,7 @@ from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting import connection as connection_module
+from bolide.remoting.connection import Connection
 from bolide.store.config import FlushMode
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryQueue
@@ -68,6 +69,27 @@ def both_ways(core: BrokerCore, data: bytes) -> bytes:
         written.append(peer.written)
     assert written[0] == written[1]
     return written[0]
+
+
+@on_loop
+async def test_what_gets_no_lane_is_looked_at_once_until_something_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with core_in(tmp_path) as core:
+        asked: list[bytes] = []
+        look = core.lanes._new_lane
+
+        def watched(key: bytes, connection: Connection) -> pull_lanes.Lane | None:
+            asked.append(key)
+            return look(key, connection)
+
+        monkeypatch.setattr(core.lanes, "_new_lane", watched)
+        for opaque in (1, 2):
+            assert ahead(core, core.connect(), request(opaque, topic="New")) is None
+        assert len(asked) == 1
+        await core.topics.update(TopicConfig(topic_name="New"))
+        ahead(core, core.connect(), request(3, topic="New"))
+        assert len(asked) == 2
 
 
 # ---- what lanes answer
