@@ -104,7 +104,8 @@ class Express:
         """Where a plain message goes, and its properties as text."""
         if not isinstance(message, Message) or self._sending.is_watched:
             return None
-        if not 0 < len(message.body) <= self._most:
+        # Of a class derived from bytes the kernel takes none.
+        if type(message.body) is not bytes or not 0 < len(message.body) <= self._most:
             return None
         text = _text_of(message.properties)
         lane = self._lane(message.topic)
@@ -126,18 +127,25 @@ class Express:
         )
 
     def _lane(self, topic: str) -> "_Lane | None":
-        lane = self._lanes.get(topic)
+        lane = self._lanes.get(topic) or self._new_lane(topic)
         if lane is None:
-            wrapped = self._packer.wrap(topic)
-            if wrapped.startswith(RETRY_PREFIX) or not is_sendable(topic):
-                return None
-            lane = self._lanes[topic] = _Lane(topic, wrapped, self._packer.common)
-            self._topics.add(wrapped)
+            return None
         queues = self._instance.routes.find_publish_queues(lane.topic)
         if not queues:
             return None
         if queues is not lane.queues:
             lane.renew(queues)
+        return lane
+
+    def _new_lane(self, topic: str) -> "_Lane | None":
+        """None for a topic without a route too: its route would be asked for ever after."""
+        wrapped = self._packer.wrap(topic)
+        if wrapped.startswith(RETRY_PREFIX) or not is_sendable(topic):
+            return None
+        if not self._instance.routes.find_publish_queues(wrapped):
+            return None
+        self._topics.add(wrapped)
+        lane = self._lanes[topic] = _Lane(topic, wrapped, self._packer.common)
         return lane
 
     async def _sent(self, posted: "_Posted") -> SendResult:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bolide.client.errors import SendFailed, SendTimedOut
+from bolide.client.errors import RouteNotFound, SendFailed, SendTimedOut
 from bolide.client.producing.express import Express
 from bolide.client.producing.hooks import SendContext
 from bolide.client.producing.outgoing import Packer
@@ -32,6 +32,10 @@ from tests.support.cluster import FakeCluster, fake_cluster, route_of, stored
 from tests.support.producers import Warm
 
 PLAIN = Message("T", b"body", flag=9)
+
+
+class Labelled(bytes):
+    """As `numpy.bytes_` is: bytes to whoever asks, and not the type itself."""
 
 
 class Ways:
@@ -109,6 +113,7 @@ def _comparable(frame: Frame) -> tuple[dict[str, Any], Frame]:
     "message",
     [
         pytest.param(Message("T", bytes(4096)), id="compressed"),
+        pytest.param(Message("T", Labelled(b"1")), id="a body of a class derived from bytes"),
         pytest.param(PLAIN.with_properties({"UNIQ_KEY": "MY-OWN"}), id="an id of its own"),
         pytest.param(Message("T", b"1", dedup_key="k"), id="keyed"),
         pytest.param(PLAIN.with_properties({"TRAN_MSG": "true"}), id="a half message"),
@@ -193,6 +198,15 @@ async def test_the_topics_of_plain_sends_are_kept_fresh() -> None:
         assert "T" not in p.topics()
         await p.send(PLAIN)
         assert "T" in p.topics()
+
+
+@on_loop
+async def test_a_topic_that_nobody_has_is_not_asked_for_ever_after() -> None:
+    async with fake_cluster() as cluster, warm(cluster) as p:
+        for send in (p.send, p.send_oneway):
+            with pytest.raises(RouteNotFound):
+                await send(Message("Nowhere", b"1"))
+        assert "Nowhere" not in p.topics()
 
 
 @on_loop
