@@ -89,7 +89,7 @@ def refuse_unserved_stores(root: Path, workers: int) -> None:
         names = ", ".join(f"worker-{number}" for number in left_out)
         raise ConfigError(
             f"workers={workers}: nobody would serve the messages of {names} in {root}; start"
-            f" with --workers {found[-1] + 1}, or move them away once all is consumed"
+            f" with --workers {max(found[-1] + 1, 2)}, or move them away once all is consumed"
         )
     if workers > 1 and any((root / name).exists() for name in _OF_A_STORE):
         raise ConfigError(

@@ -169,6 +169,7 @@ class _Keeper:
 
 
 def _ending(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    named = {each.value: each.name for each in signal.Signals}  # most real-time ones are not there
+    return f"was ended by {named.get(-code) or f'signal {-code}'}"

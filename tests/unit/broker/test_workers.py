@@ -115,6 +115,12 @@ def test_a_broker_alone_does_not_pass_over_stores_of_workers(tmp_path: Path) -> 
         refuse_unserved_stores(stores(tmp_path, "worker-0", "worker-1"), 1)
 
 
+def test_the_store_of_the_first_worker_alone_is_served_by_two(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"of worker-0 in .*--workers 2"):
+        refuse_unserved_stores(stores(tmp_path, "worker-0"), 1)
+    refuse_unserved_stores(tmp_path, 2)
+
+
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue"])
 def test_workers_do_not_pass_over_the_store_of_a_broker_alone(tmp_path: Path, name: str) -> None:
     refuse_unserved_stores(stores(tmp_path, name), 1)
