@@ -120,8 +120,7 @@ class _Keeper:
 
     def send(self, number: signal.Signals) -> None:
         if self._process is not None:
-            with suppress(ProcessLookupError):  # it has ended
-                self._process.send_signal(number)
+            send_signal(self._process, number)
 
     async def stop(self) -> None:
         """Have it end in order; however long that takes, nobody kills it."""
@@ -166,6 +165,17 @@ class _Keeper:
         pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
         log.error("%s %s; it is started again in %g s", self._server.label, reason, pause)
         await asyncio.sleep(pause)
+
+
+def send_signal(process: Process, number: signal.Signals) -> None:
+    """Send it a signal unless it has ended.
+
+    Its own `send_signal` asks for the exit code of one that ends just then, and older Pythons have
+    it lost by that: it reads 255.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _ending(code: int) -> str:

@@ -1,8 +1,12 @@
-"""What is said of a server that ended by itself."""
+"""What is said of a server that ended by itself, and signals to one that ends."""
+
+import asyncio
+import signal
+import time
 
 import pytest
 
-from bolide.cli.supervisor import FailedToStart
+from bolide.cli.supervisor import FailedToStart, send_signal
 
 
 @pytest.mark.parametrize(
@@ -15,3 +19,21 @@ from bolide.cli.supervisor import FailedToStart
 )
 def test_the_end_of_a_server_is_told_whatever_ended_it(code: int, ending: str) -> None:
     assert f"worker-1 {ending} before it served" in str(FailedToStart("worker-1", code))
+
+
+def test_a_signal_to_one_that_ends_leaves_its_exit_code_alone() -> None:
+    codes = asyncio.run(_codes_of_killed(10))  # on the loop that a supervisor has
+    assert codes == [-signal.SIGKILL] * 10
+
+
+async def _codes_of_killed(count: int) -> list[int]:
+    return [await _code_of_one_killed() for _ in range(count)]
+
+
+async def _code_of_one_killed() -> int:
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    process.kill()
+    until = time.monotonic() + 0.01
+    while time.monotonic() < until:  # it ends meanwhile, and nobody has looked yet
+        send_signal(process, signal.SIGCONT)
+    return await process.wait()
