@@ -40,10 +40,10 @@ class Server:
 
 
 class FailedToStart(BolideError):
-    """A server ended before it served; it has said why itself."""
+    """A server could not be started, or ended before it served and has said why itself."""
 
-    def __init__(self, label: str, code: int) -> None:
-        super().__init__(f"{label} {_ending(code)} before it served; nothing is left running")
+    def __init__(self, label: str, reason: str) -> None:
+        super().__init__(f"{label} {reason}; nothing is left running")
 
 
 class Supervisor:
@@ -108,15 +108,19 @@ class _Keeper:
 
     async def run(self) -> None:
         """Start it, and again whenever it ends, until it is cancelled."""
-        process = await self._start()
+        label = self._server.label
+        try:
+            process = await self._start()
+        except OSError as exc:
+            raise FailedToStart(label, f"cannot be started: {exc}") from exc
         if not await self._hear():
-            raise FailedToStart(self._server.label, await process.wait())
+            raise FailedToStart(label, f"{ending(await process.wait())} before it served")
         self.serves.set()
         while True:
-            await self._wait(_ending(await process.wait()))
+            await self._wait(ending(await process.wait()))
             process = await self._start_again()
             if await self._hear():
-                log.info("%s serves again", self._server.label)
+                log.info("%s serves again", label)
 
     def send(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -178,7 +182,8 @@ def send_signal(process: Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def _ending(code: int) -> str:
+def ending(code: int) -> str:
+    """What a return code says of the end of a process."""
     if code >= 0:
         return f"ended with exit code {code}"
     named = {each.value: each.name for each in signal.Signals}  # most real-time ones are not there

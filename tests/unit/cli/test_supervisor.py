@@ -1,24 +1,31 @@
-"""What is said of a server that ended by itself, and signals to one that ends."""
+"""Servers that end or cannot be started, and what is said of them."""
 
 import asyncio
 import signal
+import sys
 import time
 
 import pytest
 
-from bolide.cli.supervisor import FailedToStart, send_signal
+from bolide.cli.supervisor import FailedToStart, Server, Supervisor, ending, send_signal
 
 
 @pytest.mark.parametrize(
-    ("code", "ending"),
+    ("code", "said"),
     [
         (3, "ended with exit code 3"),
         (-9, "was ended by SIGKILL"),
         (-40, "was ended by signal 40"),
     ],
 )
-def test_the_end_of_a_server_is_told_whatever_ended_it(code: int, ending: str) -> None:
-    assert f"worker-1 {ending} before it served" in str(FailedToStart("worker-1", code))
+def test_the_end_of_a_server_is_told_whatever_ended_it(code: int, said: str) -> None:
+    assert ending(code) == said
+
+
+def test_one_that_cannot_even_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FailedToStart, match=r"worker-0 cannot be started: .*/nowhere/python"):
+        asyncio.run(Supervisor([[Server("worker-0", ())]]).run(lambda: None))
 
 
 def test_a_signal_to_one_that_ends_leaves_its_exit_code_alone() -> None:
