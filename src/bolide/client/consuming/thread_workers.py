@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import monotonic
 
 from bolide.client.consuming.consume import Outcome
@@ -15,6 +16,8 @@ from bolide.client.consuming.jobs import Job, Run, without
 log = logging.getLogger(__name__)
 
 _MOST_THREADS = 4096
+_AGAIN = 1.0
+"""Seconds after which the system is asked again for a thread that it did not have."""
 
 
 class ThreadWorkers:
@@ -26,6 +29,7 @@ class ThreadWorkers:
     def __init__(self, limit: int, name: str) -> None:
         self.limit = limit
         self._name = name
+        self._is_closed = False
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()  # guards the three below
@@ -51,6 +55,7 @@ class ThreadWorkers:
         return gone
 
     def close(self) -> None:
+        self._is_closed = True
         with self._lock:
             self._waiting.clear()
         if self._pool is not None:
@@ -60,7 +65,19 @@ class ThreadWorkers:
         if self._waiting and self._running < self.limit and not self._coming:
             self._running += 1
             self._coming += 1
-            self._threads().submit(self._work)
+            self._hand_over(self._work)
+
+    def _hand_over(self, work: Callable[[], None]) -> None:
+        pool, loop = self._threads(), self._loop
+        assert loop is not None
+        try:
+            pool.submit(work)
+        except RuntimeError as exc:  # the pool keeps it for the next thread
+            if self._is_closed:
+                return
+            log.warning("%s: no thread for another handler: %s", self._name, exc)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(loop.call_later, _AGAIN, self._hand_over, _nothing)
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -110,6 +127,10 @@ class ThreadWorkers:
                 job.settle(outcome)
         for run, jobs in done.items():
             run.settle_done(jobs)
+
+
+def _nothing() -> None:
+    """Work for the sake of a thread."""
 
 
 def _outcome(job: Job) -> Outcome:

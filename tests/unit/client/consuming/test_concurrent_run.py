@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bolide.client.consuming import thread_workers
 from bolide.client.consuming.concurrent import ConcurrentConsumption
 from bolide.client.consuming.consume import Handler
 from bolide.client.consuming.consume_counters import ConsumptionCounters
@@ -283,3 +284,29 @@ async def test_hooks_see_each_call_and_batches_are_cut_from_what_waits() -> None
     assert sizes == [1, 1, 1, 4, 4, 2]
     for scene in (single, several):
         await scene.close()
+
+
+@pytest.mark.parametrize("refused", [{1, 2}, {2, 3}], ids=["the first", "others"])
+@on_loop
+async def test_threads_that_the_system_does_not_have_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, refused: set[int]
+) -> None:
+    start, asked = threading.Thread.start, 0
+
+    def limited(thread: threading.Thread) -> None:
+        nonlocal asked
+        if thread.name.startswith("test_"):
+            asked += 1
+            if asked in refused:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    monkeypatch.setattr(thread_workers, "_AGAIN", 0.01)
+    together = threading.Barrier(2, timeout=PATIENCE)
+    it = Scene(handler("thread", lambda _message: together.wait()), limit=2)
+    it.pull(20)
+    await it.idle()
+    assert (it.unfinished, it.broker.took) == (20, [])
+    assert asked > max(refused)
+    await it.close()
