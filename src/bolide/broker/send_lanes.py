@@ -27,8 +27,8 @@ from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, encode_frame
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId
-from bolide.protocol.refusals import InvalidParameter
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE
+from bolide.protocol.refusals import InvalidParameter
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Later
 from bolide.store.appending import TakenSends
