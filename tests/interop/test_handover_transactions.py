@@ -20,6 +20,8 @@ QUIET = {"transactionTimeOut": 600_000, "transactionCheckInterval": 600_000}
 ASKING = {
     "transactionTimeOut": 300, "transactionCheckInterval": 500, "transactionCheckMax": 1000,
 }  # fmt: skip
+# Java notes what has ended at intervals of 3 s; what it asks about again until then ends again.
+PROMPT = {"transactionOpBatchInterval": 50}
 UNMAPPING = "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"  # without it 4.9 cannot drop files
 SIZES = {
     "mappedFileSizeCommitLog": 16 * 2**20,
@@ -92,12 +94,12 @@ def test_open_transactions_go_from_java_to_ours_and_back(
     rocketmq: str, java_bench: Bench, tmp_path: Path
 ) -> None:
     store = Store(java_bench, rocketmq, tmp_path)
-    with store.java(QUIET | {"transactionOpBatchInterval": 50}, kill=True):
+    with store.java(QUIET | PROMPT, kill=True):
         asyncio.run(store.send("java"))
         asyncio.run(asyncio.sleep(1))  # a clean stop of Java takes longer than its op messages do
     with store.ours(QUIET):
         asyncio.run(store.send("ours"))
-    with store.java(ASKING, kill=True):
+    with store.java(ASKING | PROMPT, kill=True):
         book = asyncio.run(store.answer("java", "ours"))
         found = asyncio.run(delivered(store.namesrv, TOPIC))
     # What had ended under ours is known to Java, and what Java had ended went through ours unasked.
