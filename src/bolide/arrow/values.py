@@ -128,6 +128,7 @@ def _reader(kind: pa.StructType) -> Callable[[bytes | None], Any]:
 def _python_type(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         fields = {field.name: _python_type(field.type) | None for field in kind}
+        msgspec.json.encode(list(fields))  # it finds names beyond ASCII only if it wrote them once
         return TypedDict("Object", fields, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):
         return list[_python_type(kind.value_type) | None]  # type: ignore[misc]

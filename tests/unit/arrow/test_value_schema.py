@@ -152,6 +152,13 @@ def test_more_bodies_than_are_decoded_at_a_time_keep_their_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("body", ['{"größe": 5}'.encode(), rb'{"gr\u00f6\u00dfe": 5}'])
+def test_names_beyond_ascii_are_found_one_by_one_too(body: bytes) -> None:
+    values._reader.cache_clear()
+    each = values._decode_each(pa.array([body], pa.binary()), parse_ddl("`größe` int"))
+    assert each.to_pylist() == [{"größe": 5}]
+
+
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 anything = st.recursive(
     scalars,
