@@ -24,9 +24,12 @@ class FastPath:
         self._pulls = pulls
 
     def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
-        end = len(data)
+        sends, pulls, end = self._sends.serve, self._pulls.serve, len(data)
         while True:
-            served = self._serve_next(data, position, connection)
+            if data.startswith(_SEND, position + _HEADER_AT):
+                served = sends(data, position, connection) or pulls(data, position, connection)
+            else:
+                served = pulls(data, position, connection) or sends(data, position, connection)
             if served is None:
                 return position
             position, reply = served
@@ -34,15 +37,3 @@ class FastPath:
                 connection.put(reply)
             if position == end or connection.is_blocked or time.monotonic() > until:
                 return position
-
-    def _serve_next(
-        self, data: bytes, position: int, connection: Connection
-    ) -> tuple[int, bytes] | None:
-        """Serve what lies there, if it is known: all sends in a row, or one pull."""
-        if data.startswith(_SEND, position + _HEADER_AT):
-            return self._sends.serve(data, position, connection) or self._pulls.serve(
-                data, position, connection
-            )
-        return self._pulls.serve(data, position, connection) or self._sends.serve(
-            data, position, connection
-        )

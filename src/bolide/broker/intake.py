@@ -24,7 +24,8 @@ class Intake:
         self._touched: dict[QueueKey, int] = {}
         """How far the log reached after the last message of a queue."""
         self._watchers: dict[str, Callable[[], None]] = {}
-        self._ending: asyncio.Handle | None = None
+        self.ending: asyncio.Handle | None = None
+        """What will end the burst that has begun, see `expect_end`."""
         self.on_end: Callable[[], None] = lambda: None
         """Called before anybody is woken: the last time for `touch`."""
         durability.on_progress = self._progressed
@@ -33,8 +34,8 @@ class Intake:
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:
-        if self._ending is not None:
-            self._ending.cancel()
+        if self.ending is not None:
+            self.ending.cancel()
             self._end_burst()
 
     def watch(self, topic: str, arrived: Callable[[], None]) -> None:
@@ -60,14 +61,14 @@ class Intake:
 
     def expect_end(self) -> None:
         """See that the burst ends when this turn of the loop is over."""
-        if self._ending is None:
-            self._ending = self._loop.call_soon(self._end_burst)
+        if self.ending is None:
+            self.ending = self._loop.call_soon(self._end_burst)
 
     def _end_burst(self) -> None:
         try:
             self.on_end()
         finally:
-            self._ending = None  # or no burst would end again
+            self.ending = None  # or no burst would end again
         self._store.settle()
         if not self._durability.waits:
             touched, self._touched = self._touched, {}

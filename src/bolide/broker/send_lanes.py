@@ -116,7 +116,8 @@ class SendLanes:
         if end == position:
             return None
         self._seconds += time.perf_counter() - begun
-        self._intake.expect_end()
+        if self._intake.ending is None:
+            self._intake.expect_end()
         if self._durability.waits:
             self._answer_when_safe(taken, end - position, connection)
             return end, b""

@@ -20,10 +20,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from bolide.kernel import write_record
+from bolide.kernel import Sends, write_record
 from bolide.protocol.record import BLANK_SIZE, RecordDraft, encode_blank
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
+from bolide.store.appending import MOST_SENDS
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
@@ -189,22 +190,36 @@ class CommitLog:
         self.last_record, self.last_timestamp = position, timestamp
         return position
 
-    def room(self) -> tuple[bytearray | memoryview, int, int]:
-        """Where records may be written ahead of `took`: the buffer, the place in it, the bytes."""
-        left = max(self._room_end - self.end, 0)
-        if self._staged or not left:
-            return self._scratch, 0, min(left, len(self._scratch))
-        return self._tail.view, self.end - self._tail.start, left
-
-    def took(self, size: int, last_record: int, timestamp: int) -> None:
-        """So many bytes of records were written where `room` said."""
-        if self._staged:
-            at = self.end - self._tail.start
-            self._pending.append(Pending(self._tail, at, bytes(self._scratch[:size])))
-            self.end += size
+    def put_sends(  # noqa: PLR0913, PLR0917  what `Sends.take` needs
+        self,
+        sends: Sends,
+        data: bytes,
+        position: int,
+        longest: int,
+        born_host: bytes,
+        timestamp: int,
+        keys: bytearray | None,
+    ) -> tuple[int, bytes, int, int]:
+        """Have plain sends written behind the last record; returns what `Sends.take` does."""
+        into: bytearray | memoryview
+        end, left = self.end, self._room_end - self.end
+        if self._staged or left <= 0:
+            into, at, left = self._scratch, 0, max(min(left, len(self._scratch)), 0)
         else:
-            self.end = self.written = self.end + size
-        self.last_record, self.last_timestamp = last_record, timestamp
+            into, at = self._tail.view, end - self._tail.start
+        taken = sends.take(
+            data, position, longest, MOST_SENDS, born_host, into, at, left, end, timestamp, keys
+        )
+        size = taken[2]
+        if size:
+            self.end = end + size
+            if self._staged:
+                at = end - self._tail.start
+                self._pending.append(Pending(self._tail, at, bytes(self._scratch[:size])))
+            else:
+                self.written = self.end
+            self.last_record, self.last_timestamp = sends.last_record, timestamp
+        return taken
 
     def take_pending(self) -> tuple[list[Pending], int]:
         """Hand what waits in memory to the flusher, and the position reached with it."""
@@ -273,15 +288,14 @@ class CommitLog:
             return
         file = self.files[-1]
         half = file.start + file.size // 2
-        wants_spare = self._spare is None
+        wants_spare, is_late = self._spare is None, self.end >= half
         # Told again only after some way, even if something fails below.
-        self.prepare_at = self.end + _POPULATED_AHEAD // 2
+        again = self.end + _POPULATED_AHEAD // 2
+        self.prepare_at = min(again, half) if wants_spare and not is_late else again
         if not self._staged:
             self._populate(file)
-        if wants_spare and self.end >= half:
+        if wants_spare and is_late:
             self.make_spare()
-        elif wants_spare:
-            self.prepare_at = min(self.prepare_at, half)
 
     def make_spare(self) -> None:
         """Make the next file now. Blocks.

@@ -41,6 +41,8 @@ class Housekeeping:
         self._background = False
         self._last_checkpoint = self._last_clean = time.monotonic()
         self._wake_at = store.log.end + _CHECKPOINT_BYTES
+        self.look_at = 0
+        """Where the log's end must be before `appended` has something to do."""
 
     def start(self, *, background: bool) -> None:
         self._background = background
@@ -65,12 +67,13 @@ class Housekeeping:
             self._upkeep.pause(seconds)
 
     def appended(self, physical_offset: int) -> None:
-        """Told of each append where the record lies; must cost nothing."""
+        """Told of appends behind `look_at` where the last record lies; must cost nothing."""
         if physical_offset >= self._store.log.prepare_at:
             self._preparing.wake()
         if physical_offset >= self._wake_at:
             self._wake_at = physical_offset + _CHECKPOINT_BYTES
             self._upkeep.wake()
+        self.look_at = min(self._store.log.prepare_at, self._wake_at)
 
     def run(self) -> None:
         """One round. Blocks."""

@@ -20,7 +20,6 @@ from bolide.kernel import SCHEDULE_TOPIC, Check, Sends, describe
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
 from bolide.store import config as settings
 from bolide.store.appending import (
-    MOST_SENDS,
     NOT_QUEUED,
     ROLLBACK,
     TRANSACTION,
@@ -320,15 +319,13 @@ class MessageStore(Queries):
             if not self._open or self.health.causes:
                 return position, b"", self.log.end, self.flusher.generation
             log, timestamp = self.log, int(self._clock() * 1000)
-            view, at, room = log.room()
-            end, answers, written, count = sends.take(
-                data, position, longest, MOST_SENDS, born_host, view, at, room, log.end,
-                timestamp, self._keys.items,
-            )  # fmt: skip
+            end, answers, written, count = log.put_sends(
+                sends, data, position, longest, born_host, timestamp, self._keys.items
+            )
             if written:
-                log.took(written, sends.last_record, timestamp)
                 self._units += count
-                self.housekeeping.appended(sends.last_record)
+                if log.end > self.housekeeping.look_at:
+                    self.housekeeping.appended(sends.last_record)
             if sends.changed:
                 self._note_changed(sends)
             return end, answers, log.end, self.flusher.generation
