@@ -164,6 +164,7 @@ class SendLanes:
             fields=self._marks.answer.to_fields(),
             flag=FrameFlag.RESPONSE,
             opaque=answer.opaque,
+            encoding=answer.encoding,
             remark=unavailable(outcome).remark,
         )
 

@@ -1,17 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The JSON header of a frame, as clients write it: found on pointers, nothing is copied.
+"""The header of a frame, JSON or binary, as clients write it: found on pointers, nothing is copied.
 
-Only what is usual is read: no blanks, ASCII, objects no deeper than the fields, no name twice.
-Whatever else may be right is for the caller's slower way.
+Only what is usual is read: no blanks, ASCII, objects no deeper than the fields, no name twice, no
+remark. Whatever else may be right is for the caller's slower way.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
+from bolide.kernel._bytes cimport u32
 from bolide.kernel._fields cimport Slice
 
 cdef enum:
     MAX_FIELDS = 24
+    BINARY_HEAD = 21  # up to the fields; see `protocol.binary_fields`
 
 cdef struct Field:
     Slice name
@@ -192,3 +194,49 @@ cdef inline bint read_header(const uint8_t *start, Py_ssize_t size, Header *head
             return at == end and seen & 1 and seen & 2
         if at[-1] != 0x2C:
             return False
+
+
+cdef inline bint read_binary_header(const uint8_t *start, Py_ssize_t size, Header *header) noexcept nogil:
+    """The same for a binary one."""
+    cdef const uint8_t *at = start + BINARY_HEAD
+    cdef const uint8_t *end = start + size
+    header.count = 0
+    header.opaque_text.size = 0
+    if size < BINARY_HEAD or start[3] & 0x80 or u32(start + 13) != 0:  # a version below 0, a remark
+        return False
+    header.code = start[0] << 8 | start[1]
+    header.opaque, header.flag = <int32_t>u32(start + 5), <int32_t>u32(start + 9)
+    if u32(start + 17) != end - at:
+        return False
+    while at < end:
+        if header.count >= MAX_FIELDS or not take_binary_field(&at, end, header):
+            return False
+        header.count += 1
+    return True
+
+
+cdef inline bint take_binary_field(const uint8_t **at, const uint8_t *end, Header *header) noexcept nogil:
+    cdef Field *field = &header.fields[header.count]
+    cdef const uint8_t *p = at[0]
+    cdef Py_ssize_t i
+    cdef int other
+    if end - p < 2 or p[0] & 0x80:
+        return False
+    field.name = Slice(p + 2, p[0] << 8 | p[1])
+    if end - p - 2 < field.name.size + 4:
+        return False
+    p += 2 + field.name.size
+    field.value = Slice(p + 4, u32(p))
+    if field.value.size == 0 or field.value.size > end - p - 4:
+        return False
+    field.quoted, field.escaped = True, False
+    for i in range(field.value.size):
+        if field.value.at[i] >= 0x80:
+            return False
+        if field.value.at[i] < 0x20:
+            field.escaped = True  # as JSON has it
+    for other in range(header.count):
+        if named(header.fields[other].name, <const char *>field.name.at, field.name.size):
+            return False
+    at[0] = p + 4 + field.value.size
+    return True

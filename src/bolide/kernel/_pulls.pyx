@@ -10,7 +10,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from bolide.kernel._bytes cimport put32, u32, u64
+from bolide.kernel._bytes cimport put32, u32, u64, write_number
 from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE
 from bolide.version import ROCKETMQ_VERSION
 
@@ -168,19 +168,7 @@ cdef inline uint8_t *put_bytes(uint8_t *to, bytes data) noexcept:
 
 
 cdef inline uint8_t *put_number(uint8_t *to, int64_t number) noexcept nogil:
-    cdef uint8_t digits[20]
-    cdef Py_ssize_t at = 20
-    cdef uint64_t left = <uint64_t>number if number >= 0 else 0 - <uint64_t>number
-    while True:
-        at -= 1
-        digits[at] = 0x30 + left % 10
-        left //= 10
-        if left == 0:
-            break
-    if number < 0:
-        at -= 1
-        digits[at] = 0x2D
-    return put(to, digits + at, 20 - at)
+    return to + write_number(number, to)
 
 
 cdef class Gathered:

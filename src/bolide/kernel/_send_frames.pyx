@@ -9,7 +9,7 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from bolide.kernel._bytes cimport put32, u32
+from bolide.kernel._bytes cimport MAX_DIGITS, put32, u32, write_number
 from bolide.kernel._header cimport Field, Header, number_of, read_header
 
 from bolide.kernel.send_frames import ANSWERED, END, MIDDLE, ONE_WAY, template_parts
@@ -24,30 +24,11 @@ cdef bytes _end = END
 
 cdef enum:
     MAX_JSON_HEADER = 1024 * 1024
-    MAX_DIGITS = 20
 
 
 cdef inline uint8_t *put(uint8_t *at, bytes data) noexcept:
     memcpy(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     return at + PyBytes_GET_SIZE(data)
-
-
-cdef inline Py_ssize_t write_number(int64_t number, uint8_t *into) noexcept nogil:
-    """Write at most MAX_DIGITS characters; returns how many."""
-    cdef uint8_t digits[MAX_DIGITS]
-    cdef Py_ssize_t at = MAX_DIGITS
-    cdef uint64_t left = <uint64_t>number if number >= 0 else 0 - <uint64_t>number
-    while True:
-        at -= 1
-        digits[at] = 0x30 + left % 10
-        left //= 10
-        if left == 0:
-            break
-    if number < 0:
-        at -= 1
-        digits[at] = 0x2D
-    memcpy(into, digits + at, MAX_DIGITS - at)
-    return MAX_DIGITS - at
 
 
 cdef inline uint8_t short_escape(uint8_t letter) noexcept nogil:

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from bolide.kernel._bytes cimport publish32, put32, put64, u32
+from bolide.kernel._bytes cimport publish32, put32, put64, u32, write_number
 from bolide.kernel._crc cimport crc, crc_init
 from bolide.kernel._fields cimport (
     BORN_V6,
@@ -24,11 +24,18 @@ from bolide.kernel._fields cimport (
     V6_SIZE,
     Slice,
 )
-from bolide.kernel._header cimport Field, Header, number_of, read_header
+from bolide.kernel._header cimport (
+    BINARY_HEAD,
+    Field,
+    Header,
+    number_of,
+    read_binary_header,
+    read_header,
+)
 from bolide.kernel._names cimport Named, find_named, key_hash, key_prefix, next_word, tags_code
 from bolide.kernel._units cimport UNIT_SIZE, Units
 
-from bolide.kernel.sends import answer_parts
+from bolide.kernel.sends import answer_parts, binary_answer_parts
 
 crc_init()
 
@@ -48,6 +55,7 @@ cdef struct Send:
     Py_ssize_t end
     int64_t code
     int64_t opaque
+    bint binary  # how its header is written, and how it is answered
     bint one_way
     Slice topic
     int32_t queue_id
@@ -99,19 +107,7 @@ cdef inline void put_bytes(Output *out, bytes data) noexcept:
 
 
 cdef inline void put_number(Output *out, int64_t number) noexcept nogil:
-    cdef uint8_t digits[20]
-    cdef Py_ssize_t at = 20
-    cdef uint64_t left = <uint64_t>number if number >= 0 else 0 - <uint64_t>number
-    while True:
-        at -= 1
-        digits[at] = 0x30 + left % 10
-        left //= 10
-        if left == 0:
-            break
-    if number < 0:
-        at -= 1
-        digits[at] = 0x2D
-    put(out, digits + at, 20 - at)
+    out.size += write_number(number, out.data + out.size)
 
 
 cdef uint8_t hex_digits[512]
@@ -254,9 +250,15 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
     if left < 8:
         return False
     length, header_size = u32(start), u32(start + 4)
+    send.binary = start[4] == 1
+    if send.binary:
+        header_size &= 0xFFFFFF
     if length > left - 4 or header_size > MAX_JSON_HEADER or header_size + 4 >= length:
         return False
-    if not read_header(start + 8, header_size, &header):
+    if send.binary:
+        if not read_binary_header(start + 8, header_size, &header):
+            return False
+    elif not read_header(start + 8, header_size, &header):
         return False
     if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE or header.flag & 1:
         return False
@@ -306,7 +308,7 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
         if not field.quoted:
             return False
         send.properties = field.value
-        if field.escaped:
+        if field.escaped and not send.binary:
             scratch.size = 0
             reserve(scratch, field.value.size)
             send.properties.size = unescape(field.value, scratch.data)
@@ -355,6 +357,9 @@ cdef class Sends:
     cdef Named in_suffix
     cdef bytes answer_tail
     cdef bytes last
+    cdef bytes binary_head
+    cdef bytes binary_marks
+    cdef Py_ssize_t ids_at
     cdef Py_ssize_t max_body
     cdef Py_ssize_t max_batch
     cdef list touched
@@ -389,6 +394,7 @@ cdef class Sends:
         find_named(slice_of(suffix), &self.in_suffix)
         self.answer_tail = before_opaque.encode()
         self.last = behind_opaque.encode()
+        self.binary_head, self.binary_marks = binary_answer_parts(region, trace_on)
         self.max_body = max_body
         self.max_batch = max_batch
 
@@ -480,7 +486,7 @@ cdef class Sends:
             send, slot, units, &item, suffix, &self.in_suffix, size, place, keys
         )
         if not send.one_way:
-            self.begin_answer()
+            self.begin_answer(send)
             put_hex(&self.out, <uint64_t>(place.physical_offset - size))
             self.end_answer(send, queue_offset)
         return size
@@ -518,7 +524,7 @@ cdef class Sends:
         self.ready(send, slot, units, items)
         first = units.base + units.size // UNIT_SIZE
         if not send.one_way:
-            self.begin_answer()
+            self.begin_answer(send)
         next = send.body.at
         while next < end:
             read_item(&next, end, &item)
@@ -588,7 +594,7 @@ cdef class Sends:
         return reserve(
             &self.out,
             512 + count * id_size + send.named.unique_id.size + PyBytes_GET_SIZE(self.answer_tail)
-            + PyBytes_GET_SIZE(self.last),
+            + PyBytes_GET_SIZE(self.last) + PyBytes_GET_SIZE(self.binary_marks),
         )
 
     cdef int64_t store(
@@ -612,29 +618,65 @@ cdef class Sends:
         place.physical_offset += size
         return queue_offset
 
-    cdef void begin_answer(self) noexcept:
-        self.answer_at = self.out.size
-        self.out.size += 8
-        put(&self.out, b'{"code":0,"extFields":{"msgId":"', 32)
-        put_bytes(&self.out, self.host_digits)
+    cdef void begin_answer(self, Send *send) noexcept:
+        cdef Output *out = &self.out
+        self.answer_at = out.size
+        out.size += 8
+        if send.binary:
+            put_bytes(out, self.binary_head)
+            put32(out.data + self.answer_at + 8 + 5, <uint32_t>send.opaque)
+            put(out, b"\0\x05msgId\0\0\0\0", 11)
+        else:
+            put(out, b'{"code":0,"extFields":{"msgId":"', 32)
+        self.ids_at = out.size
+        put_bytes(out, self.host_digits)
 
     cdef void end_answer(self, Send *send, int64_t queue_offset) noexcept:
         cdef Output *out = &self.out
+        cdef uint8_t *start = out.data + self.answer_at
         cdef Py_ssize_t size
-        put(out, b'","queueId":"', 13)
-        put_number(out, send.queue_id)
-        put(out, b'","queueOffset":"', 17)
-        put_number(out, queue_offset)
-        if send.named.unique_id.size:
-            put(out, b'","transactionId":"', 19)
-            put(out, send.named.unique_id.at, send.named.unique_id.size)
-        put(out, b'",', 2)
-        put_bytes(out, self.answer_tail)
-        put_number(out, send.opaque)
-        put_bytes(out, self.last)
+        if send.binary:
+            self.end_binary(send, queue_offset)
+        else:
+            put(out, b'","queueId":"', 13)
+            put_number(out, send.queue_id)
+            put(out, b'","queueOffset":"', 17)
+            put_number(out, queue_offset)
+            if send.named.unique_id.size:
+                put(out, b'","transactionId":"', 19)
+                put(out, send.named.unique_id.at, send.named.unique_id.size)
+            put(out, b'",', 2)
+            put_bytes(out, self.answer_tail)
+            put_number(out, send.opaque)
+            put_bytes(out, self.last)
         size = out.size - self.answer_at - 8
-        put32(out.data + self.answer_at, <uint32_t>(size + 4))
-        put32(out.data + self.answer_at + 4, <uint32_t>size)
+        put32(start, <uint32_t>(size + 4))
+        put32(start + 4, <uint32_t>size | (<uint32_t>1 << 24 if send.binary else 0))
+
+    cdef void end_binary(self, Send *send, int64_t queue_offset) noexcept:
+        cdef Output *out = &self.out
+        cdef uint8_t *start = out.data + self.answer_at
+        put32(out.data + self.ids_at - 4, <uint32_t>(out.size - self.ids_at))
+        put_number_field(out, b"\0\x07queueId", 9, send.queue_id)
+        put_number_field(out, b"\0\x0bqueueOffset", 13, queue_offset)
+        if send.named.unique_id.size:
+            put(out, b"\0\x0dtransactionId", 15)
+            put32(out.data + out.size, <uint32_t>send.named.unique_id.size)
+            out.size += 4
+            put(out, send.named.unique_id.at, send.named.unique_id.size)
+        put_bytes(out, self.binary_marks)
+        put32(
+            start + 8 + BINARY_HEAD - 4, <uint32_t>(out.size - self.answer_at - 8 - BINARY_HEAD)
+        )
+
+
+cdef inline void put_number_field(Output *out, const char *name, Py_ssize_t size, int64_t number) noexcept nogil:
+    """A field of a binary header; the name comes with its length."""
+    cdef Py_ssize_t digits
+    put(out, name, size)
+    digits = write_number(number, out.data + out.size + 4)
+    put32(out.data + out.size, <uint32_t>digits)
+    out.size += 4 + digits
 
 
 cdef bint read_item(const uint8_t **next, const uint8_t *end, Item *item) noexcept nogil:

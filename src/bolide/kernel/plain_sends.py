@@ -1,7 +1,6 @@
 """Plain sends as they lie in the bytes received: what the broker's fast path reads.
 
-A send is plain if it is a SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE with a JSON header whose properties
-ask for nothing: no delay, transaction, timer or retry, and none of the marks that a broker sets
+A send is plain if it is a SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE whose properties ask for nothing: no delay, transaction, timer or retry, and none of the marks that a broker sets
 itself. Whatever is not plain takes the ordinary way; that must give the same answer to a plain one,
 byte for byte.
 """
@@ -12,9 +11,14 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from bolide.protocol import binary_fields
+from bolide.protocol.errors import ProtocolError
+from bolide.protocol.frame import HeaderEncoding
+
 _CODES = {310: False, 320: True}
 """SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, and whether that is a batch."""
 _CODE = re.compile(b"3[12]0")
+_BINARY_CODES = [struct.pack(">H", code) for code in _CODES]
 _PREFIX = struct.Struct(">II")
 _MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
 
@@ -84,6 +88,8 @@ class PlainSend(NamedTuple):
     """Empty for a batch: its messages have their own."""
     body: bytes
     is_batch: bool = False
+    is_binary: bool = False
+    """How its header is written, and how it is to be answered."""
 
 
 def read_plain_send(data: bytes, position: int) -> PlainSend | None:
@@ -91,20 +97,42 @@ def read_plain_send(data: bytes, position: int) -> PlainSend | None:
     if len(data) - position < _PREFIX.size:
         return None
     length, header_size = _PREFIX.unpack_from(data, position)
+    is_binary = header_size >> 24 == HeaderEncoding.ROCKETMQ
+    if is_binary:
+        header_size &= 0xFFFFFF
     end = position + 4 + length
     body_at = position + _PREFIX.size + header_size
     if end > len(data) or header_size > _MAX_JSON_HEADER or body_at >= end:
         return None
-    if not _CODE.search(data, position, body_at):  # most other requests end here, not decoded
-        return None
     try:
-        header = _decode(data[position + _PREFIX.size : body_at])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        header = (_read_binary if is_binary else _read_json)(data[position + 8 : body_at])
+    except (
+        msgspec.ValidationError,
+        msgspec.DecodeError,
+        ProtocolError,
+        ValueError,
+        RecursionError,
+    ):
         return None
-    return _plain(header, end, data[body_at:end])
+    return _plain(header, end, data[body_at:end], is_binary) if header else None
 
 
-def _plain(header: _Header, end: int, body: bytes) -> PlainSend | None:
+def _read_json(header: bytes) -> _Header | None:
+    # Most other requests end here, not decoded.
+    return _decode(header) if _CODE.search(header) else None
+
+
+def _read_binary(header: bytes) -> _Header | None:
+    if header[:2] not in _BINARY_CODES:
+        return None
+    frame = binary_fields.decode(header)
+    if frame.remark or frame.version < 0:
+        return None
+    fields = msgspec.convert(frame.fields or {}, _Fields, strict=False)
+    return _Header(frame.code, fields, flag=frame.flag, opaque=frame.opaque)
+
+
+def _plain(header: _Header, end: int, body: bytes, is_binary: bool) -> PlainSend | None:
     fields, properties = header.extFields, header.extFields.i
     if _CODES.get(header.code) is not fields.m or header.flag & 1 or fields.k or fields.j:
         return None
@@ -121,7 +149,7 @@ def _plain(header: _Header, end: int, body: bytes) -> PlainSend | None:
         unique_id = found[1]
     return PlainSend(
         end, header.opaque, bool(header.flag & 2), fields.b, fields.e, fields.f, fields.g,
-        fields.h, properties, unique_id, body, fields.m,
+        fields.h, properties, unique_id, body, fields.m, is_binary,
     )  # fmt: skip
 
 

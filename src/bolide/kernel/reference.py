@@ -76,7 +76,15 @@ def write_record(
         ValueError: it does not fit there. Nothing was written, as with `record_size`'s errors.
     """
     record = encode_record(draft, len(draft.body))
-    place_record(record, 0, Place(queue_offset, physical_offset, store_timestamp))
+    place = Place(queue_offset, physical_offset, store_timestamp)
+    return write_encoded(target, position, record, place)
+
+
+def write_encoded(
+    target: bytearray | memoryview, position: int, record: bytearray, place: Place
+) -> int:
+    """The same for one that is a record already, without its place."""
+    place_record(record, 0, place)
     size = len(record)
     if position < 0 or position + size > len(target):
         raise ValueError(f"{size} bytes do not fit at {position} of {len(target)}")

@@ -14,9 +14,12 @@ from bolide.kernel import reference
 from bolide.kernel.plain_sends import PlainSend, asks_for_nothing, read_plain_send
 from bolide.kernel.units import Units
 from bolide.model.properties import PropertyName
+from bolide.protocol import binary_fields
 from bolide.protocol.batch import BadBatch, iter_batch
+from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
+from bolide.protocol.framing import encode_frame
 from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
-from bolide.protocol.record import RecordDraft
+from bolide.protocol.record import Place, RecordDraft, encode_record
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.version import ROCKETMQ_VERSION
 
@@ -74,6 +77,13 @@ def answer_parts(region: str, trace_on: str) -> tuple[str, str]:
     )
 
 
+def binary_answer_parts(region: str, trace_on: str) -> tuple[bytes, bytes]:
+    """Of an answer with a binary header what comes before its fields, and the last of these."""
+    head = binary_fields.encode(Frame(flag=FrameFlag.RESPONSE))
+    marks = binary_fields.encode(Frame(fields={"MSG_REGION": region, "TRACE_ON": trace_on}))
+    return head, marks[len(head) :]
+
+
 class Sends:
     """Takes plain sends and answers them.
 
@@ -107,6 +117,7 @@ class Sends:
         """
         self._suffix = suffix
         self._before_opaque, self._behind_opaque = answer_parts(region, trace_on)
+        self._marks = {"MSG_REGION": region, "TRACE_ON": trace_on}
         self._max_body = max_body
         self._max_batch = max_batch
 
@@ -172,15 +183,16 @@ class Sends:
     def _drafts(self, send: PlainSend, slot: Slot, born_host: bytes) -> list[RecordDraft]:
         if len(send.body) > self._max_body:
             return []
+        properties = _joined(send.properties.encode(), self._suffix)
         draft = RecordDraft(
-            slot.topic, send.body, b"", send.queue_id, send.born_timestamp, born_host,
+            slot.topic, send.body, properties, send.queue_id, send.born_timestamp, born_host,
             self._store_host, send.flag, send.sys_flag,
         )  # fmt: skip
         if send.is_batch:
             return [] if slot.has_window else self._batch(send, draft)
         if slot.has_window and PropertyName.DEDUP_KEY in send.properties:
             return []
-        return [draft._replace(properties=_joined(send.properties.encode(), self._suffix))]
+        return [draft]
 
     def _batch(self, send: PlainSend, draft: RecordDraft) -> list[RecordDraft]:
         own = decode_properties(send.properties)
@@ -205,15 +217,15 @@ class Sends:
     ) -> list[_Stored]:
         """All of them, or none if there is no room or one cannot be a record."""
         try:
-            sizes = [reference.record_size(draft, len(draft.body)) for draft in drafts]
+            records = [encode_record(draft, len(draft.body)) for draft in drafts]
         except RecordTooLarge:
             return []
-        if sum(sizes) > place.room:
+        if sum(map(len, records)) > place.room:
             return []
         units = self._touch(slot, drafts[0].queue_id)
         return [
-            self._put(draft, size, units, place, keys)
-            for draft, size in zip(drafts, sizes, strict=True)
+            self._put(draft, record, units, place, keys)
+            for draft, record in zip(drafts, records, strict=True)
         ]
 
     def _touch(self, slot: Slot, queue_id: int) -> Units:
@@ -228,21 +240,29 @@ class Sends:
         return units
 
     def _put(
-        self, draft: RecordDraft, size: int, units: Units, place: _Place, keys: bytearray | None
+        self,
+        draft: RecordDraft,
+        record: bytearray,
+        units: Units,
+        place: _Place,
+        keys: bytearray | None,
     ) -> _Stored:
-        physical, timestamp = place.physical_offset, place.timestamp
+        physical, timestamp, size = place.physical_offset, place.timestamp, len(record)
         code, hashes = reference.describe(draft.topic, draft.properties)
         if keys is not None:
             for each in hashes:
                 keys += _ITEM.pack(each, physical, timestamp)
         queue_offset = units.add(physical, size, code)
-        reference.write_record(place.view, place.at, draft, queue_offset, physical, timestamp)
+        placed = Place(queue_offset, physical, timestamp)
+        reference.write_encoded(place.view, place.at, record, placed)
         self.last_record = physical
         place.pass_over(size)
         return _Stored(physical, queue_offset)
 
     def _answer(self, send: PlainSend, stored: list[_Stored]) -> bytes:
         ids = ",".join([f"{self._host_digits}{each.physical_offset:016X}" for each in stored])
+        if send.is_binary:
+            return self._binary_answer(send, ids, stored[0].queue_offset)
         transaction = "" if send.is_batch else f'"transactionId":"{send.unique_id}",'
         header = (
             f'{{"code":0,"extFields":{{"msgId":"{ids}","queueId":"{send.queue_id}",'
@@ -250,6 +270,21 @@ class Sends:
             f"{self._before_opaque}{send.opaque}{self._behind_opaque}"
         ).encode()
         return _PREFIX.pack(4 + len(header), len(header)) + header
+
+    def _binary_answer(self, send: PlainSend, ids: str, queue_offset: int) -> bytes:
+        fields = {
+            "msgId": ids, "queueId": str(send.queue_id), "queueOffset": str(queue_offset)
+        }  # fmt: skip
+        if not send.is_batch:
+            fields["transactionId"] = send.unique_id
+        return encode_frame(
+            Frame(
+                fields=fields | self._marks,
+                flag=FrameFlag.RESPONSE,
+                opaque=send.opaque,
+                encoding=HeaderEncoding.ROCKETMQ,
+            )
+        )
 
 
 def _joined(properties: bytes, more: bytes) -> bytes:

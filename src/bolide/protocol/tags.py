@@ -7,10 +7,13 @@ messages without touching the log; two tags may share a hash, so the consumer co
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 
 from bolide.protocol.errors import ProtocolError
 
 ALL = "*"
+_AT_ONCE = 256
+_POWERS = tuple(pow(31, power, 1 << 32) for power in range(_AT_ONCE, -1, -1))
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim takes off
 
 
@@ -60,9 +63,12 @@ def tags_code(tags: str | None) -> int:
 
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: over UTF-16 units, as a signed 32-bit number."""
+    units = text.encode() if text.isascii() else _utf16_units(text)
     value = 0
-    for unit in text.encode() if text.isascii() else _utf16_units(text):
-        value = (31 * value + unit) & 0xFFFF_FFFF
+    for start in range(0, len(units), _AT_ONCE):  # what `map` does is quicker than a loop
+        part = units[start : start + _AT_ONCE]
+        size = len(part)
+        value = value * _POWERS[-size - 1] + sum(map(mul, part, _POWERS[-size:])) & 0xFFFF_FFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 

@@ -93,6 +93,7 @@ class Raw(NamedTuple):
     fields: dict[str, Any]
     body: bytes = b"hello"
     ascii_only: bool = False
+    binary: bool = False
     separators: tuple[str, str] = (",", ":")
 
     def header(self, opaque: int) -> bytes:
@@ -101,7 +102,18 @@ class Raw(NamedTuple):
         return text.encode(errors="surrogatepass")
 
     def encode(self, opaque: int = 1) -> bytes:
-        return framed(self.header(opaque), self.body)
+        if not self.binary:
+            return framed(self.header(opaque), self.body)
+        numbers = {"code": 310, "flag": 0, "version": 399} | {
+            key: value for key, value in self.top.items() if type(value) is int
+        }
+        header = struct.pack(
+            ">hBhiii", numbers["code"], 0, numbers["version"] % 2**15, opaque,
+            numbers["flag"] % 2**31, 0,
+        )  # fmt: skip
+        fields = b"".join(map(binary_field, self.fields.items()))
+        data = framed(header + struct.pack(">i", len(fields)) + fields, self.body)
+        return data[:4] + b"\x01" + data[5:]
 
     def changed(self, *changes: tuple[str, Any]) -> "Raw":
         top, fields = dict(self.top), dict(self.fields)
@@ -112,6 +124,11 @@ class Raw(NamedTuple):
     def without(self, *keys: str) -> "Raw":
         kept = {key: value for key, value in self.fields.items() if key not in keys}
         return self._replace(fields=kept)
+
+
+def binary_field(field: tuple[str, Any]) -> bytes:
+    name, value = (str(part).encode(errors="surrogatepass") for part in field)
+    return struct.pack(">h", len(name)) + name + struct.pack(">i", len(value)) + value
 
 
 def framed(header: bytes, body: bytes) -> bytes:
@@ -135,8 +152,8 @@ def any_of(changes: list[T]) -> st.SearchStrategy[T]:
 
 OPAQUES = st.integers(100, 200)
 SENDS = st.builds(
-    lambda changes, dropped, body, opaque, ascii_only: (
-        PLAIN._replace(body=body, ascii_only=ascii_only)
+    lambda changes, dropped, body, opaque, ascii_only, binary: (
+        PLAIN._replace(body=body, ascii_only=ascii_only, binary=binary)
         .changed(*changes)
         .without(*dropped)
         .encode(opaque)
@@ -145,6 +162,7 @@ SENDS = st.builds(
     st.sets(st.sampled_from(FIELDS), max_size=1) | st.just(set()),
     st.sampled_from([b"hello", b"x", b"", bytes(5000)]),
     OPAQUES,
+    st.booleans(),
     st.booleans(),
 )
 PULLS = st.builds(
@@ -185,8 +203,8 @@ ITEMS = st.builds(
     st.sampled_from([0, 7, -1]),
 )
 BATCHES = st.builds(
-    lambda items, changes, opaque, cut: (
-        PLAIN._replace(body=b"".join(items)[: -1 if cut else None])
+    lambda items, changes, opaque, cut, binary: (
+        PLAIN._replace(body=b"".join(items)[: -1 if cut else None], binary=binary)
         .changed(("code", 320), ("m", "true"), *changes)
         .encode(opaque)
     ),
@@ -194,6 +212,7 @@ BATCHES = st.builds(
     st.lists(any_of(CHANGES), max_size=1),
     OPAQUES,
     st.sampled_from([False, False, False, True]),
+    st.booleans(),
 )
 FRAMES = OPAQUES.map(PLAIN.encode) | SENDS | PULLS | LONG_NAMES | BATCHES
 
@@ -201,7 +220,8 @@ FRAMES = OPAQUES.map(PLAIN.encode) | SENDS | PULLS | LONG_NAMES | BATCHES
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
     """A plain send with a few bytes changed, added or taken away; its lengths may be mended."""
-    data = bytearray(PLAIN.encode(draw(OPAQUES)))
+    binary = draw(st.booleans())
+    data = bytearray(PLAIN._replace(binary=binary).encode(draw(OPAQUES)))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(data) - 1))
         byte = draw(st.integers(0, 255) | st.sampled_from(list(b'0123456789"{}[],:\\ -.e')))
@@ -209,7 +229,7 @@ def mutated(draw: st.DrawFn) -> bytes:
         data[at:end] = bytes([byte]) * draw(st.sampled_from([0, 1, 1]))
     if draw(st.booleans()):
         size = len(data) - 8 - len(PLAIN.body)
-        data[:8] = struct.pack(">II", max(len(data) - 4, 0), max(size, 0))
+        data[:8] = struct.pack(">II", max(len(data) - 4, 0), max(size, 0) | binary << 24)
     return bytes(data)
 
 
@@ -360,9 +380,10 @@ def test_whatever_bytes_stand_for_a_value_are_taken_alike(tmp_path: Path, key: s
         compare(whole(PLAIN.encode(2), frame, PLAIN.encode(3)), tmp_path)
 
 
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
 @pytest.mark.parametrize("mode", FlushMode)
 def test_plain_sends_are_served_by_the_fast_path(
-    tmp_path: Path, mode: FlushMode, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: FlushMode, monkeypatch: pytest.MonkeyPatch, *, binary: bool
 ) -> None:
     """Or else all of this would compare the ordinary way with itself."""
     served: list[int] = []
@@ -376,7 +397,7 @@ def test_plain_sends_are_served_by_the_fast_path(
         return end
 
     monkeypatch.setattr(FastPath, "serve", watched)
-    plain = PLAIN.encode()
+    plain = PLAIN._replace(binary=binary).encode()
     assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
     assert served == [3 * len(plain)]
     monkeypatch.setattr(connection_module, "_TURN", -1.0)

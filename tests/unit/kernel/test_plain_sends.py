@@ -33,8 +33,9 @@ def request(
     return encode_frame(frame)
 
 
-def test_a_plain_send_is_read_as_it_lies() -> None:
-    data = request(sys_flag=0x101, flag=FrameFlag.ONE_WAY)
+@pytest.mark.parametrize("encoding", HeaderEncoding)
+def test_a_plain_send_is_read_as_it_lies(encoding: HeaderEncoding) -> None:
+    data = request(sys_flag=0x101, flag=FrameFlag.ONE_WAY, encoding=encoding)
     send = read_plain_send(b"before" + data + b"after", 6)
     assert send == PlainSend(
         end=6 + len(data),
@@ -48,6 +49,7 @@ def test_a_plain_send_is_read_as_it_lies() -> None:
         properties=NAMED,
         unique_id=ID,
         body=b"hello",
+        is_binary=encoding is HeaderEncoding.ROCKETMQ,
     )
 
 
@@ -69,7 +71,9 @@ def test_part_of_a_send_is_none(cut: int) -> None:
         pytest.param(request(RequestCode.SEND_BATCH_MESSAGE), id="a batch by its code alone"),
         pytest.param(request(batch=True), id="a batch by its mark alone"),
         pytest.param(request(flag=FrameFlag.RESPONSE), id="a response"),
-        pytest.param(request(encoding=HeaderEncoding.ROCKETMQ), id="a binary header"),
+        pytest.param(
+            request(encoding=HeaderEncoding.ROCKETMQ, extra={"z": "1"}), id="one of a binary header"
+        ),
         pytest.param(request(body=b""), id="no body"),
         pytest.param(request(queue_id=-1), id="any queue"),
         pytest.param(request(reconsume_times=1), id="a retry"),
