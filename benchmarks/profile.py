@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,7 +65,7 @@ def _profile(cell: Cell, seconds: float) -> dict[str, float]:
     if cell.load is None:
         sys.exit(f"{cell.name} loads no broker that runs: choose another cell")
     with tempfile.TemporaryDirectory() as home:
-        results = Results(Path(home) / "results.json", {}, machine(), {})
+        results = Results(Path(home) / "results.json", {}, machine(), "")
         samples = Path(home) / "perf.data"
         generator = compile_generator("brokerload")
         with (
@@ -92,9 +92,9 @@ def _sampled(broker: Running, into: Path) -> Iterator[None]:
         perf.wait()
 
 
-def _shares(samples: Path) -> Counter[str]:
+def _shares(samples: Path) -> dict[str, float]:
     """Of each part in the whole, as fractions of 1."""
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     for name, share in _report(samples, "--no-children", "dso"):
         part = next((part for pattern, part in _PARTS if pattern.search(name)), "other")
         shares[part] += share
@@ -118,10 +118,8 @@ def _report(samples: Path, children: str, key: str) -> Iterator[tuple[str, float
 
 def _table(found: Mapping[str, Mapping[str, float]]) -> str:
     parts = _by_weight(found)
-    rows = [
-        "| µs of the broker for a message | " + " | ".join(f"`{name}`" for name in found) + " |"
-    ]
-    rows.append("| --- |" + " --- |" * len(found))
+    names = " | ".join(f"`{name}`" for name in found)
+    rows = [f"| µs of the broker for a message | {names} |", "| --- |" + " --- |" * len(found)]
     for part in parts:
         cells = [f"{max(times.get(part, 0.0), 0.0):.2f}" for times in found.values()]
         rows.append(f"| {part} | " + " | ".join(cells) + " |")
@@ -129,11 +127,11 @@ def _table(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _by_weight(found: Mapping[str, Mapping[str, float]]) -> Sequence[str]:
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = defaultdict(float)
     for times in found.values():
         for part, time_us in times.items():
             sums[part] += time_us / times["whole"]
-    return [part for part, _ in sums.most_common()]
+    return sorted(sums, key=lambda part: -sums[part])
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ class Raw(NamedTuple):
             key: value for key, value in self.top.items() if type(value) is int
         }
         header = struct.pack(
-            ">hBhiii", numbers["code"], 0, numbers["version"] % 2**15, opaque,
-            numbers["flag"] % 2**31, 0,
+            ">HBHiIi", numbers["code"] % 2**16, 0, numbers["version"] % 2**16, opaque,
+            numbers["flag"] % 2**32, 0,
         )  # fmt: skip
         fields = b"".join(map(binary_field, self.fields.items()))
         data = framed(header + struct.pack(">i", len(fields)) + fields, self.body)
