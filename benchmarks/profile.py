@@ -109,11 +109,15 @@ def _shares(samples: Path) -> dict[str, float]:
 
 
 def _report(samples: Path, children: str, key: str) -> Iterator[tuple[str, float]]:
-    command = ["perf", "report", "-i", str(samples), children, "--stdio", "-g", "none"]
-    found = subprocess.run([*command, "--sort", key], capture_output=True, text=True, check=True)
-    for line in found.stdout.splitlines():
+    for line in _text(samples, children, key).splitlines():
         if match := _LINE.match(line):
             yield match[2], float(match[1]) / 100
+
+
+def _text(samples: Path, children: str, key: str) -> str:
+    command = ["perf", "report", "-i", str(samples), children, "--stdio", "-g", "none"]
+    command += ["--sort", key]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _table(found: Mapping[str, Mapping[str, float]]) -> str:
