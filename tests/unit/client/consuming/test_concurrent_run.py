@@ -19,12 +19,13 @@ from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import PATIENCE, each_loop, on_loop, until
 from tests.support.clock import FakeClock
+from tests.support.crowd import Crowd
 from tests.unit.client.stored import stored
 
 __all__ = ["each_loop"]
 pytestmark = pytest.mark.usefixtures("each_loop")
 
-PLACES = ["loop", "inline", "thread"]
+PLACES = ["on_loop", "inline", "in_thread"]
 
 
 class Broker:
@@ -72,7 +73,7 @@ def handler(place: str, function: Callable[[StoredMessage], object], batch: int 
     async def on_the_loop(message: StoredMessage) -> object:
         return function(message)
 
-    chosen = on_the_loop if place == "loop" else function
+    chosen = on_the_loop if place == "on_loop" else function
     return Handler.of(chosen, ordered=False, batch=batch, inline=place == "inline")
 
 
@@ -143,42 +144,13 @@ async def test_whoever_a_handler_wakes_finds_its_message_done() -> None:
     await it.close()
 
 
-class Crowd:
-    """Handlers that wait for each other and count themselves."""
-
-    def __init__(self) -> None:
-        self.now = self.most = 0
-        self.gate = asyncio.Event()
-        self.thread_gate = threading.Event()
-        self._lock = threading.Lock()
-
-    def _enter(self, by: int) -> None:
-        with self._lock:
-            self.now += by
-            self.most = max(self.most, self.now)
-
-    async def loop(self, _message: object) -> None:
-        self._enter(1)
-        await self.gate.wait()
-        self._enter(-1)
-
-    def thread(self, _message: object) -> None:
-        self._enter(1)
-        self.thread_gate.wait(PATIENCE)
-        self._enter(-1)
-
-    def open(self) -> None:
-        self.gate.set()
-        self.thread_gate.set()
-
-
 def crowd_scene(place: str, limit: int) -> tuple[Crowd, Scene]:
     crowd = Crowd()
     called = Handler.of(getattr(crowd, place), ordered=False, batch=1, inline=False)
     return crowd, Scene(called, limit)
 
 
-@pytest.mark.parametrize("place", ["loop", "thread"])
+@pytest.mark.parametrize("place", ["on_loop", "in_thread"])
 @on_loop
 async def test_handlers_that_take_a_while_run_side_by_side_up_to_the_limit(place: str) -> None:
     crowd, it = crowd_scene(place, 5)
@@ -194,7 +166,7 @@ async def test_handlers_that_take_a_while_run_side_by_side_up_to_the_limit(place
     await it.close()
 
 
-@pytest.mark.parametrize("place", ["loop", "thread"])
+@pytest.mark.parametrize("place", ["on_loop", "in_thread"])
 @on_loop
 async def test_what_has_not_begun_is_let_go_with_its_queue(place: str) -> None:
     crowd, it = crowd_scene(place, 2)
@@ -208,7 +180,7 @@ async def test_what_has_not_begun_is_let_go_with_its_queue(place: str) -> None:
     await it.close()
 
 
-@pytest.mark.parametrize("place", ["loop", "thread"])
+@pytest.mark.parametrize("place", ["on_loop", "in_thread"])
 @on_loop
 async def test_a_message_that_takes_too_long_is_sent_back_once_and_the_rest_goes_on(
     place: str,
@@ -304,7 +276,7 @@ async def test_threads_that_the_system_does_not_have_are_asked_for_again(
     monkeypatch.setattr(threading.Thread, "start", limited)
     monkeypatch.setattr(thread_workers, "_AGAIN", 0.01)
     together = threading.Barrier(2, timeout=PATIENCE)
-    it = Scene(handler("thread", lambda _message: together.wait()), limit=2)
+    it = Scene(handler("in_thread", lambda _message: together.wait()), limit=2)
     it.pull(20)
     await it.idle()
     assert (it.unfinished, it.broker.took) == (20, [])

@@ -1,7 +1,6 @@
 """Handlers run so many at a time, on the loop and in threads."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from bolide.client.consuming.consume import Handler, Outcome
 from bolide.client.consuming.workers import Workers
 from bolide.model.message import StoredMessage
 from tests.support.aio import PATIENCE, on_loop, until
+from tests.support.crowd import Crowd
 from tests.unit.client.stored import stored
 
 
@@ -84,35 +84,6 @@ async def test_a_plain_function_that_returns_a_coroutine_fails_with_advice() -> 
     (outcome,) = await settled(call)
     assert "make it async def" in str(outcome.error)
     await workers.close()
-
-
-class Crowd:
-    """Handlers that wait for each other and count themselves."""
-
-    def __init__(self) -> None:
-        self.now = self.most = 0
-        self.gate = asyncio.Event()
-        self.thread_gate = threading.Event()
-        self._lock = threading.Lock()
-
-    def _enter(self, by: int) -> None:
-        with self._lock:
-            self.now += by
-            self.most = max(self.most, self.now)
-
-    async def on_loop(self, _message: object) -> None:
-        self._enter(1)
-        await self.gate.wait()
-        self._enter(-1)
-
-    def in_thread(self, _message: object) -> None:
-        self._enter(1)
-        self.thread_gate.wait(PATIENCE)
-        self._enter(-1)
-
-    def open(self) -> None:
-        self.gate.set()
-        self.thread_gate.set()
 
 
 @pytest.mark.parametrize("place", ["on_loop", "in_thread"])
