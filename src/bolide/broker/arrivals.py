@@ -64,6 +64,11 @@ class Arrivals:
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
 
+    @property
+    def is_awaited(self) -> bool:
+        """Somebody waits."""
+        return bool(self._by_queue)
+
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._done_ticks = self._tick_of(self._loop.time())

@@ -30,6 +30,11 @@ class Intake:
         """Called before anybody is woken: the last time for `touch`."""
         durability.on_progress = self._progressed
 
+    @property
+    def is_awaited(self) -> bool:
+        """Somebody waits for messages of some queue."""
+        return self._arrivals.is_awaited
+
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
 

@@ -7,6 +7,7 @@ is made anew when topics or settings change.
 
 import time
 
+from bolide.broker.arrivals import QueueKey
 from bolide.broker.attributes import has_window
 from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
@@ -30,8 +31,6 @@ from bolide.protocol.message_id import OffsetId
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE
 from bolide.protocol.refusals import InvalidParameter
 from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Later
-from bolide.store.appending import TakenSends
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
@@ -65,11 +64,16 @@ class SendLanes:
         self._statistics = statistics
         self._cell = cell
         self._store_cell = store_cell
+        self._count = 0
+        """Messages of this burst."""
         self._seconds = 0.0
-        """How long the appends of this burst took."""
+        """How long their appends took."""
+        self._uncounted = 0.0
+        """How long the appends took that the statistics of the queues do not know of."""
         self._log_end = 0
         if self._sends is not None:
             intake.on_end = self._note
+            statistics.on_look = self._tell_queues
             cell.on_change(lambda _: self._settings_changed())
             store_cell.on_change(lambda _: self._settings_changed())
             topics.on_change(self._fill)
@@ -112,49 +116,49 @@ class SendLanes:
             taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
         except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
             return None
-        end, answers, self._log_end, _ = taken
+        end, answers, self._log_end, generation, count = taken
         if end == position:
             return None
+        self._count += count
         self._seconds += time.perf_counter() - begun
         if self._intake.ending is None:
             self._intake.expect_end()
         if self._durability.waits:
-            self._answer_when_safe(taken, end - position, connection)
+            held = _Held(self, connection, answers)
+            connection.owe(held, end - position)
+            self._durability.when_reached(self._log_end, generation, held.tell)
             return end, b""
         return end, answers
 
     def _note(self) -> None:
-        """Count what the burst brought, and have the pulls woken that wait for it."""
-        if self._sends is None:
-            return
+        """Have the pulls woken that wait for what the burst brought, if anybody waits."""
+        if self._count:
+            self._statistics.took(self._count, self._seconds / self._count)
+            self._uncounted += self._seconds
+            self._count, self._seconds = 0, 0.0
+        if self._intake.is_awaited:
+            for topic, queue_id in self._tell_queues():
+                self._intake.touch(topic, queue_id, self._log_end)
+
+    def _tell_queues(self) -> list[QueueKey]:
+        """Count what came since the last time by queue; returns the queues that it came into."""
+        assert self._sends is not None
         touched = [
             (topic, queue_id, *units.take_fresh())
             for topic, queue_id, units in self._sends.take_touched()
         ]
-        each = self._seconds / (sum(count for *_, count, _ in touched) or 1)
-        self._seconds = 0.0
+        each = self._uncounted / (sum(count for *_, count, _ in touched) or 1)
+        self._uncounted = 0.0
         for topic, queue_id, count, size in touched:
             self._statistics.sent_singly(topic, queue_id, count, size, each)
-            self._intake.touch(topic, queue_id, self._log_end)
+        return [(topic, queue_id) for topic, queue_id, *_ in touched]
 
-    def _answer_when_safe(self, taken: TakenSends, size: int, connection: Connection) -> None:
-        _, answers, log_end, generation = taken
-        promise = Later()
-        connection.owe(promise, size)
-
-        def tell(outcome: int | StoreUnwritable) -> None:
-            connection.settle(promise, self._told(answers, outcome) or None)
-
-        self._durability.when_reached(log_end, generation, tell)
-
-    def _told(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
-        """The answers, if that is how it ended; else what must be said instead of each."""
-        if outcome == ResponseCode.SUCCESS:
-            return answers
+    def instead(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
+        """What must be said instead of each of the answers."""
         frames = FrameDecoder().feed(answers)
-        return b"".join([encode_frame(self._instead(frame, outcome)) for frame in frames])
+        return b"".join([encode_frame(self._instead_of(frame, outcome)) for frame in frames])
 
-    def _instead(self, answer: Frame, outcome: int | StoreUnwritable) -> Frame:
+    def _instead_of(self, answer: Frame, outcome: int | StoreUnwritable) -> Frame:
         if not isinstance(outcome, StoreUnwritable):
             answer.code = outcome
             return answer
@@ -167,6 +171,29 @@ class SendLanes:
             encoding=answer.encoding,
             remark=unavailable(outcome).remark,
         )
+
+
+class _Held:
+    """Answers that leave when the disk has the messages."""
+
+    __slots__ = ("_answers", "_connection", "_lanes")
+
+    def __init__(self, lanes: SendLanes, connection: Connection, answers: bytes) -> None:
+        self._lanes = lanes
+        self._connection = connection
+        self._answers = answers
+
+    def tell(self, outcome: int | StoreUnwritable) -> None:
+        answers = self._answers
+        if outcome != ResponseCode.SUCCESS:
+            answers = self._lanes.instead(answers, outcome)
+        self._connection.settle(self, answers or None)
+
+    def lose(self) -> None:
+        """The messages are kept; nobody is told."""
+
+    def go_on(self) -> None:
+        """It waits for the disk, not for the peer."""
 
 
 def _slot(topic: TopicConfig) -> Slot:

@@ -41,6 +41,8 @@ class Statistics:
         self.get_latencies = Latencies()
         self.yesterday_morning = Totals()
         self.this_morning = Totals()
+        self.on_look: Callable[[], object] = lambda: None
+        """Called before sums are looked at: who counts many at once says now how many."""
         self._now = now
         self._started = now()
         self._day = _day_of(self._started)
@@ -75,7 +77,7 @@ class Statistics:
         self.put_latencies.add(milliseconds)
 
     def sent_singly(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
-        """Messages were stored in a queue, each in so long."""
+        """Messages were stored in a queue, each in so long, of which `took` tells too."""
         sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
         total, milliseconds = self._broker_put, seconds * 1000
         sums[COUNT] += count
@@ -85,7 +87,10 @@ class Statistics:
         total[COUNT] += count
         total[SIZE] += size
         total[CALLS] += count
-        self.put_latencies.add(milliseconds, count)
+
+    def took(self, count: int, seconds: float) -> None:
+        """So many messages were stored, each in so long."""
+        self.put_latencies.add(seconds * 1000, count)
 
     def failed(self) -> None:
         """A message could not be stored."""
@@ -133,6 +138,7 @@ class Statistics:
 
     def sample(self) -> None:
         """Note how far the counters are."""
+        self.on_look()
         now = self._now()
         for_hour, for_day = now >= self._next_hour, now >= self._next_day
         for counter in {id(counter): counter for counter, _ in self._views.values()}.values():
@@ -150,6 +156,7 @@ class Statistics:
         self._forget_idle(now)
 
     def forget_topic(self, topic: str) -> None:
+        self.on_look()
         self._forget(lambda _, owner: owner == topic)
 
     def forget_group(self, group: str) -> None:
@@ -159,6 +166,7 @@ class Statistics:
 
     def view(self, name: str, key: str) -> BrokerStats | None:
         """A statistic by the name and key that it has in RocketMQ."""
+        self.on_look()
         if name in {"GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"}:
             return self._view_behind(name, key)
         found = self._views.get((name, key))
@@ -186,6 +194,7 @@ class Statistics:
 
     @property
     def totals(self) -> Totals:
+        self.on_look()
         put, get = self._broker_put, self._broker_get
         return Totals(
             sent=int(put[COUNT]),

@@ -21,7 +21,7 @@ from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, encode_frame, frame_size
 from bolide.remoting.calling import Caller, ConnectionLimits
-from bolide.remoting.dispatch import Dispatcher, Later
+from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.held import HeldBytes
 from bolide.remoting.outbox import Outbox
 
@@ -38,6 +38,18 @@ _LEAST_WEIGHT = 1024
 
 LINGER = 0.5
 """Seconds that a peer gets to take the last replies and hang up."""
+
+
+class Owed(Protocol):
+    """What a connection keeps until it is settled: `Later`, or who does without its bookkeeping."""
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        ...
+
+    def go_on(self) -> None:
+        """The peer reads again."""
+        ...
 
 
 class FastPath(Protocol):
@@ -89,10 +101,9 @@ class Connection(Caller):
         self._is_finishing = False
         self._end: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._owed: dict[Later, int] = {}
+        self._owed: dict[Owed, int] = {}
         """What each weighs."""
-        self._nothing_owed = asyncio.Event()
-        self._nothing_owed.set()
+        self._nothing_owed: asyncio.Event | None = None  # made by who waits for it
         self._fast = fast
 
     # State
@@ -122,7 +133,7 @@ class Connection(Caller):
         """
         self._is_finishing = True
         while self._tasks or self._owed:
-            await (asyncio.wait(self._tasks) if self._tasks else self._nothing_owed.wait())
+            await (asyncio.wait(self._tasks) if self._tasks else self._wait_for_owed())
         self._flush()
         if not self.is_closed and self._transport.can_write_eof():
             with suppress(OSError, TimeoutError):  # it may be gone without our knowing yet
@@ -162,7 +173,8 @@ class Connection(Caller):
         for task in self._tasks:
             task.cancel()
         owed, self._owed = self._owed, {}
-        self._nothing_owed.set()
+        if self._nothing_owed is not None:
+            self._nothing_owed.set()
         for later, size in owed.items():
             later.lose()
             self._unload(size)
@@ -346,18 +358,21 @@ class Connection(Caller):
     async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
         self._send_later(await outcome)
 
-    def owe(self, later: Later, weight: int) -> None:
+    async def _wait_for_owed(self) -> None:
+        self._nothing_owed = asyncio.Event()
+        await self._nothing_owed.wait()
+
+    def owe(self, later: Owed, weight: int) -> None:
         """Keep in mind that a request will be answered, and how many bytes wait with it."""
         self._owed[later] = size = _LEAST_WEIGHT + weight
-        self._nothing_owed.clear()
         self._load(size)
 
-    def settle(self, later: Later, reply: bytes | None) -> None:
+    def settle(self, later: Owed, reply: bytes | None) -> None:
         """Send what was owed; nothing for a one-way request, or if nobody is there any more."""
         size = self._owed.pop(later, None)
         if size is None:
             return
-        if not self._owed:
+        if self._nothing_owed is not None and not self._owed:
             self._nothing_owed.set()
         self._unload(size)
         self._send_later(reply)

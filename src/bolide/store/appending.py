@@ -41,10 +41,10 @@ MOST_SENDS = 500
 """Messages of plain sends taken at once: others wait for the lock meanwhile."""
 
 
-TakenSends = tuple[int, bytes, int, int]
+TakenSends = tuple[int, bytes, int, int, int]
 """What became of plain sends: where in the bytes received the first lies that was not taken, the
-answers, the log's end and its generation, for `wait_flushed`. A named tuple takes longer to make
-than all of its parts."""
+answers, the log's end and its generation, for `wait_flushed`, and how many messages it were. A
+named tuple takes longer to make than all of its parts."""
 
 
 def measure(draft: RecordDraft, max_body_size: int) -> int:

@@ -110,9 +110,9 @@ class MemoryStore(Queries):
     ) -> TakenSends:
         with self._lock:
             if not self._open or self.health.causes:
-                return position, b"", self.log.written, 0
+                return position, b"", self.log.written, 0, 0
             records, keys = bytearray(self.log.room(_SCRATCH)), bytearray()
-            end, answers, written, _ = sends.take(
+            end, answers, written, count = sends.take(
                 data, position, longest, MOST_SENDS, born_host, records, 0, len(records),
                 self.log.written, int(self._clock() * 1000), keys,
             )  # fmt: skip
@@ -125,7 +125,7 @@ class MemoryStore(Queries):
         if written:
             for listener in self._listeners:
                 listener(Flushed(log_end))
-        return end, answers, log_end, 0
+        return end, answers, log_end, 0, count
 
     def _put(self, draft: RecordDraft, size: int, timestamp: int) -> Appended:
         queue = self.queues.require(draft.topic, draft.queue_id)

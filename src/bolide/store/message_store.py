@@ -134,7 +134,7 @@ class MessageStore(Queries):
             disk=disk,
             config=lambda: self.config.value,
             on_failure=self._flush_failed,
-            afterwards=self.index_keys,
+            afterwards=self._index_many,
         )
         self._lock_file = StoreLock(root / "lock")
         self._abort = root / "abort"
@@ -317,7 +317,7 @@ class MessageStore(Queries):
         """
         with self._lock:
             if not self._open or self.health.causes:
-                return position, b"", self.log.end, self.flusher.generation
+                return position, b"", self.log.end, self.flusher.generation, 0
             log, timestamp = self.log, int(self._clock() * 1000)
             end, answers, written, count = log.put_sends(
                 sends, data, position, longest, born_host, timestamp, self._keys.items
@@ -328,7 +328,7 @@ class MessageStore(Queries):
                     self.housekeeping.appended(sends.last_record)
             if sends.changed:
                 self._note_changed(sends)
-            return end, answers, log.end, self.flusher.generation
+            return end, answers, log.end, self.flusher.generation, count
 
     def _note_changed(self, sends: Sends) -> None:
         for units in sends.changed:
@@ -423,6 +423,9 @@ class MessageStore(Queries):
         if self._hurried:
             self.flusher.wake()
         return settled
+
+    def _index_many(self) -> bool:
+        return self._keys.settle(_MANY_KEYS)
 
     def index_keys(self) -> bool:
         """Write the index entries of all that is readable; says whether that worked. May block."""
