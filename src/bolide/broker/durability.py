@@ -21,6 +21,9 @@ from bolide.store.flusher import Flushed
 
 _SWEEP = 0.1
 
+_GROWING = 0.002
+"""Seconds that a group may grow before its flush begins."""
+
 Told = Callable[[int | StoreUnwritable], None]
 """Called with the response code of a message that is kept, or with why it is not."""
 
@@ -47,6 +50,9 @@ class Durability:
         self._config = config
         self._safe = 0
         self._waiting: deque[_Waiting] = deque()
+        self._begun = 0.0
+        """When the first was appended that no flush was begun for."""
+        self._seen = 0
         self._failures = 0
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -75,6 +81,24 @@ class Durability:
         self._waiting.append(_Waiting(end, generation, deadline, tell))
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+
+    def is_growing(self) -> bool:
+        """Whether more senders have come to wait since it was asked last: more may be on their way.
+
+        Those who were answered together send again together. Were the first of them flushed alone,
+        all others would wait for two flushes; so a flush begins when a turn of the loop brings no
+        one more, or when the first has waited for long enough.
+        """
+        newest = self._waiting[-1].end if self._waiting else 0
+        if newest == self._seen:
+            self._begun = 0.0
+            return False
+        self._seen, now = newest, self._loop.time()
+        self._begun = self._begun or now
+        if now - self._begun < _GROWING:
+            return True
+        self._begun = 0.0
+        return False
 
     def is_safe(self, appended: Appended) -> bool:
         """Whether a message that was not taken back is where it should be."""

@@ -41,7 +41,7 @@ class Intake:
     def stop(self) -> None:
         if self.ending is not None:
             self.ending.cancel()
-            self._end_burst()
+            self._finish_burst()
 
     def watch(self, topic: str, arrived: Callable[[], None]) -> None:
         """Have `arrived` called after bursts that brought messages of a topic."""
@@ -70,6 +70,12 @@ class Intake:
             self.ending = self._loop.call_soon(self._end_burst)
 
     def _end_burst(self) -> None:
+        if self._durability.is_growing():  # what comes in the next turn joins the group
+            self.ending = self._loop.call_soon(self._end_burst)
+        else:
+            self._finish_burst()
+
+    def _finish_burst(self) -> None:
         try:
             self.on_end()
         finally:
