@@ -89,14 +89,11 @@ class Durability:
         all others would wait for two flushes; so a flush begins when a turn of the loop brings no
         one more, or when the first has waited for long enough.
         """
-        newest = self._waiting[-1].end if self._waiting else 0
-        if newest == self._seen:
-            self._begun = 0.0
-            return False
-        self._seen, now = newest, self._loop.time()
-        self._begun = self._begun or now
-        if now - self._begun < _GROWING:
-            return True
+        if self._waiting and self._waiting[-1].end != self._seen:
+            self._seen, now = self._waiting[-1].end, self._loop.time()
+            self._begun = self._begun or now
+            if now - self._begun < _GROWING:
+                return True
         self._begun = 0.0
         return False
 

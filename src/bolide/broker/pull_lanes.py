@@ -62,6 +62,20 @@ class Lane:
     suspends: bool
     is_open: bool = True
     """Nothing of it has changed since."""
+    tally: "Tally | None" = None
+    """What its pulls got that the statistics do not know of."""
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """What some pulls got, and how far the last one was behind."""
+
+    calls: int = 0
+    count: int = 0
+    size: int = 0
+    seconds: float = 0.0
+    behind: int = 0
+    late: float = 0.0
 
 
 class HeldPull(Later):
@@ -106,6 +120,8 @@ class PullLanes:
         self._dispatcher = Dispatcher()
         self._lanes: dict[bytes, Lane] = {}
         self._keys: dict[str, list[bytes]] = {}  # by group
+        self._counted: list[Lane] = []
+        """Those with a tally."""
         self._laneless: set[bytes] = set()
         """Keys of which it is known that they get no lane."""
         self._blocks: dict[tuple[QueueKey, int], bytes | bytearray] = {}
@@ -115,6 +131,7 @@ class PullLanes:
         for table in (parts.topics, parts.groups, parts.expiring):
             table.on_change(self._close_all)
         parts.clients.on_change(self._close_group)
+        parts.statistics.ask_first(self._tell)
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -196,14 +213,32 @@ class PullLanes:
         _, next_offset, count, size, behind, stored = answer
         group, topic, queue_id = lane.group, lane.topic, lane.queue_id
         self._offsets.pulled(group, topic, queue_id, next_offset)
-        statistics = self._statistics
         if not count:
-            statistics.got_nothing()
+            self._statistics.got_nothing()
             return
+        tally = lane.tally
+        if tally is None:
+            lane.tally = tally = Tally()
+            self._counted.append(lane)
         now = self._now()
-        statistics.got(group, topic, queue_id, count, size, now - begun)
-        late = now - stored / 1000
-        statistics.fell_behind(group, topic, queue_id, behind, late if late > 0 else 0.0)
+        seconds = now - begun
+        tally.calls += 1
+        tally.count += count
+        tally.size += size
+        tally.seconds += seconds
+        tally.behind = behind
+        tally.late = now - stored / 1000
+        self._statistics.get_latencies.add(seconds * 1000)
+
+    def _tell(self) -> None:
+        """Have the statistics know what was counted."""
+        lanes, self._counted = self._counted, []
+        for lane in lanes:
+            tally, lane.tally = lane.tally, None
+            assert tally is not None
+            key = lane.group, lane.topic, lane.queue_id
+            self._statistics.got_by_calls(tally.calls, *key, tally.count, tally.size, tally.seconds)
+            self._statistics.fell_behind(*key, tally.behind, max(tally.late, 0.0))
 
     def _at_end(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> bytes:
         if lane.suspends:
@@ -218,7 +253,7 @@ class PullLanes:
 
     def _hold(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> None:
         held = HeldPull(self, lane, offset, opaque, connection)
-        held.bind(self._dispatcher, Frame(code=_CODES[0], opaque=opaque), connection, 0)
+        connection.owe(held, 0)
         self._arrivals.hold(held, lane.patience)
 
     def look(self, held: HeldPull, *, is_last: bool) -> bool:
@@ -234,6 +269,8 @@ class PullLanes:
                 return answered
         if held.pull is None:
             held.pull = self._ordinary(held)
+            frame = Frame(code=_CODES[0], opaque=held.opaque)
+            held.address(self._dispatcher, frame, held.connection)
         return self._pulls.look_again(held.pull, held, is_last=is_last)
 
     def forget(self, held: HeldPull) -> None:

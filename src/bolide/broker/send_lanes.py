@@ -73,7 +73,7 @@ class SendLanes:
         self._log_end = 0
         if self._sends is not None:
             intake.on_end = self._note
-            statistics.on_look = self._tell_queues
+            statistics.ask_first(self._tell_queues)
             cell.on_change(lambda _: self._settings_changed())
             store_cell.on_change(lambda _: self._settings_changed())
             topics.on_change(self._fill)

@@ -41,8 +41,7 @@ class Statistics:
         self.get_latencies = Latencies()
         self.yesterday_morning = Totals()
         self.this_morning = Totals()
-        self.on_look: Callable[[], object] = lambda: None
-        """Called before sums are looked at: who counts many at once says now how many."""
+        self._tellers: list[Callable[[], object]] = []
         self._now = now
         self._started = now()
         self._day = _day_of(self._started)
@@ -62,6 +61,14 @@ class Statistics:
         self._broker_get = self._counter("", "", {("BROKER_GET_NUMS", cluster): COUNT}).sums
 
     # ---- counting
+
+    def ask_first(self, tell: Callable[[], object]) -> None:
+        """Have `tell` called before sums are looked at: who counts for itself says how many."""
+        self._tellers.append(tell)
+
+    def _ask(self) -> None:
+        for tell in self._tellers:
+            tell()
 
     def sent(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Messages were stored in a queue, in one call that took so long."""
@@ -100,17 +107,30 @@ class Statistics:
         self, group: str, topic: str, queue_id: int, count: int, size: int, seconds: float = 0.0
     ) -> None:
         """A group got messages of a queue, read in so long."""
+        self.got_by_calls(1, group, topic, queue_id, count, size, seconds)
+        self.get_latencies.add(seconds * 1000)
+
+    def got_by_calls(  # noqa: PLR0913, PLR0917  as `got`
+        self,
+        calls: int,
+        group: str,
+        topic: str,
+        queue_id: int,
+        count: int,
+        size: int,
+        seconds: float,
+    ) -> None:
+        """As `got`, but for `get_latencies`, with so many calls in so long altogether."""
         key = (group, topic, queue_id)
         sums = self._get_queues.get(key) or self._new_get_queue(*key)
-        total, milliseconds = self._broker_get, seconds * 1000
+        total = self._broker_get
         sums[COUNT] += count
         sums[SIZE] += size
-        sums[TIME] += milliseconds
-        sums[CALLS] += 1
+        sums[TIME] += seconds * 1000
+        sums[CALLS] += calls
         total[COUNT] += count
         total[SIZE] += size
-        total[CALLS] += 1
-        self.get_latencies.add(milliseconds)
+        total[CALLS] += calls
 
     def got_nothing(self) -> None:
         self._missed += 1
@@ -138,7 +158,7 @@ class Statistics:
 
     def sample(self) -> None:
         """Note how far the counters are."""
-        self.on_look()
+        self._ask()
         now = self._now()
         for_hour, for_day = now >= self._next_hour, now >= self._next_day
         for counter in {id(counter): counter for counter, _ in self._views.values()}.values():
@@ -156,7 +176,7 @@ class Statistics:
         self._forget_idle(now)
 
     def forget_topic(self, topic: str) -> None:
-        self.on_look()
+        self._ask()
         self._forget(lambda _, owner: owner == topic)
 
     def forget_group(self, group: str) -> None:
@@ -166,7 +186,7 @@ class Statistics:
 
     def view(self, name: str, key: str) -> BrokerStats | None:
         """A statistic by the name and key that it has in RocketMQ."""
-        self.on_look()
+        self._ask()
         if name in {"GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"}:
             return self._view_behind(name, key)
         found = self._views.get((name, key))
@@ -194,7 +214,7 @@ class Statistics:
 
     @property
     def totals(self) -> Totals:
-        self.on_look()
+        self._ask()
         put, get = self._broker_put, self._broker_get
         return Totals(
             sent=int(put[COUNT]),

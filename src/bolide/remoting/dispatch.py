@@ -102,10 +102,14 @@ class Later:
         Args:
             weight: bytes of the request, which whoever keeps the promise may be holding.
         """
-        self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
+        self.address(dispatcher, frame, connection)
         connection.owe(self, weight)
         if self._outcome is not None:
             self._settle(self._outcome)
+
+    def address(self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection") -> None:
+        """As `bind`, for a connection that knows already what it owes."""
+        self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
 
     def _settle(self, outcome: Reply | Exception) -> None:
         if self.is_lost:

@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 _CHECKPOINT_BYTES = 64 * 1024 * 1024
 """Log written since the last checkpoint that calls for the next: the bound of a recovery."""
 
+_REST = 9
+"""How much longer than a checkpoint the pause before the next is: with very many queues each takes
+a second."""
+
 
 class Housekeeping:
     def __init__(
@@ -40,6 +44,7 @@ class Housekeeping:
         self._preparing = Upkeep("store-prepare", self._prepare, lambda: 3600.0)
         self._background = False
         self._last_checkpoint = self._last_clean = time.monotonic()
+        self._checkpoint_took = 0.0
         self._wake_at = store.log.end + _CHECKPOINT_BYTES
         self.look_at = 0
         """Where the log's end must be before `appended` has something to do."""
@@ -86,7 +91,8 @@ class Housekeeping:
         mark = self._checkpoint.value.mark
         behind = store.log.end - (mark.position if mark else 0)
         waited = now - self._last_checkpoint
-        if behind >= _CHECKPOINT_BYTES or waited >= config.queue_flush_thorough_interval:
+        far = behind >= _CHECKPOINT_BYTES and waited >= _REST * self._checkpoint_took
+        if far or waited >= config.queue_flush_thorough_interval:
             self.checkpoint()
         elif written:
             # After a failure only a sync of all says that it is over.
@@ -98,8 +104,12 @@ class Housekeeping:
 
     def checkpoint(self) -> bool:
         """Bring everything to the disk and note how far that is; says if it worked. Blocks."""
+        begun = time.monotonic()
         with self._turn:
-            return self._checkpoint_now()
+            try:
+                return self._checkpoint_now()
+            finally:
+                self._checkpoint_took = time.monotonic() - begun
 
     def _checkpoint_now(self) -> bool:
         store = self._store

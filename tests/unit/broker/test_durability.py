@@ -161,3 +161,44 @@ def test_the_refusal_names_the_reason() -> None:
     refusal = unavailable(BROKEN)
     assert (refusal.code, refusal.retriable) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
     assert "the disk fails" in refusal.remark
+
+
+@on_loop
+async def test_a_group_grows_while_senders_join_it() -> None:
+    bench = Bench()
+    assert not bench.durability.is_growing()
+    bench.wait("a", 10)
+    assert bench.durability.is_growing()
+    bench.wait("b", 20)
+    assert bench.durability.is_growing()
+    assert not bench.durability.is_growing()
+    bench.wait("c", 30)
+    assert bench.durability.is_growing()
+
+
+@on_loop
+async def test_a_group_does_not_grow_for_ever() -> None:
+    bench, clock = Bench(), FakeClock()
+    bench.durability._loop = clock  # type: ignore[assignment]
+    turns = 0
+    while True:
+        bench.wait("a", 10 * (turns + 1))
+        if not bench.durability.is_growing():
+            break
+        clock.now += 0.0001
+        turns += 1
+    assert 19 <= turns <= 21
+    bench.wait("a", 10 * (turns + 2))
+    assert bench.durability.is_growing()  # the next one
+
+
+class FakeClock:
+    """Of a loop on which nothing else happens."""
+
+    now = 1.0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, *_: object) -> None:
+        """Nobody waits that long."""

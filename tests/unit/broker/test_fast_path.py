@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bolide.broker.arrivals import Waiter
 from bolide.broker.hooks import Hooks
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -329,11 +330,17 @@ async def test_a_flush_that_is_quicker_than_the_end_of_the_burst_wakes_who_waits
     tmp_path: Path,
 ) -> None:
     core, store = sync_core(tmp_path)
-    ends: list[int] = []
-    core.arrivals.on_arrival = lambda keys: ends.extend(queue_id for _, queue_id in keys)
+    asked: list[bool] = []
+
+    def look(is_last: bool) -> bool:
+        asked.append(is_last)
+        return True
+
+    core.arrivals.hold(Waiter(("T", 3), look), 60)
     core.connect().receive(plain(queue_id=3))
+    assert not asked
     core.durability._flushed(Flushed(store.log.written))
-    assert ends == [3]
+    assert asked == [False]
     await core.stop()
 
 
@@ -389,4 +396,27 @@ async def test_a_connection_that_finishes_waits_for_what_the_disk_has_not(tmp_pa
     store.tell(Flushed(store.log.written))
     await finishing
     assert peer.answer(1) is not None
+    await core.stop()
+
+
+# ---- statistics
+
+
+@on_loop
+async def test_what_was_sent_is_counted_by_queue_when_somebody_looks(tmp_path: Path) -> None:
+    core = BrokerCore(tmp_path)
+    peer = core.connect()
+    peer.receive(plain(queue_id=0, opaque=1) + plain(queue_id=1, opaque=2))
+    await answer_of(peer, 2)
+    peer.receive(plain(queue_id=1, opaque=3))
+    await answer_of(peer, 3)
+    statistics = core.statistics
+    assert statistics.totals.sent == 3
+    statistics.sample()
+    for queue_id, count in ((0, 1), (1, 2)):
+        stats = statistics.view("QUEUE_PUT_NUMS", f"T@{queue_id}")
+        assert stats is not None
+        assert stats.stats_minute is not None
+        assert stats.stats_minute.sum == count
+    await until(lambda: statistics.put_latencies.longest > 0.0)
     await core.stop()

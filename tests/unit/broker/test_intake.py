@@ -142,3 +142,34 @@ async def test_the_last_burst_is_settled_at_the_end() -> None:
     assert bench.store.settled == 1
     await asyncio.sleep(0)
     assert bench.store.settled == 1
+
+
+@on_loop
+async def test_with_sync_flush_senders_of_several_turns_are_one_group() -> None:
+    bench = Bench(FlushMode.SYNC)
+    for _ in range(3):
+        appended = bench.intake.append(draft("T"))
+        bench.durability.when_safe(appended, lambda _: None)
+        await asyncio.sleep(0)
+        assert bench.store.settled == 0
+    await asyncio.sleep(0)
+    assert bench.store.settled == 1
+    bench.stop()
+
+
+@on_loop
+async def test_with_sync_flush_a_burst_that_nobody_waits_for_is_settled_at_once() -> None:
+    bench = Bench(FlushMode.SYNC)
+    bench.intake.append(draft("T"))
+    await asyncio.sleep(0)
+    assert bench.store.settled == 1
+    bench.stop()
+
+
+@on_loop
+async def test_a_group_that_still_grows_at_the_end_is_settled() -> None:
+    bench = Bench(FlushMode.SYNC)
+    bench.durability.when_safe(bench.intake.append(draft("T")), lambda _: None)
+    await asyncio.sleep(0)
+    bench.stop()
+    assert bench.store.settled == 1

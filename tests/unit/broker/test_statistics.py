@@ -224,3 +224,13 @@ def test_what_is_idle_for_too_long_is_forgotten_if_so_told(clock: FakeClock) -> 
     assert statistics.view("TOPIC_PUT_NUMS", "Idle") is None
     assert statistics.view("TOPIC_PUT_NUMS", "Busy") is not None
     assert statistics.view("BROKER_PUT_NUMS", "DefaultCluster") is not None
+
+
+def test_who_counts_for_itself_is_asked_before_anybody_is_told(statistics: Statistics) -> None:
+    statistics.ask_first(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
+    statistics.ask_first(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
+    assert statistics.totals == Totals(sent=2, sent_bytes=20, got=3, found=2)
+    assert statistics.view("TOPIC_PUT_NUMS", "T") is not None
+    statistics.forget_topic("T")
+    statistics._tellers.clear()
+    assert statistics.view("TOPIC_PUT_NUMS", "T") is None

@@ -1,5 +1,6 @@
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -187,3 +188,25 @@ def test_removing_a_topic_does_not_wait_for_the_sync_of_all_queues(tmp_path: Pat
         assert checkpoint.is_alive()
         disk.go_on.release(100)
         checkpoint.join()
+
+
+def test_a_checkpoint_that_takes_long_is_followed_by_a_longer_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolide.store.housekeeping._CHECKPOINT_BYTES", 1)
+    disk = SteppedDisk()
+    with open_store(tmp_path / "store", disk) as store:
+        housekeeping = store.housekeeping
+
+        def takes_one() -> bool:
+            store.append(draft())
+            disk.at["mid-checkpoint"] = lambda: time.sleep(0.05)
+            housekeeping.run()
+            return not disk.at
+
+        assert takes_one()
+        assert not takes_one()
+        housekeeping._last_checkpoint -= 0.3
+        assert not takes_one()
+        housekeeping._last_checkpoint -= 60.0
+        assert takes_one()
