@@ -16,14 +16,11 @@ Records are written by a thread of their own, so that a slow disk or terminal st
 
 import atexit
 import contextlib
-import json
 import logging
-import logging.handlers
 import queue
 import sys
 import threading
 import time
-import tomllib
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -64,6 +61,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Raises:
             ConfigError: it cannot be read or a value is wrong.
         """
+        import tomllib  # noqa: PLC0415  most have no such file
+
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             return msgspec.convert(values, cls, dec_hook=_decode_path)
@@ -223,9 +222,11 @@ def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:
 
 
 def _file_handler(config: LogConfig, file: Path) -> logging.Handler:
+    from logging.handlers import RotatingFileHandler  # noqa: PLC0415  few log to files
+
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return logging.handlers.RotatingFileHandler(
+        return RotatingFileHandler(
             file, maxBytes=config.max_size, backupCount=config.count, encoding="utf-8"
         )
     except OSError as exc:
@@ -260,6 +261,8 @@ class _JsonFormatter(_TextFormatter):
     """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
+        import json  # noqa: PLC0415  most logs are text
+
         entry = {
             "time": self.formatTime(record),
             "level": record.levelname,

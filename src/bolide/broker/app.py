@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -279,7 +278,9 @@ class Broker:
             ),
             orders=await self._load(ORDERS),
             hooks=self._hooks,
-            unique_ids=UniqueIdMaker(pack_host(host)[:-4], os.getpid(), secrets.randbits(32)),
+            unique_ids=UniqueIdMaker(
+                pack_host(host)[:-4], os.getpid(), int.from_bytes(os.urandom(4))
+            ),
             host=host,
             now=now,
         )

@@ -23,6 +23,7 @@ from bolide.cli.options import (
     Workers,
     settings_of,
 )
+from bolide.remoting.event_loop import collect_seldom
 
 if TYPE_CHECKING:
     from bolide.broker.config import BrokerConfig
@@ -50,6 +51,7 @@ def broker(
     log_config: LogFile = None,
 ) -> None:
     """Run a broker until it is told to stop: bolide broker -c broker.conf -n 127.0.0.1:9876"""
+    collect_seldom()
     from bolide.broker.config import load_settings  # noqa: PLC0415
     from bolide.cli import broker_settings  # noqa: PLC0415
 

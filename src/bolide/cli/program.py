@@ -4,14 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bolide.cli import bench, pipeline
 from bolide.cli.admin.group import AdminGroup
 from bolide.cli.broker import broker
+from bolide.cli.late_group import BenchGroup, StoreGroup
 from bolide.cli.namesrv import namesrv
-from bolide.cli.pipeline_group import ExplainGroup, RunGroup
+from bolide.cli.pipeline_group import PipelineGroup
 from bolide.cli.sql import sql
 from bolide.cli.standalone import standalone
-from bolide.cli.store import dump, verify
 from bolide.version import __version__
 
 _LOOK: Any = {
@@ -26,38 +25,12 @@ app.command()(namesrv)
 app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
 
-_store = typer.Typer(no_args_is_help=True, **_LOOK)
-_store.command()(verify)
-_store.command()(dump)
-app.add_typer(_store, name="store", help="Look into a store directory, and mend it.")
-
-_bench = typer.Typer(no_args_is_help=True, **_LOOK)
-for _command in (
-    bench.producer,
-    bench.batch,
-    bench.transaction,
-    bench.timer,
-    bench.consumer,
-    bench.latency,
-    bench.e2e,
+for _group, _name, _text in (
+    (StoreGroup, "store", "Look into a store directory, and mend it."),
+    (BenchGroup, "bench", "Load a cluster and measure it, ours or Apache's."),
+    (PipelineGroup, "pipeline", "Move and look into messages with Spark."),
 ):
-    _bench.command()(_command)
-app.add_typer(_bench, name="bench", help="Load a cluster and measure it, ours or Apache's.")
-
-_pipeline = typer.Typer(no_args_is_help=True, **_LOOK)
-for _group, _verb, _text in (
-    (RunGroup, "run", "Run a pipeline: one of these, or that of a YAML file."),
-    (ExplainGroup, "explain", "Tell what a pipeline would do, without running it."),
-):
-    _pipeline.add_typer(
-        typer.Typer(cls=_group, no_args_is_help=True, **_LOOK),
-        name=_verb, help=_text, subcommand_metavar="NAME|FILE [OPTIONS]",
-    )  # fmt: skip
-_pipeline.command("list")(pipeline.list_)
-_pipeline.command()(pipeline.status)
-_pipeline.command()(pipeline.stop)
-_pipeline.command()(pipeline.bundle)
-app.add_typer(_pipeline, name="pipeline", help="Move and look into messages with Spark.")
+    app.add_typer(typer.Typer(cls=_group, no_args_is_help=True, **_LOOK), name=_name, help=_text)
 
 app.command()(sql)
 

@@ -9,6 +9,7 @@ import typer
 from bolide.cli.exits import Refusing
 from bolide.cli.log_setup import find_log_config, start_logging
 from bolide.cli.options import LogFile, Words, Workers, settings_of
+from bolide.remoting.event_loop import collect_seldom
 
 
 def standalone(
@@ -24,6 +25,7 @@ def standalone(
 
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """
+    collect_seldom()
     from bolide.cli.cluster import Cluster, serve  # noqa: PLC0415
 
     with Refusing(OSError):

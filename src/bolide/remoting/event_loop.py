@@ -30,14 +30,19 @@ def on_hangup(act: Callable[[], None]) -> None:
     loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, act))
 
 
+def collect_seldom() -> None:
+    """Have the garbage collector come by less often: while a server starts, what is made stays."""
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
 def spare_collections() -> None:
-    """Have the garbage collector pass over all that is there now, and come by less often.
+    """As `collect_seldom`, and have the collector pass over all that is there now.
 
     Called when a server has started: what it is made of lives as long as it does.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    collect_seldom()
 
 
 def keep_freed_memory() -> None:

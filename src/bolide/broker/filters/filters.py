@@ -8,7 +8,7 @@ from bolide.broker.clients import ClientTable
 from bolide.broker.config import BrokerConfig
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
-from bolide.broker.filters.sql.nodes import find_property
+from bolide.broker.filters.sql.finding import find_property
 from bolide.broker.filters.table import FilterTable
 from bolide.broker.subscriptions import (
     FUNCTION,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bolide.broker.filters.sql.errors import BadExpression, EvaluationFailed
+from bolide.broker.filters.sql.finding import find_property
 from bolide.broker.filters.sql.nodes import (
     Constant,
     Evaluate,
@@ -13,7 +14,6 @@ from bolide.broker.filters.sql.nodes import (
     Node,
     Property,
     Value,
-    find_property,
 )
 from bolide.broker.filters.sql.numbers import (
     compare_doubles,

@@ -4,9 +4,12 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from bolide.broker.filters.sql.errors import BadExpression, EvaluationFailed
-from bolide.broker.filters.sql.nodes import Evaluate
+
+if TYPE_CHECKING:
+    from bolide.broker.filters.sql.nodes import Evaluate
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +24,7 @@ _OF_EACH = 256
 class Compiled:
     """A test of messages by their properties."""
 
-    evaluate: Evaluate
+    evaluate: "Evaluate"
     terms: int = 1
     """Names and values in it: how long it takes."""
     ignored: str = ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bolide.broker.filters.sql.errors import BadExpression
+from bolide.broker.filters.sql.finding import find_property
 
 Value = bool | int | float | str | None
 Evaluate = Callable[[bytes], Value]
@@ -19,7 +20,6 @@ MAX_TERMS = 512
 MAX_LISTED = 2048
 TOO_DEEP = f"more than {MAX_DEPTH} nested levels: use a simpler expression"
 
-_PAIR_END = 2
 _SHOWN = 80
 
 
@@ -134,17 +134,3 @@ def above(kind: Kind, evaluate: Evaluate, source: str, *parts: Node, listed: int
 
 def _shortened(source: str) -> str:
     return source if len(source) <= _SHOWN else f"{source[: _SHOWN - 1]}…"
-
-
-def find_property(properties: bytes, key: bytes) -> str | None:
-    """The value behind 0x02 name 0x01; of several the last one that is not empty."""
-    at = properties.rfind(key)
-    while at >= 0:
-        start = at + len(key)
-        end = properties.find(_PAIR_END, start)
-        if end < 0:
-            end = len(properties)
-        if end > start:
-            return properties[start:end].decode("utf-8", "replace")
-        at = properties.rfind(key, 0, at)
-    return None
