@@ -18,6 +18,25 @@ from tests.support.commands import Running, run
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SMALL = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexNum=4000")
 HERE = ("bindAddress=127.0.0.1", "listenPort=0", "storePathRootDir=store", *SMALL)
+NOT_TO_START = {
+    "bolide.admin",
+    "bolide.arrow",
+    "bolide.bench",
+    "bolide.cli.admin.commands",
+    "bolide.cli.bench",
+    "bolide.cli.pipeline",
+    "bolide.cli.store",
+    "bolide.client",
+    "bolide.spark",
+    "bolide.broker.filters.sql.nodes",
+    "json",
+    "lark",
+    "logging.handlers",
+    "rich",
+    "tomllib",
+}
+"""Modules of other commands, and those that a broker needs for what it may never be asked."""
+
 BOOT = r"The broker\[(\S+), 127\.0\.0\.1:(\d+)\] boot success\. serializeType=JSON"
 
 
@@ -41,7 +60,24 @@ def printed(*words: str, **environment: str) -> dict[str, str]:
     return dict(pairs)
 
 
+@pytest.fixture
+def showing_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Python that is started prints the modules that it loads."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+
+
+def loaded_by(server: Running) -> set[str]:
+    return set(re.findall(r"^import time:.*\| +(\S+)$", server.output, re.MULTILINE))
+
+
 # ---- a broker
+
+
+@pytest.mark.usefixtures("showing_imports")
+def test_it_starts_without_what_it_may_never_need(started: list[Running], home: Path) -> None:
+    loaded = loaded_by(serving(started, "bolide", "broker", *HERE))
+    assert "bolide.broker.app" in loaded
+    assert not NOT_TO_START & loaded
 
 
 def test_it_says_where_it_listens_and_what_an_answer_means_and_stops_when_told(
@@ -142,6 +178,15 @@ def test_every_sample_configuration_starts(started: list[Running], home: Path, s
 
 
 # ---- all in one
+
+
+@pytest.mark.usefixtures("showing_imports")
+def test_standalone_starts_without_what_it_may_never_need(
+    started: list[Running], home: Path
+) -> None:
+    loaded = loaded_by(standalone(started))
+    assert {"bolide.broker.app", "bolide.namesrv.app"} <= loaded
+    assert not NOT_TO_START & loaded
 
 
 def test_standalone_starts_quickly_and_is_light(started: list[Running], home: Path) -> None:
