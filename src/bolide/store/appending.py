@@ -9,7 +9,7 @@ from bolide.model.message import SysFlag
 from bolide.model.properties import PropertyName
 from bolide.protocol import record_seal
 from bolide.protocol.hosts import V4_SIZE, V6_SIZE
-from bolide.protocol.property_string import decode_properties
+from bolide.protocol.property_string import PAIR_END, decode_properties
 from bolide.protocol.record import RecordDraft
 
 TRANSACTION = int(SysFlag.ROLLBACK)
@@ -19,6 +19,7 @@ NOT_QUEUED = (int(SysFlag.PREPARED), ROLLBACK)
 
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
 _MOST_DIGITS = 9
+_PAIR_END = PAIR_END.encode()
 _HOST_SIZES = (V4_SIZE, V6_SIZE)
 
 
@@ -76,6 +77,13 @@ def check_one_queue(drafts: Sequence[RecordDraft]) -> None:
 def with_seal_room(draft: RecordDraft) -> RecordDraft:
     properties = record_seal.with_seal_room(bytes(draft.properties))
     return draft._replace(properties=properties)
+
+
+def with_end(draft: RecordDraft) -> RecordDraft:
+    """End the last pair of properties that end in a zero byte: a torn record ends so, no other."""
+    if draft.properties[-1:] == b"\0":
+        return draft._replace(properties=bytes(draft.properties) + _PAIR_END)
+    return draft
 
 
 def delivery_time(draft: RecordDraft, timestamp: int, code: int, delays: tuple[int, ...]) -> int:

@@ -29,6 +29,7 @@ from bolide.store.appending import (
     check_one_queue,
     delivery_time,
     measure,
+    with_end,
     with_seal_room,
 )
 from bolide.store.config import StoreConfig, delay_levels
@@ -84,8 +85,7 @@ class MemoryStore(Queries):
         return self.append_batch((draft,))[0]
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
-        if self._seal:
-            drafts = [with_seal_room(draft) for draft in drafts]
+        drafts = list(map(with_seal_room if self._seal else with_end, drafts))
         limit = self.config.value.max_message_size
         sizes = [measure(draft, limit) for draft in drafts]
         check_one_queue(drafts)

@@ -28,6 +28,7 @@ from bolide.store.appending import (
     check_one_queue,
     delivery_time,
     measure,
+    with_end,
     with_seal_room,
 )
 from bolide.store.checkpoint import CheckpointFile
@@ -246,8 +247,7 @@ class MessageStore(Queries):
             StoreUnwritable: the disk is full or fails; says why.
             ValueError: topic or queue id cannot name a directory, or a number fits no field.
         """
-        if self._seal:
-            draft = with_seal_room(draft)
+        draft = with_seal_room(draft) if self._seal else with_end(draft)
         size = measure(draft, self._max_message_size)
         facts = describe(draft.topic, draft.properties)
         with self._lock:
@@ -259,8 +259,7 @@ class MessageStore(Queries):
 
         Raises: as `append`.
         """
-        if self._seal:
-            drafts = [with_seal_room(draft) for draft in drafts]
+        drafts = list(map(with_seal_room if self._seal else with_end, drafts))
         sizes = [measure(draft, self._max_message_size) for draft in drafts]
         facts = [describe(draft.topic, draft.properties) for draft in drafts]
         check_one_queue(drafts)

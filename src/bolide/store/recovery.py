@@ -3,7 +3,8 @@
 A start position is chosen up to which log, consume queues and index are known to be on the disk.
 Queue units of records behind it are dropped, then the log is walked from there on: every record is
 checked, and queue units and index entries are written again. The first place without a sound
-record is the end; what lies behind is zeroed, so that it never comes back.
+record is the end, or a last record that is torn (see `torn_end`); what lies behind is zeroed, so
+that it never comes back.
 
 The start position is, in this order: that of our mark in the checkpoint, if it still holds; after
 a clean stop of RocketMQ, the newest file that the queues reach; after a crash of RocketMQ, the
@@ -13,7 +14,7 @@ newest file whose first record is older than the checkpoint's times; the beginni
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from bolide.store.key_index import KeyIndex
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_table import QueueTable
 from bolide.store.salvage import find_records, save_tail
+from bolide.store.torn_end import REASON, find_torn, is_ours
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class RecoveryReport:
     """Why the consume queues were written anew from the beginning of the log, if so."""
     cut: str = ""
     """What was found instead of a record at the end, if it was not nothing."""
+    torn: int = 0
+    """Bytes of a last record whose write was not done; they are erased too."""
     kept_aside: list[Path] = field(default_factory=list)
     kept_records: int = 0
     seconds: float = 0.0
@@ -198,13 +202,14 @@ class _Replay:
         self._sure = sure
         self._gaps_allowed = gaps_allowed
         self._progress = progress
+        self._may_be_torn = not report.clean and is_ours(parts.checkpoint)
 
     def run(self) -> None:
         parts, report = self._parts, self._report
         first = position = min(report.start, self._index_from)
         files = [file for file in parts.log.files if file.end > position]
         total = max(sum(file.size for file in files) - _STRIDE, _STRIDE)
-        stop, report.end, report.cut = Stop.BLANK, position, ""
+        stop, report.end, report.cut, report.torn = Stop.BLANK, position, "", 0
         for file in files:
             position = max(position, file.start)
             while True:
@@ -232,11 +237,20 @@ class _Replay:
 
     def _scan(self, file: LogFile, position: int) -> Scan:
         """Scan a stride; seams where queues or the index begin to lack something are kept."""
-        parts = self._parts
         end = min(position + _STRIDE, file.end)
         for seam in (self._report.start, self._index_from):
             if position < seam < end:
                 end = seam
+        result = self._scan_until(file, position, end)
+        torn = find_torn(file.view, position - file.start, result) if self._may_be_torn else None
+        if torn is None or file.start + torn < self._sure:
+            return result
+        self._report.torn = result.end - torn
+        before = self._scan_until(file, position, file.start + torn)
+        return replace(before, stop=Stop.DAMAGED, reason=REASON)
+
+    def _scan_until(self, file: LogFile, position: int, end: int) -> Scan:
+        parts = self._parts
         return scan(
             file.view,
             position - file.start,
@@ -317,7 +331,8 @@ def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None, sure: int) 
     if report.cut:
         log.warning("the log ends at %s: %s", report.end, report.cut)
     if report.cut or not report.clean:
-        report.kept_aside, report.kept_records = save_tail(parts.log, report.end, parts.aside)
+        behind = report.end + report.torn
+        report.kept_aside, report.kept_records = save_tail(parts.log, behind, parts.aside)
         if report.kept_aside:
             log.error(
                 "%s sound records behind the end of the log at %s are kept aside in %s",
