@@ -4,7 +4,6 @@ from functools import lru_cache
 
 from bolide.broker.filters.sql import BadExpression, compile_sql
 from bolide.protocol.bodies.heartbeat import Subscription
-from bolide.protocol.record import property_bytes
 from bolide.protocol.refusals import ServerError, SubscriptionMalformed
 from bolide.protocol.tags import BadTagExpression, TagExpression
 from bolide.store.reading import EVERYTHING, Wanted
@@ -61,8 +60,4 @@ def _by_sql(text: str) -> Wanted:
         compiled = compile_sql(text)
     except BadExpression as exc:
         raise SubscriptionMalformed(f"parse the consumer's subscription failed: {exc}") from exc
-    matches = compiled.matches
-    return Wanted(
-        record=lambda record: matches(b"\x02" + property_bytes(record)),
-        weight=1 + compiled.terms // _USUAL_TERMS,
-    )
+    return Wanted(record=compiled.sieve, weight=1 + compiled.terms // _USUAL_TERMS)

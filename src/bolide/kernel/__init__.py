@@ -30,6 +30,7 @@ try:
     )
     from bolide.kernel._send_frames import SendTemplate, read_answers
     from bolide.kernel._sends import Sends, Slot
+    from bolide.kernel._sieves import Sieve, sift
     from bolide.kernel._units import Units
 
     COMPILED = True
@@ -51,6 +52,7 @@ except ImportError:
     )
     from bolide.kernel.send_frames import SendTemplate, read_answers
     from bolide.kernel.sends import Sends, Slot
+    from bolide.kernel.sieves import Sieve, sift
     from bolide.kernel.units import Units
 
     COMPILED = False
@@ -66,6 +68,7 @@ __all__ = [
     "SendAnswer",
     "SendTemplate",
     "Sends",
+    "Sieve",
     "Slot",
     "Stop",
     "Units",
@@ -83,5 +86,6 @@ __all__ = [
     "rebuild_slots",
     "record_size",
     "scan",
+    "sift",
     "write_record",
 ]

@@ -1,5 +1,6 @@
 """The SQL92 dialect by itself; Java's own verdicts are asked for in tests/interop."""
 
+import struct
 import time
 
 import pytest
@@ -7,12 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
+from bolide.kernel import sift
 from bolide.protocol.property_string import encode_properties
 from tests.unit.broker.filters.naive import NAMES, VALUES, Fails, Tree, conditions, judge, text_of
+from tests.unit.kernel.drafts import DRAFT, record
 
 
 def matches(expression: str, **properties: str) -> bool:
-    return compile_sql(expression).matches(b"\x02" + encode_properties(properties).encode())
+    return matches_raw(expression, encode_properties(properties).encode())
+
+
+def matches_raw(expression: str, properties: bytes) -> bool:
+    """What the test says of a property string, and its sieve of a record with it."""
+    compiled = compile_sql(expression)
+    data = record(DRAFT._replace(properties=properties), 0, 0)
+    unit = struct.pack(">qiq", 0, len(data), 0)
+    verdict = compiled.matches(b"\x02" + properties)
+    assert compiled.sieve(memoryview(data)) is verdict
+    found, _, looked = sift(unit, 0, memoryview(data), 0, 1, len(data), compiled.sieve)
+    assert not looked or bool(found) is verdict
+    return verdict
 
 
 @settings(deadline=None)  # the first one loads the parser
@@ -159,4 +174,31 @@ def test_long_rows_of_conditions_are_no_deep_ones() -> None:
     ],
 )
 def test_properties_are_found_however_they_lie(properties: bytes, found: bool) -> None:
-    assert compile_sql("a = '5'").matches(b"\x02" + properties) is found
+    assert matches_raw("a = '5'", properties) is found
+    assert matches_raw("a IN ('4', '5')", properties) is found
+    assert matches_raw("a IS NOT NULL AND a = 5", properties) is found
+
+
+@pytest.mark.parametrize(
+    ("expression", "value", "verdict"),
+    [
+        ("a = 5", "\u0665", True),  # digits of any script
+        ("a = 5", "+" + "0" * 40 + "5", True),
+        ("a > 2147483646", "2147483647", True),
+        ("a < 5", "-2147483649", False),  # is no int: no verdict
+        ("a < 2147483648", "-2147483649", True),
+        ("a < 9223372036854775807", "-9223372036854775808", True),
+        ("a > -5", "-4", True),
+        ("a > -5", "", False),
+        ("a = '\ufffd'", "\ufffd", True),
+    ],
+)
+def test_unusual_values_are_judged_by_the_sieve_too(
+    expression: str, value: str, verdict: bool
+) -> None:
+    assert matches(expression, a=value) is verdict
+
+
+def test_bytes_that_are_no_utf_8_are_replaced_before_they_are_compared() -> None:
+    assert matches_raw("a = '\ufffd'", b"a\x01\xff\x02")
+    assert matches_raw("a IN ('x', '\ufffd')", b"a\x01\xff\x02")

@@ -1,6 +1,6 @@
 """RocketMQ's SQL92 dialect: from text to a test of message properties, with Java's verdicts.
 
-It knows neither brokers nor records: `compile_sql` takes text, the test takes a property string.
+It knows no brokers: `compile_sql` takes text, the test takes a property string or a record.
 """
 
 from bolide.broker.filters.sql.compiling import Compiled, compile_sql, is_compiled

@@ -26,6 +26,13 @@ from bolide.broker.filters.sql.nodes import (
     constant,
 )
 from bolide.broker.filters.sql.numbers import INT_MAX, LONG_MAX
+from bolide.broker.filters.sql.planning import (
+    equality_plan,
+    listed_plan,
+    missing_plan,
+    number_plan,
+)
+from bolide.kernel.sieves import Joined, Negated
 
 _NULL = constant(Kind.NOTHING, None, "NULL")
 
@@ -54,13 +61,15 @@ class Builder(Transformer[Token, Node]):
     def equal(self, left: Node, right: Node) -> Node:
         refuse_unequal(left, right)
         source = f"({left.source} = {right.source})"
-        return condition(equality_test(left, right), source, left, right)
+        plan = equality_plan(left, right)
+        return condition(equality_test(left, right), source, left, right, plan=plan)
 
     def not_equal(self, left: Node, _: Token, right: Node) -> Node:
         return _negated(self.equal(left, right))
 
     def is_null(self, left: Node, *_: Token) -> Node:
-        return condition(equality_test(left, _NULL), f"({left.source} IS NULL)", left)
+        test, plan = equality_test(left, _NULL), missing_plan(left)
+        return condition(test, f"({left.source} IS NULL)", left, plan=plan)
 
     def is_not_null(self, left: Node, *_: Token) -> Node:
         return _negated(self.is_null(left))
@@ -155,7 +164,7 @@ def _negated(part: Node) -> Node:
         value = inner(properties)
         return None if value is None else not value
 
-    return condition(evaluate, f"NOT {part.source}", part)
+    return condition(evaluate, f"NOT {part.source}", part, plan=Negated(part.told))
 
 
 def _chain(
@@ -163,8 +172,9 @@ def _chain(
 ) -> Node:
     """One level for a whole row of ANDs or ORs: rows may be long."""
     first, second = _as_condition(left), _as_condition(right)
-    row = first.links if isinstance(first, Chain) and first.word == word else ()
-    links = (*(row or (first.evaluate,)), second.evaluate)
+    row = first if isinstance(first, Chain) and first.word == word else None
+    links = (*(row.links if row else (first.evaluate,)), second.evaluate)
+    plans = (*(row.plans if row else (first.told,)), second.told)
     return Chain(
         Kind.BOOLEAN,
         join(links),
@@ -172,8 +182,10 @@ def _chain(
         max(first.depth if row else first.depth + 1, second.depth + 1),
         first.terms + second.terms,
         first.listed + second.listed,
+        Joined(word == "AND", plans),
         word=word,
         links=links,
+        plans=plans,
     )
 
 
@@ -207,7 +219,8 @@ def _all_of(tests: Sequence[Evaluate]) -> Evaluate:
 
 def _ordered(symbol: str, left: Node, right: Node) -> Node:
     source = f"({left.source} {symbol} {right.source})"
-    return condition(order_test(symbol, left, right), source, left, right)
+    plan = number_plan(symbol, left, right)
+    return condition(order_test(symbol, left, right), source, left, right, plan=plan)
 
 
 def _listed(value: Node, items: Sequence[Token], *, is_in: bool) -> Node:
@@ -222,7 +235,8 @@ def _listed(value: Node, items: Sequence[Token], *, is_in: bool) -> Node:
         found = inner(properties)
         return None if found is None else (found in texts) is is_in
 
-    return condition(evaluate, f"({value.source} IN …)", value, listed=len(items))
+    plan = listed_plan(value, texts, is_in=is_in)
+    return condition(evaluate, f"({value.source} IN …)", value, listed=len(items), plan=plan)
 
 
 def _text(value: Node, word: Token, searched: Token, *, wanted: bool) -> Node:

@@ -2,11 +2,13 @@
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from bolide.broker.filters.sql.errors import BadExpression, EvaluationFailed
+from bolide.kernel import Sieve
 
 if TYPE_CHECKING:
     from bolide.broker.filters.sql.nodes import Evaluate
@@ -24,22 +26,14 @@ _OF_EACH = 256
 class Compiled:
     """A test of messages by their properties."""
 
-    evaluate: "Evaluate"
+    matches: Callable[[bytes], bool]
+    """Whether a property string, with a byte 0x02 before it, is of a wanted message."""
+    sieve: Sieve
+    """The same of records."""
     terms: int = 1
     """Names and values in it: how long it takes."""
     ignored: str = ""
     """What stands behind the end of the expression; RocketMQ passes over it, and so do we."""
-
-    def matches(self, properties: bytes) -> bool:
-        """Whether a property string is of a wanted message: only what is surely true matches.
-
-        Args:
-            properties: as a record holds them, with a byte 0x02 before them.
-        """
-        try:
-            return self.evaluate(properties) is True
-        except EvaluationFailed:
-            return False
 
 
 def compile_sql(text: str) -> Compiled:
@@ -76,7 +70,20 @@ def _compile(text: str) -> Compiled | str:
     ignored = text[end:].strip()
     if ignored:
         log.warning("the SQL filter %.200r ends before %.200r, which is passed over", text, ignored)
-    return Compiled(whole.evaluate, whole.terms, ignored)
+    matches = _surely(whole.evaluate)
+    return Compiled(matches, Sieve(whole.told, matches), whole.terms, ignored)
+
+
+def _surely(evaluate: "Evaluate") -> Callable[[bytes], bool]:
+    """Only what is surely true matches."""
+
+    def matches(properties: bytes) -> bool:
+        try:
+            return evaluate(properties) is True
+        except EvaluationFailed:
+            return False
+
+    return matches
 
 
 class _Outcomes:

@@ -10,6 +10,7 @@ from enum import Enum
 
 from bolide.broker.filters.sql.errors import BadExpression
 from bolide.broker.filters.sql.finding import find_property
+from bolide.kernel.sieves import Asked, Plan
 
 Value = bool | int | float | str | None
 Evaluate = Callable[[bytes], Value]
@@ -52,6 +53,8 @@ class Node:
     depth: int = 1
     terms: int = 1
     listed: int = 0
+    plan: Plan | None = None
+    """What it asks, if that is one of the forms that the kernel knows."""
 
     def __post_init__(self) -> None:
         if self.depth > MAX_DEPTH:
@@ -64,6 +67,11 @@ class Node:
     @property
     def is_condition(self) -> bool:
         return self.kind is Kind.BOOLEAN
+
+    @property
+    def told(self) -> Plan:
+        """A condition for the kernel."""
+        return self.plan or Asked(self.evaluate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,7 @@ class Chain(Node):
 
     word: str = ""
     links: tuple[Evaluate, ...] = ()
+    plans: tuple[Plan, ...] = ()
 
 
 def constant(kind: Kind, value: Value, source: str) -> Constant:
@@ -116,11 +125,20 @@ def name(text: str) -> Property:
     return Property(Kind.TEXT, lambda properties: find_property(properties, key), source, key=key)
 
 
-def condition(evaluate: Evaluate, source: str, *parts: Node, listed: int = 0) -> Node:
-    return above(Kind.BOOLEAN, evaluate, source, *parts, listed=listed)
+def condition(
+    evaluate: Evaluate, source: str, *parts: Node, listed: int = 0, plan: Plan | None = None
+) -> Node:
+    return above(Kind.BOOLEAN, evaluate, source, *parts, listed=listed, plan=plan)
 
 
-def above(kind: Kind, evaluate: Evaluate, source: str, *parts: Node, listed: int = 0) -> Node:
+def above(
+    kind: Kind,
+    evaluate: Evaluate,
+    source: str,
+    *parts: Node,
+    listed: int = 0,
+    plan: Plan | None = None,
+) -> Node:
     """A node over others."""
     return Node(
         kind,
@@ -129,6 +147,7 @@ def above(kind: Kind, evaluate: Evaluate, source: str, *parts: Node, listed: int
         1 + max(part.depth for part in parts),
         sum(part.terms for part in parts),
         listed + sum(part.listed for part in parts),
+        plan,
     )
 
 

@@ -1,0 +1,253 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `sieves`, where everything is described.
+
+Where a plan cannot tell, as of digits that are not ASCII, the walk ends before that record: its
+caller then asks the test itself.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from bolide.kernel._bytes cimport u32, u64
+from bolide.kernel._fields cimport Fields, Slice, cut
+from bolide.kernel._names cimport cut_bytes
+
+from bolide.kernel import sieves
+from bolide.protocol.record import property_bytes
+
+cdef enum:
+    UNIT_SIZE = 20
+    HEAD_SIZE = 36  # up to and with the physical offset
+    PLACE_AT = 28
+    MOST_DIGITS = 18  # of them any number fits
+
+    NO = 0
+    YES = 1
+    UNKNOWN = 2
+    FAILED = 3  # the whole test is not true
+    UNSURE = 4
+
+
+cdef class _Test:
+    cdef int judge(self, Slice properties) except -1:
+        return UNSURE
+
+
+cdef class _OfProperty(_Test):
+    """Of the value of one property; of several the last one that is not empty."""
+    cdef bytes key
+    cdef int missing
+
+    def __init__(self, bytes key not None):
+        self.key = key[1:]
+        self.missing = UNKNOWN
+
+    cdef int judge(self, Slice properties) except -1:
+        cdef const uint8_t *key = <const uint8_t *>PyBytes_AS_STRING(self.key)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(self.key)
+        cdef const uint8_t *next = properties.at
+        cdef const uint8_t *end = properties.at + properties.size
+        cdef const uint8_t *pair_end
+        cdef Slice value = Slice(NULL, 0)
+        while next < end:
+            pair_end = <const uint8_t *>memchr(next, 2, end - next)
+            if pair_end == NULL:
+                pair_end = end
+            if pair_end - next > size and memcmp(next, key, size) == 0:
+                value = Slice(next + size, pair_end - next - size)
+            next = pair_end + 1
+        return self.missing if value.at == NULL else self.judge_value(value)
+
+    cdef int judge_value(self, Slice value) except -1:
+        return UNSURE
+
+
+cdef class _TextIs(_OfProperty):
+    cdef bytes text
+
+    def __init__(self, bytes key, bytes text not None):
+        super().__init__(key)
+        self.text = text
+
+    cdef int judge_value(self, Slice value) except -1:
+        if value.size != PyBytes_GET_SIZE(self.text):
+            return NO
+        return memcmp(value.at, PyBytes_AS_STRING(self.text), value.size) == 0
+
+
+cdef class _NumberIs(_OfProperty):
+    cdef int64_t number, most
+    cdef bint below, same, above
+
+    def __init__(self, bytes key, str symbol, int64_t number, int64_t most):
+        super().__init__(key)
+        self.number, self.most = number, most
+        self.below, self.same, self.above = "<" in symbol, "=" in symbol, ">" in symbol
+
+    cdef int judge_value(self, Slice value) except -1:
+        cdef const uint8_t *next = value.at
+        cdef const uint8_t *end = value.at + value.size
+        cdef bint is_negative = next[0] == c"-"
+        cdef int64_t found = 0
+        if is_negative or next[0] == c"+":
+            next += 1
+            if next == end:
+                return FAILED
+        if end - next > MOST_DIGITS:
+            return UNSURE
+        while next < end:
+            if not c"0" <= next[0] <= c"9":
+                return FAILED if next[0] < 0x80 else UNSURE
+            found = found * 10 + (next[0] - c"0")
+            next += 1
+        if is_negative:
+            found = -found
+        if not -self.most - 1 <= found <= self.most:
+            return FAILED
+        if found == self.number:
+            return self.same
+        return self.below if found < self.number else self.above
+
+
+cdef class _IsThere(_OfProperty):
+    def __init__(self, bytes key):
+        super().__init__(key)
+        self.missing = NO
+
+    cdef int judge_value(self, Slice value) except -1:
+        return YES
+
+
+cdef class _IsListed(_OfProperty):
+    cdef frozenset texts
+
+    def __init__(self, bytes key, frozenset texts not None):
+        super().__init__(key)
+        self.texts = texts
+
+    cdef int judge_value(self, Slice value) except -1:
+        return cut_bytes(value) in self.texts
+
+
+cdef class _Negated(_Test):
+    cdef _Test part
+
+    def __init__(self, plan):
+        self.part = test_of(plan)
+
+    cdef int judge(self, Slice properties) except -1:
+        cdef int verdict = self.part.judge(properties)
+        return verdict if verdict > YES else not verdict
+
+
+cdef class _Joined(_Test):
+    cdef tuple parts
+    cdef int deciding
+
+    def __init__(self, bint is_all, plans):
+        self.parts = tuple(map(test_of, plans))
+        self.deciding = NO if is_all else YES
+
+    cdef int judge(self, Slice properties) except -1:
+        cdef int verdict, outcome = not self.deciding
+        for part in self.parts:
+            verdict = (<_Test>part).judge(properties)
+            if verdict == self.deciding or verdict > UNKNOWN:
+                return verdict
+            if verdict == UNKNOWN:
+                outcome = UNKNOWN
+        return outcome
+
+
+cdef class _Asked(_Test):
+    cdef object function
+
+    def __init__(self, function):
+        self.function = function
+
+    cdef int judge(self, Slice properties) except -1:
+        cdef bytes text = PyBytes_FromStringAndSize(NULL, properties.size + 1)
+        cdef char *into = PyBytes_AS_STRING(text)
+        into[0] = 2
+        memcpy(into + 1, properties.at, properties.size)
+        try:
+            said = self.function(text)
+        except Exception:
+            return UNSURE  # the test itself meets it too
+        if said is None:
+            return UNKNOWN
+        return YES if said else NO
+
+
+cdef dict TESTS = {
+    sieves.TextIs: _TextIs,
+    sieves.NumberIs: _NumberIs,
+    sieves.IsThere: _IsThere,
+    sieves.IsListed: _IsListed,
+    sieves.Negated: _Negated,
+    sieves.Joined: _Joined,
+    sieves.Asked: _Asked,
+}
+
+
+def test_of(plan):
+    return TESTS[type(plan)](*plan)
+
+
+cdef class Sieve:
+    cdef object accepts
+    cdef _Test test
+
+    def __init__(self, plan, accepts):
+        self.test = test_of(plan)
+        self.accepts = accepts
+
+    def __call__(self, record):
+        return self.accepts(b"\x02" + property_bytes(record))
+
+
+def sift(units, Py_ssize_t first, block, int64_t start, int64_t count, int64_t size, Sieve sieve not None):
+    cdef Py_buffer source, log
+    cdef list found = []
+    cdef int64_t taken = 0, looked = 0, begin, place
+    cdef uint64_t distance
+    cdef int32_t told
+    cdef Py_ssize_t at, end
+    cdef const uint8_t *unit
+    cdef const uint8_t *head
+    cdef Fields fields
+    cdef int verdict
+    PyObject_GetBuffer(units, &source, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(block, &log, PyBUF_SIMPLE)
+        try:
+            at, end = first * UNIT_SIZE, source.len - UNIT_SIZE
+            while 0 <= at <= end and len(found) < count:
+                unit = <const uint8_t *>source.buf + at
+                place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
+                if told < HEAD_SIZE or taken + told > size or place < start:
+                    break
+                distance = <uint64_t>place - <uint64_t>start  # too far for a signed one
+                if told > log.len or distance > <uint64_t>(log.len - told):
+                    break
+                begin = <int64_t>distance
+                head = <const uint8_t *>log.buf + begin
+                if u32(head) != <uint32_t>told or <int64_t>u64(head + PLACE_AT) != place:
+                    break
+                if not cut(head, told, &fields):
+                    break
+                verdict = sieve.test.judge(fields.properties)
+                if verdict == UNSURE:
+                    break
+                if verdict == YES:
+                    found.append(block[begin : begin + told])
+                    taken += told
+                looked += 1
+                at += UNIT_SIZE
+        finally:
+            PyBuffer_Release(&log)
+    finally:
+        PyBuffer_Release(&source)
+    return found, taken, looked
