@@ -12,10 +12,10 @@ from functools import partial
 import msgspec
 
 from bolide.broker.arrivals import QueueKey
-from bolide.broker.filters.filters import Judged
+from bolide.broker.filters.filters import Judged, NotCompiled
 from bolide.broker.pull_admission import Admitted
 from bolide.broker.pulls import COMMIT, SUSPEND, Pull, Pulls
-from bolide.kernel import PullAnswers, read_plain_pull
+from bolide.kernel import PullAnswers, Sieve, read_plain_pull
 from bolide.kernel.pulls import Answer, refill
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
@@ -130,7 +130,8 @@ class PullLanes:
             cell.on_change(lambda _: self._close_all())
         for table in (parts.topics, parts.groups, parts.expiring):
             table.on_change(self._close_all)
-        parts.clients.on_change(self._close_group)
+        for members in (parts.clients, parts.filters.table):
+            members.on_change(self._close_group)
         parts.statistics.ask_first(self._tell)
 
     def __len__(self) -> int:
@@ -303,6 +304,8 @@ class PullLanes:
             return None
         try:
             lane = self._new_lane(key, connection)
+        except NotCompiled:
+            return None  # the ordinary way compiles it
         except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
             lane = None
         if len(self._lanes) + len(self._laneless) >= MAX_LANES:
@@ -330,21 +333,24 @@ class PullLanes:
 
     def _lane_of(self, header: PullHeader, admitted: Admitted) -> Lane:
         limits = self._pulls.limits(header, from_disk=False)
-        codes = admitted.wanted.codes
+        wanted = admitted.wanted
         usual, slow, far = self._pulls.suggestions(admitted.group)
         answers = PullAnswers(
             max_count=limits.max_count,
             max_size=limits.max_size,
-            codes=codes,
+            codes=wanted.codes,
             brokers=(usual, slow),
             far=far,
             sys_flags=(admitted.topic.topic_sys_flag, admitted.group.group_sys_flag),
+            sieve=wanted.record if isinstance(wanted.record, Sieve) else None,
         )
+        chooses = wanted.codes is not None or wanted.record is not None
+        scanned = limits.max_scanned // wanted.weight if chooses else 0
         return Lane(
             header=header,
             admitted=admitted,
             answers=answers,
-            units=limits.max_count if codes is None else max(limits.max_scanned, limits.max_count),
+            units=max(scanned, limits.max_count),
             patience=self._pulls.patience(header),
             group=header.consumer_group,
             topic=header.topic,
@@ -369,8 +375,8 @@ class PullLanes:
 
 
 def _is_plain(wanted: Wanted) -> bool:
-    """Whether a look at the queue's units tells what is wanted."""
-    if isinstance(wanted, Judged) or wanted.record is not None:
+    """Whether the kernel can tell what is wanted."""
+    if isinstance(wanted, Judged) or not isinstance(wanted.record, Sieve | None):
         return False
     if wanted.codes is None:
         return wanted.code is None

@@ -11,7 +11,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from bolide.kernel._bytes cimport put32, u32, u64, write_number
-from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE
+from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE, Fields, cut
+from bolide.kernel._sieves cimport UNSURE, YES, Sieve
 from bolide.version import ROCKETMQ_VERSION
 
 cdef extern from *:
@@ -255,13 +256,17 @@ cdef class PullAnswers:
     cdef int32_t *codes
     cdef Py_ssize_t code_count
     cdef bytes flags
+    cdef Sieve sieve
 
-    def __init__(self, *, int64_t max_count, int64_t max_size, codes, brokers, far, sys_flags):
+    def __init__(
+        self, *, int64_t max_count, int64_t max_size, codes, brokers, far, sys_flags, Sieve sieve=None
+    ):
         cdef Py_ssize_t i
         if self.flags is not None:
             raise RuntimeError("made once")
         self.max_count = max_count
         self.max_size = max_size
+        self.sieve = sieve
         self.usual, self.slow = brokers
         self.far = min(far, INT64_MAX)
         topic, group = sys_flags
@@ -334,6 +339,8 @@ cdef class PullAnswers:
         cdef int64_t place, code
         cdef uint64_t distance
         cdef int32_t told
+        cdef Fields fields
+        cdef int verdict
         taken[0] = Taken(0, 0, 0, 0, 0)
         while end - unit >= UNIT_SIZE:
             place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
@@ -360,6 +367,13 @@ cdef class PullAnswers:
                 return None
             if u32(record + 4) != MAGIC_V1 and u32(record + 4) != MAGIC_V2:
                 return None
+            if self.sieve is not None:
+                verdict = self.sieve.test.judge(fields.properties) if cut(record, told, &fields) else UNSURE
+                if verdict == UNSURE:
+                    return None
+                if verdict != YES:
+                    unit += UNIT_SIZE
+                    continue
             gathered.add(record, told)
             taken.count += 1
             taken.size += told

@@ -23,19 +23,13 @@ cdef enum:
     PLACE_AT = 28
     MOST_DIGITS = 18  # of them any number fits
 
-    NO = 0
-    YES = 1
-    UNKNOWN = 2
-    FAILED = 3  # the whole test is not true
-    UNSURE = 4
 
-
-cdef class _Test:
+cdef class Test:
     cdef int judge(self, Slice properties) except -1:
         return UNSURE
 
 
-cdef class _OfProperty(_Test):
+cdef class _OfProperty(Test):
     """Of the value of one property; of several the last one that is not empty."""
     cdef bytes key
     cdef int missing
@@ -131,8 +125,8 @@ cdef class _IsListed(_OfProperty):
         return cut_bytes(value) in self.texts
 
 
-cdef class _Negated(_Test):
-    cdef _Test part
+cdef class _Negated(Test):
+    cdef Test part
 
     def __init__(self, plan):
         self.part = test_of(plan)
@@ -142,7 +136,7 @@ cdef class _Negated(_Test):
         return verdict if verdict > YES else not verdict
 
 
-cdef class _Joined(_Test):
+cdef class _Joined(Test):
     cdef tuple parts
     cdef int deciding
 
@@ -153,7 +147,7 @@ cdef class _Joined(_Test):
     cdef int judge(self, Slice properties) except -1:
         cdef int verdict, outcome = not self.deciding
         for part in self.parts:
-            verdict = (<_Test>part).judge(properties)
+            verdict = (<Test>part).judge(properties)
             if verdict == self.deciding or verdict > UNKNOWN:
                 return verdict
             if verdict == UNKNOWN:
@@ -161,7 +155,7 @@ cdef class _Joined(_Test):
         return outcome
 
 
-cdef class _Asked(_Test):
+cdef class _Asked(Test):
     cdef object function
 
     def __init__(self, function):
@@ -197,9 +191,6 @@ def test_of(plan):
 
 
 cdef class Sieve:
-    cdef object accepts
-    cdef _Test test
-
     def __init__(self, plan, accepts):
         self.test = test_of(plan)
         self.accepts = accepts

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Collection
 
+from bolide.kernel.sieves import Sieve
 from bolide.protocol.record import RECORD_HEAD, is_record_magic, store_time
 from bolide.version import ROCKETMQ_VERSION
 
@@ -86,9 +87,10 @@ class PullAnswers:
         brokers: the ids of those to pull from next, usually and if the consumer is far behind.
         far: bytes of the log that are far.
         sys_flags: of the topic and of the group.
+        sieve: what those with a wanted code must pass too, None for all.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  made once for many pulls
         self,
         *,
         max_count: int,
@@ -97,10 +99,12 @@ class PullAnswers:
         brokers: tuple[int, int],
         far: int,
         sys_flags: tuple[int, int],
+        sieve: Sieve | None = None,
     ) -> None:
         self._max_count = max_count
         self._max_size = max_size
         self._codes = None if codes is None else frozenset(filter(_is_int, codes))
+        self._sieve = sieve
         self._brokers = brokers
         self._far = far
         self._template = (
@@ -122,8 +126,8 @@ class PullAnswers:
     ) -> Answer | None:
         """The answer with the records of these units, the first of which is at `queue_offset`.
 
-        None if one of them is not plain: it has no record, not the one that it says, or a code
-        that is no hash. What `read` raises is raised.
+        None if one of them is not plain: it has no record, not the one that it says, a code that
+        is no hash, or properties of which the sieve is not sure. What `read` raises is raised.
 
         Args:
             read: bytes of the log from a place on; at least so many, and mostly so many are used.
@@ -145,6 +149,8 @@ class PullAnswers:
             record = window.record(place, size, wished)
             if record is None:
                 return None
+            if self._sieve is not None and not self._sieve(record):
+                continue
             records.append(record)
             taken += size
         if not passed:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from bolide.broker import arrivals as arrivals_module
 from bolide.broker import pull_lanes
+from bolide.broker.filters.sql import compile_sql
+from bolide.broker.subscriptions import SQL92
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import ConsumerGroup, Heartbeat, MessageModel, Subscription
 from bolide.protocol.bodies.topics import TopicConfig
@@ -112,6 +114,10 @@ async def test_what_gets_no_lane_is_looked_at_once_until_something_changes(
         {"sys_flag": SUBSCRIBED | SUSPEND},
         {"expression_type": None},
         {"proxy_froward_client_id": 'quoted "name" \\ ü'},
+        {"expression_type": "SQL92", "subscription": "TAGS = 'B'"},
+        {"expression_type": "SQL92", "subscription": "TAGS > 1 OR b IS NULL"},
+        {"expression_type": "SQL92", "subscription": "TAGS CONTAINS 'A'", "max_msg_bytes": 500},
+        {"expression_type": "SQL92", "subscription": "TAGS IN ('A', 'C')", "max_msg_nums": 3},
     ],
 )
 @on_loop
@@ -119,6 +125,8 @@ async def test_a_lane_answers_as_the_ordinary_way_does(
     tmp_path: Path, given: dict[str, Any], code: RequestCode
 ) -> None:
     async with core_in(tmp_path) as core:
+        if given.get("expression_type") == SQL92:
+            compile_sql(given["subscription"])
         for opaque in (1, -7):
             data = request(opaque, code, **given)
             assert ahead(core, core.connect(), data), "it is one for lanes"
@@ -136,7 +144,7 @@ async def test_a_lane_answers_as_the_ordinary_way_does(
         {"queue_id": 9},
         {"consumer_group": "a b"},
         {"subscription": "||"},
-        {"expression_type": "SQL92", "subscription": "a > 1"},
+        {"expression_type": "SQL92", "subscription": "a >"},
         {"sys_flag": 0},
     ],
 )
@@ -249,6 +257,28 @@ async def test_who_is_far_behind_gets_all_messages_out_of_blocks_of_units(
             both_ways(core, data)
 
 
+@on_loop
+async def test_an_expression_that_is_not_compiled_gets_a_lane_when_it_is(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        data = request(expression_type=SQL92, subscription=f"TAGS = '{tmp_path}'")
+        assert ahead(core, core.connect(), data) is None
+        compile_sql(f"TAGS = '{tmp_path}'")
+        assert ahead(core, core.connect(), data)
+
+
+@on_loop
+async def test_a_lane_looks_at_fewer_messages_where_the_look_takes_long(tmp_path: Path) -> None:
+    expression = " OR ".join(["a=1"] * 60)
+    compile_sql(expression)
+    async with core_in(tmp_path) as core:
+        for _ in range(200):
+            core.intake.append(draft())
+        data = request(expression_type=SQL92, subscription=expression, max_msg_nums=1)
+        assert ahead(core, core.connect(), data)
+        reached = int((response_of(both_ways(core, data)).fields or {})["nextBeginOffset"])
+        assert 0 < reached < 200
+
+
 # ---- changes, after which lanes are not what they were
 
 
@@ -259,7 +289,10 @@ def heartbeat(
     model: MessageModel = MessageModel.CLUSTERING,
     topic: str = "T",
 ) -> Heartbeat:
-    wanted = Subscription(topic=topic, sub_string=tags, sub_version=version)
+    return heartbeat_of(Subscription(topic=topic, sub_string=tags, sub_version=version), model)
+
+
+def heartbeat_of(wanted: Subscription, model: MessageModel = MessageModel.CLUSTERING) -> Heartbeat:
     group = ConsumerGroup(group_name="readers", message_model=model, subscription_data_set=[wanted])
     return Heartbeat(client_id="client-1", consumer_data_set=[group])
 
@@ -368,6 +401,27 @@ async def test_a_change_is_heeded_at_once(tmp_path: Path, name: str) -> None:
             answers.append((before, peer.written[len(before) :]))
     assert answers[0] == answers[1]
     assert answers[0][0] != answers[0][1], "or nothing has changed"
+
+
+@on_loop
+async def test_another_expression_of_a_group_is_heeded_at_once(tmp_path: Path) -> None:
+    data = request(sys_flag=0, sub_version=1, expression_type=SQL92, max_msg_nums=8)
+    async with core_in(tmp_path) as core:
+        scene = Scene(core, core.connect())
+        core.tables.groups.require("readers")
+        answers = []
+        for version, text in ((1, "TAGS = 'A'"), (2, "TAGS = 'B'")):
+            compile_sql(text)
+            wanted = Subscription(
+                topic="T", sub_string=text, sub_version=version, expression_type=SQL92
+            )
+            if version == 1:
+                scene.beat(heartbeat_of(wanted))
+            # What clients said is known before what they filter by: that may have to be compiled.
+            core.tables.filters.table.register("readers", [wanted])
+            assert ahead(core, scene.peer, data)
+            answers.append(both_ways(core, data))
+        assert answers[0] != answers[1]
 
 
 @pytest.mark.parametrize("change", [_expire, _hook])

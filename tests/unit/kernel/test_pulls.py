@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.kernel import pulls
+from bolide.kernel import pulls, sieves
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
 from bolide.protocol.headers.pull import PullReply
+from bolide.protocol.property_string import decode_properties
 from tests.unit.kernel.drafts import DRAFT, ENCODED, record
 from tests.unit.kernel.kernels import MISSING
 
@@ -182,6 +183,74 @@ def test_units_whose_code_is_not_wanted_are_passed_over(kernel: Any) -> None:
     assert frame == expected([], 55, status="NO_MATCHED_MESSAGE")
     assert facts == [55, 0, 0, 0, 0]
     assert answer(kernel, codes={0}, max_count=1)[1] == 51, "the limit ends it before the next unit"
+
+
+NUMBERED = [
+    record(DRAFT._replace(properties=b"TAGS\x01TagA\x02   n\x01%5d\x02" % number), 0, START + at)
+    for number, at in zip(range(5), range(0, 5 * SIZE, SIZE), strict=True)
+]
+
+
+def sieve_of(kernel: Any, *texts: bytes) -> Any:
+    """Lets records of such numbers pass."""
+    plan = sieves.IsListed(b"\x02   n\x01", frozenset(texts))
+    made: Any = sieves if kernel is pulls else compiled_sieves()
+
+    def accepts(properties: bytes) -> bool:
+        found = decode_properties(str(properties, "utf-8", "replace")).get("   n", "")
+        return found.encode("utf-8", "replace") in texts
+
+    return made.Sieve(plan, accepts)
+
+
+def compiled_sieves() -> Any:
+    from bolide.kernel import _sieves
+
+    return _sieves
+
+
+def test_records_that_do_not_pass_the_sieve_are_passed_over(kernel: Any) -> None:
+    read = reader(b"".join(NUMBERED))
+    sieve = sieve_of(kernel, b"    1", b"    3", b"    4")
+    frame, *facts = answer(kernel, read=read, sieve=sieve)
+    assert frame == expected([NUMBERED[1], *NUMBERED[3:]], 55)
+    assert facts[:3] == [55, 3, 3 * SIZE]
+    frame, next_offset, *_ = answer(kernel, read=read, sieve=sieve, codes={0, 1, 2, 3}, max_count=1)
+    assert (frame, next_offset) == (expected([NUMBERED[1]], 52), 52)
+    frame, *facts = answer(kernel, read=read, sieve=sieve_of(kernel, b"    7"))
+    assert frame == expected([], 55, status="NO_MATCHED_MESSAGE")
+    assert facts == [55, 0, 0, 0, 0]
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_what_a_sieve_is_not_sure_of_is_for_the_ordinary_way() -> None:
+    def fails(_: bytes) -> bool:
+        raise ValueError
+
+    sieve = compiled_sieves().Sieve(sieves.Asked(fails), lambda _: True)
+    assert answer(module("compiled"), sieve=sieve) is None
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+@given(
+    spoiled=st.dictionaries(st.integers(0, 5 * SIZE - 1), st.integers(0, 255), max_size=3),
+    numbers=st.frozensets(st.integers(0, 5), max_size=4),
+    limits=st.tuples(st.integers(0, 5), st.integers(0, 6 * SIZE)),
+    most=st.sampled_from([1, 2 * SIZE, 10**9]),
+)
+def test_the_compiled_answer_through_a_sieve_is_its_twins_or_none(
+    spoiled: dict[int, int], numbers: frozenset[int], limits: tuple[int, int], most: int
+) -> None:
+    data = bytearray(b"".join(NUMBERED))
+    for at, value in spoiled.items():
+        data[at] = value
+    read, texts = reader(bytes(data), START, most), [b"%5d" % number for number in numbers]
+    limited: dict[str, Any] = {"read": read, "max_count": limits[0], "max_size": limits[1]}
+    plain, compiled = (
+        answer(kernel, sieve=sieve_of(kernel, *texts), **limited)
+        for kernel in (pulls, module("compiled"))
+    )
+    assert compiled == plain or (compiled is None and spoiled)
 
 
 @pytest.mark.parametrize(

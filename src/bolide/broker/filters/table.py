@@ -26,9 +26,14 @@ class FilterTable:
     def __init__(self, table: Table[ConsumerFilters], now: Callable[[], float]) -> None:
         self.table = table
         self._now = now
+        self._listeners: list[Callable[[str], None]] = []
         for found in self:
             if not found.dead_time:
                 found.dead_time = max(self._now_ms() - _DEAD_FOR, found.born_time)
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` called with the group whose filters have changed."""
+        self._listeners.append(listener)
 
     def find(self, topic: str, group: str) -> ConsumerFilter | None:
         of_topic = self._topics.get(topic)
@@ -78,7 +83,7 @@ class FilterTable:
     def _renew(self, known: ConsumerFilter, version: int) -> None:
         if known.is_dead() or known.client_version != version:
             known.dead_time, known.client_version = 0, version
-            self.table.changed()
+            self._changed(known.consumer_group)
 
     def _add(self, group: str, wanted: Subscription) -> None:
         """A filter that cannot be read leaves none at all, and pulls are told so."""
@@ -99,12 +104,12 @@ class FilterTable:
             client_version=wanted.sub_version,
             bloom_filter_data=positions(group, wanted.topic),
         )
-        self.table.changed()
+        self._changed(group)
 
     def _bury(self, found: ConsumerFilter) -> None:
         if not found.is_dead():
             found.dead_time = max(self._now_ms(), found.born_time)
-            self.table.changed()
+            self._changed(found.consumer_group)
 
     def _drop(self, topic: str, group: str) -> None:
         of_topic = self._topics.get(topic)
@@ -112,7 +117,12 @@ class FilterTable:
             return
         if not of_topic.group_filter_data:
             del self._topics[topic]
+        self._changed(group)
+
+    def _changed(self, group: str) -> None:
         self.table.changed()
+        for listener in self._listeners:
+            listener(group)
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
