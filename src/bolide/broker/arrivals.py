@@ -34,6 +34,10 @@ class Waiting(Protocol):
     def look(self, is_last: bool, /) -> bool: ...
 
 
+InOrder = dict[Waiting, None]
+"""Who waited first is asked first."""
+
+
 class Waiter:
     """One pull that waits. `look` is asked again and says whether the pull was answered."""
 
@@ -50,8 +54,8 @@ class Arrivals:
     """Who waits for which queue; belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._by_queue: dict[QueueKey, set[Waiting]] = {}
-        self._by_tick: dict[int, set[Waiting]] = {}
+        self._by_queue: dict[QueueKey, InOrder] = {}
+        self._by_tick: dict[int, InOrder] = {}
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due: OrderedDict[Waiting, bool] = OrderedDict()
@@ -92,8 +96,8 @@ class Arrivals:
             return
         # One tick more: the bucket of a moment is walked through when the moment has passed.
         waiter.tick = max(self._tick_of(self._loop.time() + seconds) + 1, self._done_ticks + 1)
-        self._by_queue.setdefault(waiter.key, set()).add(waiter)
-        self._by_tick.setdefault(waiter.tick, set()).add(waiter)
+        self._by_queue.setdefault(waiter.key, {})[waiter] = None
+        self._by_tick.setdefault(waiter.tick, {})[waiter] = None
         if self._timer is None:
             self._timer = self._loop.call_later(_TICK, self._sweep)
 
@@ -161,10 +165,10 @@ class Arrivals:
         return int(seconds / _TICK)
 
 
-def _discard(table: dict[K, set[Waiting]], key: K, waiter: Waiting) -> None:
+def _discard(table: dict[K, InOrder], key: K, waiter: Waiting) -> None:
     held = table.get(key)
     if held is None:
         return
-    held.discard(waiter)
+    held.pop(waiter, None)
     if not held:
         del table[key]

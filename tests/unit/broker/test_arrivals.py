@@ -244,3 +244,15 @@ async def test_one_can_be_woken_by_itself_while_it_waits() -> None:
     await asyncio.sleep(0)
     assert one.asked == [False]
     arrivals.stop()
+
+
+@on_loop
+async def test_who_waited_first_is_asked_first() -> None:
+    arrivals, order = started(), list[int]()
+    for number in range(20):
+        looks = Looks(answer=True)
+        looks.then = lambda number=number: order.append(number)  # type: ignore[misc]
+        arrivals.hold(looks.waiter, LONG)
+    arrivals.arrived([HERE])
+    assert order == list(range(20))
+    arrivals.stop()
