@@ -60,14 +60,16 @@ class ConsumeQueue:
     """The units of one queue. `min_offset` is set by retention, `max_offset` by appends."""
 
     __slots__ = (
-        "_descriptors", "_directory", "_disk", "_doubtful", "_file_size", "_shrink_at", "_starts",
-        "min_offset", "synced", "tail", "written",
+        "_descriptors", "_disk", "_doubtful", "_file_size", "_shrink_at", "_starts", "directory",
+        "has_new_files", "min_offset", "synced", "tail", "written",
     )  # fmt: skip
 
     def __init__(
         self, directory: Path, file_size: int, *, disk: Disk, descriptors: Descriptors
     ) -> None:
-        self._directory = str(directory)  # with 10,000 queues Path objects tell
+        self.directory = str(directory)  # with 10,000 queues Path objects tell
+        self.has_new_files = False
+        """Their names may not be on the disk."""
         self._file_size = file_size
         self._disk = disk
         self._descriptors = descriptors
@@ -172,7 +174,7 @@ class ConsumeQueue:
 
     def load(self) -> None:
         """Find the files and where the units in them end."""
-        found = os.listdir(self._directory)  # noqa: PTH208
+        found = os.listdir(self.directory)  # noqa: PTH208
         names = sorted(name for name in found if len(name) == _NAME_SIZE and name.isdigit())
         self._starts = [int(name) for name in names if self._has_length(name)]
         self._drop_behind_gap()
@@ -284,14 +286,14 @@ class ConsumeQueue:
     # ---- inside
 
     def _path(self, start: int) -> str:
-        return f"{self._directory}/{start:020d}"
+        return f"{self.directory}/{start:020d}"
 
     def _remove(self, path: Path) -> None:
         self._descriptors.remove(str(path), lambda: self._disk.remove(path))
 
     def _has_length(self, name: str) -> bool:
         """Give a file that was cut its length again; the rebuild finds what is missing."""
-        path = Path(self._directory, name)
+        path = Path(self.directory, name)
         size = os.stat(self._path(int(name))).st_size  # noqa: PTH116
         if size == self._file_size and int(name) % size == 0:
             return True
@@ -374,6 +376,7 @@ class ConsumeQueue:
             descriptor = self._disk.create_sparse(Path(path), self._file_size)
             self._descriptors.keep(path, descriptor)
             self._starts.append(file_start)
+            self.has_new_files = True
         with self._descriptors.use(path) as descriptor:
             self._disk.write(descriptor, part, at)
 

@@ -47,7 +47,7 @@ class Disk:
     def create_sparse(self, path: Path, size: int) -> int:
         """Create a file of that length for `write`, which can say that the disk is full.
 
-        Its name may be lost in a power cut: what lies in such files can be derived again.
+        Its name may be lost in a power cut, until its directory is synced.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         return _create(path, lambda descriptor: os.ftruncate(descriptor, size))

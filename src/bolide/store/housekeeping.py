@@ -169,6 +169,8 @@ class Housekeeping:
     def _sync_queues(self, least_pages: int = 0) -> bool:
         try:
             self._store.queues.sync(least_pages)
+            if not least_pages:
+                self._store.queues.sync_names()
         except OSError as exc:
             self._store.health.refuse(
                 CONSUME_QUEUES, f"the consume queues cannot be written: {exc}"

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from bolide.store.consume_queue import ConsumeQueue
@@ -27,6 +28,7 @@ class QueueTable:
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._changed: set[ConsumeQueue] = set()
         self._unsynced: set[ConsumeQueue] = set()
+        self._unnamed: set[ConsumeQueue] = set()
         self._upkeep = threading.Lock()  # one thread at a time writes, syncs and removes files
 
     def __len__(self) -> int:
@@ -90,6 +92,8 @@ class QueueTable:
                 with self._upkeep:
                     queue.write(queue.end_below(physical_offset))
                     self._unsynced.add(queue)
+                    if queue.has_new_files:
+                        self._unnamed.add(queue)
                 if queue.written == queue.max_offset:
                     left.remove(queue)
         finally:
@@ -103,6 +107,22 @@ class QueueTable:
                 with self._upkeep:
                     queue.sync()
                     self._unsynced.discard(queue)
+
+    def sync_names(self) -> None:
+        """Bring the names of new files to the disk: without them a power cut takes the files.
+
+        Blocks. Raises OSError.
+        """
+        queues = list(self._unnamed)
+        own = {Path(queue.directory) for queue in queues}
+        above = {directory.parent for directory in own}
+        around = {self._directory, self._directory.parent} if own else set()
+        for directory in (*own, *above, *around):
+            with self._upkeep, suppress(FileNotFoundError):  # its topic was removed
+                self._disk.sync_directory(directory)
+        for queue in queues:
+            queue.has_new_files = False
+        self._unnamed.difference_update(queues)
 
     def truncate(self, physical_offset: int, *, thoroughly: bool = False) -> None:
         """Drop the units of records at or behind a position of the log."""
@@ -142,6 +162,7 @@ class QueueTable:
                 queue = self._queues.pop(key)
                 self._changed.discard(queue)
                 self._unsynced.discard(queue)
+                self._unnamed.discard(queue)
                 queue.detach()
             directory = self._directory / os.fsdecode(topic)
             if keys and directory.exists():

@@ -210,3 +210,33 @@ def test_a_checkpoint_that_takes_long_is_followed_by_a_longer_pause(
         assert not takes_one()
         housekeeping._last_checkpoint -= 60.0
         assert takes_one()
+
+
+def test_a_checkpoint_tells_of_queue_files_whose_names_are_on_the_disk(tmp_path: Path) -> None:
+    class Watched(SteppedDisk):
+        synced: list[Path] = []
+
+        def sync_directory(self, path: Path) -> None:
+            self.synced.append(path)
+            super().sync_directory(path)
+
+    disk, queues = Watched(), tmp_path / "store" / "consumequeue"
+    with open_store(tmp_path / "store", disk) as store:
+
+        def names() -> set[Path]:
+            disk.synced.clear()
+            found: list[Path] = []
+            disk.at["mid-checkpoint"] = lambda: found.extend(disk.synced)
+            assert store.housekeeping.checkpoint()
+            return {path for path in found if path.is_relative_to(queues)}
+
+        store.append(draft())
+        assert names() == {queues, queues / "T", queues / "T" / "0"}
+        store.append(draft())
+        assert names() == set()
+        store.append(draft(queue_id=1))
+        assert names() == {queues, queues / "T", queues / "T" / "1"}
+        store.append(draft("Gone"))
+        store.housekeeping.run()
+        assert store.remove_topic("Gone") == 1
+        assert names() == set()
