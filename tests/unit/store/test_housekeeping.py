@@ -214,7 +214,9 @@ def test_a_checkpoint_that_takes_long_is_followed_by_a_longer_pause(
 
 def test_a_checkpoint_tells_of_queue_files_whose_names_are_on_the_disk(tmp_path: Path) -> None:
     class Watched(SteppedDisk):
-        synced: list[Path] = []
+        def __init__(self) -> None:
+            super().__init__()
+            self.synced: list[Path] = []
 
         def sync_directory(self, path: Path) -> None:
             self.synced.append(path)
