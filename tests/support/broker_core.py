@@ -12,6 +12,7 @@ from bolide.broker.fast_path import FastPath
 from bolide.broker.handlers.pull import PullHandlers
 from bolide.broker.handlers.send import SendHandlers, SendParts
 from bolide.broker.handlers.send_back import SendBackHandlers, SendBackParts
+from bolide.broker.handlers.transactions import TransactionHandlers
 from bolide.broker.hooks import Hooks
 from bolide.broker.intake import Intake
 from bolide.broker.key_windows import KeyWindows
@@ -19,7 +20,10 @@ from bolide.broker.pull_lanes import PullLanes
 from bolide.broker.pulls import PullParts, Pulls
 from bolide.broker.send_lanes import SendLanes
 from bolide.broker.statistics import Statistics
+from bolide.broker.timers.timetable import Timetable
 from bolide.broker.topics import TopicTable
+from bolide.broker.transactions.coordinator import Coordinator
+from bolide.broker.transactions.ending import EndingParts
 from bolide.config import ConfigCell
 from bolide.model.message import Host
 from bolide.model.names import SCHEDULE_TOPIC
@@ -28,6 +32,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header
+from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.remoting.calling import ConnectionLimits
 from bolide.remoting.connection import Connection
@@ -82,8 +87,14 @@ class BrokerCore:
         self.duplicates.windows.start()
         self.pulls = self._pulls()
         self.lanes = PullLanes(self.pulls)
+        self.transactions = self._coordinator()
         self.fast_path = self._fast_path()
-        self.dispatcher = Dispatcher(self._send(), self._send_back(), PullHandlers(self.pulls))
+        self.dispatcher = Dispatcher(
+            self._send(),
+            self._send_back(),
+            PullHandlers(self.pulls),
+            TransactionHandlers(self.transactions, self.store, self.background),
+        )
 
     async def stop(self) -> None:
         self.arrivals.stop()
@@ -141,8 +152,31 @@ class BrokerCore:
             statistics=self.statistics,
             store_host=HOST,
             hooks=self.hooks,
+            halves=self.transactions.queue,
         )
         return FastPath(sends, self.lanes)
+
+    def _coordinator(self) -> Coordinator:
+        parts = EndingParts(
+            store=self.store,
+            topics=self.topics,
+            intake=self.intake,
+            duplicates=self.duplicates,
+            durability=self.durability,
+            statistics=self.statistics,
+            store_host=pack_host(HOST),
+            max_level=MAX_LEVEL,
+            timetable=Timetable(self.cell, self.clock, lenient=True),
+            now=self.clock,
+        )
+        return Coordinator(
+            parts,
+            cell=self.cell,
+            store_cell=self.store_cell,
+            offsets=self.tables.offsets,
+            clients=self.tables.clients,
+            host=HOST,
+        )
 
     def _send(self) -> SendHandlers:
         return SendHandlers(

@@ -10,8 +10,8 @@ from bolide.broker.pull_lanes import PullLanes
 from bolide.broker.send_lanes import SendLanes
 from bolide.remoting.connection import Connection
 
-_SEND = b'{"code":3'
-"""How the header of a send begins, as clients write it: 310 and 320."""
+_SEND = (b'{"code":3', b"\x01\x36", b"\x01\x40", b"\x00\x25")
+"""How the headers of sends and ends of transactions begin, as clients write them: 310, 320, 37."""
 
 _HEADER_AT = 8
 

@@ -95,8 +95,8 @@ class Parts:
         self.timers.on_delivered.append(Recurring(self.topics.find, self.now).continued)
         self.delay.is_delivered = self.duplicates.is_delivered
         self.pulls = self._pulls()
-        self.fast_path = FastPath(self._send_lanes(), PullLanes(self.pulls))
         self.transactions = self._coordinator()
+        self.fast_path = FastPath(self._send_lanes(), PullLanes(self.pulls))
         self.pop = self._pop()
         self.keeping = Keeping(
             pop=self.pop,
@@ -145,6 +145,7 @@ class Parts:
             statistics=self.statistics,
             store_host=self.host,
             hooks=self.hooks,
+            halves=self.transactions.queue,
         )
 
     def _pulls(self) -> Pulls:

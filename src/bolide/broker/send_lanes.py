@@ -18,10 +18,18 @@ from bolide.broker.names import validate_topic
 from bolide.broker.peers import packed_peer
 from bolide.broker.statistics import Statistics
 from bolide.broker.topics import TopicTable
+from bolide.broker.transactions.half_queue import HalfQueue
 from bolide.config import ConfigCell
 from bolide.kernel import Slot
 from bolide.model.message import Host
-from bolide.model.names import WRITE, is_dead_letter_topic, is_retry_topic, is_sendable
+from bolide.model.names import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    WRITE,
+    is_dead_letter_topic,
+    is_retry_topic,
+    is_sendable,
+)
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag
@@ -53,6 +61,7 @@ class SendLanes:
         statistics: Statistics,
         store_host: Host,
         hooks: Hooks,
+        halves: HalfQueue,
     ) -> None:
         digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
         self._sends = store.plain_sends(pack_host(store_host), digits)
@@ -62,6 +71,7 @@ class SendLanes:
         self._durability = durability
         self._hooks = hooks
         self._statistics = statistics
+        self._halves = halves
         self._cell = cell
         self._store_cell = store_cell
         self._count = 0
@@ -77,6 +87,8 @@ class SendLanes:
             cell.on_change(lambda _: self._settings_changed())
             store_cell.on_change(lambda _: self._settings_changed())
             topics.on_change(self._fill)
+            topics_of_halves = _system_slot(HALF_TOPIC), _system_slot(OP_HALF_TOPIC)
+            self._sends.open_transactions(*topics_of_halves, halves.claim)
             self._settings_changed()
 
     def _settings_changed(self) -> None:
@@ -91,6 +103,7 @@ class SendLanes:
             max_body=self._store_cell.value.max_message_size,
             max_batch=config.max_batch_count,
         )
+        self._sends.takes_halves = not config.reject_transaction_message
         self._fill()
 
     def _fill(self) -> None:
@@ -120,6 +133,8 @@ class SendLanes:
         if end == position:
             return None
         self._count += count
+        for each in self._sends.take_ended():
+            self._halves.note_ended(*each)
         self._seconds += time.perf_counter() - begun
         if self._intake.ending is None:
             self._intake.expect_end()
@@ -150,7 +165,8 @@ class SendLanes:
         each = self._uncounted / (sum(count for *_, count, _ in touched) or 1)
         self._uncounted = 0.0
         for topic, queue_id, count, size in touched:
-            self._statistics.sent_singly(topic, queue_id, count, size, each)
+            if topic != OP_HALF_TOPIC:
+                self._statistics.sent_singly(topic, queue_id, count, size, each)
         return [(topic, queue_id) for topic, queue_id, *_ in touched]
 
     def instead(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
@@ -199,6 +215,10 @@ class _Held:
 def _slot(topic: TopicConfig) -> Slot:
     queues = max(topic.write_queue_nums, topic.read_queue_nums)
     return Slot(topic.topic_name.encode(), queues, has_window(topic))
+
+
+def _system_slot(topic: str) -> Slot:
+    return Slot(topic.encode(), 1, False)
 
 
 def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:

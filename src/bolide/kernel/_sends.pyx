@@ -7,13 +7,12 @@ written before all that can go wrong has been looked at.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.object cimport PyObject
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from bolide.kernel._bytes cimport publish32, put32, put64, u32, write_number
+from bolide.kernel._bytes cimport MAX_DIGITS, publish32, put32, put64, u32, u64, write_number
 from bolide.kernel._crc cimport crc, crc_init
 from bolide.kernel._fields cimport (
     BORN_V6,
@@ -33,6 +32,17 @@ from bolide.kernel._header cimport (
     read_header,
 )
 from bolide.kernel._names cimport Named, find_named, key_hash, key_prefix, next_word, tags_code
+from bolide.kernel._properties cimport asks, holds, is_id
+from bolide.kernel._transactions cimport (
+    COMMIT,
+    PREPARED,
+    ROLLBACK,
+    End,
+    Half,
+    read_end,
+    read_half,
+    wishes_half,
+)
 from bolide.kernel._units cimport UNIT_SIZE, Units
 
 from bolide.kernel.sends import answer_parts, binary_answer_parts
@@ -40,16 +50,18 @@ from bolide.kernel.sends import answer_parts, binary_answer_parts
 crc_init()
 
 cdef enum:
+    END_TRANSACTION = 37
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     MAX_JSON_HEADER = 1024 * 1024
     MAX_PROPERTIES = 0x7FFF
-    NOT_PLAIN_FLAGS = ~0x701
+    NOT_PLAIN_FLAGS = ~0x705  # how a body is compressed, and of a transaction
     ITEM_SIZE = 20
     ITEM_HEAD = 20  # of a message in a batch, up to its body
-    MAX_UNIQUE_ID = 128
     MAX_COMMON = 8  # properties of a batch itself
     LETTERS = 14  # the names of the fields, a to n
+
+cdef int64_t NEVER = (1 << 63) - 1
 
 cdef struct Send:
     Py_ssize_t end
@@ -57,6 +69,9 @@ cdef struct Send:
     int64_t opaque
     bint binary  # how its header is written, and how it is answered
     bint one_way
+    bint is_half
+    bint has_group  # among its properties
+    Slice group
     Slice topic
     int32_t queue_id
     uint32_t sys_flag
@@ -70,14 +85,27 @@ cdef struct Item:
     int32_t flag
     Slice body
     Slice properties
+
+cdef struct Entry:  # all of a record but its place and topic
+    int32_t queue_id
+    int32_t flag
+    uint32_t sys_flag
+    int64_t born_timestamp
+    Slice born_host
+    uint32_t tries
+    int64_t half_at
+    Slice body
+    Slice properties
+    Slice suffix
     Named named
 
 cdef struct Place:
+    const uint8_t *start  # of the memory that `at` lies in
     uint8_t *at
     Py_ssize_t room
     int64_t physical_offset
     int64_t timestamp
-    PyObject *born_host
+    Slice born_host
 
 cdef struct Output:
     uint8_t *data
@@ -104,6 +132,13 @@ cdef inline void put(Output *out, const void *data, Py_ssize_t size) noexcept no
 
 cdef inline void put_bytes(Output *out, bytes data) noexcept:
     put(out, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline void put_pair(Output *out, const char *name, Py_ssize_t size, Slice value) noexcept nogil:
+    """A property; the name comes with its end."""
+    put(out, name, size)
+    put(out, value.at, value.size)
+    put(out, b"\x02", 1)
 
 
 cdef inline void put_number(Output *out, int64_t number) noexcept nogil:
@@ -170,97 +205,35 @@ cdef inline int digit(uint8_t letter) noexcept nogil:
     return -1
 
 
-cdef inline bint begins(const uint8_t *at, const uint8_t *end, const char *word, Py_ssize_t size) noexcept nogil:
-    return end - at >= size and memcmp(at, word, size) == 0
-
-
-cdef bint asks(Slice text, int *unique_ids) noexcept nogil:
-    """Whether a name begins with a word that `sends` looks for; counts UNIQ_KEY besides."""
-    cdef const uint8_t *at = text.at
-    cdef const uint8_t *end = text.at + text.size
-    while at != NULL and at < end:
-        if asks_here(at, end):
-            return True
-        unique_ids[0] += begins(at, end, b"UNIQ_KEY", 8)
-        at = <const uint8_t *>memchr(at, 2, end - at)
-        if at != NULL:
-            at += 1
-    return False
-
-
-cdef bint asks_here(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    cdef uint8_t letter = at[0]
-    if letter == 0x44:
-        return begins(at, end, b"DELAY", 5)
-    if letter == 0x54:
-        return (
-            begins(at, end, b"TIMER_", 6) or begins(at, end, b"TRAN_MSG", 8)
-            or begins(at, end, b"TRACE_ON", 8)
-        )
-    if letter == 0x50:
-        return begins(at, end, b"POP_CK", 6)
-    if letter == 0x49:
-        return begins(at, end, b"INNER_", 6)
-    if letter == 0x4D:
-        return begins(at, end, b"MSG_REGION", 10)
-    if letter == 0x43:
-        return begins(at, end, b"CLUSTER", 7)
-    if letter == 0x5F:
-        return begins(at, end, b"__STARTDELIVERTIME", 18)
-    return letter == 0x42 and begins(at, end, b"BOLIDE_", 7)
-
-
-cdef bint is_id(Slice text) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef uint8_t letter
-    if not 0 < text.size <= MAX_UNIQUE_ID:
-        return False
-    for i in range(text.size):
-        letter = text.at[i]
-        if not (
-            0x30 <= letter <= 0x39 or 0x41 <= letter <= 0x5A or 0x61 <= letter <= 0x7A
-            or letter == 0x2E or letter == 0x5F or letter == 0x2D
-        ):
-            return False
-    return True
-
-
-cdef inline bint holds(Slice text, const char *word, Py_ssize_t size) noexcept nogil:
-    cdef const uint8_t *at = text.at
-    cdef const uint8_t *end = text.at + text.size
-    while at < end:
-        at = <const uint8_t *>memchr(at, word[0], end - at)
-        if at == NULL:
-            return False
-        if begins(at, end, word, size):
-            return True
-        at += 1
-    return False
-
-
-cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *scratch) except -1:
-    """Read the send that lies whole here; False if something else does."""
-    cdef Header header
-    cdef Field *letters[LETTERS]
-    cdef Field *field
-    cdef int64_t length, header_size, number
-    cdef int i
-    cdef int unique_ids = 0
-    cdef bint batch
+cdef bint read_frame(const uint8_t *start, Py_ssize_t left, Send *send, Header *header) noexcept nogil:
+    """Read the header of the frame that lies whole here, and where its body is."""
+    cdef int64_t length, header_size
     if left < 8:
         return False
     length, header_size = u32(start), u32(start + 4)
     send.binary = start[4] == 1
     if send.binary:
         header_size &= 0xFFFFFF
-    if length > left - 4 or header_size > MAX_JSON_HEADER or header_size + 4 >= length:
+    if length > left - 4 or header_size > MAX_JSON_HEADER or header_size + 4 > length:
         return False
+    send.end = 4 + length
+    send.body.at, send.body.size = start + 8 + header_size, length - 4 - header_size
     if send.binary:
-        if not read_binary_header(start + 8, header_size, &header):
-            return False
-    elif not read_header(start + 8, header_size, &header):
-        return False
+        return read_binary_header(start + 8, header_size, header)
+    return read_header(start + 8, header_size, header)
+
+
+cdef bint read_send(Header *header, Send *send, Output *scratch) except -1:
+    """Read the send of which the header was read; False if it is something else."""
+    cdef Field *letters[LETTERS]
+    cdef Field *field
+    cdef int64_t number
+    cdef int i
+    cdef int unique_ids = 0
+    cdef bint batch
     if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE or header.flag & 1:
+        return False
+    if send.body.size == 0:
         return False
     memset(letters, 0, sizeof(letters))
     for i in range(header.count):
@@ -268,12 +241,11 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
         if field.name.size != 1 or not 0x61 <= field.name.at[0] < 0x61 + LETTERS:
             return False
         letters[field.name.at[0] - 0x61] = field
-    send.end = 4 + length
     send.code, send.opaque, send.one_way = header.code, header.opaque, header.flag & 2 != 0
     for i in (0, 1, 2):  # group, topic, default topic
         if letters[i] == NULL or not letters[i].quoted or letters[i].escaped:
             return False
-    send.topic = letters[1].value
+    send.group, send.topic = letters[0].value, letters[1].value
     if not int_field(letters[3], &number):
         return False
     if not int_field(letters[4], &number) or number < 0:
@@ -300,7 +272,6 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
         return False
     if letters[13] != NULL and (not letters[13].quoted or letters[13].escaped):
         return False
-    send.body.at, send.body.size = start + 8 + header_size, length - 4 - header_size
     send.properties.size = send.named.unique_id.size = 0
     send.properties.at = send.body.at
     field = letters[8]
@@ -315,12 +286,22 @@ cdef bint read_send(const uint8_t *start, Py_ssize_t left, Send *send, Output *s
             send.properties.at = scratch.data
             if send.properties.size < 0:
                 return False
+    send.is_half = False
     if asks(send.properties, &unique_ids):
-        return False
-    if batch:
+        return not batch and read_half_send(send)
+    if batch or send.sys_flag & PREPARED:
         return send.sys_flag == 0
     find_named(send.properties, &send.named)
     return unique_ids == 1 and is_id(send.named.unique_id)
+
+
+cdef bint read_half_send(Send *send) noexcept nogil:
+    cdef Slice unique_id
+    if not wishes_half(send.properties, &unique_id, &send.has_group):
+        return False
+    send.is_half = True
+    find_named(send.properties, &send.named)
+    return send.group.size > 0
 
 
 cdef inline bint int_field(Field *field, int64_t *number) noexcept nogil:
@@ -367,6 +348,12 @@ cdef class Sends:
     cdef Output out
     cdef Output scratch
     cdef Output common
+    cdef Slot halves
+    cdef Slot ops
+    cdef object claim
+    cdef public bint takes_halves
+    cdef public int64_t readable_from
+    cdef list ended
     cdef Py_ssize_t answer_at
     cdef readonly int64_t last_record
 
@@ -374,6 +361,8 @@ cdef class Sends:
         self.slots = {}
         self.touched = []
         self.changed = []
+        self.ended = []
+        self.readable_from = NEVER
         self.last_record = -1
 
     def __init__(self, bytes store_host, str host_digits, find):
@@ -398,6 +387,15 @@ cdef class Sends:
         self.max_body = max_body
         self.max_batch = max_batch
 
+    def open_transactions(self, Slot halves not None, Slot ops not None, claim not None):
+        self.halves, self.ops, self.claim = halves, ops, claim
+
+    def take_ended(self):
+        if not self.ended:
+            return ()
+        ended, self.ended = self.ended, []
+        return ended
+
     def take_touched(self):
         touched, self.touched = self.touched, []
         return touched
@@ -418,6 +416,7 @@ cdef class Sends:
     ):
         cdef Py_buffer into
         cdef Place place
+        cdef Header header
         cdef Send send
         cdef Slot slot = None
         cdef Py_ssize_t count = 0, size, end = PyBytes_GET_SIZE(data)
@@ -433,17 +432,28 @@ cdef class Sends:
         try:
             place.at, place.room = <uint8_t *>into.buf + at, room
             place.physical_offset, place.timestamp = physical_offset, timestamp
-            place.born_host = <PyObject *>born_host
+            place.start, place.born_host = <uint8_t *>into.buf, slice_of(born_host)
             while position < end and count < most:
-                if not read_send(start + position, end - position, &send, &self.scratch):
+                if not read_frame(start + position, end - position, &send, &header):
                     break
                 if send.end > longest:
+                    break
+                if header.code == END_TRANSACTION:
+                    size = self.put_end(&header, &place, keys, &count)
+                    if size == 0:
+                        break
+                    position += send.end
+                    continue
+                if not read_send(&header, &send, &self.scratch):
                     break
                 if slot is None or not is_topic(slot, send.topic):
                     slot = self.slots.get(send.topic.at[: send.topic.size])
                 if slot is None or send.queue_id >= slot.queues:
                     break
-                if send.code == SEND_MESSAGE_V2:
+                if send.is_half:
+                    size = self.put_half(&send, slot, &place, keys)
+                    count += size > 0
+                elif send.code == SEND_MESSAGE_V2:
                     size = self.put_one(&send, slot, &place, keys)
                     count += size > 0
                 else:
@@ -468,8 +478,7 @@ cdef class Sends:
         self, Send *send, Slot slot, Place *place, bytearray keys
     ) except -1:
         """Take a single message; 0 if that is not for us."""
-        cdef Item item = Item(send.flag, send.body, send.properties, send.named)
-        cdef Slice suffix = slice_of(self.suffix)
+        cdef Entry entry
         cdef Units units
         cdef int64_t queue_offset
         cdef Py_ssize_t size
@@ -477,19 +486,147 @@ cdef class Sends:
             return 0
         if slot.has_window and holds(send.properties, b"DEDUP_KEY", 9):
             return 0
-        size = self.size_of(slot, &item, suffix, place)
+        entry = entry_of(send, place, slice_of(self.suffix))
+        add_common(&entry, &self.in_suffix)
+        size = self.size_of(slot, &entry)
         if size == 0 or size > place.room:
             return 0
         units = self.units_of(slot, send.queue_id)
-        self.ready(send, slot, units, 1)
-        queue_offset = self.store(
-            send, slot, units, &item, suffix, &self.in_suffix, size, place, keys
-        )
+        self.touch(slot, send.queue_id, units, 1)
+        self.ready(send, 1)
+        queue_offset = self.store(slot, units, &entry, size, place, keys)
+        self.answer_one(send, place.physical_offset - size, queue_offset)
+        return size
+
+    cdef int answer_one(self, Send *send, int64_t physical_offset, int64_t queue_offset) except -1:
         if not send.one_way:
             self.begin_answer(send)
-            put_hex(&self.out, <uint64_t>(place.physical_offset - size))
+            put_hex(&self.out, <uint64_t>physical_offset)
             self.end_answer(send, queue_offset)
+        return 0
+
+    cdef Py_ssize_t put_half(
+        self, Send *send, Slot slot, Place *place, bytearray keys
+    ) except -1:
+        """Take a message that waits for the end of its transaction; 0 if that is not for us."""
+        cdef Entry entry
+        cdef Units units
+        cdef int64_t queue_offset
+        cdef Py_ssize_t size
+        if not self.takes_halves or self.halves is None or send.body.size > self.max_body:
+            return 0
+        if slot.has_window and holds(send.properties, b"DEDUP_KEY", 9):
+            return 0
+        self.write_origin(send, slot)
+        entry = entry_of(send, place, Slice(self.common.data, self.common.size))
+        entry.queue_id, entry.sys_flag = 0, entry.sys_flag & ~<uint32_t>PREPARED
+        add_common(&entry, &self.in_suffix)
+        size = self.size_of(self.halves, &entry)
+        if size == 0 or size > place.room:
+            return 0
+        units = self.units_of(self.halves, 0)
+        self.touch(self.halves, 0, units, 1)
+        self.ready(send, 1)
+        queue_offset = self.store(self.halves, units, &entry, size, place, keys)
+        self.answer_one(send, place.physical_offset - size, queue_offset)
         return size
+
+    cdef int write_origin(self, Send *send, Slot slot) except -1:
+        """What stands behind the properties of a half: our marks, and where it belongs."""
+        cdef Output *out = &self.common
+        out.size = 0
+        reserve(
+            out, 128 + PyBytes_GET_SIZE(self.suffix) + send.named.unique_id.size + send.group.size
+            + PyBytes_GET_SIZE(slot.topic),
+        )
+        put_bytes(out, self.suffix)
+        put_pair(out, b"__transactionId__\x01", 18, send.named.unique_id)
+        if not send.has_group:
+            put_pair(out, b"PGROUP\x01", 7, send.group)
+        put_pair(out, b"REAL_TOPIC\x01", 11, slice_of(slot.topic))
+        put(out, b"REAL_QID\x01", 9)
+        put_number(out, send.queue_id)
+        put(out, b"\x02", 1)
+        return 0
+
+    cdef Py_ssize_t put_end(
+        self, Header *header, Place *place, bytearray keys, Py_ssize_t *count
+    ) except -1:
+        """End a transaction whose half message lies near; 0 if that is not for us."""
+        cdef End wish
+        cdef Half half
+        cdef Slot slot = None
+        cdef Entry message, op
+        cdef Units units = None, op_units
+        cdef Py_ssize_t size = 0, op_size
+        cdef uint8_t body[MAX_DIGITS]
+        cdef int64_t op_offset
+        if self.claim is None or not read_end(header, &wish) or not self.find_half(&wish, place, &half):
+            return 0
+        if wish.state == COMMIT:
+            slot = self.slots.get(half.topic.at[: half.topic.size])
+            if slot is None or half.queue_id >= slot.queues or (slot.has_window and half.has_key):
+                return 0
+            if half.fields.body.size > self.max_body:
+                return 0
+            message = committed(&half, wish.physical_offset)
+            size = self.size_of(slot, &message)
+            if size == 0:
+                return 0
+            units = self.units_of(slot, <int32_t>half.queue_id)
+        op = self.op_of(&wish, body, place)
+        op_size = self.size_of(self.ops, &op)
+        if op_size == 0 or size + op_size > place.room:
+            return 0
+        op_units = self.units_of(self.ops, 0)
+        op_units.ensure(UNIT_SIZE)
+        if size:
+            units.ensure(UNIT_SIZE)
+        if not self.claim(wish.queue_offset):
+            return 0
+        if size:
+            self.touch(slot, message.queue_id, units, 1)
+            self.store(slot, units, &message, size, place, keys)
+        self.touch(self.ops, 0, op_units, 1)
+        op_offset = self.store(self.ops, op_units, &op, op_size, place, keys)
+        self.ended.append((wish.queue_offset, wish.state, op_offset))
+        count[0] += 1 + (size > 0)
+        return size + op_size
+
+    cdef bint find_half(self, End *wish, Place *place, Half *half) except -1:
+        """Find the half message that is to be ended in the memory that is written to."""
+        cdef int64_t back = place.physical_offset - wish.physical_offset
+        cdef Units units
+        if wish.physical_offset < self.readable_from or back <= 0 or back > place.at - place.start:
+            return False
+        if not read_half(place.at - back, back, slice_of(self.halves.topic), half):
+            return False
+        if <int64_t>u64(place.at - back + 28) != wish.physical_offset:
+            return False
+        if <int64_t>u64(place.at - back + 20) != wish.queue_offset:
+            return False
+        if half.group.size != wish.group.size or memcmp(half.group.at, wish.group.at, wish.group.size):
+            return False
+        units = self.units_of(self.halves, 0)
+        return wish.queue_offset < units.base + units.size // UNIT_SIZE
+
+    cdef Entry op_of(self, End *wish, uint8_t *body, Place *place) except *:
+        """What says that a half message is done with."""
+        cdef Entry entry
+        memset(&entry, 0, sizeof(entry))
+        self.common.size = 0
+        reserve(&self.common, 128)
+        put(&self.common, b"TAGS\x01d\x02BOLIDE_STATE\x01", 20)
+        put_number(&self.common, wish.state)
+        put(&self.common, b"\x02BOLIDE_ORIGIN\x01", 15)
+        put_number(&self.common, wish.queue_offset)
+        put(&self.common, b"\x02", 1)
+        entry.born_timestamp = place.timestamp
+        entry.born_host = slice_of(self.store_host)
+        entry.body = Slice(body, write_number(wish.queue_offset, body))
+        entry.properties = Slice(self.common.data, self.common.size)
+        entry.named.tags = Slice(self.common.data + 5, 1)
+        return entry
 
     cdef Py_ssize_t put_batch(
         self, Send *send, Slot slot, Place *place, bytearray keys, Py_ssize_t *count
@@ -498,6 +635,7 @@ cdef class Sends:
         cdef const uint8_t *next = send.body.at
         cdef const uint8_t *end = next + send.body.size
         cdef Item item
+        cdef Entry entry
         cdef Slice common
         cdef Named in_common
         cdef Py_ssize_t items = 0, total = 0, size
@@ -513,7 +651,8 @@ cdef class Sends:
         while next < end:
             if not read_item(&next, end, &item) or asks(item.properties, &unique_ids):
                 return 0
-            size = self.size_of(slot, &item, common, place)
+            entry = item_entry(send, &item, place, common)
+            size = self.size_of(slot, &entry)
             items += 1
             total += size
             if size == 0 or items > self.max_batch or total > place.room:
@@ -521,21 +660,24 @@ cdef class Sends:
         if items == 0:
             return 0
         units = self.units_of(slot, send.queue_id)
-        self.ready(send, slot, units, items)
+        self.touch(slot, send.queue_id, units, items)
+        self.ready(send, items)
         first = units.base + units.size // UNIT_SIZE
         if not send.one_way:
             self.begin_answer(send)
         next = send.body.at
         while next < end:
             read_item(&next, end, &item)
-            size = self.size_of(slot, &item, common, place)
+            entry = item_entry(send, &item, place, common)
+            size = self.size_of(slot, &entry)
             if not send.one_way:
                 if item.body.at > send.body.at + ITEM_HEAD:
                     put(&self.out, b",", 1)
                     put_bytes(&self.out, self.host_digits)
                 put_hex(&self.out, <uint64_t>place.physical_offset)
-            find_named(item.properties, &item.named)
-            self.store(send, slot, units, &item, common, &in_common, size, place, keys)
+            find_named(item.properties, &entry.named)
+            add_common(&entry, &in_common)
+            self.store(slot, units, &entry, size, place, keys)
         if not send.one_way:
             self.end_answer(send, first)
         count[0] += items
@@ -572,25 +714,29 @@ cdef class Sends:
         put_bytes(&self.common, self.suffix)
         return True
 
-    cdef Py_ssize_t size_of(self, Slot slot, Item *item, Slice suffix, Place *place) noexcept:
+    cdef Py_ssize_t size_of(self, Slot slot, Entry *entry) noexcept:
         """The bytes of a record; 0 for one that no field could tell the size of."""
-        cdef Py_ssize_t properties = item.properties.size + needs_joint(item.properties) + suffix.size
+        cdef Py_ssize_t properties = properties_size(entry)
         if properties > MAX_PROPERTIES:
             return 0
         return (
-            FIXED_SIZE + host_size(<bytes>place.born_host) + host_size(self.store_host) + item.body.size
+            FIXED_SIZE + entry.born_host.size + PyBytes_GET_SIZE(self.store_host) + entry.body.size
             + 1 + PyBytes_GET_SIZE(slot.topic) + 2 + properties
         )
 
-    cdef int ready(self, Send *send, Slot slot, Units units, Py_ssize_t count) except -1:
-        """Have room for all that is going to be noted: from here on nothing can fail."""
-        cdef Py_ssize_t id_size = PyBytes_GET_SIZE(self.host_digits) + 17
+    cdef int touch(self, Slot slot, int32_t queue_id, Units units, Py_ssize_t count) except -1:
+        """Have room in a queue for what is going to be noted there."""
         units.ensure(count * UNIT_SIZE)
         if units.fresh == 0:
-            self.touched.append((slot.name, send.queue_id, units))
+            self.touched.append((slot.name, queue_id, units))
         if not units.is_changed:
             units.is_changed = True
             self.changed.append(units)
+        return 0
+
+    cdef int ready(self, Send *send, Py_ssize_t count) except -1:
+        """Have room for the answer: from here on nothing can fail."""
+        cdef Py_ssize_t id_size = PyBytes_GET_SIZE(self.host_digits) + 17
         return reserve(
             &self.out,
             512 + count * id_size + send.named.unique_id.size + PyBytes_GET_SIZE(self.answer_tail)
@@ -598,20 +744,14 @@ cdef class Sends:
         )
 
     cdef int64_t store(
-        self, Send *send, Slot slot, Units units, Item *item, Slice suffix, Named *common,
-        Py_ssize_t size, Place *place, bytearray keys,
+        self, Slot slot, Units units, Entry *entry, Py_ssize_t size, Place *place, bytearray keys
     ) except -1:
         """Write a record, note it, and go on behind it; returns its queue offset."""
-        cdef Named found = item.named
         cdef int64_t queue_offset
-        if common.tags.size:
-            found.tags = common.tags
-        if common.keys.size:
-            found.keys = common.keys
         if keys is not None:
-            add_keys(keys, slot.prefix, &found, place)
-        queue_offset = units.put(place.physical_offset, size, tags_code(found.tags))
-        fill(send, slot.topic, self.store_host, item, suffix, size, queue_offset, place)
+            add_keys(keys, slot.prefix, &entry.named, place)
+        queue_offset = units.put(place.physical_offset, size, tags_code(entry.named.tags))
+        fill(entry, slot.topic, self.store_host, size, queue_offset, place)
         self.last_record = place.physical_offset
         place.at += size
         place.room -= size
@@ -698,42 +838,86 @@ cdef bint read_item(const uint8_t **next, const uint8_t *end, Item *item) noexce
     return True
 
 
+cdef inline Entry entry_of(Send *send, Place *place, Slice suffix) noexcept nogil:
+    cdef Entry entry
+    entry.queue_id, entry.flag, entry.sys_flag = send.queue_id, send.flag, send.sys_flag
+    entry.born_timestamp, entry.born_host = send.born_timestamp, place.born_host
+    entry.tries, entry.half_at = 0, 0
+    entry.body, entry.properties, entry.suffix = send.body, send.properties, suffix
+    entry.named = send.named
+    return entry
+
+
+cdef inline Entry item_entry(Send *send, Item *item, Place *place, Slice suffix) noexcept nogil:
+    """The entry of a message of a batch; `named` is not looked for."""
+    cdef Entry entry = entry_of(send, place, suffix)
+    entry.flag, entry.body, entry.properties = item.flag, item.body, item.properties
+    return entry
+
+
+cdef inline void add_common(Entry *entry, Named *common) noexcept nogil:
+    """What stands behind the properties of a message counts before its own."""
+    if common.tags.size:
+        entry.named.tags = common.tags
+    if common.keys.size:
+        entry.named.keys = common.keys
+
+
+cdef inline Entry committed(Half *half, int64_t physical_offset) noexcept nogil:
+    """A half message as it goes where it belongs."""
+    cdef Entry entry
+    cdef const uint8_t *at = half.fields.born_host.at - 48
+    cdef const uint8_t *behind = half.fields.store_host.at + half.fields.store_host.size
+    entry.queue_id, entry.flag = <int32_t>half.queue_id, <int32_t>u32(at + 16)
+    entry.sys_flag = <uint32_t>half.fields.sys_flag & ~<uint32_t>(BORN_V6 | STORE_V6) | COMMIT
+    entry.born_timestamp, entry.born_host = <int64_t>u64(at + 40), half.fields.born_host
+    entry.tries, entry.half_at = u32(behind), physical_offset
+    entry.body, entry.properties = half.fields.body, half.fields.properties
+    entry.suffix = Slice(behind, 0)
+    entry.named.tags, entry.named.keys, entry.named.unique_id = half.tags, half.keys, half.unique_id
+    return entry
+
+
+cdef inline Py_ssize_t properties_size(Entry *entry) noexcept nogil:
+    return entry.properties.size + needs_joint(entry) + entry.suffix.size
+
+
 cdef void fill(
-    Send *send, bytes topic, bytes store_host, Item *item, Slice suffix, Py_ssize_t size,
-    int64_t queue_offset, Place *place,
+    Entry *entry, bytes topic, bytes store_host, Py_ssize_t size, int64_t queue_offset, Place *place
 ) noexcept:
     cdef uint8_t *at = place.at
     cdef uint8_t *next
-    cdef uint32_t sys_flag = send.sys_flag
+    cdef uint32_t sys_flag = entry.sys_flag
     cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(topic)
-    cdef Py_ssize_t properties = item.properties.size + needs_joint(item.properties) + suffix.size
-    if PyBytes_GET_SIZE(<bytes>place.born_host) == V6_SIZE:
+    cdef Py_ssize_t properties = properties_size(entry)
+    if entry.born_host.size == V6_SIZE:
         sys_flag |= BORN_V6
     if PyBytes_GET_SIZE(store_host) == V6_SIZE:
         sys_flag |= STORE_V6
     put32(at + 4, MAGIC_V1)
-    put32(at + 8, crc(item.body.at, item.body.size))
-    put32(at + 12, <uint32_t>send.queue_id)
-    put32(at + 16, <uint32_t>item.flag)
+    put32(at + 8, crc(entry.body.at, entry.body.size))
+    put32(at + 12, <uint32_t>entry.queue_id)
+    put32(at + 16, <uint32_t>entry.flag)
     put64(at + 20, <uint64_t>queue_offset)
     put64(at + 28, <uint64_t>place.physical_offset)
     put32(at + 36, sys_flag)
-    put64(at + 40, <uint64_t>send.born_timestamp)
-    next = put_slice(at + 48, slice_of(<bytes>place.born_host))
+    put64(at + 40, <uint64_t>entry.born_timestamp)
+    next = put_slice(at + 48, entry.born_host)
     put64(next, <uint64_t>place.timestamp)
     next = put_slice(next + 8, slice_of(store_host))
-    memset(next, 0, 12)  # no tries, no transaction
-    put32(next + 12, <uint32_t>item.body.size)
-    next = put_slice(next + 16, item.body)
+    put32(next, entry.tries)
+    put64(next + 4, <uint64_t>entry.half_at)
+    put32(next + 12, <uint32_t>entry.body.size)
+    next = put_slice(next + 16, entry.body)
     next[0] = <uint8_t>topic_size
     next = put_slice(next + 1, slice_of(topic))
     next[0] = <uint8_t>(properties >> 8)
     next[1] = <uint8_t>properties
-    next = put_slice(next + 2, item.properties)
-    if needs_joint(item.properties):
+    next = put_slice(next + 2, entry.properties)
+    if needs_joint(entry):
         next[0] = 2
         next += 1
-    put_slice(next, suffix)
+    put_slice(next, entry.suffix)
     publish32(at, <uint32_t>size)
 
 
@@ -746,11 +930,8 @@ cdef inline Slice slice_of(bytes data) noexcept:
     return Slice(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
-cdef inline Py_ssize_t host_size(object host) noexcept:
-    return PyBytes_GET_SIZE(host)
-
-
-cdef inline bint needs_joint(Slice properties) noexcept nogil:
+cdef inline bint needs_joint(Entry *entry) noexcept nogil:
+    cdef Slice properties = entry.properties
     return properties.size > 0 and properties.at[properties.size - 1] != 2
 
 

@@ -1,9 +1,9 @@
 """Plain sends as they lie in the bytes received: what the broker's fast path reads.
 
 A send is plain if it is a SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE, its header JSON or binary, whose
-properties ask for nothing: no delay, transaction, timer or retry, and none of the marks that a
-broker sets itself. Whatever is not plain takes the ordinary way; that must give the same answer to
-a plain one, byte for byte.
+properties ask for nothing: no delay, timer or retry, and none of the marks that a broker sets
+itself; a single one may be of a transaction, see `plain_ends`. Whatever is not plain takes the
+ordinary way; that must give the same answer to a plain one, byte for byte.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from bolide.kernel.plain_ends import wishes_half
 from bolide.protocol import binary_fields
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import HeaderEncoding
@@ -23,14 +24,16 @@ _BINARY_CODES = [struct.pack(">H", code) for code in _CODES]
 _PREFIX = struct.Struct(">II")
 _MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
 
-_ASKS = re.compile(
-    "(?:^|\x02)(?:DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER"
-    "|__STARTDELIVERTIME|BOLIDE_)"
+_WISHES = (
+    "DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER|__STARTDELIVERTIME|BOLIDE_"
 )
+_ASKS = re.compile(f"(?:^|\x02)(?:{_WISHES})")
+_WISH = re.compile(_WISHES)
 _UNIQUE_IDS = re.compile("(?:^|\x02)UNIQ_KEY")
 _UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|\\Z)")
-_NOT_PLAIN_FLAGS = ~0x701
-"""All but the bits that say how the body is compressed."""
+_NOT_PLAIN_FLAGS = ~0x705
+"""All but the bits that say how the body is compressed, and the one of half messages."""
+_PREPARED = 0x4
 
 _Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -91,6 +94,9 @@ class PlainSend(NamedTuple):
     is_batch: bool = False
     is_binary: bool = False
     """How its header is written, and how it is to be answered."""
+    is_half: bool = False
+    """It waits for the end of its transaction."""
+    group: str = ""
 
 
 def read_plain_send(data: bytes, position: int) -> PlainSend | None:
@@ -131,21 +137,36 @@ def _plain(header: _Header, end: int, body: bytes, is_binary: bool) -> PlainSend
     fields, properties = header.extFields, header.extFields.i
     if _CODES.get(header.code) is not fields.m or header.flag & 1 or fields.k or fields.j:
         return None
-    if fields.f & _NOT_PLAIN_FLAGS or fields.e < 0 or _ASKS.search(properties):
+    if fields.f & _NOT_PLAIN_FLAGS or fields.e < 0:
         return None
-    unique_id = ""
-    if fields.m:
-        if fields.f:
+    is_half = False
+    if _ASKS.search(properties):
+        is_half = not fields.m and _is_plain_half(fields)
+        if not is_half:
             return None
-    else:
-        found = _UNIQUE_ID.search(properties)
-        if found is None or len(_UNIQUE_IDS.findall(properties)) != 1:
-            return None
-        unique_id = found[1]
+    elif fields.f & (~0 if fields.m else _PREPARED):
+        return None
+    unique_id = "" if fields.m else _unique_id(properties)
+    if unique_id is None:
+        return None
     return PlainSend(
         end, header.opaque, bool(header.flag & 2), fields.b, fields.e, fields.f, fields.g,
-        fields.h, properties, unique_id, body, fields.m, is_binary,
+        fields.h, properties, unique_id, body, fields.m, is_binary, is_half,
+        fields.a if is_half else "",
     )  # fmt: skip
+
+
+def _is_plain_half(fields: _Fields) -> bool:
+    if not fields.a or "\x01" in fields.a or "\x02" in fields.a:
+        return False
+    return wishes_half(fields.i, _WISH)
+
+
+def _unique_id(properties: str) -> str | None:
+    found = _UNIQUE_ID.search(properties)
+    if found is None or len(_UNIQUE_IDS.findall(properties)) != 1:
+        return None
+    return found[1]
 
 
 def asks_for_nothing(properties: str) -> bool:

@@ -5,14 +5,26 @@ goes to a topic that is not in the table ends it: the ordinary way takes that on
 """
 
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from bolide.kernel import reference
+from bolide.kernel.plain_ends import (
+    COMMIT,
+    PlainEnd,
+    PlainHalf,
+    committed_draft,
+    op_draft,
+    origin_pairs,
+    read_plain_end,
+    read_plain_half,
+)
 from bolide.kernel.plain_sends import PlainSend, asks_for_nothing, read_plain_send
 from bolide.kernel.units import Units
+from bolide.model.message import SysFlag
 from bolide.model.properties import PropertyName
 from bolide.protocol import binary_fields
 from bolide.protocol.batch import BadBatch, iter_batch
@@ -26,7 +38,7 @@ from bolide.version import ROCKETMQ_VERSION
 _PREFIX = struct.Struct(">II")
 _ITEM = struct.Struct(">Iqq")
 _END = PAIR_END.encode()
-_MAX_PROPERTIES = 0x7FFF
+_PREPARED = int(SysFlag.PREPARED)
 _MAX_COMMON = 8
 """Properties that a batch may have itself."""
 
@@ -42,6 +54,10 @@ class Slot:
         """Repeats by DEDUP_KEY are found: what has one is for the ordinary way."""
         self.units: list[Units | None] = [None] * queues
 
+
+Ended = tuple[int, int, int]
+"""A transaction that has ended: the queue offset of its half message, the bits of sysFlag that say
+how, and the queue offset of its op message."""
 
 Touched = tuple[str, int, Units]
 """Topic, queue id, and the newest units of the queue."""
@@ -66,6 +82,15 @@ class _Place:
 class _Stored(NamedTuple):
     physical_offset: int
     queue_offset: int
+
+
+class _Taken(NamedTuple):
+    """What became of one request."""
+
+    end: int
+    """Where the next begins."""
+    messages: int
+    answer: bytes = b""
 
 
 def answer_parts(region: str, trace_on: str) -> tuple[str, str]:
@@ -106,6 +131,29 @@ class Sends:
         self.changed: list[Units] = []
         """Those with units that their owner was not told of: `Units.is_changed`; to be emptied."""
         self._touched: list[Touched] = []
+        self.takes_halves = False
+        """Whether messages may be sent in transactions."""
+        self.readable_from = sys.maxsize
+        """Where the part of the log begins in which half messages are looked for: those before
+        might have to come from the disk."""
+        self._halves: Slot | None = None
+        self._ended: list[Ended] = []
+
+    def open_transactions(self, halves: Slot, ops: Slot, claim: Callable[[int], bool]) -> None:
+        """Take half messages, if that is allowed, and ends of transactions too.
+
+        Args:
+            halves: the topic of half messages.
+            ops: that of op messages, which say what half messages are done with.
+            claim: told a half message's queue offset, says whether its transaction is open; if so
+                it no longer is.
+        """
+        self._halves, self._ops, self._claim = halves, ops, claim
+
+    def take_ended(self) -> Sequence[Ended]:
+        """The transactions that have ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def configure(
         self, *, suffix: bytes, region: str, trace_on: str, max_body: int, max_batch: int
@@ -161,24 +209,40 @@ class Sends:
         answers: list[bytes] = []
         count = 0
         while count < most:
-            send = read_plain_send(data, position)
-            if send is None or send.end - position > longest:
+            taken = self._take_send(data, position, longest, born_host, place, keys)
+            taken = taken or self._take_end(data, position, longest, place, keys)
+            if taken is None:
                 break
-            slot = self.slots.get(send.topic.encode())
-            if slot is None or send.queue_id >= slot.queues:
-                break
-            try:
-                drafts = self._drafts(send, slot, born_host)
-                stored = self._store(slot, drafts, place, keys) if drafts else []
-            except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
-                break
-            if not stored:
-                break
-            if not send.one_way:
-                answers.append(self._answer(send, stored))
-            count += len(stored)
-            position = send.end
+            answers.append(taken.answer)
+            count += taken.messages
+            position = taken.end
         return position, b"".join(answers), room - place.room, count
+
+    def _take_send(
+        self,
+        data: bytes,
+        position: int,
+        longest: int,
+        born_host: bytes,
+        place: _Place,
+        keys: bytearray | None,
+    ) -> _Taken | None:
+        send = read_plain_send(data, position)
+        if send is None or send.end - position > longest:
+            return None
+        slot = self.slots.get(send.topic.encode())
+        if slot is None or send.queue_id >= slot.queues:
+            return None
+        try:
+            drafts = self._drafts(send, slot, born_host)
+            if send.is_half:
+                slot, drafts = self._half(send, slot, drafts)
+            stored = self._store(slot, drafts, place, keys) if drafts else []
+        except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+            return None
+        if not stored:
+            return None
+        return _Taken(send.end, len(stored), b"" if send.one_way else self._answer(send, stored))
 
     def _drafts(self, send: PlainSend, slot: Slot, born_host: bytes) -> list[RecordDraft]:
         if len(send.body) > self._max_body:
@@ -193,6 +257,67 @@ class Sends:
         if slot.has_window and PropertyName.DEDUP_KEY in send.properties:
             return []
         return [draft]
+
+    def _half(
+        self, send: PlainSend, slot: Slot, drafts: list[RecordDraft]
+    ) -> tuple[Slot, list[RecordDraft]]:
+        """Have a message wait for the end of its transaction."""
+        if self._halves is None or not self.takes_halves:
+            return slot, []
+        more = origin_pairs(send.properties, send.unique_id, send.group, send.topic, send.queue_id)
+        return self._halves, [
+            draft._replace(
+                topic=self._halves.topic,
+                queue_id=0,
+                properties=bytes(draft.properties) + more,
+                sys_flag=draft.sys_flag & ~_PREPARED,
+            )
+            for draft in drafts
+        ]
+
+    def _take_end(
+        self, data: bytes, position: int, longest: int, place: _Place, keys: bytearray | None
+    ) -> _Taken | None:
+        """End the transaction of which a plain end lies here."""
+        found = read_plain_end(data, position) if self._halves is not None else None
+        if found is None or found[0] - position > longest:
+            return None
+        end, wish = found
+        drafts = self._end_drafts(wish, place)
+        if drafts is None:
+            return None
+        records = [encode_record(draft, len(draft.body)) for _, draft in drafts]
+        if sum(map(len, records)) > place.room or not self._claim(wish.queue_offset):
+            return None
+        for (slot, draft), record in zip(drafts, records, strict=True):
+            stored = self._put(draft, record, self._touch(slot, draft.queue_id), place, keys)
+        self._ended.append((wish.queue_offset, wish.state, stored.queue_offset))
+        return _Taken(end, len(drafts))
+
+    def _end_drafts(self, wish: PlainEnd, place: _Place) -> list[tuple[Slot, RecordDraft]] | None:
+        """The message if it is committed, and the op message."""
+        half = self._find_half(wish, place)
+        if half is None:
+            return None
+        host, timestamp = self._store_host, place.timestamp
+        op = self._ops, op_draft(self._ops.topic, wish, host, timestamp)
+        if wish.state != COMMIT:
+            return [op]
+        slot = self.slots.get(half.topic)
+        if slot is None or half.queue_id >= slot.queues or len(half.record.body) > self._max_body:
+            return None
+        if slot.has_window and PropertyName.DEDUP_KEY in half.properties:
+            return None
+        return [(slot, committed_draft(half, host)), op]
+
+    def _find_half(self, wish: PlainEnd, place: _Place) -> PlainHalf | None:
+        back = place.physical_offset - wish.physical_offset
+        if wish.physical_offset < self.readable_from or not 0 < back <= place.at:
+            return None
+        assert self._halves is not None
+        if wish.queue_offset >= self._units_of(self._halves, 0).end:
+            return None
+        return read_plain_half(bytes(place.view[place.at - back : place.at]), wish)
 
     def _batch(self, send: PlainSend, draft: RecordDraft) -> list[RecordDraft]:
         own = decode_properties(send.properties)
@@ -229,14 +354,18 @@ class Sends:
         ]
 
     def _touch(self, slot: Slot, queue_id: int) -> Units:
-        units = slot.units[queue_id]
-        if units is None or units.is_closed:
-            units = slot.units[queue_id] = self._find(slot.topic, queue_id)
+        units = self._units_of(slot, queue_id)
         if units.fresh == 0:
             self._touched.append((slot.name, queue_id, units))
         if not units.is_changed:
             units.is_changed = True
             self.changed.append(units)
+        return units
+
+    def _units_of(self, slot: Slot, queue_id: int) -> Units:
+        units = slot.units[queue_id]
+        if units is None or units.is_closed:
+            units = slot.units[queue_id] = self._find(slot.topic, queue_id)
         return units
 
     def _put(

@@ -207,6 +207,7 @@ class CommitLog:
             into, at, left = self._scratch, 0, max(min(left, len(self._scratch)), 0)
         else:
             into, at = self._tail.view, end - self._tail.start
+            sends.readable_from = max(self._hot_from, end - _HOT_WINDOW)
         taken = sends.take(
             data, position, longest, MOST_SENDS, born_host, into, at, left, end, timestamp, keys
         )

@@ -112,6 +112,7 @@ class MemoryStore(Queries):
             if not self._open or self.health.causes:
                 return position, b"", self.log.written, 0, 0
             records, keys = bytearray(self.log.room(_SCRATCH)), bytearray()
+            sends.readable_from = self.log.written
             end, answers, written, count = sends.take(
                 data, position, longest, MOST_SENDS, born_host, records, 0, len(records),
                 self.log.written, int(self._clock() * 1000), keys,

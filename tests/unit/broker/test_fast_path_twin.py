@@ -216,6 +216,73 @@ BATCHES = st.builds(
 )
 FRAMES = OPAQUES.map(PLAIN.encode) | SENDS | PULLS | LONG_NAMES | BATCHES
 
+IN_TRANSACTION = f"TRAN_MSG\x01true\x02{NAMED}PGROUP\x01producers\x02"
+HALF = PLAIN.changed(("i", IN_TRANSACTION), ("f", "4"))
+END = Raw(
+    {"code": 37, "flag": FrameFlag.ONE_WAY, "language": "JAVA", "version": 399},
+    {
+        "topic": "T", "producerGroup": "producers", "tranStateTableOffset": "0",
+        "commitLogOffset": "0", "commitOrRollback": "8", "fromTransactionCheck": "false",
+        "msgId": ID, "transactionId": ID, "bname": "broker-a",
+    },
+    b"",
+)  # fmt: skip
+HALF_SIZE, MESSAGE_SIZE, OP_SIZE = 330, 307, 157
+"""Of the records of `HALF`, of the message that it becomes, and of what tells its end."""
+PLACES = [
+    halves * HALF_SIZE + messages * MESSAGE_SIZE + ops * OP_SIZE
+    for halves, messages, ops in [(0, 0, 0), (1, 0, 0), (1, 0, 1), (1, 1, 1), (2, 0, 0), (2, 1, 1)]
+]
+HALF_PROPERTIES = [
+    f"{NAMED}TRAN_MSG\x01true\x02", f"{NAMED}TRAN_MSG\x01true", f"{NAMED}TRAN_MSG\x01TRUE\x02",
+    f"{NAMED}TRAN_MSG\x01false\x02", f"{NAMED}TRAN_MSG\x02", "TRAN_MSG\x01true\x02",
+    *(
+        f"{IN_TRANSACTION}{more}" for more in (
+            "TAGS\x01A\x02KEYS\x01a b\x02", "TAGS\x01A\x02TAGS\x01B\x02", "DELAY\x011\x02",
+            "TIMER_DELAY_SEC\x015\x02", "__STARTDELIVERTIME\x015\x02", "REAL_TOPIC\x01Order\x02",
+            "REAL_QID\x013\x02", "__transactionId__\x01x\x02", "TRANSACTION_CHECK_TIMES\x013\x02",
+            "TRAN_PREPARED_QUEUE_OFFSET\x017\x02", "CHECK_IMMUNITY_TIME_IN_SECONDS\x011\x02",
+            "CLUSTER\x01x\x02", "BOLIDE_STATE\x018\x02", "POP_CK\x01x\x02", "DEDUP_KEY\x01k\x02",
+            "Ü\x01ü\x02", "junk", "a\x01b\x01c\x02", "\x02", "a\x01\x02", "x\x01y",
+            "UNIQ_KEYS\x01x\x02", "PGROUP\x01others\x02", f"x\x01{'y' * 32_500}\x02",
+            "\t\x01\n\x02", "".join(f"p{number}\x01v\x02" for number in range(22)),
+        )
+    ),
+]  # fmt: skip
+HALVES = st.builds(
+    lambda changes, opaque, binary: HALF._replace(binary=binary).changed(*changes).encode(opaque),
+    st.lists(
+        any_of([("i", text) for text in HALF_PROPERTIES])
+        | any_of([change for change in CHANGES if change[0] != "i"]),
+        max_size=2,
+    ),
+    OPAQUES,
+    st.booleans(),
+)
+END_CHANGES = [
+    *(("tranStateTableOffset", text) for text in ("1", "2", "-1", "x", "00", "9" * 25)),
+    *(("commitLogOffset", text) for text in (*map(str, PLACES), "1", "-1", "x", "9" * 18)),
+    *(("commitOrRollback", text) for text in ("12", "0", "4", "9", "x", "08")),
+    *(("fromTransactionCheck", text) for text in ("true", "1", "x", "")),
+    *(("producerGroup", text) for text in ("others", "", "Ü", "\n")),
+    ("msgId", ""), ("topic", "Ü"), ("remark", "because"), ("z", "1"), ("flag", 3),
+]  # fmt: skip
+ENDS = st.builds(
+    lambda place, number, state, changes, binary, body: (
+        END._replace(binary=binary, body=body)
+        .changed(("commitLogOffset", str(place)), ("tranStateTableOffset", str(number)))
+        .changed(("commitOrRollback", state), *changes)
+        .encode()
+    ),
+    st.sampled_from(PLACES),
+    st.integers(0, 2),
+    st.sampled_from(["8", "8", "12"]),
+    st.lists(any_of(END_CHANGES), max_size=1),
+    st.booleans(),
+    st.sampled_from([b"", b"", b"body"]),
+)
+TRANSACTIONS = st.sampled_from([HALF.encode(), HALF._replace(binary=True).encode()]) | HALVES | ENDS
+
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
@@ -256,6 +323,8 @@ class Outcome(NamedTuple):
     closed: bool
     log: list[tuple[int, bytes]]
     offsets: dict[int, int]
+    open_halves: list[int]
+    sent: tuple[int, int]
 
 
 @pytest.fixture(autouse=True)
@@ -277,6 +346,23 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(module, name, made)
 
 
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes the fast path served, each time."""
+    sizes: list[int] = []
+    serve = FastPath.serve
+
+    def watched(
+        path: FastPath, data: bytes, position: int, connection: Connection, until: float
+    ) -> int:
+        end = serve(path, data, position, connection, until)
+        sizes.append(end - position)
+        return end
+
+    monkeypatch.setattr(FastPath, "serve", watched)
+    return sizes
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """What they log of all this is not compared."""
@@ -288,6 +374,7 @@ def quiet() -> Iterator[None]:
 async def outcome_of(stream: Stream, directory: Path, mode: FlushMode, *, fast: bool) -> Outcome:
     random.seed(1)  # queues are chosen by chance
     core = BrokerCore(directory, *topics(), mode=mode)
+    await core.transactions.queue.load()
     peer = core.connect(fast=fast)
     for piece, turns in zip(stream.pieces, stream.pauses, strict=False):
         peer.receive(piece)
@@ -300,6 +387,8 @@ async def outcome_of(stream: Stream, directory: Path, mode: FlushMode, *, fast: 
         peer.transport.is_closing(),
         core.log,
         core.tables.offsets.of("readers", "T"),
+        list(core.transactions.queue.open.between(0, 8)),
+        core.statistics.totals[:2],
     )
     peer.connection.abort()
     await turn(2)
@@ -347,6 +436,40 @@ def test_sends_that_wait_for_the_disk_are_answered_alike(tmp_path: Path, stream:
     compare(stream, tmp_path, FlushMode.SYNC)
 
 
+@FUZZ
+@given(stream=streams(TRANSACTIONS))
+def test_transactions_begin_and_end_alike(tmp_path: Path, stream: Stream) -> None:
+    compare(stream, tmp_path)
+
+
+@settings(FUZZ, max_examples=50)
+@given(stream=streams(TRANSACTIONS))
+def test_transactions_that_wait_for_the_disk_begin_and_end_alike(
+    tmp_path: Path, stream: Stream
+) -> None:
+    compare(stream, tmp_path, FlushMode.SYNC)
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
+@pytest.mark.parametrize(("state", "places"), [("8", 3), ("12", 2)], ids=["commit", "roll back"])
+def test_transactions_are_served_by_the_fast_path(
+    tmp_path: Path, served: list[int], state: str, places: int, *, binary: bool
+) -> None:
+    half = HALF._replace(binary=binary).encode()
+    end = END._replace(binary=binary).changed(("commitOrRollback", state)).encode()
+    outcome = compare(whole(half, end), tmp_path)
+    assert served == [len(half) + len(end)]
+    sizes = [len(record) for _, record in outcome.log]
+    assert sizes == [
+        HALF_SIZE,
+        *([MESSAGE_SIZE] if state == "8" else []),
+        OP_SIZE + (state == "12"),
+    ]
+    assert outcome.open_halves == [1, 2, 3, 4, 5, 6, 7]
+    again = compare(whole(half, end, end, half), tmp_path)
+    assert len(again.log) == places + 1, "a transaction ends once"
+
+
 @settings(FUZZ, max_examples=100)
 @given(stream=streams())
 def test_requests_with_a_turn_for_each_are_answered_alike(tmp_path: Path, stream: Stream) -> None:
@@ -383,20 +506,14 @@ def test_whatever_bytes_stand_for_a_value_are_taken_alike(tmp_path: Path, key: s
 @pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
 @pytest.mark.parametrize("mode", FlushMode)
 def test_plain_sends_are_served_by_the_fast_path(
-    tmp_path: Path, mode: FlushMode, monkeypatch: pytest.MonkeyPatch, *, binary: bool
+    tmp_path: Path,
+    served: list[int],
+    mode: FlushMode,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    binary: bool,
 ) -> None:
     """Or else all of this would compare the ordinary way with itself."""
-    served: list[int] = []
-    serve = FastPath.serve
-
-    def watched(
-        path: FastPath, data: bytes, position: int, connection: Connection, until: float
-    ) -> int:
-        end = serve(path, data, position, connection, until)
-        served.append(end - position)
-        return end
-
-    monkeypatch.setattr(FastPath, "serve", watched)
     plain = PLAIN._replace(binary=binary).encode()
     assert len(compare(whole(plain * 3), tmp_path, mode).log) == 3
     assert served == [3 * len(plain)]

@@ -15,7 +15,7 @@ from bolide.kernel import Sends, Slot, Units, reference, sends, units
 from bolide.kernel.results import Stop
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
-from bolide.protocol.record import Record, read_record
+from bolide.protocol.record import Record, iter_records, read_record
 
 KINDS = {
     "compiled": (Sends, Slot, Units),
@@ -31,6 +31,7 @@ FIELDS = {
     "h": "0", "i": NAMED, "j": "0", "k": "false", "m": "false", "n": "broker-a",
 }  # fmt: skip
 START, TIME = 5000, 1_700_000_000_123
+HALVES, OPS = b"RMQ_SYS_TRANS_HALF_TOPIC", b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
 
 def frame(body: bytes = b"hello", code: int = 310, opaque: int = 7, **changed: Any) -> bytes:
@@ -44,6 +45,20 @@ def batch(*bodies: bytes, **changed: Any) -> bytes:
     return frame(encode_batch(messages), 320, **{"m": "true"} | changed)
 
 
+def half(properties: str = "", **changed: Any) -> bytes:
+    return frame(**{"i": f"TRAN_MSG\x01true\x02{NAMED}{properties}", "f": "4"} | changed)
+
+
+def end_of(place: int = START, number: int = 0, state: int = 8, **changed: Any) -> bytes:
+    fields = {
+        "producerGroup": "g", "tranStateTableOffset": str(number), "commitLogOffset": str(place),
+        "commitOrRollback": str(state), "msgId": ID,
+    }  # fmt: skip
+    header = {"code": 37, "extFields": fields | changed, "flag": 2, "opaque": 7}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack(">II", 4 + len(text), len(text)) + text
+
+
 class Taken(NamedTuple):
     end: int
     answers: bytes
@@ -51,6 +66,7 @@ class Taken(NamedTuple):
     messages: int
     keys: bytes
     touched: list[tuple[str, int, int, bytes]]
+    ended: list[tuple[int, int, int]]
 
 
 def take(kind: str, data: bytes, position: int = 0, room: int = 4000, **how: Any) -> Taken:
@@ -61,6 +77,16 @@ def take(kind: str, data: bytes, position: int = 0, room: int = 4000, **how: Any
         suffix=b"MSG_REGION\x01here\x02", region="here", trace_on="true", max_body=600, max_batch=3
     )
     kernel.slots = {b"T": slot(b"T", 4, how.get("has_window", False)), b"Z": slot(b"Z", 1, False)}
+    opened = set(how.get("opened", range(10)))
+
+    def claim(number: int) -> bool:
+        is_open = number in opened
+        opened.discard(number)
+        return is_open
+
+    kernel.open_transactions(slot(HALVES, 1, False), slot(OPS, 1, False), claim)
+    kernel.takes_halves = how.get("takes_halves", True)
+    kernel.readable_from = how.get("readable_from", START)
     target, keys = bytearray(b"\xaa" * 100 + bytes(room) + b"\xaa" * 100), bytearray()
     end, answers, written, count = kernel.take(
         data, position, how.get("longest", 10**6), how.get("most", 100), how.get("born", HOST),
@@ -73,7 +99,9 @@ def take(kind: str, data: bytes, position: int = 0, room: int = 4000, **how: Any
         for topic, queue_id, held in kernel.take_touched()
     ]
     assert len(kernel.changed) == len(touched)
-    return Taken(end, answers, bytes(target[100 : 100 + written]), count, bytes(keys), touched)
+    ended = list(kernel.take_ended())
+    log = bytes(target[100 : 100 + written])
+    return Taken(end, answers, log, count, bytes(keys), touched, ended)
 
 
 def taken_by_both(data: bytes, position: int = 0, **how: Any) -> Taken:
@@ -112,6 +140,102 @@ def test_a_batch_is_taken_whole_and_its_messages_share_what_the_batch_has() -> N
     ids = answer["extFields"]["msgId"].split(",")
     assert (len(ids), int(ids[0][16:], 16)) == (3, START)
     assert "transactionId" not in answer["extFields"]
+
+
+def records_of(taken: Taken) -> list[Record]:
+    return list(iter_records(taken.log, check_crc=True))
+
+
+def test_a_half_message_waits_with_where_it_belongs() -> None:
+    taken = taken_by_both(half("TAGS\x01A\x02KEYS\x01k"))
+    (record,) = records_of(taken)
+    assert (record.topic.encode(), record.queue_id, record.sys_flag) == (HALVES, 0, 0)
+    assert bytes(record.properties).decode() == (
+        f"TRAN_MSG\x01true\x02{NAMED}TAGS\x01A\x02KEYS\x01k\x02MSG_REGION\x01here\x02"
+        f"__transactionId__\x01{ID}\x02PGROUP\x01g\x02REAL_TOPIC\x01T\x02REAL_QID\x011\x02"
+    )
+    scan = reference.scan(taken.log, 0, len(taken.log), START)
+    assert (scan.keys, scan.runs[0].entries) == (taken.keys, taken.touched[0][3])
+    assert json.loads(taken.answers[8:])["extFields"]["queueId"] == "1"
+
+
+def test_a_committed_half_message_goes_where_it_belongs_and_is_done_with() -> None:
+    taken = taken_by_both(half(h="9") + end_of())
+    first, message, op = records_of(taken)
+    assert (message.topic, message.queue_id, message.flag, message.sys_flag) == ("T", 1, 9, 8)
+    assert message.prepared_transaction_offset == START
+    assert (bytes(message.body), message.properties) == (b"hello", first.properties)
+    assert (op.topic.encode(), bytes(op.body)) == (OPS, b"0")
+    assert bytes(op.properties) == b"TAGS\x01d\x02BOLIDE_STATE\x018\x02BOLIDE_ORIGIN\x010\x02"
+    assert (taken.messages, taken.ended) == (3, [(0, 8, 0)])
+    scan = reference.scan(taken.log, 0, len(taken.log), START)
+    assert (scan.stop, scan.keys) == (Stop.END, taken.keys)
+    assert [run.entries for run in scan.runs] == [entries for *_, entries in taken.touched]
+
+
+def test_of_a_half_message_that_is_rolled_back_only_that_is_written() -> None:
+    taken = taken_by_both(half() + end_of(state=12))
+    assert [record.topic.encode() for record in records_of(taken)] == [HALVES, OPS]
+    assert (taken.messages, taken.ended) == (2, [(0, 12, 0)])
+
+
+LEFT_HALVES: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "where transactions are refused": (half(), {"takes_halves": False}),
+    "a half that asks for more": (half("DELAY\x011\x02"), {}),
+    "a half that says where it belongs": (half("REAL_TOPIC\x01Z\x02"), {}),
+    "a half with a name twice": (half("a\x01b\x02a\x01b\x02"), {}),
+    "a half with a key where repeats are found": (half("DEDUP_KEY\x01k\x02"), {"has_window": True}),
+    "the mark of a half without its property": (frame(f="4"), {}),
+    "a batch of halves": (batch(b"1", i="TRAN_MSG\x01true\x02"), {}),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_HALVES)
+def test_half_messages_that_are_not_for_it_are_left(name: str) -> None:
+    data, how = LEFT_HALVES[name]
+    assert taken_by_both(frame() + data + frame(), **how).end == len(frame())
+
+
+LEFT_ENDS: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "one that wants an answer": (end_of().replace(b'"flag":2', b'"flag":0'), {}),
+    "one with a remark": (end_of().replace(b'"opaque"', b'"remark":"x","opaque"'), {}),
+    "one that cannot tell": (end_of(state=0), {}),
+    "another place": (end_of(START + 1), {}),
+    "a place before all": (end_of(0), {}),
+    "a place that may be on the disk": (end_of(), {"readable_from": START + 1}),
+    "a place behind the end": (end_of(START + 3000), {}),
+    "a message that is no half": (end_of(START + 330), {}),
+    "another number": (end_of(number=1), {}),
+    "another group": (end_of(producerGroup="h"), {}),
+    "without a group": (end_of(producerGroup=""), {}),
+    "a transaction that has ended": (end_of(), {"opened": ()}),
+    "no number": (end_of(tranStateTableOffset="x"), {}),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ENDS)
+def test_ends_that_are_not_for_it_are_left_without_a_trace(name: str) -> None:
+    data, how = LEFT_ENDS[name]
+    taken = taken_by_both(half() + data + frame(), **how)
+    assert (taken.end, taken.messages, taken.ended) == (len(half()), 1, [])
+
+
+def test_a_half_that_says_how_long_its_producer_may_take_is_left() -> None:
+    data = half("CHECK_IMMUNITY_TIME_IN_SECONDS\x019\x02")
+    assert taken_by_both(data + end_of()).end == len(data)
+
+
+def test_a_transaction_ends_once() -> None:
+    assert taken_by_both(half() + end_of() + end_of()).end == len(half() + end_of())
+
+
+def test_an_end_for_which_there_is_no_room_is_left_whole() -> None:
+    data = half() + end_of()
+    size = len(taken_by_both(data).log)
+    assert taken_by_both(data, room=size).messages == 3
+    assert taken_by_both(data, room=size - 1).messages == 1
+    assert taken_by_both(data, longest=len(half())).messages == 3
+    assert taken_by_both(half() + end_of(topic="x" * 600), longest=len(half())).messages == 1
 
 
 LEFT = {
@@ -213,6 +337,13 @@ SENDS = st.one_of(
         lambda bodies, i: batch(*bodies, i=i),
         st.lists(st.binary(max_size=50), max_size=4),
         PROPERTIES,
+    ),
+    st.builds(half, PROPERTIES),
+    st.builds(
+        end_of,
+        st.sampled_from([START, START, START + 1, START + 276]),
+        st.integers(0, 1),
+        st.sampled_from([8, 12]),
     ),
 )
 

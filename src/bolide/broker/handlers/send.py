@@ -421,8 +421,8 @@ class SendHandlers:
         if taken.fresh:
             size = sum(each.size for each in taken.fresh)
             took = parts.now() - incoming.started
-            topic = HALF_TOPIC if taken.is_half else incoming.header.topic
-            parts.statistics.sent(topic, taken.queue_id, len(taken.fresh), size, took)
+            queue = (HALF_TOPIC, 0) if taken.is_half else (incoming.header.topic, taken.queue_id)
+            parts.statistics.sent(*queue, len(taken.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
         marks = self.marks.answer
         answer = SendReply(

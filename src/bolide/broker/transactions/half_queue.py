@@ -41,6 +41,9 @@ class Ended(NamedTuple):
     op: Appended | None
 
 
+_SAFE_ENDS = {int(state): Ended(state, None) for state in TransactionType}
+
+
 class Act(NamedTuple):
     """What is done with a half: how, after which record, and by whom."""
 
@@ -150,6 +153,21 @@ class HalfQueue:
         if place is not None:
             self._watch(act, place)
         return place
+
+    def claim(self, queue_offset: int) -> bool:
+        """Whether a half is open; if so it no longer is, and `note_ended` must follow.
+
+        None is where appends have to wait for the disk: `close` sees to that.
+        """
+        if self.waits or not self.is_loaded or not self.open.is_open(queue_offset):
+            return False
+        self.open.close(queue_offset)
+        return True
+
+    def note_ended(self, queue_offset: int, state: int, op_offset: int) -> None:
+        """Remember how a claimed half ended, and where its op message stands in its queue."""
+        self._ops.note(op_offset, queue_offset)
+        self._remember(queue_offset, _SAFE_ENDS[state])
 
     def write_missing(self) -> None:
         """Try again to write the op messages that the store did not take."""

@@ -1,0 +1,161 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Transactions as they lie in the bytes received and in the log; `plain_ends` says what is plain."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memset
+
+from bolide.kernel._bytes cimport u32, u64
+from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, STORE_V6, Fields, Slice, cut
+from bolide.kernel._header cimport Field, Header, named, number_of
+from bolide.kernel._properties cimport Pairs, asks_here, begins, cut_pairs, is_id, is_named
+
+cdef enum:
+    COMMIT = 8
+    ROLLBACK = 12
+    PREPARED = 4
+    BODY_FLAGS = 0x701  # how a body is compressed
+
+cdef struct End:
+    Slice group
+    int64_t queue_offset
+    int64_t physical_offset
+    int64_t state
+
+cdef struct Half:
+    Fields fields
+    Slice group
+    Slice topic
+    int64_t queue_id
+    Slice unique_id
+    Slice keys
+    Slice tags
+    bint has_key  # by which a repeat would be found
+
+
+cdef inline bint wishes_half(Slice text, Slice *unique_id, bint *has_group) noexcept nogil:
+    """Whether these are the properties of a half message that asks for nothing else."""
+    cdef Pairs pairs
+    cdef Slice name, value
+    cdef bint found = False
+    cdef int i
+    if not cut_pairs(text, &pairs):
+        return False
+    has_group[0], unique_id.size = False, 0
+    for i in range(pairs.count):
+        name, value = pairs.names[i], pairs.values[i]
+        if is_named(name, b"TRAN_MSG", 8):
+            if not is_named(value, b"true", 4):
+                return False
+            found = True
+        elif is_named(name, b"UNIQ_KEY", 8):
+            unique_id[0] = value
+        elif is_named(name, b"PGROUP", 6):
+            has_group[0] = True
+        elif begins(name.at, name.at + name.size, b"UNIQ_KEY", 8):
+            return False
+        elif is_ours(name) or asks_here(name.at, name.at + name.size):
+            return False
+    return found and is_id(unique_id[0])
+
+
+cdef inline bint is_ours(Slice name) noexcept nogil:
+    """Whether the broker writes it into halves."""
+    cdef const uint8_t *end = name.at + name.size
+    return (
+        begins(name.at, end, b"TRAN", 4) or begins(name.at, end, b"REAL_", 5)
+        or begins(name.at, end, b"__transactionId__", 17)
+    )
+
+
+cdef inline bint read_end(Header *header, End *wish) noexcept nogil:
+    """Read an END_TRANSACTION that wants no answer; False if it is not a usual one."""
+    cdef Field *field
+    cdef int i, seen = 0
+    if header.flag & 3 != 2:
+        return False
+    for i in range(header.count):
+        field = &header.fields[i]
+        if named(field.name, b"producerGroup", 13):
+            wish.group = field.value
+            if not is_text(field):
+                return False
+            seen |= 1
+        elif named(field.name, b"tranStateTableOffset", 20):
+            if not number_of(field.value, 0, 1 << 62, &wish.queue_offset):
+                return False
+            seen |= 2
+        elif named(field.name, b"commitLogOffset", 15):
+            if not number_of(field.value, 0, 1 << 62, &wish.physical_offset):
+                return False
+            seen |= 4
+        elif named(field.name, b"commitOrRollback", 16):
+            if not number_of(field.value, 0, ROLLBACK, &wish.state):
+                return False
+            seen |= 8
+        elif named(field.name, b"msgId", 5):
+            if not is_text(field):
+                return False
+            seen |= 16
+        elif named(field.name, b"fromTransactionCheck", 20):
+            if not (named(field.value, b"true", 4) or named(field.value, b"false", 5)):
+                return False
+        elif not is_text(field):
+            return False
+    return seen == 31 and (wish.state == COMMIT or wish.state == ROLLBACK)
+
+
+cdef inline bint is_text(Field *field) noexcept nogil:
+    return field.quoted and not field.escaped
+
+
+cdef inline bint read_half(const uint8_t *at, Py_ssize_t left, Slice half_topic, Half *half) noexcept nogil:
+    """Read the half message that lies here, one that can be ended like most; False else."""
+    cdef Fields *fields = &half.fields
+    cdef Pairs pairs
+    cdef Slice name, value
+    cdef int i, seen = 0
+    if not cut(at, left, fields) or fields.magic != MAGIC_V1:
+        return False
+    if fields.sys_flag & ~(BODY_FLAGS | BORN_V6 | STORE_V6):
+        return False
+    if not is_named(fields.topic, <const char *>half_topic.at, half_topic.size):
+        return False
+    if not cut_pairs(fields.properties, &pairs) or fields.properties.at[fields.properties.size - 1] != 2:
+        return False
+    memset(&half.group, 0, sizeof(Slice))
+    half.unique_id = half.keys = half.tags = half.group
+    half.has_key = False
+    for i in range(pairs.count):
+        name, value = pairs.names[i], pairs.values[i]
+        if is_named(name, b"PGROUP", 6):
+            half.group = value
+            seen |= 1
+        elif is_named(name, b"REAL_TOPIC", 10):
+            half.topic = value
+            seen |= 2
+        elif is_named(name, b"REAL_QID", 8):
+            if not number_of(value, 0, (1 << 31) - 1, &half.queue_id):
+                return False
+            seen |= 4
+        elif is_named(name, b"UNIQ_KEY", 8):
+            half.unique_id = value
+        elif is_named(name, b"KEYS", 4):
+            half.keys = value
+        elif is_named(name, b"TAGS", 4):
+            half.tags = value
+        elif is_named(name, b"DEDUP_KEY", 9):
+            half.has_key = True
+        elif is_special(name):
+            return False
+    return seen == 7
+
+
+cdef inline bint is_special(Slice name) noexcept nogil:
+    """Whether it makes a half wait, or another one than the first of its transaction."""
+    cdef const uint8_t *end = name.at + name.size
+    return (
+        begins(name.at, end, b"DELAY", 5) or begins(name.at, end, b"TIMER_", 6)
+        or begins(name.at, end, b"__STARTDELIVERTIME", 18)
+        or begins(name.at, end, b"CHECK_IMMUNITY_TIME", 19)
+        or begins(name.at, end, b"TRAN_PREPARED_QUEUE_OFFSET", 26)
+    )
