@@ -1,7 +1,9 @@
-"""The inner loops over records, messages, sends, pulls and index entries, compiled where possible.
+"""The inner loops over frames, records, messages, sends, pulls and index entries, compiled where
+possible.
 
 A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for
-byte and error for error: `_records` of `reference` and `gathering`, the others of the same name.
+byte and error for error: `_records` of `reference` and `gathering`, `_frames` of
+`protocol.framing`, the others of the same name.
 The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`,
 nothing above.
 """
@@ -16,6 +18,7 @@ try:
     if os.environ.get("BOLIDE_KERNEL") == "python":
         raise ImportError  # noqa: TRY301  as if there were none
     from bolide.kernel._columns import Columns
+    from bolide.kernel._frames import decode_frame, encode_frame
     from bolide.kernel._index import find_keys, put_keys, rebuild_slots
     from bolide.kernel._messages import joined_flags, read_messages
     from bolide.kernel._pulls import PullAnswers, is_resident, read_plain_pull
@@ -54,6 +57,7 @@ except ImportError:
     from bolide.kernel.sends import Sends, Slot
     from bolide.kernel.sieves import Sieve, sift
     from bolide.kernel.units import Units
+    from bolide.protocol.framing import decode_frame, encode_frame
 
     COMPILED = False
 
@@ -73,7 +77,9 @@ __all__ = [
     "Stop",
     "Units",
     "body_crc",
+    "decode_frame",
     "describe",
+    "encode_frame",
     "find_keys",
     "gather",
     "is_resident",

@@ -11,6 +11,7 @@ Peers may mix the two header encodings on one connection: each frame says its ow
 """
 
 import struct
+from collections.abc import Callable
 
 import msgspec
 
@@ -42,10 +43,16 @@ class FrameTooLarge(ProtocolError):
 class FrameDecoder:
     """Cut a byte stream into frames. It holds the bytes of an unfinished frame and nothing else."""
 
-    __slots__ = ("_buffer", "_needed", "error", "max_size")
+    __slots__ = ("_buffer", "_decode", "_needed", "error", "max_size")
 
-    def __init__(self, max_size: int = MAX_FRAME_SIZE) -> None:
+    def __init__(
+        self,
+        max_size: int = MAX_FRAME_SIZE,
+        decode: Callable[[bytes], Frame] | None = None,
+    ) -> None:
+        """`decode` does what `decode_frame` does, and may be quicker."""
         self.max_size = max_size
+        self._decode = decode or decode_frame
         self.error: ProtocolError | None = None
         """Why the stream is lost; close it. Nothing more comes out of this decoder."""
         self._buffer = bytearray()
@@ -91,7 +98,7 @@ class FrameDecoder:
             if size - at < length:
                 self._needed = length
                 return at
-            frames.append(decode_frame(data[at + _LENGTH.size : at + length]))
+            frames.append(self._decode(data[at + _LENGTH.size : at + length]))
             at += length
         self._needed = _LENGTH.size
         return at

@@ -3,8 +3,9 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from bolide.kernel import encode_frame
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
+from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
 from bolide.remoting.outbox import Outbox
 from bolide.remoting.pending import PendingCalls, PlainAnswer

@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
+from bolide.kernel import decode_frame, encode_frame
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import FrameDecoder, encode_frame, frame_size
+from bolide.protocol.framing import FrameDecoder, frame_size
 from bolide.remoting.calling import Caller, ConnectionLimits
 from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.held import HeldBytes
@@ -95,7 +96,7 @@ class Connection(Caller):
         self._counts = True  # what it holds is part of what all hold
         self._on_open = on_open
         self._on_close = on_close
-        self._decoder = FrameDecoder(limits.max_frame_size)
+        self._decoder = FrameDecoder(limits.max_frame_size, decode_frame)
         self._rest = b""  # received, to be served in the next turn or when there is room
         self._next_turn: asyncio.Handle | None = None
         self._is_finishing = False

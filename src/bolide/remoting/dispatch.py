@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from bolide.kernel import encode_frame
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
-from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
+from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import InvalidParameter, Refusal, ServerError
 
