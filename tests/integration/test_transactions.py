@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide import AdminClient, Message, TransactionProducer, TransactionState, sync
+from bolide.broker.transactions.ending import Ending, Endings
 from bolide.cli import app
 from bolide.client.errors import SendFailed, WrongState
 from bolide.client.producing.hooks import EndTransactionContext
@@ -22,6 +23,7 @@ from bolide.model.message_checks import InvalidMessage
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.headers.transactions import EndTransactionHeader
 from bolide.protocol.hosts import unpack_host
 from bolide.protocol.message_id import OffsetId
@@ -34,6 +36,8 @@ from bolide.protocol.refusals import (
     TopicNotFound,
     TransactionFailed,
 )
+from bolide.remoting.dispatch import Reply
+from bolide.store.appending import Appended
 from bolide.store.config import FlushMode
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadLimits
@@ -209,6 +213,43 @@ async def test_the_first_end_counts_and_a_repeat_of_it_is_fine(tmp_path: Path) -
         with pytest.raises(TransactionFailed, match="rolled back before"):
             await it.end(two, COMMIT)
         assert (it.delivered, it.open) == (["1"], 0)
+
+
+@on_loop
+async def test_usual_transactions_do_not_come_to_the_ordinary_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordinary: list[Ending] = []
+    end_now = Endings.end_now
+
+    def watched(endings: Endings, ending: Ending) -> Appended | None:
+        ordinary.append(ending)
+        return end_now(endings, ending)
+
+    monkeypatch.setattr(Endings, "end_now", watched)
+    async with scene(tmp_path) as it:
+        begun = {name: await it.begin(name) for name in "abc"}
+        await begun["c"].commit()
+        await begun["b"].rollback()
+        await begun["a"].commit()
+        assert (ordinary, it.delivered, it.open) == ([], ["c", "a"], 0)
+        await it.end(begun["a"], COMMIT)
+        with pytest.raises(TransactionFailed, match="rolled back before"):
+            await it.end(begun["b"], COMMIT)
+        assert len(ordinary) == 2, "only what is unusual does"
+        await it.restart()
+        assert (it.delivered, it.open, len(it.records(OP_HALF_TOPIC))) == (["c", "a"], 0, 3)
+
+
+@on_loop
+async def test_halves_in_older_files_of_the_log_end_too(tmp_path: Path) -> None:
+    async with scene(tmp_path, commit_log_file_size=2048) as it:
+        begun = [await it.begin(str(number) * 300) for number in range(9)]
+        for half in begun:
+            await half.commit()
+        assert [text[0] for text in it.delivered] == list("012345678")
+        await it.restart()
+        assert (len(it.delivered), it.open) == (9, 0)
 
 
 @on_loop
@@ -393,12 +434,21 @@ async def test_a_restart_at_any_step_loses_nothing_and_repeats_nothing(
         assert (it.delivered, it.open) == (["stored", "done", "asked"], 0)
 
 
+class _NoFastPath:
+    """A hook, with which every request takes the ordinary way."""
+
+    def before_send(self, peer: str, header: SendHeader, body: bytes) -> None: ...
+
+    def after_send(self, peer: str, header: SendHeader, reply: Reply) -> None: ...
+
+
 @on_loop
 async def test_a_crash_right_after_a_commit_does_not_deliver_it_again(tmp_path: Path) -> None:
     async with scene(tmp_path, transaction_timeout=0.001) as it:
         half = await it.begin("x")
-        queue = it.cluster.broker.parts.transactions.queue
-        queue.close = lambda *_, **__: None  # type: ignore[method-assign]
+        parts = it.cluster.broker.parts
+        parts.transactions.queue.close = lambda *_, **__: None  # type: ignore[method-assign]
+        parts.hooks.send = (_NoFastPath(),)  # that way the one step cannot be had without the other
         await it.end(half, COMMIT)
         assert it.records(OP_HALF_TOPIC) == []
         await it.restart()

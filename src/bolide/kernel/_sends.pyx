@@ -439,7 +439,8 @@ cdef class Sends:
                 if send.end > longest:
                     break
                 if header.code == END_TRANSACTION:
-                    size = self.put_end(&header, &place, keys, &count)
+                    send.opaque, send.one_way = header.opaque, header.flag & 2 != 0
+                    size = self.put_end(&header, &send, &place, keys, &count)
                     if size == 0:
                         break
                     position += send.end
@@ -550,7 +551,7 @@ cdef class Sends:
         return 0
 
     cdef Py_ssize_t put_end(
-        self, Header *header, Place *place, bytearray keys, Py_ssize_t *count
+        self, Header *header, Send *send, Place *place, bytearray keys, Py_ssize_t *count
     ) except -1:
         """End a transaction whose half message lies near; 0 if that is not for us."""
         cdef End wish
@@ -582,6 +583,7 @@ cdef class Sends:
         op_units.ensure(UNIT_SIZE)
         if size:
             units.ensure(UNIT_SIZE)
+        reserve(&self.out, 512 + PyBytes_GET_SIZE(self.last))
         if not self.claim(wish.queue_offset):
             return 0
         if size:
@@ -590,8 +592,23 @@ cdef class Sends:
         self.touch(self.ops, 0, op_units, 1)
         op_offset = self.store(self.ops, op_units, &op, op_size, place, keys)
         self.ended.append((wish.queue_offset, wish.state, op_offset))
+        if not send.one_way:
+            self.answer_end(send)
         count[0] += 1 + (size > 0)
         return size + op_size
+
+    cdef void answer_end(self, Send *send) noexcept:
+        cdef Output *out = &self.out
+        self.answer_at = out.size
+        out.size += 8
+        if send.binary:
+            put_bytes(out, self.binary_head)
+            put32(out.data + self.answer_at + 8 + 5, <uint32_t>send.opaque)
+        else:
+            put(out, b'{"code":0,"flag":1,"language":"PYTHON","opaque":', 48)
+            put_number(out, send.opaque)
+            put_bytes(out, self.last)
+        self.frame_answer(send)
 
     cdef bint find_half(self, End *wish, Place *place, Half *half) except -1:
         """Find the half message that is to be ended in the memory that is written to."""
@@ -773,8 +790,6 @@ cdef class Sends:
 
     cdef void end_answer(self, Send *send, int64_t queue_offset) noexcept:
         cdef Output *out = &self.out
-        cdef uint8_t *start = out.data + self.answer_at
-        cdef Py_ssize_t size
         if send.binary:
             self.end_binary(send, queue_offset)
         else:
@@ -789,7 +804,12 @@ cdef class Sends:
             put_bytes(out, self.answer_tail)
             put_number(out, send.opaque)
             put_bytes(out, self.last)
-        size = out.size - self.answer_at - 8
+        self.frame_answer(send)
+
+    cdef void frame_answer(self, Send *send) noexcept:
+        """Write the lengths in front of the header of an answer, which is all of it."""
+        cdef uint8_t *start = self.out.data + self.answer_at
+        cdef Py_ssize_t size = self.out.size - self.answer_at - 8
         put32(start, <uint32_t>(size + 4))
         put32(start + 4, <uint32_t>size | (<uint32_t>1 << 24 if send.binary else 0))
 

@@ -68,10 +68,10 @@ cdef inline bint is_ours(Slice name) noexcept nogil:
 
 
 cdef inline bint read_end(Header *header, End *wish) noexcept nogil:
-    """Read an END_TRANSACTION that wants no answer; False if it is not a usual one."""
+    """Read an END_TRANSACTION; False if it is not a usual one."""
     cdef Field *field
     cdef int i, seen = 0
-    if header.flag & 3 != 2:
+    if header.flag & 1:
         return False
     for i in range(header.count):
         field = &header.fields[i]

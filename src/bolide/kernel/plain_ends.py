@@ -1,8 +1,8 @@
 """Transactions as the broker's fast path reads them: their half messages, and how they end.
 
 A half message is plain if it is sent alone and asks for nothing else, and an END_TRANSACTION if it
-is one-way and of a half message that its producer has just sent. Whatever is not plain takes the
-ordinary way, `broker.transactions`; that must store the same for a plain one, byte for byte.
+commits or rolls back a half message that its producer has just sent. Whatever is not plain takes
+the ordinary way, `broker.transactions`; that must store the same for a plain one, byte for byte.
 """
 
 import re
@@ -16,8 +16,8 @@ from bolide.model.message import SysFlag
 from bolide.model.names import HALF_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.errors import ProtocolError
-from bolide.protocol.frame import FrameFlag
-from bolide.protocol.framing import decode_frame
+from bolide.protocol.frame import Frame, FrameFlag
+from bolide.protocol.framing import decode_frame, encode_frame
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import Record, RecordDraft
 from bolide.protocol.record_errors import BadRecord
@@ -28,7 +28,6 @@ _END_TRANSACTION = 37
 _PREFIX = struct.Struct(">II")
 _BEGINNINGS = (b"\x00\x25", b'{"code":37,')
 """How the headers of ends begin, binary and JSON."""
-_KIND = FrameFlag.RESPONSE | FrameFlag.ONE_WAY
 _USUAL_FLAGS = 0x701 | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 _MOST_PAIRS = 24
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
@@ -61,6 +60,8 @@ class PlainEnd(NamedTuple):
     queue_offset: int
     physical_offset: int
     state: int
+    answer: bytes
+    """Empty if it wants none."""
 
 
 class PlainHalf(NamedTuple):
@@ -112,11 +113,7 @@ def read_plain_end(data: bytes, position: int) -> tuple[int, PlainEnd] | None:
         return None
     try:
         frame = decode_frame(data[position + 4 : end])
-        if (
-            frame.code != _END_TRANSACTION
-            or frame.flag & _KIND != FrameFlag.ONE_WAY
-            or frame.remark
-        ):
+        if frame.code != _END_TRANSACTION or frame.is_response or frame.remark:
             return None
         found = msgspec.convert(_numbered(frame.fields or {}), _EndFields, strict=False)
     except (ProtocolError, ValueError):  # msgspec's errors are ValueErrors
@@ -126,6 +123,13 @@ def read_plain_end(data: bytes, position: int) -> tuple[int, PlainEnd] | None:
         found.tran_state_table_offset,
         found.commit_log_offset,
         found.commit_or_rollback,
+        b"" if frame.is_one_way else _answer(frame),
+    )
+
+
+def _answer(frame: Frame) -> bytes:
+    return encode_frame(
+        Frame(flag=FrameFlag.RESPONSE, opaque=frame.opaque, encoding=frame.encoding)
     )
 
 

@@ -292,7 +292,7 @@ class Sends:
         for (slot, draft), record in zip(drafts, records, strict=True):
             stored = self._put(draft, record, self._touch(slot, draft.queue_id), place, keys)
         self._ended.append((wish.queue_offset, wish.state, stored.queue_offset))
-        return _Taken(end, len(drafts))
+        return _Taken(end, len(drafts), wish.answer)
 
     def _end_drafts(self, wish: PlainEnd, place: _Place) -> list[tuple[Slot, RecordDraft]] | None:
         """The message if it is committed, and the op message."""

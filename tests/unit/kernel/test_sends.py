@@ -15,6 +15,8 @@ from bolide.kernel import Sends, Slot, Units, reference, sends, units
 from bolide.kernel.results import Stop
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
+from bolide.protocol.frame import Frame
+from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.record import Record, iter_records, read_record
 
 KINDS = {
@@ -197,7 +199,7 @@ def test_half_messages_that_are_not_for_it_are_left(name: str) -> None:
 
 
 LEFT_ENDS: dict[str, tuple[bytes, dict[str, Any]]] = {
-    "one that wants an answer": (end_of().replace(b'"flag":2', b'"flag":0'), {}),
+    "an answer": (end_of().replace(b'"flag":2', b'"flag":3'), {}),
     "one with a remark": (end_of().replace(b'"opaque"', b'"remark":"x","opaque"'), {}),
     "one that cannot tell": (end_of(state=0), {}),
     "another place": (end_of(START + 1), {}),
@@ -223,6 +225,13 @@ def test_ends_that_are_not_for_it_are_left_without_a_trace(name: str) -> None:
 def test_a_half_that_says_how_long_its_producer_may_take_is_left() -> None:
     data = half("CHECK_IMMUNITY_TIME_IN_SECONDS\x019\x02")
     assert taken_by_both(data + end_of()).end == len(data)
+
+
+def test_an_end_that_wants_an_answer_gets_one() -> None:
+    taken = taken_by_both(half() + end_of().replace(b'"flag":2', b'"flag":0'))
+    assert taken.messages == 3
+    _, answer = FrameDecoder().feed(taken.answers)
+    assert answer == Frame(flag=1, opaque=7)
 
 
 def test_a_transaction_ends_once() -> None:
@@ -344,7 +353,7 @@ SENDS = st.one_of(
         st.sampled_from([START, START, START + 1, START + 276]),
         st.integers(0, 1),
         st.sampled_from([8, 12]),
-    ),
+    ).map(lambda data: data.replace(b'"flag":2', b'"flag":0')),
 )
 
 
