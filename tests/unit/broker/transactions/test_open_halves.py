@@ -67,3 +67,12 @@ def test_an_op_that_was_taken_back_is_forgotten_with_those_behind_it() -> None:
     for position, last_named in ((0, 100), (1, 100), (0, 1)):
         ops.note(position, last_named)
     assert ops.first_needed(2) == 1
+
+
+def test_of_very_many_ops_those_that_are_needed_are_found_all_the_same() -> None:
+    ops = OpPositions()
+    for position in range(5000):
+        ops.note(position, 9000 if position == 3000 else position)
+    assert ops.first_needed(2500) == 2500
+    assert ops.first_needed(5000) == 3000
+    assert ops.first_needed(9001) == 5000
