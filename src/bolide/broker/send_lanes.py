@@ -1,6 +1,6 @@
-"""Plain sends taken straight from the bytes received into the log.
+"""Plain sends and transactions taken straight from the bytes received into the log.
 
-What it does not know it leaves to the ordinary way, `handlers/send.py`, and so it does with all
+What it does not know it leaves to the ordinary way, `handlers`, and so it does with all
 that goes wrong: refusals are written in one place. The topics it serves are a table of slots that
 is made anew when topics or settings change.
 """
@@ -165,7 +165,7 @@ class SendLanes:
         each = self._uncounted / (sum(count for *_, count, _ in touched) or 1)
         self._uncounted = 0.0
         for topic, queue_id, count, size in touched:
-            if topic != OP_HALF_TOPIC:
+            if topic != OP_HALF_TOPIC:  # nobody sent those
                 self._statistics.sent_singly(topic, queue_id, count, size, each)
         return [(topic, queue_id) for topic, queue_id, *_ in touched]
 
