@@ -7,7 +7,6 @@ is made anew when topics or settings change.
 
 import time
 
-from bolide.broker.arrivals import QueueKey
 from bolide.broker.attributes import has_window
 from bolide.broker.config import BrokerConfig
 from bolide.broker.durability import Durability, unavailable
@@ -152,12 +151,13 @@ class SendLanes:
             self._uncounted += self._seconds
             self._count, self._seconds = 0, 0.0
         if self._intake.is_awaited:
-            for topic, queue_id in self._tell_queues():
-                self._intake.touch(topic, queue_id, self._log_end)
+            self._tell_queues()
 
-    def _tell_queues(self) -> list[QueueKey]:
-        """Count what came since the last time by queue; returns the queues that it came into."""
+    def _tell_queues(self) -> None:
+        """Say by queue what came since the last time, to the statistics and to who waits."""
         assert self._sends is not None
+        # What is not on the disk cannot be read: who asks for it now will wait.
+        may_wait = self._intake.is_awaited or self._durability.waits
         touched = [
             (topic, queue_id, *units.take_fresh())
             for topic, queue_id, units in self._sends.take_touched()
@@ -167,7 +167,8 @@ class SendLanes:
         for topic, queue_id, count, size in touched:
             if topic != OP_HALF_TOPIC:  # nobody sent those
                 self._statistics.sent_singly(topic, queue_id, count, size, each)
-        return [(topic, queue_id) for topic, queue_id, *_ in touched]
+            if may_wait:
+                self._intake.touch(topic, queue_id, self._log_end)
 
     def instead(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
         """What must be said instead of each of the answers."""

@@ -331,12 +331,7 @@ async def test_a_flush_that_is_quicker_than_the_end_of_the_burst_wakes_who_waits
 ) -> None:
     core, store = sync_core(tmp_path)
     asked: list[bool] = []
-
-    def look(is_last: bool) -> bool:
-        asked.append(is_last)
-        return True
-
-    core.arrivals.hold(Waiter(("T", 3), look), 60)
+    core.arrivals.hold(waiter_of(asked), 60)
     core.connect().receive(plain(queue_id=3))
     assert not asked
     core.durability._flushed(Flushed(store.log.written))
@@ -420,3 +415,30 @@ async def test_what_was_sent_is_counted_by_queue_when_somebody_looks(tmp_path: P
         assert stats.stats_minute.sum == count
     await until(lambda: statistics.put_latencies.longest > 0.0)
     await core.stop()
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+@on_loop
+async def test_who_waits_is_woken_though_somebody_looks_at_the_statistics_first(
+    tmp_path: Path, mode: FlushMode
+) -> None:
+    core = BrokerCore(tmp_path, mode=mode)
+    asked: list[bool] = []
+    if mode is FlushMode.ASYNC:
+        core.arrivals.hold(waiter_of(asked), 60)
+    core.connect().receive(plain(queue_id=3))
+    assert core.statistics.totals.sent == 1
+    if mode is FlushMode.SYNC:  # it cannot be read yet
+        core.arrivals.hold(waiter_of(asked), 60)
+    await until(lambda: asked)
+    await core.stop()
+
+
+def waiter_of(asked: list[bool]) -> Waiter:
+    """Waits for queue 3 and notes how it is asked."""
+
+    def look(is_last: bool) -> bool:
+        asked.append(is_last)
+        return True
+
+    return Waiter(("T", 3), look)
