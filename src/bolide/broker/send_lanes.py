@@ -24,6 +24,7 @@ from bolide.model.message import Host
 from bolide.model.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
     WRITE,
     is_dead_letter_topic,
     is_retry_topic,
@@ -116,7 +117,7 @@ class SendLanes:
         }  # fmt: skip
 
     def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes] | None:
-        """Take the plain sends that lie there; where they end, and the answers.
+        """Take the plain sends and ends of transactions there; where they end, and the answers.
 
         None: there are none, or they cannot be taken. Answers that must wait for the disk follow.
         """
@@ -127,14 +128,15 @@ class SendLanes:
         try:
             taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
         except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
+            self._note_ended()
             return None
         end, answers, self._log_end, generation, count = taken
         if end == position:
             return None
-        self._count += count
-        for each in self._sends.take_ended():
-            self._halves.note_ended(*each)
-        self._seconds += time.perf_counter() - begun
+        self._count += count - self._note_ended()
+        seconds = time.perf_counter() - begun
+        self._seconds += seconds
+        self._uncounted += seconds
         if self._intake.ending is None:
             self._intake.expect_end()
         if self._durability.waits:
@@ -144,11 +146,18 @@ class SendLanes:
             return end, b""
         return end, answers
 
+    def _note_ended(self) -> int:
+        """Note the transactions that ended; returns how many op messages tell of it."""
+        assert self._sends is not None
+        ended = self._sends.take_ended()
+        for each in ended:
+            self._halves.note_ended(*each)
+        return len(ended)
+
     def _note(self) -> None:
         """Have the pulls woken that wait for what the burst brought, if anybody waits."""
         if self._count:
             self._statistics.took(self._count, self._seconds / self._count)
-            self._uncounted += self._seconds
             self._count, self._seconds = 0, 0.0
         if self._intake.is_awaited:
             self._tell_queues()
@@ -162,7 +171,8 @@ class SendLanes:
             (topic, queue_id, *units.take_fresh())
             for topic, queue_id, units in self._sends.take_touched()
         ]
-        each = self._uncounted / (sum(count for *_, count, _ in touched) or 1)
+        sent = sum(count for topic, _, count, _ in touched if topic != OP_HALF_TOPIC)
+        each = self._uncounted / (sent or 1)
         self._uncounted = 0.0
         for topic, queue_id, count, size in touched:
             if topic != OP_HALF_TOPIC:  # nobody sent those
@@ -230,6 +240,7 @@ def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:
         and topic.topic_filter_type == "SINGLE_TAG"
         and len(name) <= MAX_V1_TOPIC_SIZE
         and is_sendable(name)
+        and not name.startswith(SYSTEM_TOPIC_PREFIX)  # the broker itself reads those
         and not is_retry_topic(name)
         and not is_dead_letter_topic(name)
         and _is_valid(name)

@@ -41,7 +41,7 @@ class Statistics:
         self.get_latencies = Latencies()
         self.yesterday_morning = Totals()
         self.this_morning = Totals()
-        self._tellers: list[Callable[[], object]] = []
+        self._tellers: list[Callable[[], None]] = []
         self._now = now
         self._started = now()
         self._day = _day_of(self._started)
@@ -62,7 +62,7 @@ class Statistics:
 
     # ---- counting
 
-    def ask_first(self, tell: Callable[[], object]) -> None:
+    def ask_first(self, tell: Callable[[], None]) -> None:
         """Have `tell` called before sums are looked at: who counts for itself says how many."""
         self._tellers.append(tell)
 
@@ -180,6 +180,7 @@ class Statistics:
         self._forget(lambda _, owner: owner == topic)
 
     def forget_group(self, group: str) -> None:
+        self._ask()
         self._forget(lambda owner, _: owner == group)
 
     # ---- telling

@@ -127,6 +127,8 @@ cdef bytes write_frame(object frame):
     cdef const char *key_at
     cdef const char *text_at
     cdef uint8_t *at
+    if body is None:
+        raise TypeError
     if remark is not None:
         remark_at = PyUnicode_AsUTF8AndSize(remark, &remark_size)
     if fields:

@@ -5,7 +5,7 @@ It may leave to the ordinary way what its twin would take, never the other way r
 written before all that can go wrong has been looked at.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -36,7 +36,6 @@ from bolide.kernel._properties cimport asks, holds, is_id
 from bolide.kernel._transactions cimport (
     COMMIT,
     PREPARED,
-    ROLLBACK,
     End,
     Half,
     read_end,
@@ -289,15 +288,16 @@ cdef bint read_send(Header *header, Send *send, Output *scratch) except -1:
     send.is_half = False
     if asks(send.properties, &unique_ids):
         return not batch and read_half_send(send)
-    if batch or send.sys_flag & PREPARED:
+    if send.sys_flag & PREPARED:
+        return False  # a half's mark without its property
+    if batch:
         return send.sys_flag == 0
     find_named(send.properties, &send.named)
     return unique_ids == 1 and is_id(send.named.unique_id)
 
 
 cdef bint read_half_send(Send *send) noexcept nogil:
-    cdef Slice unique_id
-    if not wishes_half(send.properties, &unique_id, &send.has_group):
+    if not wishes_half(send.properties, &send.has_group):
         return False
     send.is_half = True
     find_named(send.properties, &send.named)

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Transactions as they lie in the bytes received and in the log; `plain_ends` says what is plain."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcmp, memset
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
 
-from bolide.kernel._bytes cimport u32, u64
 from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, STORE_V6, Fields, Slice, cut
 from bolide.kernel._header cimport Field, Header, named, number_of
 from bolide.kernel._properties cimport Pairs, asks_here, begins, cut_pairs, is_id, is_named
@@ -32,10 +31,10 @@ cdef struct Half:
     bint has_key  # by which a repeat would be found
 
 
-cdef inline bint wishes_half(Slice text, Slice *unique_id, bint *has_group) noexcept nogil:
+cdef inline bint wishes_half(Slice text, bint *has_group) noexcept nogil:
     """Whether these are the properties of a half message that asks for nothing else."""
     cdef Pairs pairs
-    cdef Slice name, value
+    cdef Slice name, value, unique_id
     cdef bint found = False
     cdef int i
     if not cut_pairs(text, &pairs):
@@ -48,14 +47,14 @@ cdef inline bint wishes_half(Slice text, Slice *unique_id, bint *has_group) noex
                 return False
             found = True
         elif is_named(name, b"UNIQ_KEY", 8):
-            unique_id[0] = value
+            unique_id = value
         elif is_named(name, b"PGROUP", 6):
             has_group[0] = True
         elif begins(name.at, name.at + name.size, b"UNIQ_KEY", 8):
             return False
         elif is_ours(name) or asks_here(name.at, name.at + name.size):
             return False
-    return found and is_id(unique_id[0])
+    return found and is_id(unique_id)
 
 
 cdef inline bint is_ours(Slice name) noexcept nogil:
@@ -120,7 +119,9 @@ cdef inline bint read_half(const uint8_t *at, Py_ssize_t left, Slice half_topic,
         return False
     if not is_named(fields.topic, <const char *>half_topic.at, half_topic.size):
         return False
-    if not cut_pairs(fields.properties, &pairs) or fields.properties.at[fields.properties.size - 1] != 2:
+    if fields.properties.size == 0 or fields.properties.at[fields.properties.size - 1] != 2:
+        return False
+    if not cut_pairs(fields.properties, &pairs):
         return False
     memset(&half.group, 0, sizeof(Slice))
     half.unique_id = half.keys = half.tags = half.group

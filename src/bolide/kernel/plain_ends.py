@@ -26,8 +26,8 @@ COMMIT, ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)
 
 _END_TRANSACTION = 37
 _PREFIX = struct.Struct(">II")
-_BEGINNINGS = (b"\x00\x25", b'{"code":37,')
-"""How the headers of ends begin, binary and JSON."""
+_BINARY_CODE, _JSON_CODE = b"\x00\x25", b'"code":37'
+_HEADER_SIZE = 0xFFFFFF
 _USUAL_FLAGS = 0x701 | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 _MOST_PAIRS = 24
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
@@ -106,10 +106,15 @@ def origin_pairs(properties: str, unique_id: str, group: str, topic: str, queue_
 def read_plain_end(data: bytes, position: int) -> tuple[int, PlainEnd] | None:
     """The plain end that lies whole at `position`, and where the next frame begins."""
     header_at = position + _PREFIX.size
-    if len(data) < header_at or not data.startswith(_BEGINNINGS, header_at):
+    if len(data) < header_at:
         return None
-    end = position + 4 + int(_PREFIX.unpack_from(data, position)[0])
+    length, mark = _PREFIX.unpack_from(data, position)
+    end: int = position + 4 + length
     if end > len(data):
+        return None
+    header_end = header_at + (mark & _HEADER_SIZE)
+    is_binary = data.startswith(_BINARY_CODE, header_at)
+    if not is_binary and data.find(_JSON_CODE, header_at, header_end) < 0:
         return None
     try:
         frame = decode_frame(data[position + 4 : end])
@@ -138,7 +143,7 @@ def _numbered(fields: dict[str, str]) -> dict[str, str | int]:
     return fields | {"commitOrRollback": int(state) if state in {"8", "12"} else state}
 
 
-def read_plain_half(data: bytes, wish: PlainEnd) -> PlainHalf | None:
+def read_plain_half(data: bytes | memoryview, wish: PlainEnd) -> PlainHalf | None:
     """The half message that a plain end means, which lies at the front of `data`."""
     try:
         record = reference.read_record(data)

@@ -283,11 +283,16 @@ class Sends:
         if found is None or found[0] - position > longest:
             return None
         end, wish = found
-        drafts = self._end_drafts(wish, place)
-        if drafts is None:
-            return None
-        records = [encode_record(draft, len(draft.body)) for _, draft in drafts]
-        if sum(map(len, records)) > place.room or not self._claim(wish.queue_offset):
+        try:  # all that can fail comes before the claim
+            drafts = self._end_drafts(wish, place)
+            if drafts is None:
+                return None
+            records = [encode_record(draft, len(draft.body)) for _, draft in drafts]
+            for slot, draft in drafts:
+                self._units_of(slot, draft.queue_id)
+            if sum(map(len, records)) > place.room or not self._claim(wish.queue_offset):
+                return None
+        except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
             return None
         for (slot, draft), record in zip(drafts, records, strict=True):
             stored = self._put(draft, record, self._touch(slot, draft.queue_id), place, keys)
@@ -317,7 +322,7 @@ class Sends:
         assert self._halves is not None
         if wish.queue_offset >= self._units_of(self._halves, 0).end:
             return None
-        return read_plain_half(bytes(place.view[place.at - back : place.at]), wish)
+        return read_plain_half(place.view[place.at - back : place.at], wish)
 
     def _batch(self, send: PlainSend, draft: RecordDraft) -> list[RecordDraft]:
         own = decode_properties(send.properties)

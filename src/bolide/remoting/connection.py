@@ -360,7 +360,9 @@ class Connection(Caller):
         self._send_later(await outcome)
 
     async def _wait_for_owed(self) -> None:
-        self._nothing_owed = asyncio.Event()
+        if self._nothing_owed is None:
+            self._nothing_owed = asyncio.Event()
+        self._nothing_owed.clear()
         await self._nothing_owed.wait()
 
     def owe(self, later: Owed, weight: int) -> None:

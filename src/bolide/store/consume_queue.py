@@ -178,6 +178,7 @@ class ConsumeQueue:
         names = sorted(name for name in found if len(name) == _NAME_SIZE and name.isdigit())
         self._starts = [int(name) for name in names if self._has_length(name)]
         self._drop_behind_gap()
+        self.has_new_files = True  # as far as is known: the last process may have been killed
         self._reset(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
 
     def _drop_behind_gap(self) -> None:

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_BYTES = 64 * 1024 * 1024
-"""Log written since the last checkpoint that calls for the next: the bound of a recovery."""
+"""Log written since the last checkpoint that calls for the next."""
 
-_REST = 9
-"""How much longer than a checkpoint the pause before the next is: with very many queues each takes
-a second."""
+_SHARE = 10
+"""Checkpoints take one in so many seconds at most: with very many queues each takes a second."""
 
 
 class Housekeeping:
@@ -91,7 +90,7 @@ class Housekeeping:
         mark = self._checkpoint.value.mark
         behind = store.log.end - (mark.position if mark else 0)
         waited = now - self._last_checkpoint
-        far = behind >= _CHECKPOINT_BYTES and waited >= _REST * self._checkpoint_took
+        far = behind >= _CHECKPOINT_BYTES and waited >= _SHARE * self._checkpoint_took
         if far or waited >= config.queue_flush_thorough_interval:
             self.checkpoint()
         elif written:
@@ -104,8 +103,8 @@ class Housekeeping:
 
     def checkpoint(self) -> bool:
         """Bring everything to the disk and note how far that is; says if it worked. Blocks."""
-        begun = time.monotonic()
         with self._turn:
+            begun = time.monotonic()
             try:
                 return self._checkpoint_now()
             finally:

@@ -29,6 +29,7 @@ class QueueTable:
         self._changed: set[ConsumeQueue] = set()
         self._unsynced: set[ConsumeQueue] = set()
         self._unnamed: set[ConsumeQueue] = set()
+        self._naming = threading.Lock()  # who finds nothing to sync may rely on it
         self._upkeep = threading.Lock()  # one thread at a time writes, syncs and removes files
 
     def __len__(self) -> int:
@@ -113,16 +114,25 @@ class QueueTable:
 
         Blocks. Raises OSError.
         """
-        queues = list(self._unnamed)
+        with self._naming:
+            with self._upkeep:
+                queues, self._unnamed = self._unnamed, set()
+                for queue in queues:
+                    queue.has_new_files = False
+            try:
+                self._sync_directories(queues)
+            except OSError:
+                with self._upkeep:
+                    self._unnamed |= queues
+                raise
+
+    def _sync_directories(self, queues: Iterable[ConsumeQueue]) -> None:
         own = {Path(queue.directory) for queue in queues}
         above = {directory.parent for directory in own}
         around = {self._directory, self._directory.parent} if own else set()
         for directory in (*own, *above, *around):
             with self._upkeep, suppress(FileNotFoundError):  # its topic was removed
                 self._disk.sync_directory(directory)
-        for queue in queues:
-            queue.has_new_files = False
-        self._unnamed.difference_update(queues)
 
     def truncate(self, physical_offset: int, *, thoroughly: bool = False) -> None:
         """Drop the units of records at or behind a position of the log."""

@@ -68,6 +68,7 @@ async def answer_of(peer: Peer, opaque: int = 1) -> Frame:
         pytest.param(TopicConfig(topic_name="U" * 127), True, id="the longest name of 4.9"),
         pytest.param(TopicConfig(topic_name="U" * 128), False, id="a name of 5.x"),
         pytest.param(TopicConfig(topic_name="SELF_TEST_TOPIC"), False, id="the broker's own"),
+        pytest.param(TopicConfig(topic_name="rmq_sys_REVIVE_LOG_c"), False, id="what it reads"),
         pytest.param(TopicConfig(topic_name="%RETRY%g"), False, id="retries"),
         pytest.param(TopicConfig(topic_name="%DLQ%g"), False, id="dead letters"),
         pytest.param(TopicConfig(topic_name="a.b"), False, id="a name that no topic may have"),
@@ -377,6 +378,19 @@ async def test_sends_under_way_are_counted_and_too_many_are_told_it_is_busy(tmp_
     store.tell(Flushed(store.log.written))
     assert (await answer_of(peer, 2)).code == ResponseCode.SUCCESS
     assert peer.connection.held == 0
+    await core.stop()
+
+
+@on_loop
+async def test_who_asks_twice_for_the_end_of_a_connection_is_told_twice(tmp_path: Path) -> None:
+    core, store = sync_core(tmp_path)
+    peer = core.connect()
+    peer.receive(plain())
+    ends = [asyncio.create_task(peer.connection.finish()) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    store.tell(Flushed(store.log.written))
+    async with asyncio.timeout(10):
+        await asyncio.gather(*ends)
     await core.stop()
 
 

@@ -231,6 +231,17 @@ def test_who_counts_for_itself_is_asked_before_anybody_is_told(statistics: Stati
     statistics.ask_first(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
     assert statistics.totals == Totals(sent=2, sent_bytes=20, got=3, found=2)
     assert statistics.view("TOPIC_PUT_NUMS", "T") is not None
-    statistics.forget_topic("T")
-    statistics._tellers.clear()
-    assert statistics.view("TOPIC_PUT_NUMS", "T") is None
+    assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is not None
+
+
+def test_what_was_counted_before_a_group_went_does_not_come_back(statistics: Statistics) -> None:
+    untold = [3]
+
+    def tell() -> None:
+        if untold:
+            statistics.got_by_calls(1, "g", "T", 0, untold.pop(), 30, 0.001)
+
+    statistics.ask_first(tell)
+    statistics.forget_group("g")
+    assert not untold
+    assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is None

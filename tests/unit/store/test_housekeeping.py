@@ -212,33 +212,66 @@ def test_a_checkpoint_that_takes_long_is_followed_by_a_longer_pause(
         assert takes_one()
 
 
+class NamingDisk(SteppedDisk):
+    """Knows which directories were synced when a checkpoint is about to be written."""
+
+    def __init__(self, queues: Path) -> None:
+        super().__init__()
+        self.queues = queues
+        self.synced: list[Path] = []
+
+    def sync_directory(self, path: Path) -> None:
+        self.synced.append(path)
+        super().sync_directory(path)
+
+    def names(self, store: MessageStore) -> set[Path]:
+        """Of a checkpoint."""
+        self.synced.clear()
+        found: list[Path] = []
+        self.at["mid-checkpoint"] = lambda: found.extend(self.synced)
+        assert store.housekeeping.checkpoint()
+        return {path for path in found if path.is_relative_to(self.queues)}
+
+
 def test_a_checkpoint_tells_of_queue_files_whose_names_are_on_the_disk(tmp_path: Path) -> None:
-    class Watched(SteppedDisk):
-        def __init__(self) -> None:
-            super().__init__()
-            self.synced: list[Path] = []
-
-        def sync_directory(self, path: Path) -> None:
-            self.synced.append(path)
-            super().sync_directory(path)
-
-    disk, queues = Watched(), tmp_path / "store" / "consumequeue"
+    queues = tmp_path / "store" / "consumequeue"
+    disk = NamingDisk(queues)
     with open_store(tmp_path / "store", disk) as store:
-
-        def names() -> set[Path]:
-            disk.synced.clear()
-            found: list[Path] = []
-            disk.at["mid-checkpoint"] = lambda: found.extend(disk.synced)
-            assert store.housekeeping.checkpoint()
-            return {path for path in found if path.is_relative_to(queues)}
-
         store.append(draft())
-        assert names() == {queues, queues / "T", queues / "T" / "0"}
+        assert disk.names(store) == {queues, queues / "T", queues / "T" / "0"}
         store.append(draft())
-        assert names() == set()
+        assert disk.names(store) == set()
         store.append(draft(queue_id=1))
-        assert names() == {queues, queues / "T", queues / "T" / "1"}
+        assert disk.names(store) == {queues, queues / "T", queues / "T" / "1"}
         store.append(draft("Gone"))
         store.housekeeping.run()
         assert store.remove_topic("Gone") == 1
-        assert names() == set()
+        assert disk.names(store) == set()
+
+
+def test_names_that_a_killed_process_left_are_synced_by_the_next(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.append(draft())
+        store.housekeeping._write_queues()
+        copy = root.with_name("after the crash")
+        shutil.copytree(root, copy)
+    queues = copy / "consumequeue"
+    disk = NamingDisk(queues)
+    with open_store(copy, disk) as store:
+        assert disk.names(store) == {queues, queues / "T", queues / "T" / "0"}
+
+
+def test_names_that_could_not_be_synced_are_tried_again(tmp_path: Path) -> None:
+    queues = tmp_path / "store" / "consumequeue"
+    disk = NamingDisk(queues)
+    with open_store(tmp_path / "store", disk) as store:
+        store.append(draft())
+        disk.sync_directory = fail  # type: ignore[method-assign]
+        assert not store.housekeeping.checkpoint()
+        del disk.sync_directory
+        assert disk.names(store) == {queues, queues / "T", queues / "T" / "0"}
+
+
+def fail(path: Path) -> None:
+    raise OSError(5, "Input/output error", str(path))

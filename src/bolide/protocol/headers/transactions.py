@@ -6,7 +6,7 @@ from bolide.protocol.header import Header, Int, Long
 
 
 class EndTransactionHeader(Header, frozen=True, kw_only=True):
-    """END_TRANSACTION, one-way. The state is 0 unknown, 8 commit, 12 rollback."""
+    """END_TRANSACTION, mostly one-way. The state is 0 unknown, 8 commit, 12 rollback."""
 
     topic: str | None = None
     producer_group: str
