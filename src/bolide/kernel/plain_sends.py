@@ -27,10 +27,12 @@ _MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word 
 _WISHES = (
     "DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|MSG_REGION|TRACE_ON|CLUSTER|__STARTDELIVERTIME|BOLIDE_"
 )
-_ASKS = re.compile(f"(?:^|\x02)(?:{_WISHES})")
+# To be looked for in properties with a \x02 before the first too: `re` looks for one character
+# much faster than for one of two cases.
+_ASKS = re.compile(f"\x02(?:{_WISHES})")
 _WISH = re.compile(_WISHES)
-_UNIQUE_IDS = re.compile("(?:^|\x02)UNIQ_KEY")
-_UNIQUE_ID = re.compile("(?:^|\x02)UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|\\Z)")
+_UNIQUE_IDS = "\x02UNIQ_KEY"
+_UNIQUE_ID = re.compile("\x02UNIQ_KEY\x01([0-9A-Za-z._-]{1,128})(?:\x02|\\Z)")
 _NOT_PLAIN_FLAGS = ~0x705
 """All but the bits that say how the body is compressed, and the one of half messages."""
 _PREPARED = 0x4
@@ -139,14 +141,14 @@ def _plain(header: _Header, end: int, body: bytes, is_binary: bool) -> PlainSend
         return None
     if fields.f & _NOT_PLAIN_FLAGS or fields.e < 0:
         return None
-    is_half = False
-    if _ASKS.search(properties):
+    is_half, marked = False, f"\x02{properties}"
+    if _ASKS.search(marked):
         is_half = not fields.m and _is_plain_half(fields)
         if not is_half:
             return None
     elif fields.f & (~0 if fields.m else _PREPARED):
         return None
-    unique_id = "" if fields.m else _unique_id(properties)
+    unique_id = "" if fields.m else _unique_id(marked)
     if unique_id is None:
         return None
     return PlainSend(
@@ -162,13 +164,11 @@ def _is_plain_half(fields: _Fields) -> bool:
     return wishes_half(fields.i, _WISH)
 
 
-def _unique_id(properties: str) -> str | None:
-    found = _UNIQUE_ID.search(properties)
-    if found is None or len(_UNIQUE_IDS.findall(properties)) != 1:
-        return None
-    return found[1]
+def _unique_id(marked: str) -> str | None:
+    found = _UNIQUE_ID.search(marked)
+    return found[1] if found is not None and marked.count(_UNIQUE_IDS) == 1 else None
 
 
 def asks_for_nothing(properties: str) -> bool:
     """Whether a property string can be stored as it is."""
-    return not _ASKS.search(properties)
+    return not _ASKS.search(f"\x02{properties}")
