@@ -15,12 +15,13 @@ from bolide.broker.arrivals import QueueKey
 from bolide.broker.filters.filters import Judged, NotCompiled
 from bolide.broker.pull_admission import Admitted
 from bolide.broker.pulls import COMMIT, SUSPEND, Pull, Pulls
-from bolide.kernel import PullAnswers, Sieve, read_plain_pull
-from bolide.kernel.pulls import Answer, refill
+from bolide.kernel import PullAnswers, Sieve, decode_frame, encode_frame, read_plain_pull
+from bolide.kernel.pulls import Answer, PlainPull, refill
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
 from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.frame import Frame
+from bolide.protocol.errors import ProtocolError
+from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Later, Request
@@ -36,6 +37,8 @@ _BLOCK = 1024
 _MAX_BLOCKS = 256
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_BINARY = HeaderEncoding.ROCKETMQ.to_bytes(1)
+_BINARY_CODES = [code.to_bytes(2) for code in _CODES]
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
 """Numbers that nobody sends: if they come out of a header where they were put, others will too."""
 _NOTHING = int(ResponseCode.PULL_NOT_FOUND), ReadStatus.OFFSET_OVERFLOW_ONE.value
@@ -81,10 +84,18 @@ class Tally:
 class HeldPull(Later):
     """A pull of a lane that waits; what `Arrivals` holds and what its connection is owed."""
 
-    __slots__ = ("_lanes", "connection", "key", "lane", "offset", "opaque", "pull", "tick")
+    __slots__ = (
+        "_lanes", "connection", "encoding", "key", "lane", "offset", "opaque", "pull", "tick",
+    )  # fmt: skip
 
     def __init__(
-        self, lanes: "PullLanes", lane: Lane, offset: int, opaque: int, connection: Connection
+        self,
+        lanes: "PullLanes",
+        lane: Lane,
+        offset: int,
+        opaque: int,
+        encoding: HeaderEncoding,
+        connection: Connection,
     ) -> None:
         super().__init__()
         self._lanes = lanes
@@ -93,6 +104,8 @@ class HeldPull(Later):
         self.key = lane.queue
         self.offset = offset
         self.opaque = opaque
+        self.encoding = encoding
+        """How its header is written, and how it is to be answered."""
         self.pull: Pull | None = None
         """What the ordinary way makes of it, once it has to."""
         self.tick = 0
@@ -143,22 +156,26 @@ class PullLanes:
         Returns:
             Where it ends, and the response; empty if it waits. None if it takes the ordinary way.
         """
+        encoding = HeaderEncoding.JSON
         found = read_plain_pull(data, position)
         if found is None:
-            return None
+            encoding = HeaderEncoding.ROCKETMQ
+            found = _read_binary(data, position)
+            if found is None:
+                return None
         end, key, offset, commit, opaque = found
         if end - position > connection.max_frame_size:
             return None
         lane = self._lanes.get(key) or self._open(key, connection)
         if lane is None or self._is_unusual(lane):
             return None
-        reply = self._answer(lane, offset, opaque, connection)
+        reply = self._answer(lane, offset, opaque, encoding, connection)
         if reply is None:
             return None
         if lane.commits and commit >= 0:
             group, topic, queue_id = lane.group, lane.topic, lane.queue_id
             self._offsets.commit(group, topic, queue_id, commit, peer=connection.peer)
-        return end, reply
+        return end, _in(encoding, reply)
 
     # ---- answers
 
@@ -167,13 +184,23 @@ class PullLanes:
             return True
         return self._offsets.is_reset(lane.group, lane.topic, lane.queue_id)
 
-    def _answer(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> bytes | None:
+    def _answer(
+        self,
+        lane: Lane,
+        offset: int,
+        opaque: int,
+        encoding: HeaderEncoding,
+        connection: Connection,
+    ) -> bytes | None:
         begun = self._now()
         answer = self._read(lane, offset, opaque)
         if answer is None:
             return None
         if answer is _AT_END:
-            return self._at_end(lane, offset, opaque, connection)
+            if lane.suspends:
+                self._hold(HeldPull(self, lane, offset, opaque, encoding, connection))
+                return b""
+            return self._at_end(lane, offset, opaque)
         self._count(lane, answer, begun)
         return answer[0]
 
@@ -241,10 +268,7 @@ class PullLanes:
             self._statistics.got_by_calls(tally.calls, *key, tally.count, tally.size, tally.seconds)
             self._statistics.fell_behind(*key, tally.behind, max(tally.late, 0.0))
 
-    def _at_end(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> bytes:
-        if lane.suspends:
-            self._hold(lane, offset, opaque, connection)
-            return b""
+    def _at_end(self, lane: Lane, offset: int, opaque: int) -> bytes:
         self._statistics.got_nothing()
         self._offsets.pulled(lane.group, lane.topic, lane.queue_id, offset)
         low = self._store.min_offset(lane.topic, lane.queue_id)
@@ -252,10 +276,9 @@ class PullLanes:
 
     # ---- waiting
 
-    def _hold(self, lane: Lane, offset: int, opaque: int, connection: Connection) -> None:
-        held = HeldPull(self, lane, offset, opaque, connection)
-        connection.owe(held, 0)
-        self._arrivals.hold(held, lane.patience)
+    def _hold(self, held: HeldPull) -> None:
+        held.connection.owe(held, 0)
+        self._arrivals.hold(held, held.lane.patience)
 
     def look(self, held: HeldPull, *, is_last: bool) -> bool:
         """Answer a pull that waits, if there is an answer by now or no more time."""
@@ -270,7 +293,7 @@ class PullLanes:
                 return answered
         if held.pull is None:
             held.pull = self._ordinary(held)
-            frame = Frame(code=_CODES[0], opaque=held.opaque)
+            frame = Frame(code=_CODES[0], opaque=held.opaque, encoding=held.encoding)
             held.address(self._dispatcher, frame, held.connection)
         return self._pulls.look_again(held.pull, held, is_last=is_last)
 
@@ -289,7 +312,7 @@ class PullLanes:
         if answer is None or not answer[2]:  # what came is not wanted: it may wait on
             return None
         self._count(lane, answer, begun)
-        held.connection.settle(held, answer[0])
+        held.connection.settle(held, _in(held.encoding, answer[0]))
         return True
 
     def _ordinary(self, held: HeldPull) -> Pull:
@@ -372,6 +395,32 @@ class PullLanes:
         self._laneless.clear()
         for key in self._keys.pop(group, ()):
             self._lanes.pop(key).is_open = False
+
+
+def _read_binary(data: bytes, position: int) -> PlainPull | None:
+    """A pull with a binary header, as what the same one with a JSON header would be."""
+    at = position + 8
+    if data[position + 4 : position + 5] != _BINARY or data[at : at + 2] not in _BINARY_CODES:
+        return None
+    end = position + 4 + int.from_bytes(data[position : position + 4])
+    if end > len(data):
+        return None
+    try:
+        frame = decode_frame(data[position + 4 : end])
+    except ProtocolError:
+        return None
+    frame.encoding = HeaderEncoding.JSON
+    found = read_plain_pull(encode_frame(frame), 0)
+    return found and (end, *found[1:])
+
+
+def _in(encoding: HeaderEncoding, reply: bytes) -> bytes:
+    """A response with its header written like that of the request."""
+    if encoding is HeaderEncoding.JSON or not reply:
+        return reply
+    frame = decode_frame(reply[4:])
+    frame.encoding = encoding
+    return encode_frame(frame)
 
 
 def _is_plain(wanted: Wanted) -> bool:

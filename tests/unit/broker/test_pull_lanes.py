@@ -20,6 +20,7 @@ from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import ConsumerGroup, Heartbeat, MessageModel, Subscription
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting import connection as connection_module
 from bolide.remoting.connection import Connection
@@ -52,8 +53,14 @@ async def core_in(directory: Path, **given: Any) -> AsyncIterator[BrokerCore]:
         await core.stop()
 
 
-def request(opaque: int = 1, code: RequestCode = PULL, **given: Any) -> bytes:
-    return request_bytes(code, pull_header(**given).to_fields(), opaque=opaque)
+def request(
+    opaque: int = 1,
+    code: RequestCode = PULL,
+    encoding: HeaderEncoding = HeaderEncoding.JSON,
+    **given: Any,
+) -> bytes:
+    fields = pull_header(**given).to_fields()
+    return request_bytes(code, fields, opaque=opaque, encoding=encoding)
 
 
 def ahead(core: BrokerCore, peer: Peer, data: bytes) -> bytes | None:
@@ -97,6 +104,7 @@ async def test_what_gets_no_lane_is_looked_at_once_until_something_changes(
 # ---- what lanes answer
 
 
+@pytest.mark.parametrize("encoding", HeaderEncoding)
 @pytest.mark.parametrize("code", [PULL, LITE])
 @pytest.mark.parametrize(
     "given",
@@ -122,13 +130,13 @@ async def test_what_gets_no_lane_is_looked_at_once_until_something_changes(
 )
 @on_loop
 async def test_a_lane_answers_as_the_ordinary_way_does(
-    tmp_path: Path, given: dict[str, Any], code: RequestCode
+    tmp_path: Path, given: dict[str, Any], code: RequestCode, encoding: HeaderEncoding
 ) -> None:
     async with core_in(tmp_path) as core:
         if given.get("expression_type") == SQL92:
             compile_sql(given["subscription"])
         for opaque in (1, -7):
-            data = request(opaque, code, **given)
+            data = request(opaque, code, encoding, **given)
             assert ahead(core, core.connect(), data), "it is one for lanes"
             assert response_of(both_ways(core, data)).opaque == opaque
         assert len(core.lanes) == 1
@@ -148,14 +156,47 @@ async def test_a_lane_answers_as_the_ordinary_way_does(
         {"sys_flag": 0},
     ],
 )
+@pytest.mark.parametrize("encoding", HeaderEncoding)
 @on_loop
 async def test_what_is_unusual_takes_the_ordinary_way(
-    tmp_path: Path, given: dict[str, Any]
+    tmp_path: Path, given: dict[str, Any], encoding: HeaderEncoding
 ) -> None:
     async with core_in(tmp_path) as core:
-        data = request(**given)
+        data = request(encoding=encoding, **given)
         assert ahead(core, core.connect(), data) is None
         both_ways(core, data)
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@on_loop
+async def test_a_pull_with_a_binary_header_that_waits_is_answered_in_kind(
+    tmp_path: Path, arrives: bool
+) -> None:
+    async with core_in(tmp_path) as core:
+        waits: dict[str, Any] = {"queue_offset": 40, "sys_flag": SUBSCRIBED | SUSPEND}
+        peers = core.connect(), core.connect(fast=False)
+        for peer in peers:
+            patience: dict[str, Any] = {"suspend_timeout_millis": 60_000 if arrives else 1}
+            peer.receive(request(5, encoding=HeaderEncoding.ROCKETMQ, **waits, **patience))
+        assert [peer.written for peer in peers] == [b"", b""]
+        if arrives:
+            core.intake.append(draft(body=b"new"))
+        await until(lambda: all(peer.written for peer in peers))
+        first, second = (peer.written for peer in peers)
+        assert first == second
+        answer = response_of(first)
+        assert (answer.encoding, answer.opaque) == (HeaderEncoding.ROCKETMQ, 5)
+        assert (b"new" in answer.body) == arrives
+
+
+@pytest.mark.parametrize("size", [4, 7, 9, 30, 60, -1])
+@on_loop
+async def test_a_part_of_a_pull_with_a_binary_header_is_left_alone(
+    tmp_path: Path, size: int
+) -> None:
+    async with core_in(tmp_path) as core:
+        data = request(encoding=HeaderEncoding.ROCKETMQ)
+        assert core.lanes.serve(data[:size], 0, core.connect().connection) is None
 
 
 @pytest.mark.parametrize(
