@@ -31,7 +31,7 @@ Told = Callable[[int | StoreUnwritable], None]
 class _Waiting(NamedTuple):
     end: int
     generation: int
-    deadline: float
+    since: float
     tell: Told
 
 
@@ -77,8 +77,8 @@ class Durability:
 
     def when_reached(self, end: int, generation: int, tell: Told) -> None:
         """As `when_safe`, for all that lies before a position of the log."""
-        deadline = self._loop.time() + self._config.value.sync_flush_timeout
-        self._waiting.append(_Waiting(end, generation, deadline, tell))
+        now = self._loop.time()
+        self._waiting.append(_Waiting(end, generation, now, tell))
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
 
@@ -150,8 +150,8 @@ class Durability:
 
     def _sweep(self) -> None:
         """Answer those who have waited too long: their messages are kept, but not yet safe."""
-        now = self._loop.time()
-        while self._waiting and self._waiting[0].deadline <= now:
+        oldest = self._loop.time() - self._config.value.sync_flush_timeout
+        while self._waiting and self._waiting[0].since <= oldest:
             self._waiting.popleft().tell(ResponseCode.FLUSH_DISK_TIMEOUT)
         again = self._loop.call_later(_SWEEP, self._sweep) if self._waiting else None
         self._sweeper = again

@@ -345,14 +345,20 @@ class Connection(Caller):
 
     def _load(self, size: int) -> None:
         self._under_way += size
-        self._count(size)
-        if self._is_full and not self.is_closed:
+        if self._counts:
+            self._held_by_all.change(size)
+        if (self.is_blocked or self._under_way >= _MOST_UNDER_WAY) and self._is_full:
+            self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if not self.is_closed:
             self._transport.pause_reading()
 
     def _unload(self, size: int) -> None:
-        was_full = self._is_full
+        was_full = self._under_way >= _MOST_UNDER_WAY and self._is_full
         self._under_way -= size
-        self._count(-size)
+        if self._counts:
+            self._held_by_all.change(-size)
         if was_full and not self._is_full:
             self._wait_for_next_turn()
 
@@ -382,7 +388,7 @@ class Connection(Caller):
 
     def _send_later(self, reply: bytes | None) -> None:
         """Send the bytes of a response that was not ready at once."""
-        if reply is not None and not self.is_closed:
+        if reply is not None and not self._is_gone:
             self._write(reply)
 
     def _overloaded(self, frame: Frame) -> bytes | None:

@@ -1,6 +1,7 @@
 """Positional reads, and a bounded number of open files for very many consume queues."""
 
 import os
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -9,14 +10,28 @@ from pathlib import Path
 
 from bolide.store.errors import NotInMemory
 
+_LEAST, _MOST = 512, 16_384
+_RENEWAL = 16
+
 _ONLY_CACHED: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
-class Descriptors:
-    """Keeps the files used last open. Each descriptor serves one user at a time; any thread."""
+def usual_limit() -> int:
+    """Not half of the files that the process may have open: the rest is for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else min(max(soft * 9 // 20, _LEAST), _MOST)
 
-    def __init__(self, limit: int = 512) -> None:
-        self._limit = limit
+
+class Descriptors:
+    """Keeps files open. Each descriptor serves one user at a time; any thread.
+
+    All queues are written in turn: with more of them than fit, none would be open any more when
+    its turn comes if the one used last took the place of the oldest. So it mostly does not.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = usual_limit() if limit is None else limit
+        self._surpluses = 0
         self._idle: OrderedDict[str, int] = OrderedDict()
         self._removals = 0
         self._lock = threading.Lock()  # guards _idle and _removals
@@ -48,9 +63,12 @@ class Descriptors:
     def _add(self, path: str, descriptor: int) -> int | None:
         """Returns the descriptor that has no room any more, if any."""
         surplus = self._idle.pop(path, None)
-        self._idle[path] = descriptor
-        if surplus is None and len(self._idle) > self._limit:
+        if surplus is None and len(self._idle) >= self._limit:
+            self._surpluses += 1
+            if self._surpluses % _RENEWAL:
+                return descriptor
             _, surplus = self._idle.popitem(last=False)
+        self._idle[path] = descriptor
         return surplus
 
     def remove(self, path: str, remove: Callable[[], None]) -> None:

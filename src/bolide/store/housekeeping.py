@@ -21,7 +21,10 @@ _CHECKPOINT_BYTES = 64 * 1024 * 1024
 """Log written since the last checkpoint that calls for the next."""
 
 _SHARE = 10
-"""Checkpoints take one in so many seconds at most: with very many queues each takes a second."""
+"""Checkpoints take one in so many seconds at most, and so does the writing of queues: with very
+many of them each takes a second."""
+_LONGEST_INTERVAL = 10.0
+"""Seconds between two rounds, unless more is set."""
 
 
 class Housekeeping:
@@ -43,7 +46,7 @@ class Housekeeping:
         self._preparing = Upkeep("store-prepare", self._prepare, lambda: 3600.0)
         self._background = False
         self._last_checkpoint = self._last_clean = time.monotonic()
-        self._checkpoint_took = 0.0
+        self._checkpoint_took = self._writing_took = 0.0
         self._wake_at = store.log.end + _CHECKPOINT_BYTES
         self.look_at = 0
         """Where the log's end must be before `appended` has something to do."""
@@ -87,6 +90,7 @@ class Housekeeping:
         store.settle()
         store.index_keys()
         written = self._write_queues()
+        self._writing_took = time.monotonic() - now
         mark = self._checkpoint.value.mark
         behind = store.log.end - (mark.position if mark else 0)
         waited = now - self._last_checkpoint
@@ -145,7 +149,8 @@ class Housekeeping:
         return True
 
     def _interval(self) -> float:
-        return self._store.config.value.queue_flush_interval
+        usual = self._store.config.value.queue_flush_interval
+        return max(usual, min((_SHARE - 1) * self._writing_took, _LONGEST_INTERVAL))
 
     def _prepare(self) -> None:
         try:

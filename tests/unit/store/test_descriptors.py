@@ -1,10 +1,11 @@
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from bolide.store import descriptors as module
-from bolide.store.descriptors import Descriptors, read_at
+from bolide.store.descriptors import Descriptors, read_at, usual_limit
 from bolide.store.errors import NotInMemory
 
 
@@ -39,16 +40,31 @@ def test_two_users_at_once_have_a_descriptor_each(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_the_files_used_longest_ago_are_closed(tmp_path: Path) -> None:
+def test_files_used_in_turn_stay_open_as_far_as_there_is_room(tmp_path: Path) -> None:
     paths, kept = [make_file(tmp_path / name) for name in "abcd"], Descriptors(limit=2)
-    seen = []
-    for path in paths:
-        with kept.use(path) as descriptor:
-            seen.append(os.dup(descriptor))  # so that numbers are not given twice
-    assert list(kept._idle) == paths[2:]
+    open_before = []
+    for _ in range(2):
+        for path in paths:
+            open_before.append(path in kept._idle)
+            with kept.use(path):
+                pass
+    assert open_before == [False] * 4 + [True, True, False, False]
+    assert list(kept._idle) == paths[:2]
     kept.close()
-    for descriptor in seen:
-        os.close(descriptor)
+
+
+def test_files_that_nobody_uses_any_more_make_room_in_the_end(tmp_path: Path) -> None:
+    paths, kept = [make_file(tmp_path / name) for name in "abcd"], Descriptors(limit=2)
+    for path in paths[:2] + paths[2:] * 40:
+        with kept.use(path):
+            pass
+    assert set(kept._idle) == set(paths[2:])
+    kept.close()
+
+
+def test_most_of_the_files_that_may_be_open_are_left_to_connections() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 512 <= usual_limit() <= max(512, soft // 2)
 
 
 def test_a_descriptor_of_a_removed_file_is_not_used_again(tmp_path: Path) -> None:

@@ -275,3 +275,14 @@ def test_names_that_could_not_be_synced_are_tried_again(tmp_path: Path) -> None:
 
 def fail(path: Path) -> None:
     raise OSError(5, "Input/output error", str(path))
+
+
+def test_rounds_that_take_long_come_less_often(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        housekeeping = store.housekeeping
+        usual = store.config.value.queue_flush_interval
+        housekeeping.run()
+        assert housekeeping._interval() == usual
+        for took, least in ((0.5, 4.5), (60.0, 10.0)):
+            housekeeping._writing_took = took
+            assert housekeeping._interval() == least
