@@ -23,8 +23,8 @@ _CHECKPOINT_BYTES = 64 * 1024 * 1024
 _SHARE = 10
 """Checkpoints take one in so many seconds at most, and so does the writing of queues: with very
 many of them each takes a second."""
-_LONGEST_INTERVAL = 10.0
-"""Seconds between two rounds, unless more is set."""
+_LONG, _LONGEST_PAUSE = 0.05, 10.0
+"""Seconds of writing that call for a pause, and after which queues are written in any case."""
 
 
 class Housekeeping:
@@ -46,7 +46,7 @@ class Housekeeping:
         self._preparing = Upkeep("store-prepare", self._prepare, lambda: 3600.0)
         self._background = False
         self._last_checkpoint = self._last_clean = time.monotonic()
-        self._checkpoint_took = self._writing_took = 0.0
+        self._checkpoint_took = self._next_writing = 0.0
         self._wake_at = store.log.end + _CHECKPOINT_BYTES
         self.look_at = 0
         """Where the log's end must be before `appended` has something to do."""
@@ -89,8 +89,7 @@ class Housekeeping:
             self._resume()
         store.settle()
         store.index_keys()
-        written = self._write_queues()
-        self._writing_took = time.monotonic() - now
+        written = self._may_write(now) and self._write_queues()
         mark = self._checkpoint.value.mark
         behind = store.log.end - (mark.position if mark else 0)
         waited = now - self._last_checkpoint
@@ -149,8 +148,7 @@ class Housekeeping:
         return True
 
     def _interval(self) -> float:
-        usual = self._store.config.value.queue_flush_interval
-        return max(usual, min((_SHARE - 1) * self._writing_took, _LONGEST_INTERVAL))
+        return self._store.config.value.queue_flush_interval
 
     def _prepare(self) -> None:
         try:
@@ -158,8 +156,11 @@ class Housekeeping:
         except OSError as exc:
             log.warning("no room for the next log file: %s", exc)
 
+    def _may_write(self, now: float) -> bool:
+        return now >= self._next_writing or not self._store.health.writable
+
     def _write_queues(self) -> bool:
-        store = self._store
+        store, begun = self._store, time.monotonic()
         try:
             with self._turn:
                 with self._lock:
@@ -168,6 +169,9 @@ class Housekeeping:
         except OSError as exc:
             store.health.refuse(CONSUME_QUEUES, f"the consume queues cannot be written: {exc}")
             return False
+        took = time.monotonic() - begun
+        pause = min(_SHARE * took, _LONGEST_PAUSE) if took > _LONG else 0.0
+        self._next_writing = begun + pause
         return True
 
     def _sync_queues(self, least_pages: int = 0) -> bool:

@@ -1,7 +1,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -277,12 +277,26 @@ def fail(path: Path) -> None:
     raise OSError(5, "Input/output error", str(path))
 
 
-def test_rounds_that_take_long_come_less_often(tmp_path: Path) -> None:
+def test_queues_that_take_long_to_write_are_written_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_store(tmp_path / "store") as store:
         housekeeping = store.housekeeping
-        usual = store.config.value.queue_flush_interval
-        housekeeping.run()
-        assert housekeeping._interval() == usual
-        for took, least in ((0.5, 4.5), (60.0, 10.0)):
-            housekeeping._writing_took = took
-            assert housekeeping._interval() == least
+        write = store.queues.write
+
+        def slowly(queues: Iterable[ConsumeQueue], physical_offset: int) -> None:
+            time.sleep(0.1)
+            write(queues, physical_offset)
+
+        def is_written() -> bool:
+            appended = store.append(draft())
+            housekeeping.run()
+            queue = store.queues.find(b"T", 0)
+            return queue is not None and queue.written > appended.queue_offset
+
+        assert is_written()
+        monkeypatch.setattr(store.queues, "write", slowly)
+        assert is_written()
+        assert not is_written()
+        housekeeping._next_writing -= 60.0
+        assert is_written()
