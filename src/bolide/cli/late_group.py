@@ -26,28 +26,6 @@ class LateGroup(TyperGroup):
         """What is registered here by others does not count."""
 
 
-class BenchGroup(LateGroup):
-    def load(self) -> dict[str, Any]:
-        from bolide.cli import bench  # noqa: PLC0415
-
-        return commands_of(
-            bench.producer,
-            bench.batch,
-            bench.transaction,
-            bench.timer,
-            bench.consumer,
-            bench.latency,
-            bench.e2e,
-        )
-
-
-class StoreGroup(LateGroup):
-    def load(self) -> dict[str, Any]:
-        from bolide.cli.store import dump, verify  # noqa: PLC0415
-
-        return commands_of(verify, dump)
-
-
 def commands_of(*verbs: Callable[..., None]) -> dict[str, Any]:
     """A command for each function, as a group has them."""
     app = typer.Typer(rich_markup_mode=None)

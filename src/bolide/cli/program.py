@@ -6,7 +6,7 @@ import typer
 
 from bolide.cli.admin.group import AdminGroup
 from bolide.cli.broker import broker
-from bolide.cli.late_group import BenchGroup, StoreGroup
+from bolide.cli.late_group import LateGroup, commands_of
 from bolide.cli.namesrv import namesrv
 from bolide.cli.pipeline_group import PipelineGroup
 from bolide.cli.sql import sql
@@ -19,6 +19,29 @@ _LOOK: Any = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 _ANY_WORDS: Any = {"context_settings": {"ignore_unknown_options": True, "allow_extra_args": True}}
+
+
+class BenchGroup(LateGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli import bench  # noqa: PLC0415
+
+        return commands_of(
+            bench.producer,
+            bench.batch,
+            bench.transaction,
+            bench.timer,
+            bench.consumer,
+            bench.latency,
+            bench.e2e,
+        )
+
+
+class StoreGroup(LateGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.store import dump, verify  # noqa: PLC0415
+
+        return commands_of(verify, dump)
+
 
 app = typer.Typer(no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_LOOK)
 app.command()(namesrv)
