@@ -48,6 +48,7 @@ COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN,
 )  # fmt: skip
 NEVER = 86_400.0
+_SHORT = 0.01
 ASKED_OFTEN = {"transaction_timeout": 0.05, "transaction_check_interval": 0.1}
 NEVER_ASKED = {"transaction_timeout": NEVER, "transaction_check_interval": NEVER}
 
@@ -89,6 +90,9 @@ class Scene:
         return queue.open.count(self.cluster.broker.store.max_offset(HALF_TOPIC, 0))
 
     async def look(self) -> int:
+        timeout = self.cluster.broker.config.value.transaction_timeout
+        if timeout < _SHORT:
+            await asyncio.sleep(timeout + 0.001)  # the last half is old enough by then, too
         await self.cluster.broker.parts.transactions.queue.loaded()
         return await self.cluster.broker.parts.transactions.checking.look()
 
