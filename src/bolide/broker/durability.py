@@ -8,7 +8,7 @@ flusher's group is on the disk: no task and no thread for each send.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bolide.config import ConfigCell
 from bolide.protocol.codes import ResponseCode
@@ -26,6 +26,23 @@ _GROWING = 0.002
 
 Told = Callable[[int | StoreUnwritable], None]
 """Called with the response code of a message that is kept, or with why it is not."""
+
+
+class Waiting(Protocol):
+    """What waits for all that lies before a position of the log."""
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def since(self) -> float:
+        """When it began to wait, by the loop's clock."""
+        ...
+
+    def tell(self, outcome: int | StoreUnwritable, /) -> None: ...
 
 
 class _Waiting(NamedTuple):
@@ -49,7 +66,7 @@ class Durability:
         self._store = store
         self._config = config
         self._safe = 0
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._begun = 0.0
         """When the first was appended that no flush was begun for."""
         self._seen = 0
@@ -73,12 +90,12 @@ class Durability:
         if self.is_safe(appended):
             tell(ResponseCode.SUCCESS)
         else:
-            self.when_reached(appended.end, appended.generation, tell)
+            now = self._loop.time()
+            self.keep(_Waiting(appended.end, appended.generation, now, tell))
 
-    def when_reached(self, end: int, generation: int, tell: Told) -> None:
-        """As `when_safe`, for all that lies before a position of the log."""
-        now = self._loop.time()
-        self._waiting.append(_Waiting(end, generation, now, tell))
+    def keep(self, waiting: Waiting) -> None:
+        """Have `tell` of what waits called once: when the disk has it, or that takes too long."""
+        self._waiting.append(waiting)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
 
@@ -140,7 +157,7 @@ class Durability:
 
     def _refuse(self, position: int, failure: StoreUnwritable) -> None:
         """Those behind the position were taken back; what was appended since then was not."""
-        kept: deque[_Waiting] = deque()
+        kept: deque[Waiting] = deque()
         for each in self._waiting:
             if each.end > position and each.generation < self._failures:
                 each.tell(failure)

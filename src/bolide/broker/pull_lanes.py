@@ -63,6 +63,8 @@ class Lane:
     queue: QueueKey
     commits: bool
     suspends: bool
+    found: ReadableQueue | None = None
+    """The queue, once it is there."""
     is_open: bool = True
     """Nothing of it has changed since."""
     tally: "Tally | None" = None
@@ -127,9 +129,12 @@ class PullLanes:
         self._store = parts.store
         self._offsets = parts.offsets
         self._statistics = parts.statistics
+        self._latencies = parts.statistics.get_latencies
         self._arrivals = parts.arrivals
         self._now = parts.now
+        self._log = parts.store.log
         self._near = partial(nearby, parts.store.log)
+        self._hooks = parts.hooks
         self._dispatcher = Dispatcher()
         self._lanes: dict[bytes, Lane] = {}
         self._keys: dict[str, list[bytes]] = {}  # by group
@@ -169,49 +174,40 @@ class PullLanes:
         lane = self._lanes.get(key) or self._open(key, connection)
         if lane is None or self._is_unusual(lane):
             return None
-        reply = self._answer(lane, offset, opaque, encoding, connection)
-        if reply is None:
-            return None
-        if lane.commits and commit >= 0:
-            group, topic, queue_id = lane.group, lane.topic, lane.queue_id
-            self._offsets.commit(group, topic, queue_id, commit, peer=connection.peer)
-        return end, _in(encoding, reply)
-
-    # ---- answers
-
-    def _is_unusual(self, lane: Lane) -> bool:
-        if self._parts.hooks.consume:
-            return True
-        return self._offsets.is_reset(lane.group, lane.topic, lane.queue_id)
-
-    def _answer(
-        self,
-        lane: Lane,
-        offset: int,
-        opaque: int,
-        encoding: HeaderEncoding,
-        connection: Connection,
-    ) -> bytes | None:
         begun = self._now()
         answer = self._read(lane, offset, opaque)
         if answer is None:
             return None
-        if answer is _AT_END:
-            if lane.suspends:
-                self._hold(HeldPull(self, lane, offset, opaque, encoding, connection))
-                return b""
-            return self._at_end(lane, offset, opaque)
-        self._count(lane, answer, begun)
-        return answer[0]
+        if answer is not _AT_END:
+            self._count(lane, answer, begun)
+            reply = answer[0]
+        elif lane.suspends:
+            self._hold(HeldPull(self, lane, offset, opaque, encoding, connection))
+            reply = b""
+        else:
+            reply = self._at_end(lane, offset, opaque)
+        if lane.commits and commit >= 0:
+            group, topic, queue_id = lane.group, lane.topic, lane.queue_id
+            self._offsets.commit(group, topic, queue_id, commit, peer=connection.peer)
+        return end, reply if encoding is HeaderEncoding.JSON else _in(encoding, reply)
+
+    # ---- answers
+
+    def _is_unusual(self, lane: Lane) -> bool:
+        if self._hooks.consume:
+            return True
+        return self._offsets.is_reset(lane.group, lane.topic, lane.queue_id)
 
     def _read(self, lane: Lane, offset: int, opaque: int) -> Answer | None:
         """The answer with what there is from an offset on; None if that is not plain."""
         try:
-            queue = self._store.find_queue(lane.topic, lane.queue_id)
-            if queue is None:
-                return None
-            log_end = self._store.log.written
-            low, high = queue.min_offset, queue.end_below(log_end)
+            queue = lane.found
+            if queue is None or queue.tail.is_closed:
+                queue = lane.found = self._store.find_queue(lane.topic, lane.queue_id)
+                if queue is None:
+                    return None
+            log_end = self._log.written
+            low, high = queue.min_offset, queue.tail.end_below(log_end)
             if low <= offset < high:
                 units = self._units(lane, queue, offset, high)
                 return lane.answers.found(opaque, offset, low, high, log_end, units, self._near)
@@ -223,9 +219,11 @@ class PullLanes:
         self, lane: Lane, queue: ReadableQueue, offset: int, high: int
     ) -> bytes | bytearray | memoryview:
         """The units that a pull looks at; far from the end they come out of whole blocks."""
-        count = min(high - offset, lane.units)
+        count = lane.units if lane.units < high - offset else high - offset
+        if high - offset < _BLOCK + _NEAR_UNITS:
+            return queue.units(offset, count, False)
         number, at = divmod(offset, _BLOCK)
-        if offset - at + _BLOCK > high - _NEAR_UNITS or at + count > _BLOCK:
+        if at + count > _BLOCK:
             return queue.units(offset, count, False)
         block = self._blocks.get((lane.queue, number))
         if block is None:
@@ -256,7 +254,7 @@ class PullLanes:
         tally.seconds += seconds
         tally.behind = behind
         tally.late = now - stored / 1000
-        self._statistics.get_latencies.add(seconds * 1000)
+        self._latencies.add(seconds * 1000)
 
     def _tell(self) -> None:
         """Have the statistics know what was counted."""

@@ -123,7 +123,7 @@ class SendLanes:
         """
         if self._sends is None or self._hooks.send:
             return None
-        begun = time.perf_counter()
+        begun = time.monotonic()
         peer = packed_peer(connection.peer)
         try:
             taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
@@ -134,15 +134,15 @@ class SendLanes:
         if end == position:
             return None
         self._count += count - self._note_ended()
-        seconds = time.perf_counter() - begun
+        seconds = time.monotonic() - begun
         self._seconds += seconds
         self._uncounted += seconds
         if self._intake.ending is None:
             self._intake.expect_end()
         if self._durability.waits:
-            held = _Held(self, connection, answers)
+            held = _Held(self, connection, answers, self._log_end, generation, begun)
             connection.owe(held, end - position)
-            self._durability.when_reached(self._log_end, generation, held.tell)
+            self._durability.keep(held)
             return end, b""
         return end, answers
 
@@ -203,16 +203,27 @@ class SendLanes:
 class _Held:
     """Answers that leave when the disk has the messages."""
 
-    __slots__ = ("_answers", "_connection", "_lanes")
+    __slots__ = ("_answers", "_connection", "_lanes", "end", "generation", "since")
 
-    def __init__(self, lanes: SendLanes, connection: Connection, answers: bytes) -> None:
+    def __init__(
+        self,
+        lanes: SendLanes,
+        connection: Connection,
+        answers: bytes,
+        end: int,
+        generation: int,
+        since: float,
+    ) -> None:
         self._lanes = lanes
         self._connection = connection
         self._answers = answers
+        self.end = end
+        self.generation = generation
+        self.since = since
 
-    def tell(self, outcome: int | StoreUnwritable) -> None:
+    def tell(self, outcome: int | StoreUnwritable, /) -> None:
         answers = self._answers
-        if outcome != ResponseCode.SUCCESS:
+        if outcome is not ResponseCode.SUCCESS:
             answers = self._lanes.instead(answers, outcome)
         self._connection.settle(self, answers or None)
 

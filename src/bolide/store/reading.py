@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from bolide.kernel import Sieve, gather, is_resident, sift
+from bolide.kernel import Sieve, Units, gather, is_resident, sift
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
 from bolide.store.consume_queue import UNIT, Unit
@@ -49,6 +49,8 @@ class ReadableLog(Protocol):
 
 class ReadableQueue(Protocol):
     """A queue as far as reading needs it; `ConsumeQueue` says what the methods do."""
+
+    tail: Units
 
     @property
     def min_offset(self) -> int: ...
@@ -269,13 +271,16 @@ def _mapped(
     file = commit_log.find_file(physical_offset)
     if file is None:
         return None
-    at = physical_offset - file.start
-    end = min(at + max(least, wished), file.end - file.start, commit_log.written - file.start)
-    if end - at < least or least < 0:
+    start, end, written = file.start, file.end, commit_log.written
+    at, stop = physical_offset - start, (written if written < end else end) - start
+    if stop - at < least or least < 0:
         return None
+    wished = least if wished < least else wished
+    if stop - at > wished:
+        stop = at + wished
     try:
-        if is_hot or is_resident(file.view, at, end - at):
-            return file.view[at:end].toreadonly()
+        if is_hot or is_resident(file.view, at, stop - at):
+            return file.view[at:stop].toreadonly()
     except ValueError:
         pass  # it was closed in between
     return None
