@@ -6,6 +6,7 @@ is made anew when topics or settings change.
 """
 
 import time
+from collections.abc import Sequence
 
 from bolide.broker.attributes import has_window
 from bolide.broker.config import BrokerConfig
@@ -128,12 +129,15 @@ class SendLanes:
         try:
             taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
         except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
-            self._note_ended()
+            self._note_ended(self._sends.take_ended())
             return None
         end, answers, self._log_end, generation, count = taken
         if end == position:
             return None
-        self._count += count - self._note_ended()
+        if ended := self._sends.take_ended():
+            self._note_ended(ended)
+            count -= len(ended)  # the op messages that tell of it: nobody sent those
+        self._count += count
         seconds = time.monotonic() - begun
         self._seconds += seconds
         self._uncounted += seconds
@@ -146,13 +150,9 @@ class SendLanes:
             return end, b""
         return end, answers
 
-    def _note_ended(self) -> int:
-        """Note the transactions that ended; returns how many op messages tell of it."""
-        assert self._sends is not None
-        ended = self._sends.take_ended()
+    def _note_ended(self, ended: Sequence[tuple[int, int, int]]) -> None:
         for each in ended:
             self._halves.note_ended(*each)
-        return len(ended)
 
     def _note(self) -> None:
         """Have the pulls woken that wait for what the burst brought, if anybody waits."""

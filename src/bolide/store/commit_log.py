@@ -207,7 +207,8 @@ class CommitLog:
             into, at, left = self._scratch, 0, max(min(left, len(self._scratch)), 0)
         else:
             into, at = self._tail.view, end - self._tail.start
-            sends.readable_from = max(self._hot_from, end - _HOT_WINDOW)
+            hot = end - _HOT_WINDOW
+            sends.readable_from = hot if hot > self._hot_from else self._hot_from
         taken = sends.take(
             data, position, longest, MOST_SENDS, born_host, into, at, left, end, timestamp, keys
         )

@@ -32,11 +32,8 @@ class PendingKeys:
         self._disk = disk
         self._settling = threading.Lock()  # items go into the index in the order of the log
         self._items = bytearray()
-
-    @property
-    def items(self) -> bytearray | None:
+        self.items = self._items if index is not None else None
         """For who adds items itself, as `Scan.keys` has them; None: there is no index."""
-        return self._items if self._index else None
 
     def add(self, hashes: Iterable[int], physical_offset: int, timestamp: int) -> None:
         if self._index:
