@@ -22,11 +22,13 @@ from benchmarks.compare.our_programs import OurConsumer, OurProducer
 
 # Brokers of a stage have seen the loads of its earlier cells and no others; its end frees the disk.
 MAIN, READING, CLIENTS, QUEUED = "sends", "reads", "clients", "queues"
+TRANSACTING = "transactions"
 DURABLE, MILLIONS, STARTS = "sync", "millions", "starts"
 STAGES = {
     MAIN: ASYNC_FLUSH,
     READING: ASYNC_FLUSH,
     CLIENTS: ASYNC_FLUSH,
+    TRANSACTING: ASYNC_FLUSH,
     QUEUED: ASYNC_FLUSH,
     DURABLE: SYNC_FLUSH,
     MILLIONS: ASYNC_FLUSH,
@@ -132,7 +134,7 @@ CELLS = (
     Cell("java-batch", JAVA, "`BatchProducer`: 64 threads, batches of 16, 128 B each",
          JavaProducer("BatchProducer"), stage=CLIENTS),
     Cell("java-transaction", JAVA, "`TransactionProducer`: 32 threads, 2 KiB",
-         JavaProducer("TransactionProducer"), stage=CLIENTS),
+         JavaProducer("TransactionProducer", alone=True), stage=TRANSACTING),
     Cell("ours-latency", OURS, "`latency --rate 1000`: from send to listener",
          OurProducer("latency", ("--rate", "1000", "--warm-up", "0.5")), stage=CLIENTS),
     Cell("ours-async", OURS, "`producer -y true`: asynchronous, 128 B",

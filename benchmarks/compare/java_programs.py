@@ -4,6 +4,7 @@ import asyncio
 import re
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -43,14 +44,16 @@ class JavaProducer:
     """One of the programs that send; it runs anew for each round."""
 
     program: str
-    arguments: tuple[str, ...] = ()
+    alone: bool = False
+    """The other brokers stand still: RocketMQ's keeps a core busy for minutes with what it got."""
     warm_up: bool = field(default=False, init=False)
 
     def prepare(self, stage: Stage, broker: Running) -> None:
         create_topic(broker, _TOPIC, QUEUES)
 
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
-        return _run(stage, broker, self.program, "-t", _TOPIC, *self.arguments)
+        with stage.others_stopped(broker) if self.alone else nullcontext():
+            return _run(stage, broker, self.program, "-t", _TOPIC)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The brokers that run while some of the cells are measured."""
 
 import asyncio
+import os
+import signal
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -54,6 +56,18 @@ class Stage:
                 for name in names:
                     if name not in lasting:
                         self.running.pop(name, None)
+
+    @contextmanager
+    def others_stopped(self, broker: Running) -> Iterator[None]:
+        """The brokers that are not loaded get no CPU time meanwhile."""
+        pids = [pid for each in self.running.values() if each is not broker for pid in each.pids]
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def meter(self, broker: Running) -> Meter:
         """Of a load that ends with the block."""
