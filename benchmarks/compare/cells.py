@@ -22,13 +22,14 @@ from benchmarks.compare.our_programs import OurConsumer, OurProducer
 
 # Brokers of a stage have seen the loads of its earlier cells and no others; its end frees the disk.
 MAIN, READING, CLIENTS, QUEUED = "sends", "reads", "clients", "queues"
-TRANSACTING = "transactions"
+TRANSACTING, OWN = "transactions", "ours"
 DURABLE, MILLIONS, STARTS = "sync", "millions", "starts"
 STAGES = {
     MAIN: ASYNC_FLUSH,
     READING: ASYNC_FLUSH,
     CLIENTS: ASYNC_FLUSH,
     TRANSACTING: ASYNC_FLUSH,
+    OWN: ASYNC_FLUSH,
     QUEUED: ASYNC_FLUSH,
     DURABLE: SYNC_FLUSH,
     MILLIONS: ASYNC_FLUSH,
@@ -136,11 +137,11 @@ CELLS = (
     Cell("java-transaction", JAVA, "`TransactionProducer`: 32 threads, 2 KiB",
          JavaProducer("TransactionProducer", alone=True), stage=TRANSACTING),
     Cell("ours-latency", OURS, "`latency --rate 1000`: from send to listener",
-         OurProducer("latency", ("--rate", "1000", "--warm-up", "0.5")), stage=CLIENTS),
+         OurProducer("latency", ("--rate", "1000", "--warm-up", "0.5")), stage=OWN),
     Cell("ours-async", OURS, "`producer -y true`: asynchronous, 128 B",
-         OurProducer("producer", ("-y", "true")), stage=CLIENTS),
+         OurProducer("producer", ("-y", "true")), stage=OWN),
     Cell("ours-batch", OURS, "`batch`: 64 senders, batches of 16, 128 B each",
-         OurProducer("batch"), stage=CLIENTS),
+         OurProducer("batch"), stage=OWN),
     Cell("topics-100", MANY, "64 senders to 100 topics", _queues(64, 1, QUEUES),
          stage=QUEUED),
     Cell("queues-10000", MANY, "64 senders to 10,000 queues", _queues(64, 1, 100),

@@ -5,7 +5,7 @@ import os
 import signal
 import statistics
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,12 +62,10 @@ class Stage:
         """The brokers that are not loaded get no CPU time meanwhile."""
         pids = [pid for each in self.running.values() if each is not broker for pid in each.pids]
         try:
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
+            _signal(pids, signal.SIGSTOP)
             yield
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            _signal(pids, signal.SIGCONT)
 
     def meter(self, broker: Running) -> Meter:
         """Of a load that ends with the block."""
@@ -86,6 +84,12 @@ class Stage:
     def median_rate(self, cell: str, server: str) -> float | None:
         found = [each.per_second for each in self.results.rounds(cell) if each.server == server]
         return statistics.median(found) if found else None
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.kill(pid, number)
 
 
 def create_topic(broker: Running, topic: str, queues: int, count: int = 0) -> None:

@@ -39,7 +39,7 @@ class Waiting(Protocol):
 
     @property
     def since(self) -> float:
-        """When it began to wait, by the loop's clock."""
+        """When it began to wait, by `Durability.now`."""
         ...
 
     def tell(self, outcome: int | StoreUnwritable, /) -> None: ...
@@ -90,8 +90,10 @@ class Durability:
         if self.is_safe(appended):
             tell(ResponseCode.SUCCESS)
         else:
-            now = self._loop.time()
-            self.keep(_Waiting(appended.end, appended.generation, now, tell))
+            self.keep(_Waiting(appended.end, appended.generation, self.now(), tell))
+
+    def now(self) -> float:
+        return self._loop.time()
 
     def keep(self, waiting: Waiting) -> None:
         """Have `tell` of what waits called once: when the disk has it, or that takes too long."""

@@ -144,7 +144,8 @@ class SendLanes:
         if self._intake.ending is None:
             self._intake.expect_end()
         if self._durability.waits:
-            held = _Held(self, connection, answers, self._log_end, generation, begun)
+            since = self._durability.now()
+            held = _Held(self, connection, answers, self._log_end, generation, since)
             connection.owe(held, end - position)
             self._durability.keep(held)
             return end, b""

@@ -278,9 +278,9 @@ class ConsumeQueue:
 
     def detach(self) -> None:
         """Close all files, which are going to be moved away, and write no others."""
+        self.tail.is_closed = True  # first: whoever keeps the queue looks at this before it reads
         while self._starts:
             self._descriptors.remove(self._path(self._starts.pop()), lambda: None)
-        self.tail.is_closed = True
         self.tail.reset(self.max_offset)
         self.written = self.synced = self.max_offset
 

@@ -445,6 +445,19 @@ async def test_a_change_is_heeded_at_once(tmp_path: Path, name: str) -> None:
 
 
 @on_loop
+async def test_a_lane_lets_go_of_a_queue_that_was_removed_behind_its_back(tmp_path: Path) -> None:
+    async with core_in(tmp_path) as core:
+        header = response_of(both_ways(core, request())).fields
+        assert header is not None and header["maxOffset"] == "40"
+        core.store.remove_topic("T")  # the table of topics says nothing of it
+        assert ahead(core, core.connect(), request(2)) is None
+        core.intake.append(draft(body=b"new"))
+        header = response_of(both_ways(core, request(3))).fields
+        assert header is not None and header["maxOffset"] == "1"
+        assert ahead(core, core.connect(), request(4))
+
+
+@on_loop
 async def test_another_expression_of_a_group_is_heeded_at_once(tmp_path: Path) -> None:
     data = request(sys_flag=0, sub_version=1, expression_type=SQL92, max_msg_nums=8)
     async with core_in(tmp_path) as core:
