@@ -135,7 +135,8 @@ def test_each_process_has_its_log_and_a_hangup_reaches_all(
 
 
 async def _written(files: list[Path]) -> None:
-    await until(lambda: all(file.exists() for file in files))
+    """All of them say that they are in use: that they exist is true a little earlier."""
+    await until(lambda: all(file.exists() and "read again" in file.read_text() for file in files))
 
 
 def test_one_worker_is_a_broker_as_without_the_option(started: list[Running], home: Path) -> None:

@@ -39,6 +39,8 @@ def reload_logs(file: Path | None, label: str = "") -> None:
         logs.configure(_read(file, label))
     except ConfigError as exc:
         log.warning("the logs stay as they are: %s", exc)
+    else:
+        log.info("the logs go by %s, read again", file)
 
 
 def _read(file: Path, label: str) -> LogConfig:
