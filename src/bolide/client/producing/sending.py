@@ -251,7 +251,7 @@ class Sending:
 
     def _failure(self, outgoing: Outgoing, tries: Tries) -> SendFailed:
         now = self._now()
-        is_late = now >= tries.deadline or _is_timeout(tries.failure)
+        is_late = tries.deadline - now < NO_TIME or _is_timeout(tries.failure)
         kind = SendTimedOut if is_late else SendFailed
         seconds = now - tries.began
         failure = kind(outgoing.messages[0].topic, tries.brokers, seconds, tries.failure)
