@@ -189,7 +189,7 @@ class PullLanes:
         if lane.commits and commit >= 0:
             group, topic, queue_id = lane.group, lane.topic, lane.queue_id
             self._offsets.commit(group, topic, queue_id, commit, peer=connection.peer)
-        return end, reply if encoding is HeaderEncoding.JSON else _in(encoding, reply)
+        return end, _in(encoding, reply)
 
     # ---- answers
 
