@@ -280,12 +280,12 @@ def test_a_file_made_while_another_of_its_name_is_dropped_is_not_removed(
     while len(bench.store.log.files) == files:
         bench.append()
     with (
-        bench.disk.failing("sync", errno.EIO, "/commitlog/"),
+        bench.disk.failing("sync", errno.EIO, "/commitlog/0"),  # not the one without a name yet
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(bench.disk, "remove", make_one)
         assert not bench.store.flush()
-    maker.join()
+        maker.join()
     bench.store.housekeeping.run()
     bench.send(60)
     bench.check_after_a_kill(tmp_path / "copy")
