@@ -2,8 +2,8 @@
 possible.
 
 A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for
-byte and error for error: `_records` of `reference` and `gathering`, `_frames` of
-`protocol.framing`, the others of the same name.
+byte and error for error: `_records` and `_index` of `reference`, `_frames` of `protocol.framing`,
+the others of the same name.
 The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`,
 nothing above.
 """
@@ -19,13 +19,13 @@ try:
         raise ImportError  # noqa: TRY301  as if there were none
     from bolide.kernel._columns import Columns
     from bolide.kernel._frames import decode_frame, encode_frame
+    from bolide.kernel._gathering import gather
     from bolide.kernel._index import find_keys, put_keys, rebuild_slots
     from bolide.kernel._messages import joined_flags, read_messages
     from bolide.kernel._pulls import PullAnswers, is_resident, read_plain_pull
     from bolide.kernel._records import (
         body_crc,
         describe,
-        gather,
         read_record,
         record_size,
         scan,
@@ -33,7 +33,7 @@ try:
     )
     from bolide.kernel._send_frames import SendTemplate, read_answers
     from bolide.kernel._sends import Sends, Slot
-    from bolide.kernel._sieves import Sieve, sift
+    from bolide.kernel._sieves import Sieve
     from bolide.kernel._units import Units
 
     COMPILED = True
@@ -55,7 +55,7 @@ except ImportError:
     )
     from bolide.kernel.send_frames import SendTemplate, read_answers
     from bolide.kernel.sends import Sends, Slot
-    from bolide.kernel.sieves import Sieve, sift
+    from bolide.kernel.sieves import Sieve
     from bolide.kernel.units import Units
     from bolide.protocol.framing import decode_frame, encode_frame
 
@@ -92,6 +92,5 @@ __all__ = [
     "rebuild_slots",
     "record_size",
     "scan",
-    "sift",
     "write_record",
 ]

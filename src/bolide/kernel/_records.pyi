@@ -1,4 +1,3 @@
-from bolide.kernel.gathering import gather as gather
 from bolide.kernel.reference import body_crc as body_crc
 from bolide.kernel.reference import describe as describe
 from bolide.kernel.reference import read_record as read_record

@@ -56,8 +56,6 @@ cdef enum:
     INNER_BATCH = 0x80
     CHECK_BODY = 1
     CHECK_SEAL = 2
-    HEAD_SIZE = 36  # up to and with the physical offset
-    PLACE_AT = 28
 
 cdef const char *SEAL_NAME = b"__CRC32#\x01"
 cdef bytes SCHEDULE_TOPIC = reference.SCHEDULE_TOPIC
@@ -526,41 +524,3 @@ def scan(
         [QueueRun(run.topic, run.queue_id, run.first_offset, run.copy()) for run in found.runs],
         found.items.copy(),
     )
-
-
-def gather(units, Py_ssize_t first, block, int64_t start, int64_t count, int64_t size):
-    cdef Py_buffer source, log
-    cdef list found = []
-    cdef int64_t taken = 0, begin, place
-    cdef uint64_t distance
-    cdef int32_t told
-    cdef Py_ssize_t at, end
-    cdef const uint8_t *unit
-    cdef const uint8_t *head
-    PyObject_GetBuffer(units, &source, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(block, &log, PyBUF_SIMPLE)
-        try:
-            at, end = first * UNIT_SIZE, source.len - UNIT_SIZE
-            while 0 <= at <= end and len(found) < count:
-                unit = <const uint8_t *>source.buf + at
-                place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
-                if told < HEAD_SIZE or taken + told > size or place < start:
-                    break
-                distance = <uint64_t>place - <uint64_t>start  # too far for a signed one
-                if told > log.len or distance > <uint64_t>(log.len - told):
-                    break
-                begin = <int64_t>distance
-                head = <const uint8_t *>log.buf + begin
-                if u32(head) != <uint32_t>told or <int64_t>u64(head + PLACE_AT) != place:
-                    break
-                if u32(head + 4) != MAGIC_V1 and u32(head + 4) != MAGIC_V2:
-                    break
-                found.append(block[begin : begin + told])
-                taken += told
-                at += UNIT_SIZE
-        finally:
-            PyBuffer_Release(&log)
-    finally:
-        PyBuffer_Release(&source)
-    return found, taken

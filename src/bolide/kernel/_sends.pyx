@@ -6,42 +6,49 @@ written before all that can go wrong has been looked at.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from bolide.kernel._bytes cimport MAX_DIGITS, publish32, put32, put64, u32, u64, write_number
-from bolide.kernel._crc cimport crc, crc_init
-from bolide.kernel._fields cimport (
-    BORN_V6,
-    FIXED_SIZE,
-    MAGIC_V1,
-    STORE_V6,
-    V4_SIZE,
-    V6_SIZE,
-    Slice,
+from bolide.kernel._bytes cimport MAX_DIGITS, put32, u64, write_number
+from bolide.kernel._crc cimport crc_init
+from bolide.kernel._entries cimport (
+    Entry,
+    Place,
+    add_common,
+    add_keys,
+    committed,
+    entry_of,
+    fill,
+    item_entry,
+    properties_size,
+    slice_of,
 )
-from bolide.kernel._header cimport (
-    BINARY_HEAD,
-    Field,
-    Header,
-    number_of,
-    read_binary_header,
-    read_header,
+from bolide.kernel._fields cimport FIXED_SIZE, V4_SIZE, V6_SIZE, Slice
+from bolide.kernel._header cimport BINARY_HEAD, Header
+from bolide.kernel._names cimport Named, find_named, key_prefix, tags_code
+from bolide.kernel._output cimport (
+    Output,
+    put,
+    put_bytes,
+    put_number,
+    put_number_field,
+    put_pair,
+    reserve,
 )
-from bolide.kernel._names cimport Named, find_named, key_hash, key_prefix, next_word, tags_code
-from bolide.kernel._properties cimport asks, holds, is_id
-from bolide.kernel._transactions cimport (
-    COMMIT,
-    PREPARED,
-    End,
-    Half,
-    read_end,
-    read_half,
-    wishes_half,
+from bolide.kernel._plain_sends cimport (
+    ITEM_HEAD,
+    MAX_PROPERTIES,
+    SEND_MESSAGE_V2,
+    Item,
+    Send,
+    read_frame,
+    read_item,
+    read_send,
 )
+from bolide.kernel._properties cimport asks, holds
+from bolide.kernel._transactions cimport COMMIT, PREPARED, End, Half, read_end, read_half
 from bolide.kernel._units cimport UNIT_SIZE, Units
 
 from bolide.kernel.sends import answer_parts, binary_answer_parts
@@ -50,99 +57,9 @@ crc_init()
 
 cdef enum:
     END_TRANSACTION = 37
-    SEND_MESSAGE_V2 = 310
-    SEND_BATCH_MESSAGE = 320
-    MAX_JSON_HEADER = 1024 * 1024
-    MAX_PROPERTIES = 0x7FFF
-    NOT_PLAIN_FLAGS = ~0x705  # how a body is compressed, and of a transaction
-    ITEM_SIZE = 20
-    ITEM_HEAD = 20  # of a message in a batch, up to its body
     MAX_COMMON = 8  # properties of a batch itself
-    LETTERS = 14  # the names of the fields, a to n
 
 cdef int64_t NEVER = (1 << 63) - 1
-
-cdef struct Send:
-    Py_ssize_t end
-    int64_t code
-    int64_t opaque
-    bint binary  # how its header is written, and how it is answered
-    bint one_way
-    bint is_half
-    bint has_group  # among its properties
-    Slice group
-    Slice topic
-    int32_t queue_id
-    uint32_t sys_flag
-    int64_t born_timestamp
-    int32_t flag
-    Slice properties  # unescaped
-    Named named
-    Slice body
-
-cdef struct Item:
-    int32_t flag
-    Slice body
-    Slice properties
-
-cdef struct Entry:  # all of a record but its place and topic
-    int32_t queue_id
-    int32_t flag
-    uint32_t sys_flag
-    int64_t born_timestamp
-    Slice born_host
-    uint32_t tries
-    int64_t half_at
-    Slice body
-    Slice properties
-    Slice suffix
-    Named named
-
-cdef struct Place:
-    const uint8_t *start  # of the memory that `at` lies in
-    uint8_t *at
-    Py_ssize_t room
-    int64_t physical_offset
-    int64_t timestamp
-    Slice born_host
-
-cdef struct Output:
-    uint8_t *data
-    Py_ssize_t size
-    Py_ssize_t capacity
-
-
-cdef int reserve(Output *out, Py_ssize_t more) except -1:
-    cdef Py_ssize_t capacity
-    cdef uint8_t *data
-    if out.size + more > out.capacity:
-        capacity = 2 * out.capacity + more
-        data = <uint8_t *>realloc(out.data, capacity)
-        if data == NULL:
-            raise MemoryError
-        out.data, out.capacity = data, capacity
-    return 0
-
-
-cdef inline void put(Output *out, const void *data, Py_ssize_t size) noexcept nogil:
-    memcpy(out.data + out.size, data, size)
-    out.size += size
-
-
-cdef inline void put_bytes(Output *out, bytes data) noexcept:
-    put(out, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-
-cdef inline void put_pair(Output *out, const char *name, Py_ssize_t size, Slice value) noexcept nogil:
-    """A property; the name comes with its end."""
-    put(out, name, size)
-    put(out, value.at, value.size)
-    put(out, b"\x02", 1)
-
-
-cdef inline void put_number(Output *out, int64_t number) noexcept nogil:
-    out.size += write_number(number, out.data + out.size)
-
 
 cdef uint8_t hex_digits[512]
 for _number, _letter in enumerate(bytearray(b"".join([b"%02X" % each for each in range(256)]))):
@@ -154,162 +71,6 @@ cdef inline void put_hex(Output *out, uint64_t number) noexcept nogil:
     for place in range(8):
         memcpy(out.data + out.size + 2 * place, hex_digits + 2 * (number >> (56 - 8 * place) & 255), 2)
     out.size += 16
-
-
-cdef Py_ssize_t unescape(Slice text, uint8_t *into) noexcept nogil:
-    """The text of a JSON string, at most as long as it stands there; -1 for what is unusual."""
-    cdef Py_ssize_t size = 0
-    cdef const uint8_t *at = text.at
-    cdef const uint8_t *end = text.at + text.size
-    cdef uint8_t letter
-    cdef int high, low
-    while at < end:
-        letter = at[0]
-        at += 1
-        if letter == 0x5C:
-            letter = at[0]  # there is one: `take_string` looked
-            at += 1
-            if letter == 0x75:  # u
-                if end - at < 4 or at[0] != 0x30 or at[1] != 0x30:
-                    return -1
-                high, low = digit(at[2]), digit(at[3])
-                if high < 0 or high > 7 or low < 0:
-                    return -1
-                letter = high << 4 | low
-                at += 4
-            elif letter == 0x6E:
-                letter = 0x0A
-            elif letter == 0x74:
-                letter = 0x09
-            elif letter == 0x72:
-                letter = 0x0D
-            elif letter == 0x62:
-                letter = 0x08
-            elif letter == 0x66:
-                letter = 0x0C
-            elif letter != 0x22 and letter != 0x5C and letter != 0x2F:
-                return -1
-        into[size] = letter
-        size += 1
-    return size
-
-
-cdef inline int digit(uint8_t letter) noexcept nogil:
-    if 0x30 <= letter <= 0x39:
-        return letter - 0x30
-    if 0x61 <= letter <= 0x66:
-        return letter - 0x61 + 10
-    if 0x41 <= letter <= 0x46:
-        return letter - 0x41 + 10
-    return -1
-
-
-cdef bint read_frame(const uint8_t *start, Py_ssize_t left, Send *send, Header *header) noexcept nogil:
-    """Read the header of the frame that lies whole here, and where its body is."""
-    cdef int64_t length, header_size
-    if left < 8:
-        return False
-    length, header_size = u32(start), u32(start + 4)
-    send.binary = start[4] == 1
-    if send.binary:
-        header_size &= 0xFFFFFF
-    if length > left - 4 or header_size > MAX_JSON_HEADER or header_size + 4 > length:
-        return False
-    send.end = 4 + length
-    send.body.at, send.body.size = start + 8 + header_size, length - 4 - header_size
-    if send.binary:
-        return read_binary_header(start + 8, header_size, header)
-    return read_header(start + 8, header_size, header)
-
-
-cdef bint read_send(Header *header, Send *send, Output *scratch) except -1:
-    """Read the send of which the header was read; False if it is something else."""
-    cdef Field *letters[LETTERS]
-    cdef Field *field
-    cdef int64_t number
-    cdef int i
-    cdef int unique_ids = 0
-    cdef bint batch
-    if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE or header.flag & 1:
-        return False
-    if send.body.size == 0:
-        return False
-    memset(letters, 0, sizeof(letters))
-    for i in range(header.count):
-        field = &header.fields[i]
-        if field.name.size != 1 or not 0x61 <= field.name.at[0] < 0x61 + LETTERS:
-            return False
-        letters[field.name.at[0] - 0x61] = field
-    send.code, send.opaque, send.one_way = header.code, header.opaque, header.flag & 2 != 0
-    for i in (0, 1, 2):  # group, topic, default topic
-        if letters[i] == NULL or not letters[i].quoted or letters[i].escaped:
-            return False
-    send.group, send.topic = letters[0].value, letters[1].value
-    if not int_field(letters[3], &number):
-        return False
-    if not int_field(letters[4], &number) or number < 0:
-        return False
-    send.queue_id = <int32_t>number
-    if not int_field(letters[5], &number) or number & NOT_PLAIN_FLAGS:
-        return False
-    send.sys_flag = <uint32_t>number
-    if letters[6] == NULL or not number_of(letters[6].value, -(1 << 62), 1 << 62, &send.born_timestamp):
-        return False
-    if not int_field(letters[7], &number):
-        return False
-    send.flag = <int32_t>number
-    if letters[9] != NULL and (not int_field(letters[9], &number) or number):  # tries so far
-        return False
-    if letters[10] != NULL and not is_word(letters[10], b"false", 5):  # a unit
-        return False
-    if letters[11] != NULL and not int_field(letters[11], &number):
-        return False
-    batch = letters[12] != NULL and is_word(letters[12], b"true", 4)
-    if not batch and letters[12] != NULL and not is_word(letters[12], b"false", 5):
-        return False
-    if batch != (header.code == SEND_BATCH_MESSAGE):
-        return False
-    if letters[13] != NULL and (not letters[13].quoted or letters[13].escaped):
-        return False
-    send.properties.size = send.named.unique_id.size = 0
-    send.properties.at = send.body.at
-    field = letters[8]
-    if field != NULL:
-        if not field.quoted:
-            return False
-        send.properties = field.value
-        if field.escaped and not send.binary:
-            scratch.size = 0
-            reserve(scratch, field.value.size)
-            send.properties.size = unescape(field.value, scratch.data)
-            send.properties.at = scratch.data
-            if send.properties.size < 0:
-                return False
-    send.is_half = False
-    if asks(send.properties, &unique_ids):
-        return not batch and read_half_send(send)
-    if send.sys_flag & PREPARED:
-        return False  # a half's mark without its property
-    if batch:
-        return send.sys_flag == 0
-    find_named(send.properties, &send.named)
-    return unique_ids == 1 and is_id(send.named.unique_id)
-
-
-cdef bint read_half_send(Send *send) noexcept nogil:
-    if not wishes_half(send.properties, &send.has_group):
-        return False
-    send.is_half = True
-    find_named(send.properties, &send.named)
-    return send.group.size > 0
-
-
-cdef inline bint int_field(Field *field, int64_t *number) noexcept nogil:
-    return field != NULL and number_of(field.value, -(1 << 31), (1 << 31) - 1, number)
-
-
-cdef inline bint is_word(Field *field, const char *word, Py_ssize_t size) noexcept nogil:
-    return field.value.size == size and memcmp(field.value.at, word, size) == 0
 
 
 cdef class Slot:
@@ -480,57 +241,48 @@ cdef class Sends:
     ) except -1:
         """Take a single message; 0 if that is not for us."""
         cdef Entry entry
+        if self.is_unfit(send, slot):
+            return 0
+        entry = entry_of(send, place, slice_of(self.suffix))
+        return self.put_entry(send, slot, &entry, place, keys)
+
+    cdef bint is_unfit(self, Send *send, Slot slot) noexcept:
+        if send.body.size > self.max_body:
+            return True
+        return slot.has_window and holds(send.properties, b"DEDUP_KEY", 9)
+
+    cdef Py_ssize_t put_entry(
+        self, Send *send, Slot slot, Entry *entry, Place *place, bytearray keys
+    ) except -1:
+        """Store the only message of a send and answer it; 0 if there is no room."""
         cdef Units units
         cdef int64_t queue_offset
         cdef Py_ssize_t size
-        if send.body.size > self.max_body:
-            return 0
-        if slot.has_window and holds(send.properties, b"DEDUP_KEY", 9):
-            return 0
-        entry = entry_of(send, place, slice_of(self.suffix))
-        add_common(&entry, &self.in_suffix)
-        size = self.size_of(slot, &entry)
+        add_common(entry, &self.in_suffix)
+        size = self.size_of(slot, entry)
         if size == 0 or size > place.room:
             return 0
-        units = self.units_of(slot, send.queue_id)
-        self.touch(slot, send.queue_id, units, 1)
+        units = self.units_of(slot, entry.queue_id)
+        self.touch(slot, entry.queue_id, units, 1)
         self.ready(send, 1)
-        queue_offset = self.store(slot, units, &entry, size, place, keys)
-        self.answer_one(send, place.physical_offset - size, queue_offset)
-        return size
-
-    cdef int answer_one(self, Send *send, int64_t physical_offset, int64_t queue_offset) except -1:
+        queue_offset = self.store(slot, units, entry, size, place, keys)
         if not send.one_way:
             self.begin_answer(send)
-            put_hex(&self.out, <uint64_t>physical_offset)
+            put_hex(&self.out, <uint64_t>(place.physical_offset - size))
             self.end_answer(send, queue_offset)
-        return 0
+        return size
 
     cdef Py_ssize_t put_half(
         self, Send *send, Slot slot, Place *place, bytearray keys
     ) except -1:
         """Take a message that waits for the end of its transaction; 0 if that is not for us."""
         cdef Entry entry
-        cdef Units units
-        cdef int64_t queue_offset
-        cdef Py_ssize_t size
-        if not self.takes_halves or self.halves is None or send.body.size > self.max_body:
-            return 0
-        if slot.has_window and holds(send.properties, b"DEDUP_KEY", 9):
+        if not self.takes_halves or self.halves is None or self.is_unfit(send, slot):
             return 0
         self.write_origin(send, slot)
         entry = entry_of(send, place, Slice(self.common.data, self.common.size))
         entry.queue_id, entry.sys_flag = 0, entry.sys_flag & ~<uint32_t>PREPARED
-        add_common(&entry, &self.in_suffix)
-        size = self.size_of(self.halves, &entry)
-        if size == 0 or size > place.room:
-            return 0
-        units = self.units_of(self.halves, 0)
-        self.touch(self.halves, 0, units, 1)
-        self.ready(send, 1)
-        queue_offset = self.store(self.halves, units, &entry, size, place, keys)
-        self.answer_one(send, place.physical_offset - size, queue_offset)
-        return size
+        return self.put_entry(send, self.halves, &entry, place, keys)
 
     cdef int write_origin(self, Send *send, Slot slot) except -1:
         """What stands behind the properties of a half: our marks, and where it belongs."""
@@ -830,150 +582,5 @@ cdef class Sends:
         )
 
 
-cdef inline void put_number_field(Output *out, const char *name, Py_ssize_t size, int64_t number) noexcept nogil:
-    """A field of a binary header; the name comes with its length."""
-    cdef Py_ssize_t digits
-    put(out, name, size)
-    digits = write_number(number, out.data + out.size + 4)
-    put32(out.data + out.size, <uint32_t>digits)
-    out.size += 4 + digits
-
-
-cdef bint read_item(const uint8_t **next, const uint8_t *end, Item *item) noexcept nogil:
-    """Step over a message of a batch (`protocol.batch`); False if its lengths do not add up."""
-    cdef const uint8_t *at = next[0]
-    cdef int64_t size, body_size, properties_size
-    if end - at < ITEM_HEAD:
-        return False
-    size, item.flag, body_size = u32(at), <int32_t>u32(at + 12), u32(at + 16)
-    if size > end - at or ITEM_HEAD + body_size + 2 > size:
-        return False
-    item.body = Slice(at + ITEM_HEAD, body_size)
-    at += ITEM_HEAD + body_size
-    properties_size = at[0] << 8 | at[1]
-    if properties_size > MAX_PROPERTIES or ITEM_HEAD + body_size + 2 + properties_size != size:
-        return False
-    item.properties = Slice(at + 2, properties_size)
-    next[0] += size
-    return True
-
-
-cdef inline Entry entry_of(Send *send, Place *place, Slice suffix) noexcept nogil:
-    cdef Entry entry
-    entry.queue_id, entry.flag, entry.sys_flag = send.queue_id, send.flag, send.sys_flag
-    entry.born_timestamp, entry.born_host = send.born_timestamp, place.born_host
-    entry.tries, entry.half_at = 0, 0
-    entry.body, entry.properties, entry.suffix = send.body, send.properties, suffix
-    entry.named = send.named
-    return entry
-
-
-cdef inline Entry item_entry(Send *send, Item *item, Place *place, Slice suffix) noexcept nogil:
-    """The entry of a message of a batch; `named` is not looked for."""
-    cdef Entry entry = entry_of(send, place, suffix)
-    entry.flag, entry.body, entry.properties = item.flag, item.body, item.properties
-    return entry
-
-
-cdef inline void add_common(Entry *entry, Named *common) noexcept nogil:
-    """What stands behind the properties of a message counts before its own."""
-    if common.tags.size:
-        entry.named.tags = common.tags
-    if common.keys.size:
-        entry.named.keys = common.keys
-
-
-cdef inline Entry committed(Half *half, int64_t physical_offset) noexcept nogil:
-    """A half message as it goes where it belongs."""
-    cdef Entry entry
-    cdef const uint8_t *at = half.fields.born_host.at - 48
-    cdef const uint8_t *behind = half.fields.store_host.at + half.fields.store_host.size
-    entry.queue_id, entry.flag = <int32_t>half.queue_id, <int32_t>u32(at + 16)
-    entry.sys_flag = <uint32_t>half.fields.sys_flag & ~<uint32_t>(BORN_V6 | STORE_V6) | COMMIT
-    entry.born_timestamp, entry.born_host = <int64_t>u64(at + 40), half.fields.born_host
-    entry.tries, entry.half_at = u32(behind), physical_offset
-    entry.body, entry.properties = half.fields.body, half.fields.properties
-    entry.suffix = Slice(behind, 0)
-    entry.named.tags, entry.named.keys, entry.named.unique_id = half.tags, half.keys, half.unique_id
-    return entry
-
-
-cdef inline Py_ssize_t properties_size(Entry *entry) noexcept nogil:
-    return entry.properties.size + needs_joint(entry) + entry.suffix.size
-
-
-cdef void fill(
-    Entry *entry, bytes topic, bytes store_host, Py_ssize_t size, int64_t queue_offset, Place *place
-) noexcept:
-    cdef uint8_t *at = place.at
-    cdef uint8_t *next
-    cdef uint32_t sys_flag = entry.sys_flag
-    cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(topic)
-    cdef Py_ssize_t properties = properties_size(entry)
-    if entry.born_host.size == V6_SIZE:
-        sys_flag |= BORN_V6
-    if PyBytes_GET_SIZE(store_host) == V6_SIZE:
-        sys_flag |= STORE_V6
-    put32(at + 4, MAGIC_V1)
-    put32(at + 8, crc(entry.body.at, entry.body.size))
-    put32(at + 12, <uint32_t>entry.queue_id)
-    put32(at + 16, <uint32_t>entry.flag)
-    put64(at + 20, <uint64_t>queue_offset)
-    put64(at + 28, <uint64_t>place.physical_offset)
-    put32(at + 36, sys_flag)
-    put64(at + 40, <uint64_t>entry.born_timestamp)
-    next = put_slice(at + 48, entry.born_host)
-    put64(next, <uint64_t>place.timestamp)
-    next = put_slice(next + 8, slice_of(store_host))
-    put32(next, entry.tries)
-    put64(next + 4, <uint64_t>entry.half_at)
-    put32(next + 12, <uint32_t>entry.body.size)
-    next = put_slice(next + 16, entry.body)
-    next[0] = <uint8_t>topic_size
-    next = put_slice(next + 1, slice_of(topic))
-    next[0] = <uint8_t>(properties >> 8)
-    next[1] = <uint8_t>properties
-    next = put_slice(next + 2, entry.properties)
-    if needs_joint(entry):
-        next[0] = 2
-        next += 1
-    put_slice(next, entry.suffix)
-    publish32(at, <uint32_t>size)
-
-
-cdef inline uint8_t *put_slice(uint8_t *at, Slice part) noexcept nogil:
-    memcpy(at, part.at, part.size)
-    return at + part.size
-
-
-cdef inline Slice slice_of(bytes data) noexcept:
-    return Slice(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-
-cdef inline bint needs_joint(Entry *entry) noexcept nogil:
-    cdef Slice properties = entry.properties
-    return properties.size > 0 and properties.at[properties.size - 1] != 2
-
-
 cdef inline bint is_topic(Slot slot, Slice topic) noexcept:
     return PyBytes_GET_SIZE(slot.topic) == topic.size and memcmp(PyBytes_AS_STRING(slot.topic), topic.at, topic.size) == 0
-
-
-cdef int add_keys(bytearray keys, uint32_t prefix, Named *found, Place *place) except -1:
-    cdef Slice word, words = found.keys
-    if found.unique_id.size:
-        add_item(keys, key_hash(prefix, found.unique_id), place)
-    while next_word(&words, &word):
-        add_item(keys, key_hash(prefix, word), place)
-    return 0
-
-
-cdef int add_item(bytearray keys, uint32_t hash_, Place *place) except -1:
-    cdef Py_ssize_t size = PyByteArray_GET_SIZE(keys)
-    cdef uint8_t *item
-    PyByteArray_Resize(keys, size + ITEM_SIZE)
-    item = <uint8_t *>PyByteArray_AS_STRING(keys) + size
-    put32(item, hash_)
-    put64(item + 4, <uint64_t>place.physical_offset)
-    put64(item + 12, <uint64_t>place.timestamp)
-    return 0

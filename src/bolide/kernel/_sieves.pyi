@@ -1,2 +1,1 @@
 from bolide.kernel.sieves import Sieve as Sieve
-from bolide.kernel.sieves import sift as sift

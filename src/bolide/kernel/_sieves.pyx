@@ -1,26 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of `sieves`, where everything is described.
 
-Where a plan cannot tell, as of digits that are not ASCII, the walk ends before that record: its
-caller then asks the test itself.
+Where a plan cannot tell, as of digits that are not ASCII, it says so: then the test itself is to be
+asked.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from bolide.kernel._bytes cimport u32, u64
-from bolide.kernel._fields cimport Fields, Slice, cut
+from bolide.kernel._fields cimport Slice
 from bolide.kernel._names cimport cut_bytes
 
 from bolide.kernel import sieves
 from bolide.protocol.record import property_bytes
 
 cdef enum:
-    UNIT_SIZE = 20
-    HEAD_SIZE = 36  # up to and with the physical offset
-    PLACE_AT = 28
     MOST_DIGITS = 18  # of them any number fits
 
 
@@ -197,48 +192,3 @@ cdef class Sieve:
 
     def __call__(self, record):
         return self.accepts(b"\x02" + property_bytes(record))
-
-
-def sift(units, Py_ssize_t first, block, int64_t start, int64_t count, int64_t size, Sieve sieve not None):
-    cdef Py_buffer source, log
-    cdef list found = []
-    cdef int64_t taken = 0, looked = 0, begin, place
-    cdef uint64_t distance
-    cdef int32_t told
-    cdef Py_ssize_t at, end
-    cdef const uint8_t *unit
-    cdef const uint8_t *head
-    cdef Fields fields
-    cdef int verdict
-    PyObject_GetBuffer(units, &source, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(block, &log, PyBUF_SIMPLE)
-        try:
-            at, end = first * UNIT_SIZE, source.len - UNIT_SIZE
-            while 0 <= at <= end and len(found) < count:
-                unit = <const uint8_t *>source.buf + at
-                place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
-                if told < HEAD_SIZE or taken + told > size or place < start:
-                    break
-                distance = <uint64_t>place - <uint64_t>start  # too far for a signed one
-                if told > log.len or distance > <uint64_t>(log.len - told):
-                    break
-                begin = <int64_t>distance
-                head = <const uint8_t *>log.buf + begin
-                if u32(head) != <uint32_t>told or <int64_t>u64(head + PLACE_AT) != place:
-                    break
-                if not cut(head, told, &fields):
-                    break
-                verdict = sieve.test.judge(fields.properties)
-                if verdict == UNSURE:
-                    break
-                if verdict == YES:
-                    found.append(block[begin : begin + told])
-                    taken += told
-                looked += 1
-                at += UNIT_SIZE
-        finally:
-            PyBuffer_Release(&log)
-    finally:
-        PyBuffer_Release(&source)
-    return found, taken, looked

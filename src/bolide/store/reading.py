@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from bolide.kernel import Sieve, Units, gather, is_resident, sift
+from bolide.kernel import Sieve, Units, gather, is_resident
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
 from bolide.store.consume_queue import UNIT, Unit
@@ -158,12 +158,13 @@ def _take_all(
 ) -> None:
     """One by one what asks for a look; all at once what is simply wanted, or passes a sieve."""
     at, end = 0, len(units) // UNIT_SIZE
-    test = wanted.record
-    by_runs = wanted.code is None and (test is None or isinstance(test, Sieve))
+    sieve = wanted.record
     while at < end:
-        if looked := _take_run(units, at, found, limits, test, window) if by_runs else 0:
-            at += looked
-            continue
+        if wanted.code is None and (sieve is None or isinstance(sieve, Sieve)):
+            looked = _take_run(units, at, found, limits, sieve, window)
+            if looked:
+                at += looked
+                continue
         unit = Unit._make(UNIT.unpack_from(units, at * UNIT_SIZE))
         if unit.size <= 0 or not _take(unit, found, limits, wanted, window):
             break
@@ -176,16 +177,13 @@ def _take_run(
     at: int,
     found: Found,
     limits: ReadLimits,
-    test: Callable[[memoryview], bool] | None,
+    sieve: Sieve | None,
     window: "_Window",
 ) -> int:
     """Look at as many units as the kernel can; returns how many that were."""
     count, size = limits.max_count - len(found.records), limits.max_size - found.size
-    if isinstance(test, Sieve):
-        records, taken, looked = sift(units, at, window.block, window.start, count, size, test)
-    else:
-        records, taken = gather(units, at, window.block, window.start, count, size)
-        looked = len(records)
+    block, start = window.block, window.start
+    records, taken, looked = gather(units, at, block, start, count, size, sieve)
     found.next_offset += looked
     if records:
         found.records += records

@@ -11,7 +11,7 @@ from bolide.kernel import gathering
 from tests.unit.kernel.drafts import DRAFT, ENCODED, record
 from tests.unit.kernel.kernels import MISSING
 
-Gather = Callable[..., tuple[list[memoryview], int]]
+Gather = Callable[..., tuple[list[memoryview], int, int]]
 UNIT = struct.Struct(">qiq")
 START = 4096
 SIZE = len(ENCODED)
@@ -23,9 +23,9 @@ UNITS = b"".join(UNIT.pack(START + number * SIZE, SIZE, 7) for number in range(l
 def compiled() -> Gather:
     if MISSING:
         pytest.skip(MISSING)
-    from bolide.kernel import _records
+    from bolide.kernel import _gathering
 
-    return _records.gather
+    return _gathering.gather
 
 
 @pytest.fixture(params=["reference", "compiled"])
@@ -34,16 +34,16 @@ def gather(request: pytest.FixtureRequest) -> Gather:
 
 
 def test_a_run_is_taken_as_views_of_the_block(gather: Gather) -> None:
-    found, size = gather(UNITS, 1, BLOCK, START, 10, 10**6)
+    found, size, looked = gather(UNITS, 1, BLOCK, START, 10, 10**6)
     assert [bytes(each) for each in found] == RECORDS[1:]
-    assert size == 4 * SIZE
+    assert (size, looked) == (4 * SIZE, 4)
     assert found[0].obj is BLOCK.obj
 
 
 @pytest.mark.parametrize(("count", "size", "taken"), [(2, 10**6, 2), (9, 3 * SIZE, 3), (0, 9, 0)])
 def test_it_ends_at_the_limits(gather: Gather, count: int, size: int, taken: int) -> None:
-    found, total = gather(UNITS, 0, BLOCK, START, count, size)
-    assert (len(found), total) == (taken, taken * SIZE)
+    found, total, looked = gather(UNITS, 0, BLOCK, START, count, size)
+    assert (len(found), total, looked) == (taken, taken * SIZE, taken)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_it_ends_at_the_limits(gather: Gather, count: int, size: int, taken: int
 )
 def test_it_ends_before_a_unit_that_is_not_plain(gather: Gather, odd: tuple[int, ...]) -> None:
     units = UNITS[: 2 * UNIT.size] + UNIT.pack(*odd) + UNITS[3 * UNIT.size :]
-    found, size = gather(units, 0, BLOCK, START, 10, 10**6)
-    assert (len(found), size) == (2, 2 * SIZE)
+    found, size, looked = gather(units, 0, BLOCK, START, 10, 10**6)
+    assert (len(found), size, looked) == (2, 2 * SIZE, 2)
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)

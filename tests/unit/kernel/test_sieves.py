@@ -3,14 +3,13 @@
 import operator
 import struct
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.kernel import sieves
+from bolide.kernel import gathering, sieves
 from bolide.kernel.sieves import (
     Asked,
     IsListed,
@@ -33,17 +32,27 @@ SYMBOLS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def compiled() -> ModuleType:
+class Kernel(NamedTuple):
+    """One of the implementations."""
+
+    Sieve: type[sieves.Sieve]
+    gather: Callable[..., tuple[list[memoryview], int, int]]
+
+
+REFERENCE = Kernel(sieves.Sieve, gathering.gather)
+
+
+def compiled() -> Kernel:
     if MISSING:
         pytest.skip(MISSING)
-    from bolide.kernel import _sieves
+    from bolide.kernel import _gathering, _sieves
 
-    return _sieves
+    return Kernel(_sieves.Sieve, _gathering.gather)
 
 
 @pytest.fixture(params=["reference", "compiled"])
-def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    return sieves if request.param == "reference" else compiled()
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    return REFERENCE if request.param == "reference" else compiled()
 
 
 # ---- plans in the plainest way
@@ -114,45 +123,48 @@ class Log:
         self.units = b"".join(units)
         self.block = memoryview(b"".join(self.records))
 
-    def sifted(self, kernel: ModuleType, sieve: Any) -> list[bytes]:
+    def sifted(self, kernel: Kernel, sieve: Any) -> list[bytes]:
         """All that pass, by as many steps as it takes."""
-        found, at = [], 0
+        found: list[bytes] = []
+        at = 0
         while at < len(self.records):
-            records, size, looked = kernel.sift(self.units, at, self.block, START, 99, 10**6, sieve)
+            records, size, looked = kernel.gather(
+                self.units, at, self.block, START, 99, 10**6, sieve
+            )
             assert size == sum(map(len, records))
-            found += records
+            found += map(bytes, records)
             at += looked
             if not looked:
                 found += [self.records[at]] if sieve(memoryview(self.records[at])) else []
                 at += 1
-        return [bytes(each) for each in found]
+        return found
 
 
 NUMBERED = Log(*(b"n\x01%d\x02" % number for number in range(10)))
 EVEN = IsListed(KEYS["n"], frozenset(b"%d" % number for number in range(0, 10, 2)))
 
 
-def test_what_passes_is_taken_as_views_of_the_block(kernel: ModuleType) -> None:
+def test_what_passes_is_taken_as_views_of_the_block(kernel: Kernel) -> None:
     log, sieve = NUMBERED, kernel.Sieve(EVEN, acceptor(EVEN))
-    records, size, looked = kernel.sift(log.units, 1, log.block, START, 99, 10**6, sieve)
+    records, size, looked = kernel.gather(log.units, 1, log.block, START, 99, 10**6, sieve)
     assert [bytes(each) for each in records] == log.records[2::2]
     assert (size, looked) == (sum(map(len, records)), 9)
     assert records[0].obj is log.block.obj
 
 
-def test_it_ends_at_the_limits(kernel: ModuleType) -> None:
+def test_it_ends_at_the_limits(kernel: Kernel) -> None:
     log, sieve = NUMBERED, kernel.Sieve(EVEN, acceptor(EVEN))
     size = len(log.records[0])
     for count, most, taken, looked in [(2, 10**6, 2, 3), (9, 3 * size, 3, 5), (0, 10**6, 0, 0)]:
-        found = kernel.sift(log.units, 0, log.block, START, count, most, sieve)
+        found = kernel.gather(log.units, 0, log.block, START, count, most, sieve)
         assert (len(found[0]), found[1:]) == (taken, (taken * size, looked))
 
 
 @pytest.mark.parametrize("odd", [(START, 0, 0), (START - 1, 99, 0), (START, 99, 0), (2**62, 99, 0)])
-def test_it_ends_before_a_unit_that_is_not_plain(kernel: ModuleType, odd: tuple[int, ...]) -> None:
+def test_it_ends_before_a_unit_that_is_not_plain(kernel: Kernel, odd: tuple[int, ...]) -> None:
     log, sieve = NUMBERED, kernel.Sieve(EVEN, acceptor(EVEN))
     units = log.units[: 2 * UNIT.size] + UNIT.pack(*odd) + log.units[3 * UNIT.size :]
-    assert kernel.sift(units, 0, log.block, START, 99, 10**6, sieve)[2] == 2
+    assert kernel.gather(units, 0, log.block, START, 99, 10**6, sieve)[2] == 2
 
 
 @pytest.mark.parametrize(
@@ -164,13 +176,13 @@ def test_it_ends_before_a_unit_that_is_not_plain(kernel: ModuleType, odd: tuple[
         Asked(lambda properties: b"n\x01" in properties),
     ],
 )
-def test_plain_values_are_judged_in_one_go(kernel: ModuleType, plan: Plan) -> None:
+def test_plain_values_are_judged_in_one_go(kernel: Kernel, plan: Plan) -> None:
     sieve = kernel.Sieve(plan, acceptor(plan))
     log = NUMBERED
-    assert kernel.sift(log.units, 0, log.block, START, 99, 10**6, sieve)[2] == 10
+    assert kernel.gather(log.units, 0, log.block, START, 99, 10**6, sieve)[2] == 10
 
 
-def test_what_a_function_raises_is_left_to_the_test(kernel: ModuleType) -> None:
+def test_what_a_function_raises_is_left_to_the_test(kernel: Kernel) -> None:
     def fails(_: bytes) -> bool:
         raise ValueError
 
@@ -222,7 +234,7 @@ def test_a_plan_says_what_its_test_says(plan: Plan, messages: list[bytes]) -> No
     expected = [
         found for found, each in zip(log.records, messages, strict=True) if accepts(b"\x02" + each)
     ]
-    for kernel in (sieves, compiled()):
+    for kernel in (REFERENCE, compiled()):
         assert log.sifted(kernel, kernel.Sieve(plan, accepts)) == expected
 
 
@@ -257,10 +269,10 @@ def test_spoiled_records_and_units_end_it_or_are_judged_alike(
         data[at] = value
     plan = NumberIs(KEYS["n"], "<=", 0, 2**31 - 1)
     arguments = (packed, max(first, 0), memoryview(data), start, *limits)
-    records, _, looked = compiled().sift(*arguments, compiled().Sieve(plan, acceptor(plan)))
+    records, _, looked = compiled().gather(*arguments, compiled().Sieve(plan, acceptor(plan)))
     reference = sieves.Sieve(plan, acceptor(plan))
     # Up to where the compiled one went; it stops before what it is not sure of.
-    expected, _, further = sieves.sift(
+    expected, _, further = gathering.gather(
         packed[: (max(first, 0) + looked) * UNIT.size], *arguments[1:], reference
     )
     assert (records, looked) == (expected, further)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
-from bolide.kernel import sift
+from bolide.kernel import gather
 from bolide.protocol.property_string import encode_properties
 from tests.unit.broker.filters.naive import NAMES, VALUES, Fails, Tree, conditions, judge, text_of
 from tests.unit.kernel.drafts import DRAFT, record
@@ -25,7 +25,7 @@ def matches_raw(expression: str, properties: bytes) -> bool:
     unit = struct.pack(">qiq", 0, len(data), 0)
     verdict = compiled.matches(b"\x02" + properties)
     assert compiled.sieve(memoryview(data)) is verdict
-    found, _, looked = sift(unit, 0, memoryview(data), 0, 1, len(data), compiled.sieve)
+    found, _, looked = gather(unit, 0, memoryview(data), 0, 1, len(data), compiled.sieve)
     assert not looked or bool(found) is verdict
     return verdict
 

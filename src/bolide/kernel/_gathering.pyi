@@ -1,0 +1,1 @@
+from bolide.kernel.gathering import gather as gather
