@@ -440,11 +440,11 @@ async def test_a_server_out_of_file_descriptors_serves_on_and_does_not_spin(
             async with many_connections(process.address, 60) as peers:
                 log = tmp_path / "namesrv.log"
                 await until(lambda: "cannot accept connections" in log.read_text())
-                witness._looking.cancel()  # its own calls cost time too
+                await witness.pause()  # its own calls cost time too
                 cpu = process.cpu_seconds()
                 await asyncio.sleep(1.0)
                 assert process.cpu_seconds() - cpu < 0.3
-                witness._looking = asyncio.create_task(witness._look_on())
+                await witness.resume()
                 for peer in peers[:50]:
                     peer.close()
                 # Whoever waited gets in now.

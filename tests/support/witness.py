@@ -2,15 +2,12 @@
 
 import asyncio
 import math
+import sys
 from types import TracebackType
 from typing import Self
 
-from bolide.protocol.codes import RequestCode
-from bolide.protocol.headers.namesrv import RouteHeader
-from bolide.remoting.client import RemotingClient
-from tests.support.brokers import broker_header, plain, topics_body
+from tests.support.aio import PATIENCE
 
-_PAUSE = 0.005
 _PATIENCE = 0.25
 _LONGEST = 1.0
 
@@ -18,29 +15,28 @@ _LONGEST = 1.0
 class Witness:
     """Looks up a route again and again while its `async with` block runs.
 
-    Leaving the block fails if one call got no answer or took a second, or if more than one in a
-    hundred, and one for a hiccup of the machine, took longer than a quarter of a second.
+    It does so in a process of its own, `looking`: what the test itself does on its event loop, and
+    the garbage of all tests before it, are no fault of the server. Leaving the block fails if one
+    call got no answer or took a second, or if more than one in a hundred, and one for a hiccup of
+    the machine, took longer than a quarter of a second.
     """
 
     def __init__(self, address: str) -> None:
         self.latencies: list[float] = []
         self._address = address
-        self._client = RemotingClient()
-
-    async def look(self) -> None:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader("orders")
-        await self._client.call(self._address, code, header)
-        self.latencies.append(loop.time() - started)
+        self._told = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        body = plain(topics_body("orders"))
-        await self._client.call(
-            self._address, RequestCode.REGISTER_BROKER, broker_header(), body=body
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.support.looking",
+            self._address,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
-        self._looking = asyncio.create_task(self._look_on())
+        self._reading = asyncio.create_task(self._read())
+        await self.resume()
         return self
 
     async def __aexit__(
@@ -49,20 +45,37 @@ class Witness:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._looking.cancel()
-        outcome = (await asyncio.gather(self._looking, return_exceptions=True))[0]
-        if kind is None:
-            for _ in range(10):  # also after the attack
-                await self.look()
-        await self._client.__aexit__(kind, exc, traceback)
-        if kind is None:
-            assert isinstance(outcome, asyncio.CancelledError), outcome
-            passed_over = math.ceil(len(self.latencies) / 100) + 1
-            slowest = sorted(self.latencies)
-            assert slowest[-1 - passed_over] < _PATIENCE, slowest[-5:]
-            assert slowest[-1] < _LONGEST, slowest[-5:]
+        if kind is not None:
+            self._process.kill()
+            await asyncio.gather(self._reading, self._process.wait())
+            return
+        await self._tell("end")
+        await self._reading
+        assert await self._process.wait() == 0, "it says why on stderr"
+        passed_over = math.ceil(len(self.latencies) / 100) + 1
+        slowest = sorted(self.latencies)
+        assert slowest[-1 - passed_over] < _PATIENCE, slowest[-5:]
+        assert slowest[-1] < _LONGEST, slowest[-5:]
 
-    async def _look_on(self) -> None:
-        while True:
-            await self.look()
-            await asyncio.sleep(_PAUSE)
+    async def pause(self) -> None:
+        """Let it rest; returns when its last call is over."""
+        await self._tell("pause")
+
+    async def resume(self) -> None:
+        await self._tell("look")
+
+    async def _tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._told.clear()
+        self._process.stdin.write(f"{command}\n".encode())
+        async with asyncio.timeout(PATIENCE):
+            await self._told.wait()
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            if line == b"done\n":
+                self._told.set()
+            else:
+                self.latencies.append(float(line))
+        self._told.set()  # it is gone
