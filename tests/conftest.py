@@ -15,3 +15,7 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector ten thousand tests: each time it held up what is timed."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # libraries complain of what is never collected
