@@ -29,6 +29,7 @@ class Looking:
         self._client = client
         self._address = address
         self._task: asyncio.Task[None] | None = None
+        self._wanted = False
 
     async def register(self) -> None:
         body = plain(topics_body("orders"))

@@ -3,13 +3,14 @@
 import asyncio
 import math
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from tests.support.aio import PATIENCE
-
 _PATIENCE = 0.25
 _LONGEST = 1.0
+_MOST = 40.0
+"""Seconds for a command: the calls that it means are given up after 3 s each."""
 
 
 class Witness:
@@ -24,7 +25,8 @@ class Witness:
     def __init__(self, address: str) -> None:
         self.latencies: list[float] = []
         self._address = address
-        self._told = asyncio.Event()
+        self._done: asyncio.Queue[bool] = asyncio.Queue()
+        """For each command that was done True; at last False, when the process is gone."""
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
@@ -36,7 +38,11 @@ class Witness:
             stdout=asyncio.subprocess.PIPE,
         )
         self._reading = asyncio.create_task(self._read())
-        await self.resume()
+        try:
+            await self.resume()
+        except BaseException:
+            await self._stop()
+            raise
         return self
 
     async def __aexit__(
@@ -45,17 +51,13 @@ class Witness:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is not None:
-            self._process.kill()
-            await asyncio.gather(self._reading, self._process.wait())
-            return
-        await self._tell("end")
-        await self._reading
-        assert await self._process.wait() == 0, "it says why on stderr"
-        passed_over = math.ceil(len(self.latencies) / 100) + 1
-        slowest = sorted(self.latencies)
-        assert slowest[-1 - passed_over] < _PATIENCE, slowest[-5:]
-        assert slowest[-1] < _LONGEST, slowest[-5:]
+        try:
+            if kind is None:
+                await self._tell("end")
+        finally:
+            await self._stop()
+        if kind is None:
+            self._judge()
 
     async def pause(self) -> None:
         """Let it rest; returns when its last call is over."""
@@ -64,18 +66,31 @@ class Witness:
     async def resume(self) -> None:
         await self._tell("look")
 
+    def _judge(self) -> None:
+        passed_over = math.ceil(len(self.latencies) / 100) + 1
+        slowest = sorted(self.latencies)
+        assert slowest[-1 - passed_over] < _PATIENCE, slowest[-5:]
+        assert slowest[-1] < _LONGEST, slowest[-5:]
+
     async def _tell(self, command: str) -> None:
         assert self._process.stdin is not None
-        self._told.clear()
-        self._process.stdin.write(f"{command}\n".encode())
-        async with asyncio.timeout(PATIENCE):
-            await self._told.wait()
+        if not self._reading.done():
+            self._process.stdin.write(f"{command}\n".encode())
+        async with asyncio.timeout(_MOST):
+            assert await self._done.get(), f"the witness ended before {command!r}, see stderr"
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if line == b"done\n":
-                self._told.set()
+                self._done.put_nowait(True)
             else:
                 self.latencies.append(float(line))
-        self._told.set()  # it is gone
+        self._done.put_nowait(False)
+
+    async def _stop(self) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):  # it may have ended by itself just now
+                self._process.kill()
+        await self._reading
+        await self._process.wait()

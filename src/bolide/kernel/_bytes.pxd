@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Numbers at any address, big-endian or in digits, and the order in which they are stored."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from *:
     """

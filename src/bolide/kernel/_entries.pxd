@@ -14,7 +14,7 @@ from bolide.kernel._plain_sends cimport Item, Send
 from bolide.kernel._transactions cimport COMMIT, Half
 
 cdef enum:
-    KEY_SIZE = 20  # of an entry for the index
+    ITEM_SIZE = 20  # of a key, as `Scan.keys` has them
 
 
 cdef struct Entry:  # all of a record but its place and topic
@@ -149,7 +149,7 @@ cdef inline int add_keys(bytearray keys, uint32_t prefix, Named *found, Place *p
 cdef inline int add_item(bytearray keys, uint32_t hash_, Place *place) except -1:
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(keys)
     cdef uint8_t *item
-    PyByteArray_Resize(keys, size + KEY_SIZE)
+    PyByteArray_Resize(keys, size + ITEM_SIZE)
     item = <uint8_t *>PyByteArray_AS_STRING(keys) + size
     put32(item, hash_)
     put64(item + 4, <uint64_t>place.physical_offset)

@@ -5,7 +5,7 @@ Only what is usual is read: no blanks, ASCII, objects no deeper than the fields,
 remark. Whatever else may be right is for the caller's slower way.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from bolide.kernel._bytes cimport u32

@@ -254,7 +254,7 @@ cdef class Sends:
     cdef Py_ssize_t put_entry(
         self, Send *send, Slot slot, Entry *entry, Place *place, bytearray keys
     ) except -1:
-        """Store the only message of a send and answer it; 0 if there is no room."""
+        """Store the only message of a send and answer it; 0 if it is too long, or there is no room."""
         cdef Units units
         cdef int64_t queue_offset
         cdef Py_ssize_t size
