@@ -93,6 +93,8 @@ class AdminCluster:
         version = version or self.version
         if version not in self.printed:
             if version not in self.running:
+                for other in self.running:  # it would delete what this one makes
+                    self.java(bench, other)
                 self.begin_java(bench, version)
             self.printed[version] = _by_command(self.running[version])
         return self.printed[version]
