@@ -3,7 +3,7 @@
 import asyncio
 import math
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
@@ -38,11 +38,10 @@ class Witness:
             stdout=asyncio.subprocess.PIPE,
         )
         self._reading = asyncio.create_task(self._read())
-        try:
+        async with AsyncExitStack() as unless_it_looks:
+            unless_it_looks.push_async_callback(self._stop)
             await self.resume()
-        except BaseException:
-            await self._stop()
-            raise
+            unless_it_looks.pop_all()
         return self
 
     async def __aexit__(

@@ -2,8 +2,8 @@
 possible.
 
 A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for
-byte and error for error: `_records` and `_index` of `reference`, `_frames` of `protocol.framing`,
-the others of the same name.
+byte and error for error: `_records` of `reference`, `_index` of `index_entries`, `_frames` of
+`protocol.framing`, the others of the same name.
 The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`,
 nothing above.
 """

@@ -87,7 +87,7 @@ cdef class Slot:
         self.queues = queues
         self.has_window = has_window
         self.units = [None] * queues
-        self.prefix = key_prefix(Slice(<const uint8_t *>PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic)))
+        self.prefix = key_prefix(slice_of(topic))
 
 
 cdef class Sends:
