@@ -14,11 +14,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from bolide.arrow.schema import PROPERTIES, TIMESTAMP, VALUE, message_schema
-from bolide.broker import handlers as broker
-from bolide.broker.config import BrokerConfig
-from bolide.broker.ignored import IGNORED as IGNORED_BY_BROKER
+from bolide.broker import assembly as broker
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.settings.without_effect import IGNORED as IGNORED_BY_BROKER
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
-from bolide.client.server_requests import ServerRequests
+from bolide.client.instance.server_requests import ServerRequests
 from bolide.config import Option, options_of
 from bolide.namesrv import handlers as name_server
 from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.handlers import HANDLERS
-from bolide.client.server_requests import ServerRequests
+from bolide.broker.assembly import HANDLERS
+from bolide.client.instance.server_requests import ServerRequests
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.refusals import RequestCodeNotSupported

@@ -13,39 +13,35 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from bolide import admin
 from bolide.client.blocking import Caller, Front, Subject, blocking, on_the_loop
-from bolide.client.consuming import (
-    assignment,
-    consumer,
-    lite_pull_consumer,
-    pop_consumer,
-    pull_consumer,
-    pull_schedule,
-    push_consumer,
-)
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.consumer_settings import (
+from bolide.client.consumer import consumer
+from bolide.client.consumer.group import assignment
+from bolide.client.consumer.group.held_queue import FlowLimits
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.pop import pop_consumer
+from bolide.client.consumer.pull import lite_pull_consumer, pull_consumer
+from bolide.client.consumer.pull.pull_request import PullResult, PullStatus
+from bolide.client.consumer.push import push_consumer
+from bolide.client.consumer.settings import (
     ConsumerArguments,
     LitePullArguments,
+    PopArguments,
     PushArguments,
 )
-from bolide.client.consuming.pop_settings import PopArguments
-from bolide.client.consuming.process_queue import FlowLimits
-from bolide.client.consuming.pulling import PullResult, PullStatus
-from bolide.client.consuming.subscription import FilterFunction, Sql
-from bolide.client.producing import producer, selectors, transactions
-from bolide.client.producing.faults import FaultTable
-from bolide.client.producing.hooks import EndTransactionHook, ForbiddenHook, SendHook
-from bolide.client.producing.producer import SendArguments
-from bolide.client.producing.producer_settings import ProducerArguments
-from bolide.client.producing.results import (
+from bolide.client.consumer.subscription import FilterFunction, Sql
+from bolide.client.instance.lookups import LookupMethods
+from bolide.client.producer import producer, selectors, transactions
+from bolide.client.producer.hooks import EndTransactionHook, ForbiddenHook, SendHook
+from bolide.client.producer.producer import SendArguments
+from bolide.client.producer.queue_choice import FaultTable
+from bolide.client.producer.results import (
     SendResult,
     SendStatus,
     TransactionResult,
     TransactionState,
 )
-from bolide.client.producing.transaction_checks import Check
-from bolide.client.questions import Questions
-from bolide.client.tracing.trace import Trace
+from bolide.client.producer.settings import ProducerArguments
+from bolide.client.producer.transactions import Check
+from bolide.client.tracing.settings import Trace
 from bolide.errors import BolideError
 from bolide.model.message import CompressionType, Message, StoredMessage
 from bolide.model.message_checks import InvalidMessage
@@ -95,14 +91,14 @@ C = TypeVar("C", bound="consumer.Consumer[Any]")
 class _Client(Front[Q]):
     """What can be asked of producers and consumers alike."""
 
-    create_topic = blocking(Questions.create_topic)
-    max_offset = blocking(Questions.max_offset)
-    min_offset = blocking(Questions.min_offset)
-    search_offset = blocking(Questions.search_offset)
-    earliest_time = blocking(Questions.earliest_time)
-    view_message = blocking(Questions.view_message)
-    query_messages = blocking(Questions.query_messages)
-    set_name_servers = on_the_loop(Questions.set_name_servers)
+    create_topic = blocking(LookupMethods.create_topic)
+    max_offset = blocking(LookupMethods.max_offset)
+    min_offset = blocking(LookupMethods.min_offset)
+    search_offset = blocking(LookupMethods.search_offset)
+    earliest_time = blocking(LookupMethods.earliest_time)
+    view_message = blocking(LookupMethods.view_message)
+    query_messages = blocking(LookupMethods.query_messages)
+    set_name_servers = on_the_loop(LookupMethods.set_name_servers)
 
     @property
     def group(self) -> str:
@@ -340,24 +336,24 @@ class PullTurn:
 
     def __init__(self, consumer: PullConsumer) -> None:
         self.consumer = consumer
-        self.next_delay = pull_schedule.NEXT_DELAY
+        self.next_delay = pull_consumer.NEXT_DELAY
 
 
-class PullSchedule(Front[pull_schedule.PullSchedule]):
+class PullSchedule(Front[pull_consumer.PullSchedule]):
     """A task for each queue, called while its `with` block runs; see `bolide.PullSchedule`.
 
     Tasks are plain functions here, and run in threads.
     """
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
-        super().__init__(pull_schedule.PullSchedule(group, **arguments))
+        super().__init__(pull_consumer.PullSchedule(group, **arguments))
         self.consumer = PullConsumer.of(self.client.consumer)
         self._pool = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix=f"pull-{group}")
 
     def register(self, topic: str, task: Callable[[MessageQueue, PullTurn], object]) -> None:
         """Have `task` called for each queue of a topic that is ours."""
 
-        async def call(queue: MessageQueue, turn: pull_schedule.PullTurn) -> None:
+        async def call(queue: MessageQueue, turn: pull_consumer.PullTurn) -> None:
             here = PullTurn(self.consumer)
             try:
                 await asyncio.get_running_loop().run_in_executor(self._pool, task, queue, here)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from bolide.cli import app
 from bolide.cli.admin.commands import load
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.producing.producer import Producer
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.client import RemotingClient

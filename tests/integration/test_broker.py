@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.app import Broker
 from bolide.broker.hooks import Hooks
+from bolide.broker.server import Broker
 from bolide.errors import ConfigError
 from bolide.model.message import Message
 from bolide.protocol import fastjson
@@ -229,7 +229,7 @@ async def test_an_idle_consumer_gets_a_new_message_at_once(tmp_path: Path) -> No
         waits = []
         for offset in range(1, 31):
             waiting = asyncio.create_task(consumer.wait_for("T", offset))
-            await until(lambda: len(broker.parts.arrivals))
+            await until(lambda: len(broker.parts.long_polling))
             begun = loop.time()
             await client.send("T", b"next", properties=NAMED)
             assert (await waiting).bodies == [b"next"]
@@ -253,7 +253,7 @@ async def test_a_thousand_pulls_wait_and_are_all_answered(tmp_path: Path) -> Non
     async with serving(tmp_path) as (broker, client):
         await client.send("T", b"first")
         waiting = [asyncio.create_task(client.wait_for("T", 1)) for _ in range(1000)]
-        await until(lambda: len(broker.parts.arrivals) == 1000)
+        await until(lambda: len(broker.parts.long_polling) == 1000)
         await client.send("T", b"for all")
         for pulled in await asyncio.gather(*waiting):
             assert pulled.bodies == [b"for all"]
@@ -293,7 +293,7 @@ async def deaf_peer(broker: Broker, pulls: int) -> AsyncIterator[RawPeer]:
         assert {(await peer.frame()).code for _ in range(2)} == {ResponseCode.SUCCESS, notice}
         for number in range(pulls):
             await peer.send(request_bytes(PULL, LONG_WAIT, opaque=number + 10))
-        await until(lambda: len(broker.parts.arrivals) == pulls)
+        await until(lambda: len(broker.parts.long_polling) == pulls)
         yield peer
 
 
@@ -318,7 +318,7 @@ async def test_pulls_of_a_client_that_does_not_read_wait_until_it_does(tmp_path:
             connection = connection_of(broker, "deaf", "deaf")
             await until(lambda: connection.is_blocked)
             await client.send("T", b"another")
-            assert len(broker.parts.arrivals) > 30
+            assert len(broker.parts.long_polling) > 30
             assert 64 * 1024 < connection.unsent < 1_000_000
             assert connection.held > connection.unsent, "what waits is under way"
             numbers = []
@@ -400,7 +400,7 @@ async def test_what_a_group_has_consumed_rides_on_its_pulls(tmp_path: Path) -> N
         waiting = asyncio.create_task(
             client.wait_for("T", 1, sys_flag=SUBSCRIBED | SUSPEND | COMMIT, commit_offset=1)
         )
-        await until(lambda: len(broker.parts.arrivals))
+        await until(lambda: len(broker.parts.long_polling))
         broker.parts.offsets.commit("readers", "T", 0, 5)
         await client.send("T")
         await waiting
@@ -487,7 +487,7 @@ async def test_pulls_that_wait_are_answered_when_the_broker_stops(tmp_path: Path
             client.address = broker.address
             await client.send("T")
             waiting = [asyncio.create_task(client.wait_for("T", 1)) for _ in range(10)]
-            await until(lambda: len(broker.parts.arrivals) == 10)
+            await until(lambda: len(broker.parts.long_polling) == 10)
             begun = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - begun < 3.0
         for pulled in await asyncio.gather(*waiting):
@@ -508,7 +508,7 @@ async def test_consumers_that_ask_again_do_not_hold_up_a_broker_that_stops(tmp_p
             client.address = broker.address
             await client.send("T")
             consuming = [asyncio.create_task(consume(client)) for _ in range(10)]
-            await until(lambda: len(broker.parts.arrivals) == 10)
+            await until(lambda: len(broker.parts.long_polling) == 10)
             begun = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - begun < 3.0
         await asyncio.gather(*consuming)
@@ -533,7 +533,7 @@ async def test_while_one_port_drains_the_other_has_no_pull_come_again_and_again(
             vip = await RawPeer.connect(f"{host}:{int(port) - 2}")
             outlasting.callback(vip.close)  # it does not hang up, so its port takes a while
             consuming = asyncio.create_task(consume(client))
-            await until(lambda: len(broker.parts.arrivals))
+            await until(lambda: len(broker.parts.long_polling))
         await consuming
     assert len(hook.seen) < 20
 
@@ -560,7 +560,7 @@ async def test_with_sync_flush_a_consumer_gets_what_is_on_the_disk(tmp_path: Pat
     async with serving(tmp_path, flush_mode=FlushMode.SYNC) as (broker, client):
         await client.send("T", b"first")
         waiting = asyncio.create_task(client.wait_for("T", 1))
-        await until(lambda: len(broker.parts.arrivals))
+        await until(lambda: len(broker.parts.long_polling))
         await client.send("T", b"next", properties=NAMED)
         pulled = await waiting
         assert pulled.bodies == [b"next"]

@@ -76,7 +76,7 @@ def loaded_by(server: Running) -> set[str]:
 @pytest.mark.usefixtures("showing_imports")
 def test_it_starts_without_what_it_may_never_need(started: list[Running], home: Path) -> None:
     loaded = loaded_by(serving(started, "bolide", "broker", *HERE))
-    assert "bolide.broker.app" in loaded
+    assert "bolide.broker.server" in loaded
     assert not NOT_TO_START & loaded
 
 
@@ -185,7 +185,7 @@ def test_standalone_starts_without_what_it_may_never_need(
     started: list[Running], home: Path
 ) -> None:
     loaded = loaded_by(standalone(started))
-    assert {"bolide.broker.app", "bolide.namesrv.app"} <= loaded
+    assert {"bolide.broker.server", "bolide.namesrv.app"} <= loaded
     assert not NOT_TO_START & loaded
 
 

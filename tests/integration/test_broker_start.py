@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker import app as module
 from bolide.broker import registration
-from bolide.broker.app import Broker
+from bolide.broker import server as module
+from bolide.broker.server import Broker
 from bolide.model.names import TBW102
 from bolide.namesrv.app import NameServer
 from bolide.namesrv.config import NameServerConfig

@@ -167,7 +167,7 @@ async def test_our_clients_send_it_and_leave_out_what_a_broker_hands_out_too_lat
         await producer.send(Message("T", b"plain"), queue=sent.queue)
         in_time = await consumer.pull(sent.queue, "*", 0)
         now = time.time() + 7200
-        monkeypatch.setattr("bolide.client.received.time.time", lambda: now)
+        monkeypatch.setattr("bolide.client.consumer.received.time.time", lambda: now)
         too_late = await consumer.pull(sent.queue, "*", 0)
 
     assert [message.body for message in in_time.messages] == [b"short", b"plain"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bolide import Message, Producer, PushConsumer
-from bolide.client.consuming import rebalance
-from bolide.client.producing.results import SendResult, SendStatus
-from bolide.client.settings import ClientArguments
+from bolide.client.consumer.group import rebalance
+from bolide.client.instance.settings import ClientArguments
+from bolide.client.producer.results import SendResult, SendStatus
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -81,7 +81,7 @@ class Scene:
 
     def __init__(self, brokers: list[RestartingBroker], flows: list[Flow]) -> None:
         self.steady, self.restarted = brokers
-        self.keeping, self.polling = self.flows = flows
+        self.maintenance, self.polling = self.flows = flows
 
     @asynccontextmanager
     async def flowing(self) -> AsyncIterator[None]:
@@ -117,7 +117,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
         brokers = [
             RestartingBroker(name, directory, servers.address) for name in ("broker-a", "broker-b")
         ]
-        intervals = {"Keeping": 300.0, "Polling": 0.5}
+        intervals = {"Maintenance": 300.0, "Polling": 0.5}
         async with brokers[0], brokers[1], AsyncExitStack() as stack:
             await _create_topics(servers.address, intervals)
             flows = [
@@ -166,7 +166,7 @@ async def test_no_send_fails_and_nothing_is_lost_while_a_broker_is_restarted(
                 await it.more(100, it.restarted)
         assert it.failures == []
         # Who held his queues all the time goes on exactly where he was.
-        assert it.keeping.repeated == []
+        assert it.maintenance.repeated == []
         # Who gave them up could not commit: the broker was gone.
         assert {queue.broker_name for queue in it.polling.repeated} <= {it.restarted.name}
 

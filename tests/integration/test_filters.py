@@ -13,15 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide.admin import AdminClient
-from bolide.broker.filters.sql import Compiled, compiling
+from bolide.broker.filters.sql import Compiled
+from bolide.broker.filters.sql import compiler as compiling
 from bolide.cli import app
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
-from bolide.client.consuming.pull_consumer import PullConsumer
-from bolide.client.consuming.pulling import PullStatus
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.consuming.subscription import FilterFunction, Sql
-from bolide.client.producing.producer import Producer
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.pull.lite_pull_consumer import LitePullConsumer
+from bolide.client.consumer.pull.pull_consumer import PullConsumer
+from bolide.client.consumer.pull.pull_request import PullStatus
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.consumer.subscription import FilterFunction, Sql
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import RequestCode
@@ -123,7 +124,7 @@ async def test_polls_and_pulls_take_sql_too_and_move_past_what_it_does_not_match
             waiting = asyncio.create_task(
                 puller.pull_block_if_not_found(QUEUE, Sql("a > 6000"), second.next_offset)
             )
-            await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+            await until(lambda: len(a.cluster.broker.parts.long_polling) == 1)
             await a.send("still not", a="1")
             await a.send("at last", a="6001")
             assert [message.body for message in (await waiting).messages] == [b"at last"]
@@ -183,7 +184,7 @@ async def test_expressions_are_compiled_beside_the_event_loop(
             waiting = asyncio.create_task(
                 puller.pull_block_if_not_found(QUEUE, Sql("a > 6"), found.next_offset)
             )
-            await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+            await until(lambda: len(a.cluster.broker.parts.long_polling) == 1)
             await a.send("seven", a="7")
             assert [message.body for message in (await waiting).messages] == [b"seven"]
             with pytest.raises(SubscriptionMalformed, match="ends too early"):
@@ -279,11 +280,11 @@ async def test_what_a_function_does_not_accept_is_passed_over(tmp_path: Path) ->
         waiting = asyncio.create_task(
             puller.pull_block_if_not_found(QUEUE, FilterFunction("none"), first.next_offset)
         )
-        await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+        await until(lambda: len(a.cluster.broker.parts.long_polling) == 1)
         await a.send("neither")
         last = await waiting
         assert (last.status, last.next_offset) == (PullStatus.NO_MATCHED_MSG, 901)
-        assert len(a.cluster.broker.parts.arrivals) == 0
+        assert len(a.cluster.broker.parts.long_polling) == 0
 
 
 @on_loop
@@ -320,7 +321,7 @@ async def test_a_broker_ends_at_once_though_a_pull_waits_for_a_function(tmp_path
         await a.send("one")
         await chief.filters.update(a.broker, "f", "def accept(message): return True")
         waiting = asyncio.create_task(puller.pull_block_if_not_found(QUEUE, FilterFunction("f"), 1))
-        await until(lambda: len(a.cluster.broker.parts.arrivals) == 1)
+        await until(lambda: len(a.cluster.broker.parts.long_polling) == 1)
         begun = time.monotonic()
         await a.cluster.stop_broker()
         assert time.monotonic() - begun < PATIENCE

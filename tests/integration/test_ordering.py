@@ -12,9 +12,9 @@ import pytest
 
 from bolide.admin import AdminClient
 from bolide.admin.parked import NotParked
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.producing.producer import Producer
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.consumers import ConsumeVerdict

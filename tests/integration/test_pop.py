@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bolide.broker.app import Broker
-from bolide.broker.pop.queue import Checkpoint
+from bolide.broker.pop.pop_queue import Checkpoint
+from bolide.broker.server import Broker
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.pop import BatchAck, BatchAcks, bit_set

@@ -14,13 +14,13 @@ import pytest
 
 from bolide import sync
 from bolide.admin import AdminClient
-from bolide.client.consuming import receipts
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.pop_consumer import PopConsumer
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.consuming.subscription import FilterFunction
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.pop import receipts
+from bolide.client.consumer.pop.pop_consumer import PopConsumer
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.consumer.subscription import FilterFunction
 from bolide.client.errors import WrongState
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue

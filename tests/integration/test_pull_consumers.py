@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from bolide import sync
-from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
-from bolide.client.consuming.pull_consumer import PullConsumer
-from bolide.client.consuming.pull_schedule import PullSchedule, PullTurn
-from bolide.client.consuming.pulling import PullStatus
+from bolide.client.consumer.pull.lite_pull_consumer import LitePullConsumer
+from bolide.client.consumer.pull.pull_consumer import PullConsumer, PullSchedule, PullTurn
+from bolide.client.consumer.pull.pull_request import PullStatus
 from bolide.client.errors import RouteNotFound, WrongState
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bolide.client.consuming import concurrent
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.consumption import ConsumeContext
-from bolide.client.consuming.process_queue import FlowLimits
-from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.consumer.group.held_queue import FlowLimits
+from bolide.client.consumer.handlers import concurrent
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.handlers.invocation import ConsumeContext
+from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.errors import GroupTaken, WrongState
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -319,7 +319,7 @@ async def test_what_cannot_be_sent_back_is_tried_again_here(
             async def refuse(*_: object) -> None:
                 raise BolideError("no")
 
-            monkeypatch.setattr("bolide.client.consuming.send_back.SendBack.send", refuse)
+            monkeypatch.setattr("bolide.client.consumer.send_back.SendBack.send", refuse)
             await it.send("letter")
             await until(lambda: len(tries) == 2)
         assert tries == [0, 1]

@@ -16,8 +16,8 @@ from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import Dispatcher, Reply, Request, handles
 from bolide.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost
 from bolide.remoting.server import RemotingServer, ServerConfig
+from bolide.remoting.tasks import uninterrupted
 from bolide.remoting.tls import ClientTls
-from bolide.remoting.uninterrupted import uninterrupted
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.echo import (
     BLOW_UP,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bolide import Message, Producer, PushConsumer, StoredMessage, sync
-from bolide.broker import replies
+from bolide.broker.produce import request_reply as replies
 from bolide.client.errors import CannotReply, RequestTimedOut, WrongState
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson

@@ -19,10 +19,10 @@ from bolide.admin import MessageNotFound
 from bolide.admin.traces import Traced
 from bolide.cli import app
 from bolide.client.errors import RequestTimedOut
-from bolide.client.producing.producer_settings import ProducerArguments
-from bolide.client.producing.results import TransactionState
-from bolide.client.producing.transactions import TransactionProducer
-from bolide.client.telemetry import OpenTelemetry
+from bolide.client.producer.results import TransactionState
+from bolide.client.producer.settings import ProducerArguments
+from bolide.client.producer.transactions import TransactionProducer
+from bolide.client.tracing.opentelemetry import OpenTelemetry
 from bolide.client.tracing.sender import TraceSender
 from bolide.errors import ConfigError
 from bolide.model.names import BENCHMARK_TOPIC, TRACE_TOPIC

@@ -16,8 +16,8 @@ from bolide import AdminClient, Message, TransactionProducer, TransactionState, 
 from bolide.broker.transactions.ending import Ending, Endings
 from bolide.cli import app
 from bolide.client.errors import SendFailed, WrongState
-from bolide.client.producing.hooks import EndTransactionContext
-from bolide.client.producing.transactions import Transaction
+from bolide.client.producer.hooks import EndTransactionContext
+from bolide.client.producer.transactions import Transaction
 from bolide.model.message import StoredMessage, TransactionType
 from bolide.model.message_checks import InvalidMessage
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from bolide.admin import AdminClient
 from bolide.cli import app
-from bolide.client.producing.producer import Producer
-from bolide.client.producing.results import SendResult
+from bolide.client.producer.producer import Producer
+from bolide.client.producer.results import SendResult
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bolide.admin import AdminClient
-from bolide.client.consuming.assignment import (
+from bolide.client.consumer.group.assignment import (
     Strategy,
     average,
     average_by_circle,
@@ -18,13 +18,13 @@ from bolide.client.consuming.assignment import (
     consistent_hash,
     machine_room_nearby,
 )
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.lite_pull_consumer import LitePullConsumer
-from bolide.client.consuming.pull_consumer import PullConsumer
-from bolide.client.consuming.pulling import PullStatus
-from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.pull.lite_pull_consumer import LitePullConsumer
+from bolide.client.consumer.pull.pull_consumer import PullConsumer
+from bolide.client.consumer.pull.pull_request import PullStatus
+from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from tests.interop.bench import Bench

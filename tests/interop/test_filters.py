@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.filters.bloom import positions
-from bolide.broker.filters.table import FilterTable
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.producing.producer import Producer
+from bolide.broker.filters.subscriptions import FilterTable, positions
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.protocol.refusals import SubscriptionMalformed

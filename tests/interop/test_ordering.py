@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.producing.producer import Producer
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from tests.interop.bench import Bench

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message
 from tests.interop.bench import Bench, Server
 from tests.interop.conftest import NEWEST

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from bolide.client.consumer.received import read_messages
 from bolide.client.errors import RouteNotFound, SendFailed
-from bolide.client.lookups import MessageNotFound
-from bolide.client.producing.producer import Producer
-from bolide.client.producing.results import SendStatus
-from bolide.client.received import read_messages
+from bolide.client.instance.lookups import MessageNotFound
+from bolide.client.producer.producer import Producer
+from bolide.client.producer.results import SendStatus
 from bolide.model.message import CompressionType, Message, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson

@@ -21,17 +21,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bolide.client.consuming import key_lanes, key_steps
-from bolide.client.consuming.consume import Handler
-from bolide.client.consuming.consume_counters import ConsumptionCounters
-from bolide.client.consuming.consumption import Consumption, Hooks
-from bolide.client.consuming.held_queue import HeldQueue
-from bolide.client.consuming.key_lanes import KeyLanes, Refresh
-from bolide.client.consuming.key_steps import KeySteps, RetryRules
-from bolide.client.consuming.parking.park import Park, Superseded
-from bolide.client.consuming.parking.parked_keys import NONE
-from bolide.client.consuming.parking.records import Kind, ParkRecord
-from bolide.client.consuming.workers import Workers
+from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.group.held_queue import HeldQueue
+from bolide.client.consumer.handlers import key_scheduler as key_lanes
+from bolide.client.consumer.handlers import key_steps
+from bolide.client.consumer.handlers.handler import Handler
+from bolide.client.consumer.handlers.invocation import Consumption, Hooks
+from bolide.client.consumer.handlers.key_scheduler import KeyScheduler, Refresh
+from bolide.client.consumer.handlers.key_steps import KeySteps, RetryRules
+from bolide.client.consumer.handlers.workers import Workers
+from bolide.client.consumer.parking.park import Park, Superseded
+from bolide.client.consumer.parking.parked_keys import NONE
+from bolide.client.consumer.parking.records import Kind, ParkRecord
 from bolide.model.message import StoredMessage
 from tests.support.park_log import SOURCE, Crash, MemoryParkLog
 
@@ -53,7 +54,7 @@ class Member:
         self.world = world
         self.held = HeldQueue(SOURCE, start, lambda: 0.0)
         self.park = Park(cast(Any, world.log), SOURCE, lambda: None)
-        self.lanes = KeyLanes(self.park.keys, lambda: self.held.process.next_offset)
+        self.lanes = KeyScheduler(self.park.keys, lambda: self.held.process.next_offset)
         self.last: dict[str, int] = {}
         handler = Handler.of(self.handle, ordered=True, batch=1, inline=True)
         common = Consumption(

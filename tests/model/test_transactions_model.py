@@ -25,10 +25,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bolide.broker.intake import Intake
+from bolide.broker.produce.intake import Intake
 from bolide.broker.transactions.ending import Ending
-from bolide.broker.transactions.half import Half, Op
-from bolide.broker.transactions.loading import read_all
+from bolide.broker.transactions.half_messages import Half, Op
+from bolide.broker.transactions.open_halves import read_all
 from bolide.config import ConfigCell
 from bolide.model.message import TransactionType
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC

@@ -16,7 +16,7 @@ from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.remoting import event_loop
 from tests.soak.letters import number_of
-from tests.soak.notes import Kind, Notebook
+from tests.soak.notes import Checkpointer, Kind
 
 GROUPS = ("soak-concurrent", "soak-ordered")
 """The number of a group in the notes is its place here; only the last one is ordered."""
@@ -28,7 +28,7 @@ _SLOW_SECONDS = 0.03
 class Member:
     """A consumer of one group and its notes."""
 
-    def __init__(self, group: str, notes: Notebook) -> None:
+    def __init__(self, group: str, notes: Checkpointer) -> None:
         self.is_ordered = group == GROUPS[-1]
         self._group = group
         self._number = GROUPS.index(group)
@@ -80,7 +80,7 @@ class Member:
 async def main(name_server: str, topic: str, notes: Path, groups: list[str]) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    book = Notebook(notes)
+    book = Checkpointer(notes)
     async with asyncio.TaskGroup() as tasks:
         for group in groups:
             tasks.create_task(Member(group, book).run(name_server, topic, stopped))

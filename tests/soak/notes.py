@@ -28,7 +28,7 @@ class Note(NamedTuple):
     """By the clock that all processes of the machine share."""
 
 
-class Notebook:
+class Checkpointer:
     """Appends to a file, one system call a note: what is written survives SIGKILL."""
 
     def __init__(self, path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.ledger import REACH, GroupLedger, Sent
 from tests.soak.letters import Damaged, body_of, number_of
-from tests.soak.notes import Kind, Notebook, NoteReader
+from tests.soak.notes import Checkpointer, Kind, NoteReader
 
 COUNT = 10
 
@@ -210,7 +210,7 @@ def test_bodies_are_of_mixed_size_and_tell_when_they_are_damaged() -> None:
 
 
 def test_notes_are_read_as_they_are_written(tmp_path: Path) -> None:
-    book, reader = Notebook(tmp_path / "notes"), NoteReader(tmp_path / "notes")
+    book, reader = Checkpointer(tmp_path / "notes"), NoteReader(tmp_path / "notes")
     book.write(Kind.DELIVERED, 1, queue=2, number=3, offset=4)
     (note,) = reader.news()
     assert note[:5] == (Kind.DELIVERED, 1, 2, 3, 4)

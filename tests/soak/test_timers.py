@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.timers import timers
+from bolide.broker.timers import scheduler as timers
 from bolide.model.properties import PropertyName
 from tests.support.aio import on_loop
 from tests.support.timer_bench import TimerBench

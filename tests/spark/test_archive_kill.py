@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from tests.interop.processes import ChildProcess
 from tests.spark.archives import Archive, Place
 from tests.spark.drivers.archive import ROWS_A_BATCH

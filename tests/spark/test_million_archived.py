@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bolide import Message
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from tests.support.cluster_process import ClusterProcess
 
 COMMAND = str(Path(sys.executable).with_name("bolide"))

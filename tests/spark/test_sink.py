@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from bolide import Message, StoredMessage
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from tests.spark.kinds import wait_for
 from tests.support.cluster_process import ClusterProcess
 from tests.support.topic_contents import all_messages

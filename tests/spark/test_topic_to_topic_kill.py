@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bolide import AdminClient, Message
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from tests.interop.processes import ChildProcess
 from tests.support.cluster_process import ClusterProcess
 from tests.support.topic_contents import all_messages

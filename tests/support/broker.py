@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from bolide.broker.app import Broker
-from bolide.broker.config import BrokerConfig
 from bolide.broker.hooks import Hooks
+from bolide.broker.server import Broker
+from bolide.broker.settings.config import BrokerConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import Header

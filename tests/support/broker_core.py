@@ -3,26 +3,24 @@
 from pathlib import Path
 from typing import Any
 
-from bolide.broker.arrivals import Arrivals
 from bolide.broker.background import Background
-from bolide.broker.duplicates import Duplicates
-from bolide.broker.durability import Durability
-from bolide.broker.expiry import EXPIRING_TOPICS, Expiring
-from bolide.broker.fast_path import FastPath
-from bolide.broker.handlers.pull import PullHandlers
-from bolide.broker.handlers.send import SendHandlers, SendParts
-from bolide.broker.handlers.send_back import SendBackHandlers, SendBackParts
-from bolide.broker.handlers.transactions import TransactionHandlers
+from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
+from bolide.broker.consume.long_polling import LongPolling
+from bolide.broker.consume.pull import PullHandlers, PullParts, Pulls
+from bolide.broker.dedup.duplicates import Duplicates
+from bolide.broker.dedup.windows import DedupWindows
+from bolide.broker.fast_path.dispatch import FastPath
+from bolide.broker.fast_path.pulls import PullLanes
+from bolide.broker.fast_path.sends import SendLanes
 from bolide.broker.hooks import Hooks
-from bolide.broker.intake import Intake
-from bolide.broker.key_windows import KeyWindows
-from bolide.broker.pull_lanes import PullLanes
-from bolide.broker.pulls import PullParts, Pulls
-from bolide.broker.send_lanes import SendLanes
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
+from bolide.broker.produce.send import SendHandlers, SendParts
+from bolide.broker.produce.send_back import SendBackHandlers, SendBackParts
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers.timetable import Timetable
-from bolide.broker.topics import TopicTable
-from bolide.broker.transactions.coordinator import Coordinator
+from bolide.broker.transactions.coordinator import Coordinator, TransactionHandlers
 from bolide.broker.transactions.ending import EndingParts
 from bolide.config import ConfigCell
 from bolide.model.message import Host
@@ -34,10 +32,10 @@ from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
-from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.calls import ConnectionLimits
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
-from bolide.remoting.outbox import Outbox
+from bolide.remoting.wire import Outbox
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.memory_store import MemoryStore
 from bolide.store.tables import TOPICS, Table
@@ -77,11 +75,11 @@ class BrokerCore:
         self.hooks = hooks or Hooks()
         self.statistics = Statistics("cluster", self.clock)
         self.durability = Durability(self.store, self.store_cell)
-        self.arrivals = Arrivals()
-        self.intake = Intake(self.store, self.durability, self.arrivals)
+        self.long_polling = LongPolling()
+        self.intake = Intake(self.store, self.durability, self.long_polling)
         self.background = Background()
         self.expiring = Expiring(Table(directory / "config", EXPIRING_TOPICS), now=self.clock)
-        for part in (self.durability, self.intake, self.arrivals):
+        for part in (self.durability, self.intake, self.long_polling):
             part.start()
         self.duplicates = self.new_duplicates()
         self.duplicates.windows.start()
@@ -97,7 +95,7 @@ class BrokerCore:
         )
 
     async def stop(self) -> None:
-        self.arrivals.stop()
+        self.long_polling.stop()
         self.duplicates.windows.stop()
         self.intake.stop()
         self.durability.stop()
@@ -118,7 +116,7 @@ class BrokerCore:
 
     def new_duplicates(self) -> Duplicates:
         """As a restart makes them: they know nothing yet."""
-        windows = KeyWindows(
+        windows = DedupWindows(
             cell=self.cell,
             store=self.store,
             topics=self.topics,
@@ -227,7 +225,7 @@ class BrokerCore:
                 groups=self.tables.groups,
                 offsets=self.tables.offsets,
                 clients=self.tables.clients,
-                arrivals=self.arrivals,
+                long_polling=self.long_polling,
                 statistics=self.statistics,
                 background=self.background,
                 expiring=self.expiring,

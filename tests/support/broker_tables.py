@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bolide.broker.clients import ClientTable
-from bolide.broker.config import BrokerConfig
 from bolide.broker.filters.filters import Filters
 from bolide.broker.filters.functions import FILTER_FUNCTIONS, FilterFunctions
-from bolide.broker.filters.table import FilterTable
-from bolide.broker.groups import GroupTable
-from bolide.broker.offsets import OffsetTable
-from bolide.broker.queue_locks import QueueLocks
-from bolide.broker.topics import TopicTable
+from bolide.broker.filters.subscriptions import FilterTable
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame

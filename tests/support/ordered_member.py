@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.model.message import StoredMessage
 
 GROUP = "shift"

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bolide.broker.app import Broker
+from bolide.broker.server import Broker
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.namesrv.app import NameServer
 from tests.support.aio import PATIENCE
 from tests.support.broker import broker_in

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from bolide.client.consuming.parking.park_log import Found, Parked
-from bolide.client.consuming.parking.parked_keys import ParkedKeys
-from bolide.client.consuming.parking.records import ParkRecord, park_queue
+from bolide.client.consumer.parking.park_log import Found, Parked
+from bolide.client.consumer.parking.parked_keys import ParkedKeys
+from bolide.client.consumer.parking.records import ParkRecord, park_queue
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from tests.unit.client.stored import stored

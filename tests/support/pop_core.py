@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from bolide.broker.arrivals import Arrivals
 from bolide.broker.background import Background
-from bolide.broker.durability import Durability
-from bolide.broker.expiry import EXPIRING_TOPICS, Expiring
-from bolide.broker.handlers.pop import PopHandlers, PopParts
-from bolide.broker.handlers.pop_ack import PopAckHandlers
+from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
+from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.hooks import Hooks
-from bolide.broker.intake import Intake
-from bolide.broker.pop.orders import ORDERS
-from bolide.broker.pop.service import Pop
+from bolide.broker.pop.ack_handlers import PopAckHandlers
+from bolide.broker.pop.ordered import ORDERS
+from bolide.broker.pop.pop import Pop
+from bolide.broker.pop.pop_handlers import PopHandlers, PopParts
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
 from bolide.model.message import Host
@@ -56,11 +56,11 @@ class PopCore:
         self.store.__enter__()
         cell = ConfigCell(StoreConfig(root=directory / "store"))
         self.durability = Durability(self.store, cell)
-        self.arrivals = Arrivals()
-        self.intake = Intake(self.store, self.durability, self.arrivals)
+        self.long_polling = LongPolling()
+        self.intake = Intake(self.store, self.durability, self.long_polling)
         self.background = Background()
         self.pop = self._pop(cell)
-        for part in (self.durability, self.intake, self.arrivals):
+        for part in (self.durability, self.intake, self.long_polling):
             part.start()
         self.pop.load()
         self.pop.start()
@@ -92,7 +92,7 @@ class PopCore:
         self.pop.keeper.save_orders(float("inf"))
 
     async def stop(self) -> None:
-        self.arrivals.stop()
+        self.long_polling.stop()
         self.pop.journal.end_burst()
         self.intake.stop()
         self.durability.stop()
@@ -134,7 +134,7 @@ class PopCore:
             statistics=Statistics("cluster", self.clock),
             intake=self.intake,
             durability=self.durability,
-            arrivals=self.arrivals,
+            long_polling=self.long_polling,
             expiring=Expiring(Table(self._directory / "config", EXPIRING_TOPICS), now=self.clock),
             orders=orders,
             store_host=HOST,

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError
 
 

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bolide.broker.arrivals import Arrivals
-from bolide.broker.config import BrokerConfig
-from bolide.broker.durability import Durability
-from bolide.broker.intake import Intake
+from bolide.broker.consume.long_polling import LongPolling
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
+from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers import Timers, Timetable
 from bolide.broker.timers.timetable import waiting_draft
 from bolide.config import ConfigCell
@@ -66,7 +66,7 @@ class TimerBench:
         )
         self.store.__enter__()
         self.durability = Durability(self.store, self.store.config)
-        self.intake = Intake(self.store, self.durability, Arrivals())
+        self.intake = Intake(self.store, self.durability, LongPolling())
         self.durability.start()
         self.intake.start()
         metrics = Table(self.root / "config", TIMER_METRICS)

@@ -3,18 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from bolide.broker.arrivals import Arrivals
 from bolide.broker.background import Background
-from bolide.broker.duplicates import Duplicates
-from bolide.broker.durability import Durability
-from bolide.broker.intake import Intake
-from bolide.broker.key_windows import KeyWindows
+from bolide.broker.consume.long_polling import LongPolling
+from bolide.broker.dedup.duplicates import Duplicates
+from bolide.broker.dedup.windows import DedupWindows
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers.timetable import Timetable
 from bolide.broker.transactions.coordinator import Coordinator
 from bolide.broker.transactions.ending import EndingParts
-from bolide.broker.transactions.half import Half, half_draft
-from bolide.broker.transactions.loading import read_all
+from bolide.broker.transactions.half_messages import Half, half_draft
+from bolide.broker.transactions.open_halves import read_all
 from bolide.model.message import Host
 from bolide.model.names import HALF_TOPIC
 from bolide.protocol.bodies.topics import TopicConfig
@@ -58,7 +58,7 @@ class TransactionCore:
         self.clock: FakeClock = tables.clock
         self.producers = producers or Producers()
         self.durability = Durability(store, store.config)
-        self.intake = intake(store, self.durability, Arrivals())
+        self.intake = intake(store, self.durability, LongPolling())
         self.background = Background()
         items = store.log.items()
         self.coordinator = Coordinator(
@@ -73,7 +73,7 @@ class TransactionCore:
         self.coordinator.checking._asking = self.producers  # type: ignore[assignment]
 
     def _parts(self) -> EndingParts:
-        windows = KeyWindows(
+        windows = DedupWindows(
             cell=self.tables.cell,
             store=self.store,
             topics=self.tables.topics,

@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from bolide.broker.attributes import TOPIC_ATTRIBUTES
-from bolide.broker.config import ALL_IGNORED, BrokerConfig
+from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES
+from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
 from bolide.cli import app
 from bolide.config import options_of
 from bolide.logs import LogConfig

@@ -250,12 +250,12 @@ def test_the_clients_logs_go_to_a_file_of_their_own(
 ) -> None:
     file = tmp_path / "logs" / "client.log"
     logs.log_client("debug", file)
-    logging.getLogger("bolide.client.producing.producer").debug("for the file")
+    logging.getLogger("bolide.client.producer.producer").debug("for the file")
     logs.log_client(LogLevel.WARNING)  # also writes out what is queued
-    logging.getLogger("bolide.client.producing.producer").info("for nobody")
-    logging.getLogger("bolide.client.producing.producer").warning("for all")
+    logging.getLogger("bolide.client.producer.producer").info("for nobody")
+    logging.getLogger("bolide.client.producer.producer").warning("for all")
     (line,) = file.read_text(encoding="utf-8").splitlines()
-    assert line.endswith("DEBUG bolide.client.producing.producer for the file")
+    assert line.endswith("DEBUG bolide.client.producer.producer for the file")
     assert [record.getMessage() for record in caplog.records] == ["for all"]
 
 

@@ -13,8 +13,8 @@ import bolide
 from bolide import admin, sync
 from bolide.client.blocking import Front, LoopThread, Subject
 from bolide.client.errors import RouteNotFound, WrongState
-from bolide.client.lifecycle import Startable
-from bolide.client.producing.results import SendResult, SendStatus
+from bolide.client.instance.lifecycle import Startable
+from bolide.client.producer.results import SendResult, SendStatus
 from bolide.model.message import Message
 from tests.support.aio import PATIENCE
 from tests.support.cluster import FakeCluster, fake_cluster

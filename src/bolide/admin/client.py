@@ -22,7 +22,7 @@ from bolide.admin.topics import Topics
 from bolide.admin.traces import Traces
 from bolide.admin.tracks import Tracks
 from bolide.admin.transactions import TransactionDesk
-from bolide.client.signing import Signer
+from bolide.client.instance.signing import Signer
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
 from bolide.remoting.dispatch import RequestHook

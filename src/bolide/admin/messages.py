@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bolide.admin.errors import MessageNotFound
 from bolide.admin.servers import Servers, each
-from bolide.client.received import read_stored
+from bolide.client.consumer.received import read_stored
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import ConsumeQueueSlice

@@ -7,8 +7,8 @@ from bolide.admin.errors import AdminError
 from bolide.admin.messages import Messages
 from bolide.admin.offsets import Offsets
 from bolide.admin.servers import Servers
-from bolide.client.consuming.parking.parked_keys import NONE, ParkedKey, ParkedKeys
-from bolide.client.consuming.parking.records import (
+from bolide.client.consumer.parking.parked_keys import NONE, ParkedKey, ParkedKeys
+from bolide.client.consumer.parking.records import (
     PARK_QUEUES,
     Kind,
     ParkRecord,

@@ -14,9 +14,9 @@ from bolide.arrow.group_offsets import GroupOffsets
 from bolide.arrow.offsets import Position
 from bolide.arrow.patience import Patience, for_each, may_pass, ride_out
 from bolide.arrow.ranges import Bounds, Offsets
-from bolide.client.consuming.pulling import Pull, Puller, RawPull
+from bolide.client.consumer.pull.pull_request import Pull, Puller, RawPull
 from bolide.client.errors import RouteNotFound, WrongState
-from bolide.client.instance import ClientInstance
+from bolide.client.instance.instance import ClientInstance
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import (

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bolide.client.settings import ClientSettings
+from bolide.client.instance.settings import ClientSettings
 from bolide.remoting.tls import ClientTls
 
 

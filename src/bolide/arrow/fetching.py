@@ -12,7 +12,7 @@ from bolide.arrow.errors import DataLost, OutOfPatience
 from bolide.arrow.patience import Patience, may_pass
 from bolide.arrow.ranges import Bounds, QueueRange
 from bolide.arrow.read_options import ReadOptions
-from bolide.client.consuming.pulling import Pull, PullStatus, RawPull
+from bolide.client.consumer.pull.pull_request import Pull, PullStatus, RawPull
 from bolide.errors import BolideError
 from bolide.protocol.refusals import ServerError
 

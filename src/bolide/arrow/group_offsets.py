@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from bolide.arrow.ranges import Offsets
-from bolide.client.consuming.offsets import RemoteOffsets
+from bolide.client.consumer.group.offsets import RemoteOffsets
 from bolide.client.errors import RouteNotFound
-from bolide.client.instance import ClientInstance
+from bolide.client.instance.instance import ClientInstance
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import retry_topic
 from bolide.protocol import fastjson

@@ -8,8 +8,8 @@ from bolide.arrow.batches import BATCH_BYTES, BATCH_ROWS
 from bolide.arrow.cluster import PATIENCE, READER_GROUP
 from bolide.arrow.schema import message_schema
 from bolide.arrow.value_schema import parse_ddl
-from bolide.client.consuming.pulling import MAX_COUNT
-from bolide.client.consuming.subscription import Filter, Sql
+from bolide.client.consumer.pull.pull_request import MAX_COUNT
+from bolide.client.consumer.subscription import Filter, Sql
 from bolide.errors import ConfigError
 
 

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bolide.arrow.patience import for_each
-from bolide.client.consuming.pulling import Pull, PullStatus, RawPull
-from bolide.client.consuming.subscription import Filter
+from bolide.client.consumer.pull.pull_request import Pull, PullStatus, RawPull
+from bolide.client.consumer.subscription import Filter
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.record import Record, iter_records
 

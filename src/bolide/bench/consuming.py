@@ -9,10 +9,10 @@ from bolide.bench.counters import ConsumeCounters
 from bolide.bench.report import ConsumeProgress, Say
 from bolide.bench.runner import Bounds, Run
 from bolide.bench.summary import Summary, of_consumption
-from bolide.client.consuming.consume import Retry
-from bolide.client.consuming.push_consumer import PushConsumer
-from bolide.client.consuming.subscription import Expression
-from bolide.client.settings import ClientArguments
+from bolide.client.consumer.handlers.handler import Retry
+from bolide.client.consumer.push.push_consumer import PushConsumer
+from bolide.client.consumer.subscription import Expression
+from bolide.client.instance.settings import ClientArguments
 from bolide.model.message import StoredMessage
 
 CONSUMER_GROUP = "benchmark_consumer"

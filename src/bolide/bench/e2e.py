@@ -10,7 +10,7 @@ from bolide.bench.sending import Senders
 from bolide.bench.stamps import Stamps
 from bolide.bench.summary import Summary, send_figures
 from bolide.bench.workload import Workload
-from bolide.client.settings import ClientArguments
+from bolide.client.instance.settings import ClientArguments
 from bolide.model.message import StoredMessage
 
 

@@ -12,8 +12,8 @@ from bolide.bench.round_trip import GROUP, TOPIC, all_heard, round_trip
 from bolide.bench.runner import Bounds, Run, Took
 from bolide.bench.stamps import Stamps
 from bolide.bench.summary import Summary, send_figures
-from bolide.client.producing.producer import Producer
-from bolide.client.settings import ClientArguments
+from bolide.client.instance.settings import ClientArguments
+from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError
 
 

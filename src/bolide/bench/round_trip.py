@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bolide.bench.stamps import Stamps
-from bolide.client.consuming.push_consumer import PushConsumer
+from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
-from bolide.client.settings import ClientArguments
+from bolide.client.instance.settings import ClientArguments
+from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue

@@ -10,8 +10,8 @@ from bolide.bench.runner import Bounds, Run
 from bolide.bench.summary import Summary, of_sends
 from bolide.bench.workload import Workload, message_maker
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
-from bolide.client.producing.producer_settings import ProducerArguments
+from bolide.client.producer.producer import Producer
+from bolide.client.producer.settings import ProducerArguments
 from bolide.errors import BolideError
 from bolide.model.message import Message
 

@@ -13,9 +13,9 @@ from bolide.bench.runner import Bounds, Run
 from bolide.bench.sending import require_cluster
 from bolide.bench.summary import Summary, send_figures
 from bolide.bench.workload import Workload, random_body
-from bolide.client.producing.producer_settings import ProducerArguments
-from bolide.client.producing.results import TransactionState
-from bolide.client.producing.transactions import TransactionProducer
+from bolide.client.producer.results import TransactionState
+from bolide.client.producer.settings import ProducerArguments
+from bolide.client.producer.transactions import TransactionProducer
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 

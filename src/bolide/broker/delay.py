@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from bolide.broker.durability import Durability
-from bolide.broker.intake import Intake
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
 from bolide.errors import BolideError
 from bolide.kernel import read_record
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC

@@ -1,17 +1,17 @@
-"""Tells every NameServer that this broker is there and which topics it serves."""
+"""Registers the broker with every NameServer; each NameServer has its own task."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from zlib import crc32
 
 import msgspec
 
-from bolide.broker.config import BrokerConfig
-from bolide.broker.teller import Message, Teller
-from bolide.broker.topics import TopicTable
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
 from bolide.model.names import INHERIT
@@ -27,6 +27,60 @@ from bolide.protocol.headers.namesrv import (
     UnregisterBrokerHeader,
 )
 from bolide.remoting.client import RemotingClient
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A registration; `number` is that of the last change it knows of."""
+
+    number: int
+    header: RegisterBrokerHeader
+    body: bytes
+    force: bool
+
+
+class NameServerRegistrar:
+    """Tells one NameServer: one registration at a time, and then the newest that has come up."""
+
+    def __init__(
+        self, tell: Callable[[Message], Awaitable[bool]], ended: Callable[[], None]
+    ) -> None:
+        self.tried = -1
+        """The last change that it was told of, whether it took that or not."""
+        self.knows = -1
+        """The last change that it has taken."""
+        self.answers = False
+        """Whether it took the last registration, and in good time."""
+        self._tell = tell
+        self._ended = ended
+        self._next: Message | None = None
+        self._must_force = False
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, message: Message) -> None:
+        waiting = self._next
+        self._next = replace(message, force=True) if waiting and waiting.force else message
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._tell_waiting(), name="broker-registration-call")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _tell_waiting(self) -> None:
+        while (message := self._next) is not None:
+            self._next = None
+            # What must be taken and was not: the version of the topics may not tell of it.
+            if self._must_force:
+                message = replace(message, force=True)
+            self.answers = await self._tell(message)
+            self._must_force = message.force and not self.answers
+            self.tried = message.number
+            if self.answers:
+                self.knows = message.number
+            self._ended()
+
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +119,7 @@ class Registration:
         self._changed = asyncio.Event()
         self._heard = asyncio.Event()
         """Set when the next NameServer has answered or failed to; each time it is another."""
-        self._tellers: dict[str, Teller] = {}
+        self._tellers: dict[str, NameServerRegistrar] = {}
         self._silent: set[str] = set()
         topics.on_change(self._note_change)
         cell.on_change(lambda _: self._note_change())
@@ -127,11 +181,11 @@ class Registration:
         for server in self._tellers.keys() - set(servers):
             await self._tellers.pop(server).stop()
 
-    def _current(self) -> list[Teller]:
+    def _current(self) -> list[NameServerRegistrar]:
         """One for each NameServer of the settings."""
         for server in self._cell.value.name_servers:
             if server not in self._tellers:
-                self._tellers[server] = Teller(partial(self._tell, server), self._hear)
+                self._tellers[server] = NameServerRegistrar(partial(self._tell, server), self._hear)
         return [self._tellers[server] for server in self._cell.value.name_servers]
 
     def _hear(self) -> None:

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, Counter
-from bolide.broker.latencies import Latencies
+from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, Counter, Latencies
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
 _HOUR_SAMPLE, _DAY_SAMPLE = 600.0, 3600.0

@@ -17,9 +17,9 @@ from bolide.cli.exits import FAILED, Refusing
 if TYPE_CHECKING:
     from bolide.bench.runner import Bounds
     from bolide.bench.summary import Summary
-    from bolide.client.consuming.subscription import Expression
-    from bolide.client.producing.producer_settings import ProducerArguments
-    from bolide.client.settings import ClientArguments
+    from bolide.client.consumer.subscription import Expression
+    from bolide.client.instance.settings import ClientArguments
+    from bolide.client.producer.settings import ProducerArguments
 
 _NAME_SERVER = "127.0.0.1:9876"
 _TOPIC = "BenchmarkTest"
@@ -324,7 +324,7 @@ def _producer(
 
 
 def _expression(filter_type: str | None, file: Path | None) -> "Expression":
-    from bolide.client.consuming.subscription import Sql  # noqa: PLC0415
+    from bolide.client.consumer.subscription import Sql  # noqa: PLC0415
 
     if filter_type is None or file is None:
         return "*"

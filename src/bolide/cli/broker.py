@@ -26,7 +26,7 @@ from bolide.cli.options import (
 from bolide.remoting.event_loop import collect_seldom
 
 if TYPE_CHECKING:
-    from bolide.broker.config import BrokerConfig
+    from bolide.broker.settings.config import BrokerConfig
     from bolide.store.config import StoreConfig
 
 
@@ -52,7 +52,7 @@ def broker(
 ) -> None:
     """Run a broker until it is told to stop: bolide broker -c broker.conf -n 127.0.0.1:9876"""
     collect_seldom()
-    from bolide.broker.config import load_settings  # noqa: PLC0415
+    from bolide.broker.settings.config import load_settings  # noqa: PLC0415
     from bolide.cli import broker_settings  # noqa: PLC0415
 
     options = {"namesrvAddr": name_servers, "workers": workers}
@@ -88,7 +88,7 @@ def _serve(
     log_file: Path | None,
     lifeline: Lifeline,
 ) -> None:
-    from bolide.broker.workers import refuse_unserved_stores  # noqa: PLC0415
+    from bolide.broker.multi_process import refuse_unserved_stores  # noqa: PLC0415
     from bolide.cli.broker_server import make_broker, serve  # noqa: PLC0415
 
     if not lifeline:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
-from bolide.broker.app import Broker
-from bolide.broker.config import ALL_IGNORED, BrokerConfig, BrokerRole
+from bolide.broker.server import Broker
+from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
 from bolide.cli.lifeline import Lifeline
 from bolide.cli.log_setup import reload_logs
 from bolide.remoting.event_loop import (

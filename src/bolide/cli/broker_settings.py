@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from bolide.broker.config import ALL_IGNORED, BrokerConfig
+from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
 from bolide.config import from_environment, options_of, read_file, to_texts
 from bolide.logs import LogLevel
 from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts

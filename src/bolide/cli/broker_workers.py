@@ -8,13 +8,13 @@ from pathlib import Path
 import typer
 
 from bolide import logs
-from bolide.broker.config import BrokerConfig
-from bolide.broker.workers import (
+from bolide.broker.multi_process import (
     Worker,
     refuse_taken_ports,
     refuse_unserved_stores,
     workers_of,
 )
+from bolide.broker.settings.config import BrokerConfig
 from bolide.cli.exits import FAILED
 from bolide.cli.log_setup import reload_logs
 from bolide.cli.supervisor import Server, Supervisor

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bolide import logs
-from bolide.broker.config import BrokerConfig, keys_of, load_settings
-from bolide.broker.workers import refuse_unserved_stores
+from bolide.broker.multi_process import refuse_unserved_stores
+from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
 from bolide.cli import broker_settings, name_server
 from bolide.cli.broker_workers import prepare, server, servers_of, shared_file, supervise
 from bolide.cli.log_setup import reload_logs
@@ -31,7 +31,7 @@ from bolide.remoting.event_loop import (
 from bolide.store.config import StoreConfig
 
 if TYPE_CHECKING:
-    from bolide.broker.app import Broker
+    from bolide.broker.server import Broker
 
 _ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104  to be recognised, not to be bound
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from bolide.client.errors import WrongState
-from bolide.client.lifecycle import Startable
+from bolide.client.instance.lifecycle import Startable
 from bolide.remoting import event_loop
 
 P = ParamSpec("P")

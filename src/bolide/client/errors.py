@@ -23,7 +23,7 @@ from bolide.protocol.refusals import Refusal
 from bolide.remoting.errors import ConnectFailed
 
 if TYPE_CHECKING:
-    from bolide.client.producing.results import SendResult
+    from bolide.client.producer.results import SendResult
 
 CONNECT_FAILED = 10001
 TIMED_OUT = 10002

@@ -54,7 +54,7 @@ from bolide.protocol.refusals import (
     TopicNotFound,
 )
 from bolide.remoting.dispatch import Reply, Request, handles
-from bolide.remoting.uninterrupted import uninterrupted
+from bolide.remoting.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from bolide import snapshot
 from bolide.errors import ConfigError
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
-from bolide.remoting.uninterrupted import uninterrupted
+from bolide.remoting.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 

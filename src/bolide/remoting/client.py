@@ -14,15 +14,13 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.header import Header
 from bolide.protocol.refusals import refusal_for
 from bolide.remoting.address import split_address
-from bolide.remoting.answers import PlainAnswers
-from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.calls import ConnectionLimits, Permits
 from bolide.remoting.connection import Connection, finish_all
 from bolide.remoting.dispatch import Dispatcher, RequestHook
 from bolide.remoting.errors import ConnectFailed
-from bolide.remoting.joint import Joint
-from bolide.remoting.outbox import Outbox
-from bolide.remoting.permits import Permits
+from bolide.remoting.tasks import SingleFlight
 from bolide.remoting.tls import ClientTls
+from bolide.remoting.wire import Outbox
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class RemotingClient:
         self._outbox = Outbox()
         self._answers = PlainAnswers()
         self._connections: dict[str, Connection] = {}
-        self._connecting: Joint[str, Connection] = Joint(_closed)
+        self._connecting: SingleFlight[str, Connection] = SingleFlight(_closed)
         self._is_closed = False
         self._reconnected: dict[str, float] = {}  # -inf after the first connection
         self._context: ssl.SSLContext | None = (
@@ -213,3 +211,10 @@ def accepted(response: Frame, accept: Collection[int] = ()) -> Frame:
 
 def _closed(address: str) -> ConnectFailed:
     return ConnectFailed(address, "the client is closed")
+
+
+class PlainAnswers:
+    """A `FastPath` that answers nothing and resolves the calls of its connection."""
+
+    def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
+        return connection.take_answers(data, position)

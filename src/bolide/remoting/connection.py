@@ -21,10 +21,9 @@ from bolide.protocol.codes import ResponseCode
 from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, frame_size
-from bolide.remoting.calling import Caller, ConnectionLimits
+from bolide.remoting.calls import Caller, ConnectionLimits
 from bolide.remoting.dispatch import Dispatcher
-from bolide.remoting.held import HeldBytes
-from bolide.remoting.outbox import Outbox
+from bolide.remoting.wire import MemoryBudget, Outbox
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +40,8 @@ LINGER = 0.5
 """Seconds that a peer gets to take the last replies and hang up."""
 
 
-class Owed(Protocol):
-    """What a connection keeps until it is settled: `Later`, or who does without its bookkeeping."""
+class PendingReply(Protocol):
+    """What a connection keeps until it is settled: `DeferredReply`, or who does without its bookkeeping."""
 
     def lose(self) -> None:
         """The connection is gone."""
@@ -80,7 +79,7 @@ class Connection(Caller):
         limits: ConnectionLimits,
         *,
         outbox: Outbox | None = None,
-        held_by_all: HeldBytes | None = None,
+        held_by_all: MemoryBudget | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
         fast: FastPath | None = None,
@@ -89,7 +88,7 @@ class Connection(Caller):
         self._dispatcher = dispatcher
         self.max_frame_size = limits.max_frame_size
         self._max_requests = limits.max_requests
-        self._held_by_all = held_by_all or HeldBytes(sys.maxsize, self.abort)
+        self._held_by_all = held_by_all or MemoryBudget(sys.maxsize, self.abort)
         self._held = 0
         self._unread = 0
         self._under_way = 0
@@ -102,7 +101,7 @@ class Connection(Caller):
         self._is_finishing = False
         self._end: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._owed: dict[Owed, int] = {}
+        self._owed: dict[PendingReply, int] = {}
         """What each weighs."""
         self._nothing_owed: asyncio.Event | None = None  # made by who waits for it
         self._fast = fast
@@ -371,12 +370,12 @@ class Connection(Caller):
         self._nothing_owed.clear()
         await self._nothing_owed.wait()
 
-    def owe(self, later: Owed, weight: int) -> None:
+    def owe(self, later: PendingReply, weight: int) -> None:
         """Keep in mind that a request will be answered, and how many bytes wait with it."""
         self._owed[later] = size = _LEAST_WEIGHT + weight
         self._load(size)
 
-    def settle(self, later: Owed, reply: bytes | None) -> None:
+    def settle(self, later: PendingReply, reply: bytes | None) -> None:
         """Send what was owed; nothing for a one-way request, or if nobody is there any more."""
         size = self._owed.pop(later, None)
         if size is None:

@@ -50,7 +50,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     code: int = ResponseCode.SUCCESS
 
 
-class Later:
+class DeferredReply:
     """Returned by a plain handler whose answer is not known yet: a promise, lighter than a task.
 
     Whoever keeps it calls `answer` or `fail`, once. When the connection is lost first, `on_lost`
@@ -135,7 +135,7 @@ def handles(
 ) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
     """Mark a method as the handler of `codes`; it gets a `Request` with that header.
 
-    A plain method is called at once and must not block; it may return a `Later`. An `async` one
+    A plain method is called at once and must not block; it may return a `DeferredReply`. An `async` one
     runs as a task. A body over `max_body` bytes is refused before the method sees it.
     """
 
@@ -175,7 +175,7 @@ class Dispatcher:
             if route is None:
                 return _response(frame, _unsupported(frame))
             outcome = route.call(self._open(route, frame, connection))
-            if isinstance(outcome, Later):
+            if isinstance(outcome, DeferredReply):
                 kept = frame if self._hooks else _stub(frame)
                 outcome.bind(self, kept, connection, len(frame.body))
                 return None

@@ -13,13 +13,11 @@ from typing import Self
 from bolide.errors import ConfigError
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.address import format_address
-from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.calls import ConnectionLimits, Permits
 from bolide.remoting.connection import LINGER, Connection, FastPath, finish_all
 from bolide.remoting.dispatch import Dispatcher
-from bolide.remoting.held import HeldBytes
-from bolide.remoting.outbox import Outbox
-from bolide.remoting.permits import Permits
 from bolide.remoting.tls import TLS_HANDSHAKE, ReloadingContext, ServerTls, TlsMode
+from bolide.remoting.wire import MemoryBudget, Outbox
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class RemotingServer:
         self.connections: set[Connection] = set()
         self._dispatcher = dispatcher
         self._outbox = Outbox()
-        self._held = HeldBytes(config.max_held, self._relieve)
+        self._held = MemoryBudget(config.max_held, self._relieve)
         self._on_close = on_close
         self._fast = fast
         self._greetings: set[asyncio.Task[None]] = set()

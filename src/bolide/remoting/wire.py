@@ -1,13 +1,61 @@
-"""The bytes of a connection: what is written and has not left, and whether the peer reads it.
+"""Bytes written to a connection: the per-turn outbox, flow control, the memory budget.
+
+A send wakes up the peer. If each reply left at once, a peer that is quicker than we are would be
+woken up for every single one, at a cost to both. Replies to one peer that come up in one turn are
+joined besides.
+
+A frame may be 16 MiB long, and a peer may send all but its last byte, or many that take a while to
+serve; or it may ask for a lot and not read it. One such peer is harmless; a thousand of them would
+take 16 GiB. Past the limit the one that holds the most is closed.
 
 What is written leaves through the outbox, at the end of the loop's turn.
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import cast
 
 from bolide.remoting.address import format_address
-from bolide.remoting.outbox import Outbox
+
+log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """The senders of one endpoint that have something to send in this turn of the loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+
+    def add(self, send: Callable[[], None]) -> None:
+        """Call `send` once, when this turn of the loop is over."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._waiting.append(send)
+
+    def flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for send in waiting:
+            try:
+                send()
+            except Exception:  # one broken connection must not silence the others
+                log.exception("could not send")
+
+
+class MemoryBudget:
+    """Counts the bytes and calls for relief when there are too many."""
+
+    def __init__(self, limit: int, relieve: Callable[[], None]) -> None:
+        self.total = 0
+        self._limit = limit
+        self._relieve = relieve
+
+    def change(self, by: int) -> None:
+        """A connection holds `by` bytes more, or less."""
+        self.total += by
+        if by > 0 and self.total > self._limit:
+            self._relieve()
+
 
 _LARGE = 32 * 1024
 """Bytes that are dearer to join than to send in parts."""

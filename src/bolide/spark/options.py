@@ -15,7 +15,7 @@ from bolide import config
 from bolide.arrow.connection import Connection
 from bolide.arrow.offsets import At, Position, parse_position
 from bolide.arrow.reading import READER_GROUP, ReadOptions
-from bolide.client.settings import ClientSettings
+from bolide.client.instance.settings import ClientSettings
 from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.remoting.tls import ClientTls

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from bolide.client.producing.producer_settings import ProducerArguments
-from bolide.client.validation import check_group
+from bolide.client.instance.validation import check_group
+from bolide.client.producer.settings import ProducerArguments
 from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.model.message_checks import InvalidMessage, check_topic

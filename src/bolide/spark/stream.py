@@ -31,8 +31,8 @@ from bolide.arrow.pooled import ask
 from bolide.arrow.ranges import Bounds, Offsets
 from bolide.arrow.reading import read_range_blocking
 from bolide.arrow.samples import record_size
-from bolide.client.rare_log import RareLog
 from bolide.errors import BolideError
+from bolide.logs import ThrottledLog
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.advance import Absence, advance, ranges_between
 from bolide.spark.batch import to_partitions
@@ -41,7 +41,7 @@ from bolide.spark.subscription import find_queues, is_wanted, require_queues
 
 T = TypeVar("T")
 
-_rare_log = RareLog(logging.getLogger(__name__))
+_rare_log = ThrottledLog(logging.getLogger(__name__))
 _LOOK_AGAIN = 0.5
 """Seconds between two looks for a broker that is away."""
 _LOOKS_APART = 0.2

@@ -34,7 +34,7 @@ def transaction(seen: Seen) -> None:
         assert (message.topic, message.tags) == (seen.topic, "tag")
 
 
-class Replies(msgspec.Struct):
+class ReplyPusher(msgspec.Struct):
     reply: str
     colour: str
     later: str
@@ -44,7 +44,7 @@ class Replies(msgspec.Struct):
 @cell()
 def request(seen: Seen) -> None:
     """Request and reply: at once, later, and never."""
-    assert seen.told(Replies) == Replies("re: first", "red", "re: second", timed_out=True)
+    assert seen.told(ReplyPusher) == ReplyPusher("re: first", "red", "re: second", timed_out=True)
 
 
 class Traced(msgspec.Struct):

@@ -14,7 +14,7 @@ from bolide.arrow.pooled import ask
 from bolide.arrow.ranges import Bounds
 from bolide.arrow.samples import record_size, records
 from bolide.client.errors import RouteNotFound, WrongState
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue

@@ -18,7 +18,7 @@ from bolide.arrow.log_options import LogOptions
 from bolide.arrow.log_planning import Split
 from bolide.arrow.open_log import OpenLog
 from bolide.arrow.schema import message_schema
-from bolide.client.received import read_stored
+from bolide.client.consumer.received import read_stored
 from bolide.model.message import StoredMessage
 from bolide.store.config import StoreConfig
 from bolide.store.message_store import MessageStore

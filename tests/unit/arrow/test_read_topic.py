@@ -17,7 +17,7 @@ from bolide.arrow.connection import Connection
 from bolide.arrow.ranges import QueueRange
 from bolide.client.blocking import LoopThread
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue

@@ -2,7 +2,7 @@ import pytest
 
 from bolide.bench.consuming import Listener
 from bolide.bench.counters import ConsumeCounters
-from bolide.client.consuming.consume import Retry
+from bolide.client.consumer.handlers.handler import Retry
 from bolide.model.message import StoredMessage
 from tests.support.clock import FakeClock
 

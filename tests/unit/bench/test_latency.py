@@ -9,7 +9,7 @@ from bolide.bench.latency import OpenLoop
 from bolide.bench.runner import Bounds, Run
 from bolide.bench.stamps import Stamps
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message
 from tests.support.aio import PATIENCE, on_loop
 

@@ -5,7 +5,7 @@ from bolide.bench.runner import Bounds, Run
 from bolide.bench.sending import Senders
 from bolide.bench.workload import Workload
 from bolide.client.errors import RouteNotFound
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.model.message import Message
 from tests.support.aio import on_loop
 

@@ -9,9 +9,9 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.header import NoHeader
 from bolide.protocol.refusals import TopicNotFound
-from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.calls import ConnectionLimits
 from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Dispatcher, Later, Reply, Request, handles
+from bolide.remoting.dispatch import DeferredReply, Dispatcher, Reply, Request, handles
 from tests.support.aio import on_loop
 from tests.support.transport import FakeTransport
 from tests.support.wire import request_bytes, response_of
@@ -22,13 +22,13 @@ class Bench:
 
     def __init__(self) -> None:
         self.background = Background()
-        self.later = Later()
+        self.later = DeferredReply()
         self.connection = Connection(Dispatcher(self), ConnectionLimits())
         self.transport = FakeTransport()
         self.transport.attach(self.connection)
 
     @handles(NoHeader, RequestCode.PULL_MESSAGE)
-    def answer(self, request: Request[NoHeader]) -> Later:
+    def answer(self, request: Request[NoHeader]) -> DeferredReply:
         return self.later
 
     def ask(self) -> None:

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bolide.broker import delay as module
-from bolide.broker.addressing import delayed
-from bolide.broker.arrivals import Arrivals
+from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.delay import DelayScheduler, NotYet
-from bolide.broker.durability import Durability
-from bolide.broker.intake import Intake
+from bolide.broker.produce.addressing import delayed
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
 from bolide.config import ConfigCell
 from bolide.protocol.record import RecordDraft
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
@@ -90,9 +90,9 @@ class Bench:
     @asynccontextmanager
     async def scheduling(self, levels: str = LEVELS) -> AsyncIterator[DelayScheduler]:
         durability = Durability(self.store, self.config)
-        arrivals = Arrivals()
-        intake = Intake(self.store, durability, arrivals)
-        for part in (durability, arrivals, intake):
+        long_polling = LongPolling()
+        intake = Intake(self.store, durability, long_polling)
+        for part in (durability, long_polling, intake):
             part.start()
         table = Table(self.directory, DELAY_OFFSETS)
         table.load()

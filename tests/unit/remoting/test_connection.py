@@ -8,12 +8,11 @@ import pytest
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, encode_frame, frame_size
 from bolide.remoting import connection as connection_module
-from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.calls import ConnectionLimits
 from bolide.remoting.connection import Connection, FastPath, finish_all
-from bolide.remoting.dispatch import Dispatcher, Later
+from bolide.remoting.dispatch import DeferredReply, Dispatcher
 from bolide.remoting.errors import CallTimedOut, ConnectionLost
-from bolide.remoting.held import HeldBytes
-from bolide.remoting.outbox import Outbox
+from bolide.remoting.wire import MemoryBudget, Outbox
 from tests.support.aio import on_loop, until
 from tests.support.echo import ECHO, WAIT, Echo
 from tests.support.transport import FakeTransport
@@ -38,7 +37,7 @@ class Wired:
         self.opened: list[Connection] = []
         self.closed: list[Connection] = []
         self.outbox = Outbox()
-        self.held = HeldBytes(10**9, lambda: None)
+        self.held = MemoryBudget(10**9, lambda: None)
         self.connection = Connection(
             Dispatcher(self.echo),
             limits or ConnectionLimits(),
@@ -309,7 +308,7 @@ async def test_what_a_peer_does_not_read_counts_as_held_until_it_reads() -> None
     wired.receive(request_bytes(ECHO, body=bytes(5000)))
     assert wired.connection.is_blocked
     assert wired.held.total == wired.connection.held > 5500
-    wired.connection.settle(later := Later(), b"nothing is owed")
+    wired.connection.settle(later := DeferredReply(), b"nothing is owed")
     wired.connection.owe(later, 0)
     wired.connection.settle(later, bytes(7000))
     assert wired.held.total == wired.connection.held > 12_500
@@ -332,9 +331,9 @@ async def test_what_was_not_read_is_given_back_once_the_connection_is_gone(end: 
 @on_loop
 async def test_who_holds_too_much_that_it_does_not_read_can_be_closed() -> None:
     wired = Wired(small())
-    wired.connection._held_by_all = HeldBytes(20_000, wired.connection.abort)
+    wired.connection._held_by_all = MemoryBudget(20_000, wired.connection.abort)
     for number in range(1, 5):
-        wired.connection.owe(later := Later(), 0)
+        wired.connection.owe(later := DeferredReply(), 0)
         wired.connection.settle(later, bytes(6000))
         assert wired.transport.aborted == (number == 4)
 
@@ -463,7 +462,7 @@ async def test_what_does_not_finish_in_time_is_aborted_and_counted() -> None:
 
 @on_loop
 async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
-    wired, later = Wired(), Later()
+    wired, later = Wired(), DeferredReply()
     wired.connection.owe(later, 5000)
     assert not wired.connection.is_idle
     assert wired.held.total == wired.connection.held > 5000
@@ -476,7 +475,7 @@ async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
 
 @on_loop
 async def test_what_was_owed_is_given_back_when_the_connection_is_lost() -> None:
-    wired, later = Wired(), Later()
+    wired, later = Wired(), DeferredReply()
     wired.connection.owe(later, 5000)
     wired.transport.close()
     await wired.connection.wait_closed()
@@ -491,7 +490,7 @@ async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 10_000)
-    wired, later = Wired(), Later()
+    wired, later = Wired(), DeferredReply()
     wired.connection.owe(later, 10_000)
     assert not wired.transport.is_read
     wired.receive(request_bytes(ECHO, opaque=3))
@@ -504,14 +503,14 @@ async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
 @on_loop
 async def test_owed_answers_count_among_the_requests_under_way() -> None:
     wired = Wired(ConnectionLimits(max_requests=1))
-    wired.connection.owe(Later(), 0)
+    wired.connection.owe(DeferredReply(), 0)
     wired.receive(request_bytes(ECHO, opaque=2))
     assert (wired.sent.opaque, wired.sent.code) == (2, 2)
 
 
 @on_loop
 async def test_what_is_owed_is_settled_before_a_finishing_connection_closes() -> None:
-    wired, later = Wired(), Later()
+    wired, later = Wired(), DeferredReply()
     wired.connection.owe(later, 0)
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0.01)
@@ -524,7 +523,7 @@ async def test_what_is_owed_is_settled_before_a_finishing_connection_closes() ->
 @on_loop
 async def test_a_finishing_connection_that_is_lost_waits_for_nothing() -> None:
     wired = Wired()
-    wired.connection.owe(Later(), 0)
+    wired.connection.owe(DeferredReply(), 0)
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0)
     wired.connection.abort()
@@ -533,7 +532,7 @@ async def test_a_finishing_connection_that_is_lost_waits_for_nothing() -> None:
 
 @on_loop
 async def test_what_is_owed_before_garbage_is_settled_before_the_close() -> None:
-    wired, later = Wired(), Later()
+    wired, later = Wired(), DeferredReply()
     wired.connection.owe(later, 0)
     wired.receive(GARBAGE)
     assert not wired.transport.is_closing()
@@ -677,7 +676,7 @@ async def test_a_finishing_connection_asks_the_fast_path_no_more() -> None:
 async def test_with_too_many_requests_under_way_the_fast_path_is_not_asked() -> None:
     fast = Quick()
     wired = Wired(ConnectionLimits(max_requests=1), fast=fast)
-    wired.connection.owe(Later(), 0)
+    wired.connection.owe(DeferredReply(), 0)
     wired.receive(quick(5))
     assert fast.asked == []
     assert (wired.sent.opaque, wired.sent.code) == (5, 2)
@@ -770,7 +769,7 @@ async def test_what_waits_for_its_turn_is_not_begun_when_the_connection_ends(
 @on_loop
 async def test_who_is_closed_for_what_it_holds_is_served_no_further() -> None:
     wired = Wired(fast=Quick())
-    wired.connection._held_by_all = HeldBytes(5000, wired.connection.abort)
+    wired.connection._held_by_all = MemoryBudget(5000, wired.connection.abort)
     wired.receive(request_bytes(WAIT, body=bytes(6000)), slow(2), quick())
     assert wired.transport.aborted
     assert (wired.echo.seen.qsize(), written(wired)) == (0, [])

@@ -14,9 +14,9 @@ from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.refusals import NoPermission, TopicNotFound
-from bolide.remoting.calling import ConnectionLimits
+from bolide.remoting.calls import ConnectionLimits
 from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Dispatcher, Later, Reply, Request, RequestHook, handles
+from bolide.remoting.dispatch import DeferredReply, Dispatcher, Reply, Request, RequestHook, handles
 from tests.support.aio import on_loop
 from tests.support.transport import FakeTransport
 from tests.support.wire import request_bytes, response_of
@@ -232,19 +232,19 @@ class Promiser:
     """Answers with promises that the test keeps."""
 
     def __init__(self, *hooks: RequestHook) -> None:
-        self.promises: list[Later] = []
-        self.next: Later | None = None
+        self.promises: list[DeferredReply] = []
+        self.next: DeferredReply | None = None
         self.connection = Connection(Dispatcher(self, hooks=hooks), ConnectionLimits())
         self.transport = FakeTransport()
         self.transport.attach(self.connection)
 
     @handles(NumberHeader, SYNC)
-    def promise(self, request: Request[NumberHeader]) -> Later:
-        later, self.next = self.next or Later(), None
+    def promise(self, request: Request[NumberHeader]) -> DeferredReply:
+        later, self.next = self.next or DeferredReply(), None
         self.promises.append(later)
         return later
 
-    def ask(self, opaque: int = 1, **given: Any) -> Later:
+    def ask(self, opaque: int = 1, **given: Any) -> DeferredReply:
         self.connection.data_received(request_bytes(SYNC, opaque=opaque, **given))
         return self.promises[-1]
 
@@ -271,7 +271,7 @@ async def test_a_promise_is_kept_with_a_response_to_its_request(encoding: Header
 @on_loop
 async def test_a_promise_may_be_kept_before_it_is_returned() -> None:
     promiser = Promiser()
-    promiser.next = Later()
+    promiser.next = DeferredReply()
     promiser.next.answer(Reply(body=b"at once"))
     promiser.ask(5)
     (answer,) = promiser.answers
@@ -331,7 +331,7 @@ async def test_who_keeps_a_promise_hears_once_when_a_peer_reads_again() -> None:
     watched, plain, kept = promiser.ask(1), promiser.ask(2), promiser.ask(3)
     for later, name in ((watched, "watched"), (kept, "kept")):
         later.on_room = lambda name=name: heard.append(name)
-    assert not Later().is_blocked
+    assert not DeferredReply().is_blocked
     assert not watched.is_blocked
     kept.answer(Reply(body=bytes(2 * 1024 * 1024)))
     assert (watched.is_blocked, plain.is_blocked) == (True, True)

@@ -12,7 +12,7 @@ from bolide.spark.bundle import PackageMissing, ship_settings, write_bundle
 
 PROGRAM = """
 import sys
-import bolide.client.producing.producer, bolide.kernel, pyspark_rocketmq, pyspark_rocketmq_commitlog
+import bolide.client.producer.producer, bolide.kernel, pyspark_rocketmq, pyspark_rocketmq_commitlog
 print(bolide.__file__)
 """
 

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bolide.client.producing.selectors import by_hash, dedup_queue
+from bolide.client.producer.selectors import by_hash, dedup_queue
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.sending.errors import RowFailed

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bolide import AdminClient, StoredMessage
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.spark.sending.absent import TopicAbsent
 from bolide.spark.sending.errors import RowFailed, RowsFailed

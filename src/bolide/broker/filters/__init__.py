@@ -1,1 +1,1 @@
-"""What consumers want beyond tags: SQL92 expressions, and functions of administrators."""
+"""Message filters beyond tags: SQL92 expressions, and functions registered by administrators."""

@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bolide.broker.clients import ClientTable
-from bolide.broker.config import BrokerConfig
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
-from bolide.broker.filters.sql.finding import find_property
-from bolide.broker.filters.table import FilterTable
-from bolide.broker.subscriptions import (
+from bolide.broker.filters.sql.values import find_property
+from bolide.broker.filters.subscriptions import (
     FUNCTION,
     SQL92,
+    FilterTable,
     is_by_tags,
     not_filtered_by,
     wanted_by,
     wanted_by_subscription,
 )
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.heartbeat import Subscription

@@ -1,8 +1,8 @@
-"""Filter functions: Python source that an administrator registers under a name.
+"""Filter functions: Python source registered by an administrator, and its requests.
 
 RocketMQ's FilterServer idea, with processes of the broker's own (`worker_pool`). A function that
 raises does not accept that message. One that hangs or dies says nothing of its batch: the pull is
-refused and comes again, so that no message is passed over unseen. If that goes on, `Pauses` see to
+refused and comes again, so that no message is passed over unseen. If that goes on, `Cooldowns` see to
 it that others get their turn.
 """
 
@@ -12,16 +12,20 @@ import re
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
-from bolide.broker.config import BrokerConfig
-from bolide.broker.filters.pauses import Pauses
+from bolide.broker.background import on_saving_thread
 from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool, WorkersBusy
-from bolide.broker.saving import on_saving_thread
+from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
-from bolide.protocol.bodies.filters import FilterFunction
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.filters import FilterFunction, FilterFunctionState, FilterFunctionStates
+from bolide.protocol.codes import RequestCode
 from bolide.protocol.fastjson import Struct
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.filters import FilterFunctionHeader
 from bolide.protocol.refusals import (
     InvalidParameter,
     NoPermission,
@@ -29,8 +33,46 @@ from bolide.protocol.refusals import (
     ServerError,
     SubscriptionMalformed,
 )
-from bolide.remoting.uninterrupted import uninterrupted
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.remoting.tasks import uninterrupted
 from bolide.store.tables import Table, TableKind
+
+FIRST, LONGEST = 1.0, 30.0
+"""Seconds; each pause is twice as long as the one before."""
+_MANY = 1024
+
+
+class Cooldown(NamedTuple):
+    reason: str
+    seconds: float
+    end: float
+
+
+class Cooldowns:
+    """Who has to wait, by whatever tells them apart."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._pauses: dict[Hashable, Cooldown] = {}
+
+    def __len__(self) -> int:
+        return len(self._pauses)
+
+    def find(self, key: Hashable) -> Cooldown | None:
+        """The pause that is not over yet."""
+        found = self._pauses.get(key)
+        return found if found is not None and found.end > self._now() else None
+
+    def failed(self, key: Hashable, reason: str) -> None:
+        before, now = self._pauses.pop(key, None), self._now()
+        seconds = min(before.seconds * 2, LONGEST) if before else FIRST
+        if len(self._pauses) >= _MANY:
+            self._pauses = {each: p for each, p in self._pauses.items() if p.end > now}
+        self._pauses[key] = Cooldown(reason, seconds, now + seconds)
+
+    def worked(self, key: Hashable) -> None:
+        self._pauses.pop(key, None)
+
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +122,7 @@ class FilterFunctions:
         self._now = now
         self._pool: WorkerPool | None = None
         self._tallies: dict[str, Tally] = {}
-        self._pauses = Pauses()
+        self._pauses = Cooldowns()
         self._writing = asyncio.Lock()  # one file, one writer
 
     @property
@@ -228,3 +270,54 @@ class FilterFunctions:
 
 def _code(function: FilterFunction) -> Code:
     return Code(function.name, function.source, function.version)
+
+
+class FilterHandlers:
+    """Changes the filter functions of a broker and tells of them."""
+
+    def __init__(self, functions: FilterFunctions) -> None:
+        self._functions = functions
+
+    @handles(
+        FilterFunctionHeader, RequestCode.BOLIDE_UPDATE_FILTER_FUNCTION, max_body=MAX_SOURCE + 1
+    )
+    async def update(self, request: Request[FilterFunctionHeader]) -> Reply:
+        name = request.header.name
+        try:
+            source = request.body.decode()
+        except UnicodeDecodeError as exc:
+            raise InvalidParameter(f"the source of {name!r} is not UTF-8") from exc
+        await self._functions.update(name, source)
+        log.info("%s registered the filter function %s", request.connection.peer, name)
+        return Reply()
+
+    @handles(FilterFunctionHeader, RequestCode.BOLIDE_DELETE_FILTER_FUNCTION)
+    async def delete(self, request: Request[FilterFunctionHeader]) -> Reply:
+        await self._functions.delete(request.header.name)
+        log.info("%s deleted the filter function %s", request.connection.peer, request.header.name)
+        return Reply()
+
+    @handles(FilterFunctionHeader, RequestCode.BOLIDE_GET_FILTER_FUNCTION)
+    def get(self, request: Request[FilterFunctionHeader]) -> Reply:
+        found = self._functions.find(request.header.name)
+        if found is None:
+            raise QueryNotFound(f"there is no filter function {request.header.name!r}")
+        return Reply(body=fastjson.encode(found))
+
+    @handles(NoHeader, RequestCode.BOLIDE_LIST_FILTER_FUNCTIONS)
+    def list(self, request: Request[NoHeader]) -> Reply:
+        states = FilterFunctionStates(
+            functions=[self._state(each.name) for each in self._functions.all]
+        )
+        return Reply(body=fastjson.encode(states))
+
+    def _state(self, name: str) -> FilterFunctionState:
+        tally, function = self._functions.tally(name), self._functions.find(name)
+        return FilterFunctionState(
+            name=name,
+            version=function.version if function else 0,
+            judged=tally.judged,
+            accepted=tally.accepted,
+            failed=tally.failed,
+            error=tally.error,
+        )

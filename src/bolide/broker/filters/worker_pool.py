@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from bolide.broker.filters.worker_frames import (
+from bolide.broker.filters.function_worker import (
     LENGTH,
     MAX_ANSWER,
     Answer,
@@ -22,11 +22,11 @@ from bolide.broker.filters.worker_frames import (
     encode,
 )
 from bolide.errors import BolideError
-from bolide.remoting.uninterrupted import uninterrupted
+from bolide.remoting.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
-_WORKER = "bolide.broker.filters.worker"
+_WORKER = "bolide.broker.filters.function_worker"
 _ENDING = "the broker is ending"
 _START_SECONDS = 30.0
 _TURN_SECONDS = 5.0

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bolide.broker.pop.orders import OrderInfo
+from bolide.broker.pop.ordered import OrderInfo
 
 QueueName = tuple[str, str, int]
 """Topic, group and queue id."""

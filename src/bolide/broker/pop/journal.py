@@ -1,4 +1,4 @@
-"""Events of popped queues as records of a topic of the broker's own.
+"""The pop journal: events of popped queues as records of an internal topic.
 
 A pop is written before it is answered. Acknowledgements wait for the end of the burst they came
 in, and all of a burst is one record; whoever asked is told when that record is as safe as a sent
@@ -12,15 +12,13 @@ not take long, and retention takes nothing that is needed, `rewrite` brings old 
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
 import msgspec
 
-from bolide.broker.durability import Durability, Told
-from bolide.broker.intake import Intake
-from bolide.broker.pop.ages import Ages
 from bolide.broker.pop.events import (
     Event,
     QueueName,
@@ -29,8 +27,10 @@ from bolide.broker.pop.events import (
     encode_events,
     merged,
 )
-from bolide.broker.pop.queue import Live
+from bolide.broker.pop.pop_queue import Live
 from bolide.broker.pop.state import PopState
+from bolide.broker.produce.durability import Durability, Told
+from bolide.broker.produce.intake import Intake
 from bolide.kernel import read_record
 from bolide.model.names import POP_JOURNAL_TOPIC
 from bolide.protocol.codes import ResponseCode
@@ -40,6 +40,30 @@ from bolide.store.appending import Appended
 from bolide.store.contract import Store
 from bolide.store.errors import StoreClosed, StoreUnwritable
 from bolide.store.reading import ReadLimits
+
+_STEP = 600.0
+
+
+class RecordAges:
+    """Keeps the number of one record in ten minutes. Times are in seconds since 1970."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def note(self, number: int, at: float) -> None:
+        """Record `number` is written now, behind all that were noted."""
+        if self._marks and at < self._marks[-1][0]:  # the clock was set back
+            self._marks.clear()
+        if not self._marks or at - self._marks[-1][0] >= _STEP:
+            self._marks.append((at, number))
+
+    def written_before(self, moment: float) -> int:
+        """All records below this number were; do not ask of earlier moments later on."""
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= moment:
+            marks.popleft()
+        return marks[0][1] + 1 if marks and marks[0][0] <= moment else 0
+
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +104,7 @@ class Journal:
         self._leaving: set[Claim] = set()
         self._lost: list[Event] = []
         self._last: Appended | None = None
-        self._ages = Ages()
+        self._ages = RecordAges()
         self._ending: asyncio.Handle | None = None
 
     @property

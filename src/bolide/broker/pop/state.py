@@ -1,15 +1,14 @@
-"""All that is popped and not settled: changed by events only, so that the journal can tell it
-again.
+"""Unacknowledged pops of all queues; changed by events only, so that the journal can rebuild it.
 
 It does no I/O. The clock never goes back here: where the machine's does, what was due stays due as
 long after now as it was.
 """
 
+import heapq
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-from bolide.broker.pop.dues import Dues
 from bolide.broker.pop.events import (
     Adopted,
     Changed,
@@ -23,7 +22,51 @@ from bolide.broker.pop.events import (
     Removed,
     Settled,
 )
-from bolide.broker.pop.queue import Checkpoint, Live, Order, PopQueue
+from bolide.broker.pop.pop_queue import Checkpoint, Live, Order, PopQueue
+
+_LEAST_COMPACTED = 1024
+
+
+class RevivalTimes:
+    """Those of `live`, the earliest first; what is not live any more, or is due at another time by
+    now, is passed over."""
+
+    def __init__(self, live: Collection[Live]) -> None:
+        self._live = live
+        self._heap: list[tuple[int, int, Live]] = []
+        self._pushed = 0
+
+    @property
+    def first(self) -> int | None:
+        """When the next one is due."""
+        self._tidy()
+        return self._heap[0][0] if self._heap else None
+
+    def add(self, live: Live) -> None:
+        """Take one by its `due`, also one that was due at another time."""
+        self._pushed += 1
+        heapq.heappush(self._heap, (live.due, self._pushed, live))
+        if len(self._heap) > 2 * len(self._live) + _LEAST_COMPACTED:
+            self._heap = [(each.due, at, each) for at, each in enumerate(self._live)]
+            self._pushed = len(self._heap)
+            heapq.heapify(self._heap)
+
+    def take(self, now: int) -> Iterator[Live]:
+        """Take out those that are due."""
+        self._tidy()
+        while self._heap and self._heap[0][0] <= now:
+            yield heapq.heappop(self._heap)[2]
+            self._tidy()
+
+    def clear(self) -> None:
+        self._heap.clear()
+
+    def _tidy(self) -> None:
+        while self._heap:
+            due, _, live = self._heap[0]
+            if live in self._live and live.due == due:
+                return
+            heapq.heappop(self._heap)
 
 
 class PopState:
@@ -38,7 +81,7 @@ class PopState:
         self.orders_changed = False
         """Whether anything happened to a pop in order."""
         self._live: OrderedDict[Live, None] = OrderedDict()
-        self._dues = Dues(self._live)
+        self._dues = RevivalTimes(self._live)
 
     # ---- time, in milliseconds
 

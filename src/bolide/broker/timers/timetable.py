@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from bolide.broker.config import BrokerConfig
+from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.model.names import TIMER_TOPIC, is_retry_topic
 from bolide.model.properties import PropertyName

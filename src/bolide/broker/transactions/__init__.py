@@ -1,1 +1,1 @@
-"""Transactional messages: halves, how they end, and asking producers about those that do not."""
+"""Transactional messages: halves, how they end, and check-back of those that do not."""

@@ -1,18 +1,111 @@
-"""All that a broker does with transactions, put together."""
+"""Transactions of one broker: their requests, and the listing of open ones."""
 
-from bolide.broker.clients import ClientTable
-from bolide.broker.config import BrokerConfig
-from bolide.broker.offsets import OffsetTable
-from bolide.broker.transactions.asking import Asking
-from bolide.broker.transactions.checking import Checking, CheckingParts
-from bolide.broker.transactions.ending import EndingParts, Endings
-from bolide.broker.transactions.half import Half
+import asyncio
+import logging
+
+from bolide.broker.background import Background, record_at
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.transactions.check_back import CheckBack, CheckBackParts, CheckBackSender
+from bolide.broker.transactions.ending import Ending, EndingParts, Endings, Wait
+from bolide.broker.transactions.half_messages import Half
 from bolide.broker.transactions.half_queue import HalfQueue
-from bolide.broker.transactions.listing import Listing
 from bolide.config import ConfigCell
-from bolide.model.message import Host
-from bolide.protocol.refusals import InvalidParameter
+from bolide.model.message import Host, TransactionType
+from bolide.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from bolide.model.properties import PropertyName
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.transactions import OpenTransaction, Transactions
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.transactions import (
+    EndTransactionHeader,
+    ListTransactionsHeader,
+    ResolveTransactionHeader,
+    ResumeCheckHeader,
+)
+from bolide.protocol.hosts import unpack_host
+from bolide.protocol.message_id import BadMessageId, OffsetId
+from bolide.protocol.refusals import InvalidParameter, QueryNotFound
+from bolide.remoting.address import format_address
+from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+from bolide.store.appending import Appended
 from bolide.store.config import StoreConfig
+from bolide.store.contract import Store
+from bolide.store.reading import ReadLimits
+
+_AT_ONCE = ReadLimits(max_count=256, max_size=4 * 1024 * 1024, max_scanned=256)
+_MOST_LISTED = 1000
+_MOST_READS = 100
+"""For one question; the next one goes on."""
+
+
+class Listing:
+    """Reads pages of what is open, or was set aside and nobody took up again."""
+
+    def __init__(self, store: Store, queue: HalfQueue, checking: CheckBack, host: Host) -> None:
+        self._store = store
+        self._queue = queue
+        self._checking = checking
+        self._host = host
+
+    async def page(self, wanted: ListTransactionsHeader) -> Transactions:
+        """Raises InvalidParameter."""
+        if not 0 < wanted.max_num <= _MOST_LISTED:
+            raise InvalidParameter(f"maxNum={wanted.max_num}: ask for 1 to {_MOST_LISTED}")
+        await self._queue.loaded()
+        topic = TRANS_CHECK_MAX_TIME_TOPIC if wanted.set_aside else HALF_TOPIC
+        begin, end = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
+        total = end - begin if wanted.set_aside else self._queue.open.count(end)
+        page = Transactions(total=total, next_begin=max(begin, wanted.begin))
+        for _ in range(_MOST_READS):
+            if page.next_begin >= end or len(page.transactions) == wanted.max_num:
+                break
+            await self._add(page, topic, wanted)
+        if page.next_begin >= end:
+            page.next_begin = -1
+        return page
+
+    async def _add(self, page: Transactions, topic: str, wanted: ListTransactionsHeader) -> None:
+        begin = page.next_begin
+        if not wanted.set_aside:
+            begin = self._queue.open.next_open(begin)
+        found = await asyncio.to_thread(self._store.read, topic, 0, begin, _AT_ONCE)
+        for half in filter(None, map(Half.find, found.records)):
+            if len(page.transactions) == wanted.max_num:
+                return
+            page.next_begin = half.queue_offset + 1
+            if _is_asked_for(half, wanted) and await self._is_left(half):
+                page.transactions.append(self._entry(half))
+        page.next_begin = max(found.next_offset, begin + 1)
+
+    async def _is_left(self, half: Half) -> bool:
+        if not half.is_aside:
+            return self._queue.open.is_open(half.queue_offset)
+        return await self._queue.find_newest(half) == half
+
+    def _entry(self, half: Half) -> OpenTransaction:
+        record, properties = half.record, half.properties
+        due = max(self._checking.rules.due(half), self._checking.next_look)
+        return OpenTransaction(
+            msg_id=OffsetId(self._host, record.physical_offset).encode(),
+            transaction_id=half.unique_id or None,
+            producer_group=half.group,
+            topic=half.topic,
+            queue_id=half.queue_id,
+            keys=properties.get(PropertyName.KEYS),
+            tags=properties.get(PropertyName.TAGS),
+            born_host=format_address(unpack_host(record.born_host)),
+            began=int(half.began * 1000),
+            check_times=half.times,
+            next_check=0 if half.is_aside else int(due * 1000),
+            size=len(record.body),
+            half_offset=record.queue_offset,
+        )
+
+
+def _is_asked_for(half: Half, wanted: ListTransactionsHeader) -> bool:
+    return wanted.producer_group in (None, half.group) and wanted.topic in (None, half.topic)
 
 
 class Coordinator:
@@ -45,9 +138,9 @@ class Coordinator:
             now=parts.now,
         )
         self.endings = Endings(parts, self.queue)
-        asking = Asking(clients, host, cell.value.broker_name)
-        self.checking = Checking(
-            CheckingParts(
+        asking = CheckBackSender(clients, host, cell.value.broker_name)
+        self.checking = CheckBack(
+            CheckBackParts(
                 cell=cell,
                 store_cell=store_cell,
                 store=parts.store,
@@ -81,3 +174,95 @@ class Coordinator:
             return
         _, place = self.endings.resume(newest)
         await self.endings.safe(place)
+
+
+log = logging.getLogger(__name__)
+
+_ENDS = {int(state): state for state in (TransactionType.COMMIT, TransactionType.ROLLBACK)}
+
+
+class TransactionHandlers:
+    """End transactions; list those that are open and end them by hand."""
+
+    def __init__(self, transactions: Coordinator, store: Store, background: Background) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._background = background
+
+    @handles(EndTransactionHeader, RequestCode.END_TRANSACTION)
+    def end(self, request: Request[EndTransactionHeader]) -> Reply | DeferredReply:
+        header = request.header
+        if header.commit_or_rollback == TransactionType.NONE:
+            log.info(
+                "producer %s of %s cannot tell yet what became of transaction %s: %s",
+                request.connection.peer, header.producer_group, header.msg_id,
+                request.frame.remark or "no reason given",
+            )  # fmt: skip
+            return Reply()
+        return self._end(_ending(header))
+
+    def _end(self, ending: Ending) -> Reply | DeferredReply:
+        try:
+            op = self._transactions.endings.end_now(ending)
+        except Wait:
+            return self._kept(ending, None)
+        if op is None or not self._transactions.waits:
+            return Reply()
+        return self._kept(ending, op)
+
+    def _kept(self, ending: Ending, op: Appended | None) -> DeferredReply:
+        """A promise that is kept whether or not the producer stays: it may be dying."""
+        endings = self._transactions.endings
+
+        async def end() -> Reply:
+            await (endings.end(ending) if op is None else endings.safe(op))
+            return Reply()
+
+        later = self._background.answer(end())
+        later.on_lost = None
+        return later
+
+    @handles(ListTransactionsHeader, RequestCode.BOLIDE_LIST_TRANSACTIONS)
+    async def page(self, request: Request[ListTransactionsHeader]) -> Reply:
+        page = await self._transactions.listing.page(request.header)
+        return Reply(body=fastjson.encode(page))
+
+    @handles(ResolveTransactionHeader, RequestCode.BOLIDE_RESOLVE_TRANSACTION)
+    async def resolve(self, request: Request[ResolveTransactionHeader]) -> Reply:
+        header = request.header
+        half = await self._require(header.msg_id)
+        state = TransactionType.COMMIT if header.commit else TransactionType.ROLLBACK
+        by = f"{header.by or 'somebody'} at {request.connection.peer}"
+        place = half.record.physical_offset
+        await self._transactions.endings.end(Ending(place, None, state, None, by=by))
+        return Reply()
+
+    @handles(ResumeCheckHeader, RequestCode.RESUME_CHECK_HALF_MESSAGE)
+    async def resume(self, request: Request[ResumeCheckHeader]) -> Reply:
+        await self._transactions.resume(await self._require(request.header.msg_id or ""))
+        return Reply()
+
+    async def _require(self, offset_id: str) -> Half:
+        try:
+            place = OffsetId.decode(offset_id).physical_offset
+        except BadMessageId as exc:
+            raise InvalidParameter(str(exc)) from exc
+        half = Half.find(await record_at(self._store, place))
+        if half is None:
+            raise QueryNotFound(f"no half message lies at {offset_id}: list the open ones")
+        return half
+
+
+def _ending(header: EndTransactionHeader) -> Ending:
+    state = _ENDS.get(header.commit_or_rollback)
+    if state is None:
+        raise InvalidParameter(
+            f"commitOrRollback={header.commit_or_rollback}: 0 unknown, 8 commit or 12 rollback"
+        )
+    return Ending(
+        header.commit_log_offset,
+        header.tran_state_table_offset,
+        state,
+        header.producer_group,
+        header.from_transaction_check,
+    )

@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bolide.broker.addressing import address
-from bolide.broker.duplicates import Duplicates
-from bolide.broker.durability import Durability, unavailable
-from bolide.broker.intake import Intake
-from bolide.broker.records import record_at
+from bolide.broker.background import record_at
+from bolide.broker.dedup.duplicates import Duplicates
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.produce.addressing import address
+from bolide.broker.produce.durability import Durability, unavailable
+from bolide.broker.produce.intake import Intake
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers.timetable import Timetable
-from bolide.broker.topics import TopicTable
-from bolide.broker.transactions.half import Half
+from bolide.broker.transactions.half_messages import Half
 from bolide.broker.transactions.half_queue import Act, HalfQueue
 from bolide.model.message import TransactionType
 from bolide.model.properties import PropertyName

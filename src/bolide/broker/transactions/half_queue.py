@@ -13,13 +13,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from bolide.broker.durability import Durability
-from bolide.broker.intake import Intake
-from bolide.broker.offsets import OffsetTable
-from bolide.broker.transactions.half import Half, op_draft
-from bolide.broker.transactions.lineage import Lineage
-from bolide.broker.transactions.loading import LastAct, find_last_act, read_ops
-from bolide.broker.transactions.open_halves import OpenHalves, OpPositions
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.produce.durability import Durability
+from bolide.broker.produce.intake import Intake
+from bolide.broker.transactions.half_messages import Half, op_draft
+from bolide.broker.transactions.open_halves import (
+    LastAct,
+    Lineage,
+    OpenHalves,
+    OpPositions,
+    find_last_act,
+    read_ops,
+)
 from bolide.model.message import TransactionType
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from bolide.protocol.codes import ResponseCode

@@ -14,8 +14,8 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from bolide.client.producing.producer import Producer
-    from bolide.client.producing.results import SendResult
+    from bolide.client.producer.producer import Producer
+    from bolide.client.producer.results import SendResult
 
 
 def send_message(
@@ -62,7 +62,7 @@ async def resend(
 
 def _producer(admin: AdminClient, unit_name: str = "", *, trace: bool = False) -> "Producer":
     """One of a group that nobody else is in; other commands do without it and load faster."""
-    from bolide.client.producing.producer import Producer  # noqa: PLC0415
+    from bolide.client.producer.producer import Producer  # noqa: PLC0415
 
     group = f"mqadmin-{time.time_ns()}"
     addresses = admin.name_servers.addresses

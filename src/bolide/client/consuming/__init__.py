@@ -1,1 +1,1 @@
-"""Consumers: push, pull and lite pull, their share of the queues and their progress in them."""
+"""Deprecated import paths of `bolide.client.consumer`, kept for programs that use them."""

@@ -1,1 +1,1 @@
-"""Message trace: what producers and consumers tell of each message, on a topic of its own."""
+"""Message trace on a topic of its own, and OpenTelemetry spans."""

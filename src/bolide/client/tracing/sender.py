@@ -1,4 +1,4 @@
-"""Sends trace records in batches, beside and never in the way of the messages they tell of."""
+"""Sends trace records in batches, without delaying the traced messages."""
 
 import asyncio
 import logging
@@ -9,16 +9,65 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from bolide.client.instance import ClientInstance
-from bolide.client.producing.outgoing import Packer
-from bolide.client.producing.producer_settings import ProducerSettings
-from bolide.client.producing.sending import Sending
-from bolide.client.rare_log import RareLog
-from bolide.client.routes import Fallback
-from bolide.client.tracing.parcel import Parcel
-from bolide.client.tracing.trace import Trace
+from bolide.client.instance.instance import ClientInstance
+from bolide.client.instance.routes import Fallback
+from bolide.client.producer.outgoing import Packer
+from bolide.client.producer.sending import Sending
+from bolide.client.producer.settings import ProducerSettings
+from bolide.client.tracing.settings import Trace
 from bolide.errors import BolideError
-from bolide.protocol.trace import TraceRecord
+from bolide.logs import ThrottledLog
+from bolide.model.message import Message
+from bolide.model.properties import KEY_SEPARATOR, PropertyName
+from bolide.protocol.trace import TraceRecord, encode_record
+
+MAX_BODY = 128_000
+MAX_KEYS = 16_000
+"""Bytes: all properties of a message together may have 32,767."""
+
+
+class TraceBatch:
+    """Fills up with records until one does not fit."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._texts: list[bytes] = []
+        self._size = 0
+        self._keys: dict[str, None] = {}
+        self._keys_size = 0
+
+    @classmethod
+    def next(cls, waiting: deque[TraceRecord], most: int) -> "TraceBatch":
+        """One of the first records that wait, which there must be; they wait no more."""
+        parcel = cls()
+        while waiting and parcel.count < most and parcel.take(waiting[0]):
+            waiting.popleft()
+        return parcel
+
+    def take(self, record: TraceRecord) -> bool:
+        """False if it does not fit; an empty parcel takes any."""
+        text = encode_record(record).encode()
+        words = [word for word in record.index_keys() if word not in self._keys]
+        size = _size_of(words)
+        if self.count and (self._size + len(text) > MAX_BODY or self._keys_size + size > MAX_KEYS):
+            return False
+        if size > MAX_KEYS:  # it is found by its id then, and not by its keys
+            words, size = words[:1], _size_of(words[:1])
+        self._texts.append(text)
+        self._size += len(text)
+        self._keys.update(dict.fromkeys(words))
+        self._keys_size += size
+        self.count += 1
+        return True
+
+    def message(self, topic: str) -> Message:
+        keys = {PropertyName.KEYS: KEY_SEPARATOR.join(self._keys)} if self._keys else {}
+        return Message.unchecked(topic, b"".join(self._texts), keys)
+
+
+def _size_of(words: list[str]) -> int:
+    return sum(len(word.encode()) + len(KEY_SEPARATOR) for word in words)
+
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +105,7 @@ class TraceSender:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._is_seen_to = False  # a look at what waits is under way, or a timer runs
-        self._rare = RareLog(log)
+        self._rare = ThrottledLog(log)
 
     def start(self) -> None:
         """Have the brokers told of it; what was added before waits until then."""
@@ -124,7 +173,7 @@ class TraceSender:
         self._look()
 
     def _start_send(self) -> None:
-        parcel = Parcel.next(self._waiting, self.trace.batch)
+        parcel = TraceBatch.next(self._waiting, self.trace.batch)
         task = self._loop.create_task(self._send(parcel), name="bolide-trace")
         self._sends.add(task)
         task.add_done_callback(self._ended)
@@ -134,7 +183,7 @@ class TraceSender:
         if not self._is_closed:
             self._look()
 
-    async def _send(self, parcel: Parcel) -> None:
+    async def _send(self, parcel: TraceBatch) -> None:
         deadline = self._loop.time() + _SEND_WITHIN
         topic = self.trace.topic
         try:

@@ -8,7 +8,7 @@ from typing import Self
 
 from bolide.arrow.connection import Connection
 from bolide.client.errors import RouteNotFound
-from bolide.client.settings import ClientArguments
+from bolide.client.instance.settings import ClientArguments
 from bolide.errors import BolideError
 from bolide.model.message import Message, StoredMessage
 from bolide.model.message_queue import MessageQueue

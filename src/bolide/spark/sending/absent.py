@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from bolide.arrow.connection import Connection
-from bolide.client.routes import WRITE
+from bolide.client.instance.routes import WRITE
 from bolide.errors import BolideError
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.refusals import TopicNotFound

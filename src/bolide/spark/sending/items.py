@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bolide.client.producing.outgoing import make_ids
+from bolide.client.producer.outgoing import make_ids
 from bolide.model.properties import PropertyName
 from bolide.spark.sending.columns import Columns
 from bolide.spark.sending.properties import SPARK_ROW, PropertyTexts

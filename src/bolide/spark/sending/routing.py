@@ -15,7 +15,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bolide.client.producing.selectors import hash_code
+from bolide.client.producer.selectors import hash_code
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.sending.columns import Columns
 from bolide.spark.sending.rows import Numbers, Rows, mapped

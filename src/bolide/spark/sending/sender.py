@@ -11,7 +11,7 @@ from bolide.arrow.connection import Connection
 from bolide.arrow.errors import OutOfPatience
 from bolide.arrow.patience import Patience, may_pass
 from bolide.client.errors import RouteNotFound, SendFailed
-from bolide.client.producing.producer import Producer, SendArguments
+from bolide.client.producer.producer import Producer, SendArguments
 from bolide.errors import BolideError
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue

@@ -2,7 +2,7 @@
 
 from bolide.admin.client import AdminClient
 from bolide.arrow.connection import Connection
-from bolide.broker.attributes import DEDUP_WINDOW
+from bolide.broker.metadata.topic_attributes import DEDUP_WINDOW
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
 from bolide.protocol.refusals import TopicNotFound

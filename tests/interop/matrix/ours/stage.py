@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolide import Message, MessageQueue, Producer, PullConsumer, PushConsumer
-from bolide.client.consuming.consumer_settings import PushArguments
+from bolide.client.consumer.settings import PushArguments
 from bolide.client.errors import RouteNotFound
 from tests.interop.matrix import facts
 from tests.interop.matrix.ours.telling import message_told

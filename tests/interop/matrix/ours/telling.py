@@ -1,7 +1,7 @@
 """Messages, send results and pulls of our client in the words of `facts`."""
 
 from bolide import SendResult, StoredMessage
-from bolide.client.consuming.pulling import PullResult
+from bolide.client.consumer.pull.pull_request import PullResult
 from tests.interop.matrix import facts
 
 

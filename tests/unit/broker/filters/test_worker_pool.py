@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bolide.broker.filters import worker_pool
-from bolide.broker.filters.worker_frames import LENGTH, Load, decode_answer, encode
+from bolide.broker.filters.function_worker import LENGTH, Load, decode_answer, encode
 from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool, WorkersBusy
 from bolide.protocol.record import encode_record
 from tests.interop.processes import is_alive
@@ -73,7 +73,7 @@ async def test_those_who_wait_for_a_worker_are_told_when_the_pool_stops() -> Non
 
 
 def test_a_worker_ends_with_its_broker_even_in_the_middle_of_a_function() -> None:
-    worker = "bolide.broker.filters.worker"
+    worker = "bolide.broker.filters.function_worker"
     command = [sys.executable, "-m", worker, "0.5", str(2**28)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
         assert idle.stdin is not None
@@ -93,7 +93,7 @@ threading.Thread(target=time.sleep, args=(300,)).start()
 child = subprocess.Popen(["sleep", "300"])
 def accept(message): return True
 """
-    command = [sys.executable, "-m", "bolide.broker.filters.worker", "60", str(2**28)]
+    command = [sys.executable, "-m", "bolide.broker.filters.function_worker", "60", str(2**28)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as worker:
@@ -137,13 +137,13 @@ async def test_a_function_that_forks_answers_once() -> None:
 async def test_nobody_waits_for_a_worker_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_TURN_SECONDS", 0.05)
     async with pool() as workers:
-        keeping = asyncio.create_task(workers.judge(code("time.sleep(60)"), [RECORD]))
+        maintenance = asyncio.create_task(workers.judge(code("time.sleep(60)"), [RECORD]))
         await until(lambda: workers._all)
         with pytest.raises(WorkersBusy, match="raise filterServerNums"):
             await workers.judge(code("return True"), [RECORD])
         await workers.stop()
         with pytest.raises(WorkerFailed):
-            await keeping
+            await maintenance
 
 
 async def _pid(workers: WorkerPool) -> int:

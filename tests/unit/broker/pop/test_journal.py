@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.durability import Durability
 from bolide.broker.pop.events import Changed, Placed, Popped, Settled, merged
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.state import PopState
+from bolide.broker.produce.durability import Durability
 from bolide.model.names import POP_JOURNAL_TOPIC
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pop import PopHeader

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.timers import hand, listing, timers
+from bolide.broker.timers import due_queue as due_queue
+from bolide.broker.timers import inspection as listing
+from bolide.broker.timers import scheduler as timers
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import MAX_PROPERTIES_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
@@ -251,7 +253,7 @@ async def test_properties_that_barely_fit_wait_as_long_as_others(tmp_path: Path)
 async def test_one_that_is_too_large_now_holds_no_other_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hand, "_MOST", 10)
+    monkeypatch.setattr(due_queue, "_MAX_IN_MEMORY", 10)
     bench = TimerBench(tmp_path / "store")
     await bench.start()
     for at in range(100):
@@ -281,7 +283,7 @@ async def test_one_that_is_too_large_now_holds_no_other_up(
 async def test_slots_are_read_in_time_after_a_flood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hand, "_MOST", 50)
+    monkeypatch.setattr(due_queue, "_MAX_IN_MEMORY", 50)
     bench = TimerBench(tmp_path / "store")
     await bench.start()
     bench.send(bench.now_ms + 6500)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.broker.config import BrokerConfig
+from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.timetable import Timetable, due_of, refuse_in_batch, waiting_draft
 from bolide.config import ConfigCell
 from bolide.model.names import TIMER_TOPIC

@@ -5,10 +5,10 @@ from collections import deque
 
 import pytest
 
-from bolide.client.producing.producer import Producer
+from bolide.client.producer.producer import Producer
 from bolide.client.tracing import sender
 from bolide.client.tracing.sender import TraceSender
-from bolide.client.tracing.trace import Trace
+from bolide.client.tracing.settings import Trace
 from bolide.model.message import Message
 from bolide.protocol.trace import TraceRecord, read_records
 from tests.support.aio import on_loop, until

@@ -3,7 +3,7 @@
 It knows no brokers: `compile_sql` takes text, the test takes a property string or a record.
 """
 
-from bolide.broker.filters.sql.compiling import Compiled, compile_sql, is_compiled
-from bolide.broker.filters.sql.errors import BadExpression
+from bolide.broker.filters.sql.compiler import Compiled, compile_sql, is_compiled
+from bolide.broker.filters.sql.values import BadExpression
 
 __all__ = ["BadExpression", "Compiled", "compile_sql", "is_compiled"]

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from bolide.broker.filters.sql.errors import BadExpression
-from bolide.broker.filters.sql.finding import find_property
+from bolide.broker.filters.sql.values import BadExpression, find_property
 from bolide.kernel.sieves import Asked, Plan
 
 Value = bool | int | float | str | None

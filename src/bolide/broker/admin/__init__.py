@@ -1,0 +1,1 @@
+"""Requests of tools and operators: queries, statistics, runtime figures, offset resets."""

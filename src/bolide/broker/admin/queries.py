@@ -1,0 +1,116 @@
+"""Single messages by key or by place, and the entries of a queue (`QueryMessageProcessor`)."""
+
+import asyncio
+
+from bolide.broker.background import record_at
+from bolide.broker.filters.subscriptions import FilterTable
+from bolide.broker.metadata.clients import ClientTable
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.queues import ConsumeQueueEntry, ConsumeQueueSlice
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.framing import MAX_FRAME_SIZE
+from bolide.protocol.headers.query import (
+    ConsumeQueueHeader,
+    QueryMessageHeader,
+    QueryMessageReply,
+    ViewMessageHeader,
+)
+from bolide.protocol.refusals import InvalidParameter, QueryNotFound, ServerError
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.store.queries import Queries
+from bolide.store.reading import ReadableQueue
+
+_MOST_BYTES = MAX_FRAME_SIZE - 64 * 1024
+"""Of messages in a reply; the rest is for its header."""
+_MOST_ENTRIES = 10_000
+
+
+class QueryHandlers:
+    """Look messages up in the store, where the disk is needed on a thread."""
+
+    def __init__(self, *, store: Queries, clients: ClientTable, filters: FilterTable) -> None:
+        self._store = store
+        self._clients = clients
+        self._filters = filters
+
+    @handles(QueryMessageHeader, RequestCode.QUERY_MESSAGE)
+    async def query(self, request: Request[QueryMessageHeader]) -> Reply:
+        header = request.header
+        if header.max_num < 1:
+            raise InvalidParameter(f"maxNum={header.max_num}: ask for at least one message")
+        body = await asyncio.to_thread(self._find, header)
+        if not body:
+            raise QueryNotFound("can not find message, maybe time range not correct")
+        return Reply(header=QueryMessageReply(*self._store.index_end()), body=body)
+
+    def _find(self, header: QueryMessageHeader) -> bytes:
+        found = self._store.find(
+            header.topic,
+            header.key,
+            limit=None if header.by_unique_key else header.max_num,
+            begin=header.begin_timestamp,
+            end=header.end_timestamp,
+        )
+        return _joined(found)
+
+    @handles(ViewMessageHeader, RequestCode.VIEW_MESSAGE_BY_ID)
+    async def view(self, request: Request[ViewMessageHeader]) -> Reply:
+        offset = request.header.offset
+        found = await record_at(self._store, offset)
+        if found is None:
+            raise ServerError(
+                f"can not find message by the offset, {offset}: none begins there,"
+                f" or it is deleted already; messages from {self._store.log.min_offset}"
+                f" to {self._store.log.written} are kept"
+            )
+        return Reply(body=found)
+
+    @handles(ConsumeQueueHeader, RequestCode.QUERY_CONSUME_QUEUE)
+    async def consume_queue(self, request: Request[ConsumeQueueHeader]) -> Reply:
+        header = request.header
+        queue = self._store.find_queue(header.topic, header.queue_id)
+        if queue is None:
+            raise ServerError(f"{header.queue_id}@{header.topic} is not exist!")
+        body = ConsumeQueueSlice(
+            min_queue_index=queue.min_offset,
+            max_queue_index=queue.end_below(self._store.log.written),
+        )
+        if header.consumer_group is not None:
+            self._add_subscription(body, header.consumer_group, header.topic)
+        is_inside = body.min_queue_index <= header.index < body.max_queue_index
+        count = min(header.count, body.max_queue_index - header.index, _MOST_ENTRIES)
+        body.queue_data = (
+            await asyncio.to_thread(_entries, queue, header.index, count) if is_inside else []
+        )
+        where = f"{header.queue_id}@{header.topic}"
+        remark = None if is_inside else f"Index {header.index} of {where} is not exist!"
+        return Reply(body=fastjson.encode(body), remark=remark)
+
+    def _add_subscription(self, body: ConsumeQueueSlice, group: str, topic: str) -> None:
+        body.subscription_data = self._clients.subscription(group, topic)
+        if body.subscription_data is None:
+            body.filter_data = f"{group}@{topic} is not online!"
+        elif found := self._filters.find(topic, group):
+            found.dead = found.is_dead()
+            body.filter_data = fastjson.encode(found).decode()
+
+
+def _entries(queue: ReadableQueue, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:
+    return [
+        ConsumeQueueEntry(
+            physic_offset=unit.physical_offset, physic_size=unit.size, tags_code=unit.tags_code
+        )
+        for unit in queue.read(queue_offset, max(count, 0))
+    ]
+
+
+def _joined(records: list[memoryview]) -> bytes:
+    """As many records as a reply has room for; they are copied while the log still has them."""
+    size = 0
+    kept: list[memoryview] = []
+    for record in records:
+        size += len(record)
+        if kept and size > _MOST_BYTES:
+            break
+        kept.append(record)
+    return b"".join(kept)

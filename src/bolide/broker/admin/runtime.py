@@ -1,0 +1,264 @@
+"""The broker as a whole: settings, runtime figures, clean-ups, and what replicas copy.
+
+Java's tools read some of the values without a look whether they are there, so all keys are always
+given; what has no counterpart here is told as it is: nothing waits in a queue that is not there.
+"""
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from bolide import properties
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.settings.live import Settings
+from bolide.broker.settings.without_effect import IGNORED
+from bolide.broker.statistics import Statistics, Totals
+from bolide.config import ConfigCell
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.replication import HaStatus
+from bolide.protocol.bodies.routes import KvTable
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.runtime import BrokerConfigReply
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.store.config import StoreConfig
+from bolide.store.message_store import MessageStore
+from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, DelayOffsets
+from bolide.version import ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME, __version__
+
+_UNITS = "KMGTPE"
+_POOLS = ("send", "pull", "litePull", "query", "ack")
+
+_WITHOUT_COUNTERPART = {
+    "dispatchMaxBuffer": "0",
+    "dispatchBehindBytes": "0",
+    "pageCacheLockTimeMills": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": IGNORED["endTransactionPoolQueueCapacity"].default,
+}
+
+
+def counted(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
+    """What the statistics tell."""
+    totals = statistics.totals
+    puts, gets = statistics.put_latencies, statistics.get_latencies
+    return {
+        "bootTimestamp": str(int(boot_time * 1000)),
+        "runtime": _duration(now - boot_time),
+        "putMessageEntireTimeMax": str(int(puts.longest)),
+        "getMessageEntireTimeMax": str(int(gets.longest)),
+        "putMessageTimesTotal": str(totals.sent),
+        "putMessageFailedTimes": str(totals.failed),
+        "putMessageSizeTotal": str(totals.sent_bytes),
+        "putMessageAverageSize": str(totals.sent_bytes / max(totals.sent, 1)),
+        "putMessageDistributeTime": puts.distribution(),
+        "putLatency99": f"{puts.percentile(0.99):.2f}",
+        "putLatency999": f"{puts.percentile(0.999):.2f}",
+        **_rates(statistics),
+        **_day_totals(statistics),
+    }
+
+
+def stored(store: MessageStore) -> dict[str, str]:
+    """What the store and its disk tell. Blocks."""
+    config = store.config.value
+    ratios = {str(path): _used_ratio(path) for path in config.new_log_directories}
+    return {
+        "commitLogDiskRatio": str(min(ratios.values())),
+        **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
+        "consumeQueueDiskRatio": str(_used_ratio(config.root)),
+        "commitLogMinOffset": str(store.log.min_offset),
+        "commitLogMaxOffset": str(store.log.written),
+        "commitLogDirCapacity": _capacity(config.root),
+        "remainHowManyDataToFlush": human_size(max(store.log.written - store.flushed, 0)),
+        "earliestMessageTimeStamp": str(store.earliest_log_time()),
+    }
+
+
+def described(
+    progress: Mapping[int, tuple[int, int]], accepts_from: float, *, active: bool
+) -> dict[str, str]:
+    """What remains: versions, delayed messages by level, and the queues of thread pools."""
+    return {
+        "brokerActive": "true" if active else "false",
+        "brokerVersionDesc": ROCKETMQ_VERSION_NAME,
+        "brokerVersion": str(ROCKETMQ_VERSION),
+        "bolideVersion": __version__,
+        "startAcceptSendRequestTimeStamp": str(int(accepts_from * 1000)),
+        **{
+            f"scheduleMessageOffset_{level}": f"{delivered},{end}"
+            for level, (delivered, end) in progress.items()
+        },
+        **_thread_pools(),
+        **_WITHOUT_COUNTERPART,
+    }
+
+
+def human_size(size: int) -> str:
+    """As RocketMQ writes it: 1.5 KiB."""
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, len(_UNITS))
+    return f"{size / 1024**power:.1f} {_UNITS[power - 1]}iB"
+
+
+def _rates(statistics: Statistics) -> dict[str, str]:
+    rates = {
+        "putTps": statistics.rates(lambda totals: totals.sent),
+        "getFoundTps": statistics.rates(lambda totals: totals.found),
+        "getMissTps": statistics.rates(lambda totals: totals.missed),
+        "getTotalTps": statistics.rates(lambda totals: totals.found + totals.missed),
+        "getTransferredTps": statistics.rates(lambda totals: totals.got),
+    }
+    # mqadmin of 4.9 looks for its own spelling, and stumbles without it.
+    rates["getTransferedTps"] = rates["getTransferredTps"]
+    return {key: " ".join(map(str, spans)) for key, spans in rates.items()}
+
+
+def _day_totals(statistics: Statistics) -> dict[str, str]:
+    moments: dict[str, Totals] = {
+        "YesterdayMorning": statistics.yesterday_morning,
+        "TodayMorning": statistics.this_morning,
+        "TodayNow": statistics.totals,
+    }
+    puts = {f"msgPutTotal{moment}": str(totals.sent) for moment, totals in moments.items()}
+    return puts | {f"msgGetTotal{moment}": str(totals.got) for moment, totals in moments.items()}
+
+
+def _thread_pools() -> dict[str, str]:
+    table = {}
+    for pool in _POOLS:
+        name = f"{pool}ThreadPoolQueue"
+        table[f"{name}Size"] = table[f"{name}HeadWaitTimeMills"] = "0"
+        table[f"{name}Capacity"] = IGNORED[f"{name}Capacity"].default
+    return table
+
+
+def _duration(seconds: float) -> str:
+    minutes, second = divmod(max(int(seconds), 0), 60)
+    hours, minute = divmod(minutes, 60)
+    day, hour = divmod(hours, 24)
+    return f"[ {day} days, {hour} hours, {minute} minutes, {second} seconds ]"
+
+
+def _used_ratio(path: Path) -> float:
+    """How full a partition is, from 0 to 1; the directory may have yet to be made."""
+    while not path.exists():
+        path = path.parent
+    usage = shutil.disk_usage(path)
+    return usage.used / max(usage.used + usage.free, 1)
+
+
+def _capacity(path: Path) -> str:
+    usage = shutil.disk_usage(path)
+    return f"Total : {human_size(usage.total)}, Free : {human_size(usage.free)}."
+
+
+class ReplicaHandlers:
+    """Tells replicas how far groups and delay levels are; they keep the text as it is."""
+
+    def __init__(self, *, offsets: OffsetTable, delay_offsets: Callable[[], DelayOffsets]) -> None:
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+
+    @handles(NoHeader, RequestCode.GET_ALL_CONSUMER_OFFSET)
+    async def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
+        body = await asyncio.to_thread(CONSUMER_OFFSETS.encode, self._offsets.table)
+        return Reply(body=body)
+
+    @handles(NoHeader, RequestCode.GET_ALL_DELAY_OFFSET)
+    def delay_offsets(self, request: Request[NoHeader]) -> Reply:
+        return Reply(body=DELAY_OFFSETS.encode(self._delay_offsets()))
+
+
+log = logging.getLogger(__name__)
+
+_LONGEST_CHANGE = 64 * 1024
+
+
+class Delayed(Protocol):
+    """Who delivers delayed messages."""
+
+    def progress(self) -> Mapping[int, tuple[int, int]]: ...
+
+
+class RuntimeHandlers:
+    """Show and change a broker at run time.
+
+    Args:
+        ignored: keys of the configuration file without effect, with their values.
+    """
+
+    def __init__(  # noqa: PLR0913  it shows the whole broker
+        self,
+        *,
+        store: MessageStore,
+        statistics: Statistics,
+        cell: ConfigCell[BrokerConfig],
+        store_cell: ConfigCell[StoreConfig],
+        delay: Delayed,
+        timer_figures: Callable[[], dict[str, str]] = dict,
+        boot_time: float,
+        ignored: Mapping[str, str] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._statistics = statistics
+        self._settings = Settings(cell, store_cell, ignored, now)
+        self._cell = cell
+        self._delay = delay
+        self._timer_figures = timer_figures
+        self._boot_time = boot_time
+        self._now = now
+
+    @handles(NoHeader, RequestCode.UPDATE_BROKER_CONFIG, max_body=_LONGEST_CHANGE)
+    async def update_config(self, request: Request[NoHeader]) -> Reply:
+        texts = properties.parse(request.body.decode(errors="replace"))
+        change = await self._settings.update(texts, request.connection.peer)
+        return Reply(remark=change.remark)
+
+    @handles(NoHeader, RequestCode.GET_BROKER_CONFIG)
+    def config(self, request: Request[NoHeader]) -> Reply:
+        version = fastjson.encode(self._settings.version).decode()
+        body = properties.render(self._settings.texts()).encode()
+        return Reply(header=BrokerConfigReply(version), body=body)
+
+    @handles(NoHeader, RequestCode.GET_BROKER_RUNTIME_INFO)
+    async def runtime_info(self, request: Request[NoHeader]) -> Reply:
+        accepts_from = self._cell.value.start_accept_send_request_time_stamp
+        table = (
+            counted(self._statistics, self._boot_time, self._now())
+            | described(self._delay.progress(), accepts_from, active=True)
+            | self._timer_figures()
+            | await asyncio.to_thread(stored, self._store)
+        )
+        return Reply(body=fastjson.encode(KvTable(table=table)))
+
+    @handles(NoHeader, RequestCode.GET_BROKER_HA_STATUS)
+    def replicas(self, request: Request[NoHeader]) -> Reply:
+        """A master without slaves: they come with replication."""
+        status = HaStatus(master=True, master_commit_log_max_offset=self._store.log.written)
+        return Reply(body=fastjson.encode(status))
+
+    @handles(NoHeader, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+    def clean_queues(self, request: Request[NoHeader]) -> Reply:
+        """Queues are trimmed whenever log files go: there is nothing left to do."""
+        log.info("%s asked to clean consume queues", request.connection.peer)
+        return Reply()
+
+    @handles(NoHeader, RequestCode.DELETE_EXPIRED_COMMITLOG)
+    def delete_expired(self, request: Request[NoHeader]) -> Reply:
+        log.info("%s asked to delete expired commit log files", request.connection.peer)
+        self._store.retention.delete_expired_soon()
+        return Reply()

@@ -1,0 +1,124 @@
+"""Messages that expire: consumers get none whose time is over.
+
+Only records tell which messages expire, and to look into each costs. So the topics that ever got
+such a message are noted, and only their records are looked at; those of retries, too, as soon as
+there is one such topic, for any message may come there.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from bolide.broker.background import on_saving_thread
+from bolide.kernel import read_record
+from bolide.model.expiry import expiry_of, parse_expiry
+from bolide.model.names import is_retry_topic
+from bolide.model.properties import PropertyName
+from bolide.protocol.fastjson import Struct
+from bolide.protocol.record import Record
+from bolide.protocol.record_errors import BadRecord
+from bolide.protocol.refusals import MessageIllegal, ServerError
+from bolide.remoting.tasks import uninterrupted
+from bolide.store.reading import Wanted
+from bolide.store.tables import Table, TableKind
+
+_NAME = PropertyName.EXPIRES_AT.encode()
+
+
+class ExpiringTopics(Struct, kw_only=True):
+    """Topics that got a message that expires."""
+
+    topics: list[str] = msgspec.field(default_factory=list)
+
+
+EXPIRING_TOPICS = TableKind("bolideExpiringTopics.json", ExpiringTopics, 0.0, msgspec.json.encode)
+
+
+class Expiring:
+    """The topics with messages that expire, out of a table that is loaded."""
+
+    def __init__(
+        self,
+        table: Table[ExpiringTopics],
+        *,
+        now: Callable[[], float],
+        exists: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._table = table
+        self._now = now
+        self._exists = exists
+        self._topics = frozenset(table.value.topics)
+        self._writing = asyncio.Lock()  # one file, one writer
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when a topic gets its first message that expires."""
+        self._listeners.append(listener)
+
+    def is_new(self, topic: str, properties: str, batch: bytes = b"") -> bool:
+        """Whether a message expires, or one of a batch, and its topic is not noted yet."""
+        if PropertyName.EXPIRES_AT not in properties and _NAME not in batch:
+            return False
+        return topic not in self._topics and not (self._topics and is_retry_topic(topic))
+
+    async def add(self, topic: str) -> None:
+        """Note a topic on the disk: before it gets its message, so that no crash forgets it.
+
+        Raises:
+            ServerError: it cannot be written.
+        """
+        await uninterrupted(self._add(topic))
+
+    async def _add(self, topic: str) -> None:
+        async with self._writing:
+            if topic in self._topics:
+                return
+            topics = {topic, *filter(self._exists, self._topics)}
+            self._table.value = ExpiringTopics(topics=sorted(topics))
+            self._table.changed()
+            try:
+                await on_saving_thread(self._table.save)
+            except OSError as exc:
+                raise ServerError(f"{self._table.path} cannot be written: {exc}") from exc
+            self._topics = frozenset(topics)
+            for listener in self._listeners:
+                listener()
+
+    def wanted(self, topic: str, wanted: Wanted) -> Wanted:
+        """The filter of a consumer of a topic, without what has expired by the time it is read."""
+        if not self._topics or not (topic in self._topics or is_retry_topic(topic)):
+            return wanted
+        now, further = self._now, wanted.record
+
+        def is_wanted(data: memoryview) -> bool:
+            return not _is_expired(data, now()) and (further is None or further(data))
+
+        return replace(wanted, record=is_wanted)
+
+
+def _is_expired(data: memoryview, now: float) -> bool:
+    try:
+        record = read_record(data)
+    except BadRecord:
+        return False
+    assert isinstance(record, Record)
+    return has_expired(record, now)
+
+
+def has_expired(record: Record, now: float) -> bool:
+    """Whether the time of a message was over at `now`, in seconds since 1970."""
+    if _NAME not in bytes(record.properties):
+        return False
+    expiry = expiry_of(record.decode_properties())
+    return expiry is not None and expiry <= now * 1000
+
+
+def check_expiry(properties: Mapping[str, str]) -> None:
+    """Raises MessageIllegal if a message says that it expires, but not when."""
+    text = properties.get(PropertyName.EXPIRES_AT)
+    if text is not None and parse_expiry(text) is None:
+        raise MessageIllegal(
+            f"property {PropertyName.EXPIRES_AT}: {text!r} is no number of milliseconds since 1970"
+        )

@@ -1,0 +1,437 @@
+"""Pulls: the handlers, the read, the wait for new messages, the reply (`PullMessageProcessor`)."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bolide.broker.background import Background
+from bolide.broker.consume.admission import Admitted, PullAdmission
+from bolide.broker.consume.expiry import Expiring
+from bolide.broker.consume.long_polling import LongPolling, Waiter
+from bolide.broker.filters.filters import Filters, Judged, NotCompiled
+from bolide.broker.filters.functions import FilterFunctions
+from bolide.broker.hooks import Hooks
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.statistics import Statistics
+from bolide.config import ConfigCell
+from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.headers.pull import PullHeader, PullReply
+from bolide.protocol.record import RECORD_HEAD, store_time
+from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+from bolide.store.config import QUEUE_UNIT_SIZE, StoreConfig
+from bolide.store.errors import NotInMemory
+from bolide.store.queries import Queries
+from bolide.store.reading import Found, ReadLimits, ReadStatus, Wanted
+
+COMMIT, SUSPEND = 1, 2
+"""Bits of a pull's flag."""
+
+_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+}
+_NO_QUEUE = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+_OFFSET_RESET = "OFFSET_RESET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullParts:
+    """What pulls need of the broker."""
+
+    cell: ConfigCell[BrokerConfig]
+    store_cell: ConfigCell[StoreConfig]
+    store: Queries
+    log_end: Callable[[], int]
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    clients: ClientTable
+    long_polling: LongPolling
+    statistics: Statistics
+    background: Background
+    expiring: Expiring
+    filters: Filters
+    hooks: Hooks
+    now: Callable[[], float] = time.time
+
+
+@dataclass(slots=True)
+class Pull:
+    """One pull that was admitted; `offset` moves on past messages that nobody wants."""
+
+    header: PullHeader
+    group: GroupConfig
+    topic_sys_flag: int
+    wanted: Wanted
+    peer: str
+    offset: int
+    begun: float
+
+
+class Pulls:
+    """Hands messages to consumers, and has them wait while there are none."""
+
+    def __init__(self, parts: PullParts) -> None:
+        self.parts = parts
+        self.admission = PullAdmission(
+            cell=parts.cell,
+            topics=parts.topics,
+            groups=parts.groups,
+            clients=parts.clients,
+            filters=parts.filters,
+        )
+
+    def admitted(self, request: Request[PullHeader]) -> Pull:
+        """Note the offset that rides along too. Raises Refusal, or NotCompiled."""
+        header, peer = request.header, request.connection.peer
+        pull = self.pull_of(header, self.admission.admit(request), peer)
+        if header.sys_flag & COMMIT and header.commit_offset >= 0:
+            self.parts.offsets.commit(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.commit_offset,
+                peer=peer,
+            )
+        return pull
+
+    def pull_of(self, header: PullHeader, admitted: Admitted, peer: str) -> Pull:
+        """A pull that begins now."""
+        group, topic = admitted.group, admitted.topic
+        flag, begun = topic.topic_sys_flag, self.parts.now()
+        return Pull(header, group, flag, admitted.wanted, peer, header.queue_offset, begun)
+
+    # ---- serving
+
+    def reset(self, pull: Pull) -> Reply | None:
+        """Where an administrator moved the group while it was consuming."""
+        header, parts = pull.header, self.parts
+        if not parts.cell.value.use_server_side_reset_offset:
+            return None
+        target = parts.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if target is None:
+            return None
+        low = parts.store.min_offset(header.topic, header.queue_id)
+        high = parts.store.max_offset(header.topic, header.queue_id)
+        found = Found(ReadStatus.OFFSET_OVERFLOW_BADLY, target, low, high)
+        return self.reply(pull, found, remark=_OFFSET_RESET)
+
+    def serve(self, pull: Pull) -> Reply | DeferredReply:
+        try:
+            found = self._read(pull, may_block=False)
+        except NotInMemory:
+            return self.parts.background.answer(self._serve_cold(pull))
+        if pull.header.sys_flag & SUSPEND and _code(pull, found) == ResponseCode.PULL_NOT_FOUND:
+            return self._hold(pull)
+        return self.reply(pull, found)
+
+    async def _serve_cold(self, pull: Pull) -> Reply:
+        return self.reply(pull, await asyncio.to_thread(self._read, pull, may_block=True))
+
+    async def read_anyhow(self, pull: Pull) -> Found:
+        try:
+            return self._read(pull, may_block=False)
+        except NotInMemory:
+            return await asyncio.to_thread(self._read, pull, may_block=True)
+
+    def _read(self, pull: Pull, *, may_block: bool) -> Found:
+        header = pull.header
+        limits = self.limits(header, from_disk=may_block)
+        wanted = self.parts.expiring.wanted(header.topic, pull.wanted)
+        return self.parts.store.read(
+            header.topic, header.queue_id, pull.offset, limits, wanted, may_block=may_block
+        )
+
+    def limits(self, header: PullHeader, *, from_disk: bool) -> ReadLimits:
+        config, store = self.parts.cell.value, self.parts.store_cell.value
+        if not config.transfer_limits_given:
+            count, size = config.max_pull_count, config.max_pull_bytes
+        elif from_disk:
+            count, size = store.max_transfer_count_disk, store.max_transfer_bytes_disk
+        else:
+            count, size = store.max_transfer_count_memory, store.max_transfer_bytes_memory
+        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+            size = min(size, header.max_msg_bytes)
+        scanned = store.max_filter_bytes // QUEUE_UNIT_SIZE
+        return ReadLimits(max(min(header.max_msg_nums, count), 1), size, scanned)
+
+    # ---- waiting
+
+    def _hold(self, pull: Pull) -> DeferredReply:
+        later = DeferredReply()
+        header = pull.header
+
+        def look(is_last: bool) -> bool:
+            if later.is_blocked and not is_last:
+                later.on_room = lambda: long_polling.wake(waiter)
+                return False
+            return later.is_lost or self.look_again(pull, later, is_last=is_last)
+
+        long_polling = self.parts.long_polling
+        waiter = Waiter((header.topic, header.queue_id), look)
+        later.on_lost = lambda: long_polling.drop(waiter)
+        long_polling.hold(waiter, self.patience(header))
+        return later
+
+    def seconds(self, pull: Pull) -> float:
+        return self.patience(pull.header) if pull.header.sys_flag & SUSPEND else 0.0
+
+    def patience(self, header: PullHeader) -> float:
+        """Seconds that a pull may wait."""
+        config = self.parts.cell.value
+        if not config.long_polling_enable:
+            return config.short_polling_time
+        return max(header.suspend_timeout_millis, 0) / 1000
+
+    def look_again(self, pull: Pull, later: DeferredReply, *, is_last: bool) -> bool:
+        """Answer a pull that waits, if there is an answer by now or no more time."""
+        pull.begun = self.parts.now()
+        try:
+            reply = self.reset(pull) or (
+                self._answer_empty(pull)
+                if later.is_blocked
+                else self._answer_now(pull, is_last=is_last)
+            )
+        except NotInMemory:
+            self.parts.background.settle(later, self._serve_cold(pull))
+            return True
+        except Exception as exc:  # noqa: BLE001  the dispatcher turns it into a response
+            later.fail(exc)
+            return True
+        if reply is not None:
+            later.answer(reply)
+        return reply is not None
+
+    def _answer_now(self, pull: Pull, *, is_last: bool) -> Reply | None:
+        found = self._read(pull, may_block=False)
+        code = _code(pull, found)
+        if found.status is ReadStatus.NO_MATCHED_MESSAGE:
+            pull.offset = found.next_offset  # what came is not wanted: no need to look there again
+        if code == ResponseCode.PULL_NOT_FOUND and pull.offset > pull.header.queue_offset:
+            # The client's position moves on past what it did not want, or its lag would grow.
+            found.status = ReadStatus.NO_MATCHED_MESSAGE
+        waits = code == ResponseCode.PULL_NOT_FOUND or (
+            code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= found.max_offset
+        )
+        return None if waits and not is_last else self.reply(pull, found)
+
+    def _answer_empty(self, pull: Pull) -> Reply:
+        """Time is up for a client that does not read: it gets no messages on top of the unread."""
+        store, topic, queue_id = self.parts.store, pull.header.topic, pull.header.queue_id
+        moved = pull.offset > pull.header.queue_offset
+        status = ReadStatus.NO_MATCHED_MESSAGE if moved else ReadStatus.OFFSET_FOUND_NULL
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        return self.reply(pull, Found(status, pull.offset, low, high))
+
+    # ---- answers
+
+    def reply(self, pull: Pull, found: Found, *, remark: str | None = None) -> Reply:
+        header, parts = pull.header, self.parts
+        code = _code(pull, found)
+        behind = self._count(pull, found)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        parts.offsets.pulled(group, topic, queue_id, found.next_offset)
+        answer = PullReply(
+            suggest_which_broker_id=self._suggest(pull.group, behind),
+            next_begin_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+            topic_sys_flag=pull.topic_sys_flag,
+            group_sys_flag=pull.group.group_sys_flag,
+        )
+        for hook in parts.hooks.consume:
+            hook.after_pull(pull.peer, header, len(found.records), found.size)
+        body = b"".join(found.records) if code == ResponseCode.SUCCESS else b""
+        return Reply(code=code, header=answer, body=body, remark=remark or found.status.value)
+
+    def _count(self, pull: Pull, found: Found) -> int:
+        """Note what is delivered; returns how many bytes of the log lie behind it."""
+        header, statistics = pull.header, self.parts.statistics
+        if not found.records:
+            statistics.got_nothing()
+            return 0
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        now = self.parts.now()
+        took = now - pull.begun
+        statistics.got(group, topic, queue_id, len(found.records), found.size, took)
+        last = found.records[-1]
+        place: int = RECORD_HEAD.unpack_from(last)[2]
+        behind = max(self.parts.log_end() - place, 0)
+        late = max(now - store_time(last) / 1000, 0.0)
+        statistics.fell_behind(group, topic, queue_id, behind, late)
+        return behind
+
+    def suggestions(self, group: GroupConfig) -> tuple[int, int, int]:
+        """The brokers to pull from next, usually and while the group reads what memory lacks; and
+        how many bytes it must be behind for that."""
+        if not self.parts.cell.value.slave_read_enable:
+            return 0, 0, 0
+        far = int(_MEMORY * self.parts.store_cell.value.memory_ratio)
+        return group.broker_id, group.which_broker_when_consume_slowly, far
+
+    def _suggest(self, group: GroupConfig, behind: int) -> int:
+        usual, slow, far = self.suggestions(group)
+        return slow if behind > far else usual
+
+
+def _code(pull: Pull, found: Found) -> ResponseCode:
+    if found.status in _NO_QUEUE and pull.header.queue_offset == 0:
+        return ResponseCode.PULL_NOT_FOUND
+    return _CODES[found.status]
+
+
+_LOOKED_AT = 800
+"""Messages that a pull passes over before it tells its client how far it has got."""
+_EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+
+
+class FunctionFilteredPulls:
+    """Answers pulls whose messages a function judges, if they are `Judged`.
+
+    Args:
+        read: the next records of a pull, from its offset on.
+        end: where the queue of a pull ends now.
+        reset: the answer if an administrator moved the group meanwhile.
+        reply: the answer to a pull with what was found.
+    """
+
+    def __init__(
+        self,
+        functions: FilterFunctions,
+        long_polling: LongPolling,
+        *,
+        read: Callable[["Pull"], Awaitable[Found]],
+        end: Callable[["Pull"], int],
+        reset: Callable[["Pull"], Reply | None],
+        reply: Callable[["Pull", Found], Reply],
+    ) -> None:
+        self._functions = functions
+        self._long_polling = long_polling
+        self._read = read
+        self._end = end
+        self._reset = reset
+        self._reply = reply
+
+    async def serve(self, pull: "Pull", seconds: float) -> Reply:
+        """Raises Refusal where nobody can judge: nothing is passed over then."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            found = await self._read(pull)
+            if found.status is ReadStatus.FOUND and isinstance(pull.wanted, Judged):
+                await self._judge(pull, found, pull.wanted.function)
+            left = deadline - loop.time()
+            if not _goes_on(pull, found, left):
+                return self._reply(pull, _moved(pull, found))
+            pull.offset = found.next_offset
+            if await self._wait(pull, left):
+                deadline = loop.time()
+            reset = self._reset(pull)
+            if reset is not None:
+                return reset
+
+    async def _judge(self, pull: "Pull", found: Found, function: str) -> None:
+        """Leave of what was found what the function accepts."""
+        records = [bytes(record) for record in found.records]  # the log may go on without them
+        header = pull.header
+        asker = header.consumer_group, header.topic, header.queue_id
+        verdicts = await self._functions.judge(function, records, asker)
+        kept = [memoryview(each) for each, wanted in zip(records, verdicts, strict=True) if wanted]
+        found.records, found.size = kept, sum(map(len, kept))
+        found.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
+
+    async def _wait(self, pull: "Pull", seconds: float) -> bool:
+        """Until the queue is longer than where the pull has got to; True if the time is up.
+
+        A broker that ends says so at once, again and again: without heed to that, pulls would go
+        round and round and keep everything else from its end.
+        """
+        if seconds <= 0 or self._end(pull) > pull.offset:
+            return False
+        arrived: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def look(is_last: bool) -> bool:
+            if not arrived.done():
+                arrived.set_result(is_last)
+            return True
+
+        waiter = Waiter((pull.header.topic, pull.header.queue_id), look)
+        self._long_polling.hold(waiter, seconds)
+        try:
+            return await arrived
+        finally:
+            self._long_polling.drop(waiter)
+
+
+def _goes_on(pull: "Pull", found: Found, left: float) -> bool:
+    """Whether there is nothing to tell the client yet."""
+    begun = pull.header.queue_offset
+    if found.status is ReadStatus.NO_MATCHED_MESSAGE:
+        return found.next_offset - begun < _LOOKED_AT
+    at_end = found.status is ReadStatus.OFFSET_OVERFLOW_ONE
+    return left > 0 and (at_end or (found.status in _EMPTY and begun == 0))
+
+
+def _moved(pull: "Pull", found: Found) -> Found:
+    """The client's position moves on past what it did not want, or its lag would grow."""
+    if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and pull.offset > pull.header.queue_offset:
+        found.status = ReadStatus.NO_MATCHED_MESSAGE
+    return found
+
+
+class PullHandlers:
+    """Answers pulls, those that a filter function has to judge among them."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        parts = pulls.parts
+        self._pulls = pulls
+        self._filters = parts.filters
+        self._background = parts.background
+        self._judged = FunctionFilteredPulls(
+            parts.filters.functions,
+            parts.long_polling,
+            read=pulls.read_anyhow,
+            end=lambda pull: parts.store.max_offset(pull.header.topic, pull.header.queue_id),
+            reset=pulls.reset,
+            reply=pulls.reply,
+        )
+
+    @handles(PullHeader, RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+    def pull(self, request: Request[PullHeader]) -> Reply | DeferredReply:
+        try:
+            pull = self._pulls.admitted(request)
+        except NotCompiled as exc:
+            return self._background.answer(self._compile_and_serve(request, exc.text))
+        return self._pulls.reset(pull) or self._serve(pull)
+
+    def _serve(self, pull: Pull) -> Reply | DeferredReply:
+        if isinstance(pull.wanted, Judged):
+            return self._background.answer(self._judged.serve(pull, self._pulls.seconds(pull)))
+        return self._pulls.serve(pull)
+
+    async def _compile_and_serve(self, request: Request[PullHeader], text: str) -> Reply:
+        pull = None
+        while pull is None:
+            await self._filters.compile([text])
+            try:
+                pull = self._pulls.admitted(request)
+            except NotCompiled as exc:  # the group wants something else by now
+                text = exc.text
+        seconds = self._pulls.seconds(pull)
+        return self._pulls.reset(pull) or await self._judged.serve(pull, seconds)

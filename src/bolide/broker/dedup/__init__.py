@@ -1,0 +1,1 @@
+"""De-duplication: a keyed message sent again is answered with the place of the first one."""

@@ -1,0 +1,1 @@
+"""The fast path: plain sends, transactions and pulls served from received bytes."""

@@ -1,0 +1,91 @@
+"""Periodic work of a running broker: save tables, sample counters, expire silent clients."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bolide.broker.background import on_saving_thread
+from bolide.broker.delay import DelayScheduler
+from bolide.broker.filters.filters import Filters
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.pop.pop import Pop
+from bolide.broker.statistics import Statistics
+from bolide.broker.timers import Timers
+from bolide.config import ConfigCell
+from bolide.remoting.tasks import uninterrupted
+from bolide.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+_PERIOD = 1.0
+_SAMPLE = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Maintenance:
+    """The chores of one broker; `run` is their task."""
+
+    offsets: OffsetTable
+    groups: GroupTable
+    pop: Pop
+    delay: DelayScheduler
+    timers: Timers
+    filters: Filters
+    statistics: Statistics
+    clients: ClientTable
+    locks: QueueLocks
+    store_config: ConfigCell[StoreConfig]
+    _next_sample: float = 0.0
+    _next_delay_save: float = 0.0
+
+    async def run(self) -> None:
+        self._next_sample = time.monotonic() + _SAMPLE
+        while True:
+            await asyncio.sleep(_PERIOD)
+            await uninterrupted(on_saving_thread(self._save_due))
+            if time.monotonic() >= self._next_sample:
+                self._next_sample += _SAMPLE
+                for chore in (
+                    self.statistics.sample,
+                    self.clients.expire,
+                    self.locks.expire,
+                    self.filters.sweep,
+                ):
+                    _attempt(chore)
+
+    def save(self) -> None:
+        """Write all tables that changed. Blocks."""
+        for save in (
+            self.pop.save,
+            self.offsets.save,
+            self.groups.save,
+            self.delay.save,
+            self.filters.save,
+        ):
+            _attempt(save)
+
+    def _save_due(self) -> None:
+        now = time.monotonic()
+        _attempt(lambda: self.offsets.save_due(now))
+        _attempt(lambda: self.pop.save_due(now))
+        _attempt(lambda: self.groups.save_due(now))
+        _attempt(lambda: self.filters.save_due(now))
+        if now >= self._next_delay_save:
+            self._next_delay_save = now + self.store_config.value.delay_offsets_interval
+            _attempt(self.delay.save)
+        _attempt(self.timers.save)
+
+
+def _attempt(chore: Callable[[], object]) -> None:
+    """One that fails must not keep the others from being done; the next time tries again."""
+    try:
+        chore()
+    except OSError as exc:
+        log.warning("a table cannot be saved: %s", exc)
+    except Exception:
+        log.exception("a chore failed")

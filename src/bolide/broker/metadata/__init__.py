@@ -1,0 +1,1 @@
+"""The broker's tables: topics, groups, offsets, clients, queue locks, and their requests."""

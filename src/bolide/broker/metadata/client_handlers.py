@@ -1,0 +1,178 @@
+"""Clients: heartbeats, who is in a group, queue locks (`ClientManageProcessor`)."""
+
+from bolide.broker.background import MAX_BODY, read_json
+from bolide.broker.filters.filters import Filters
+from bolide.broker.metadata.clients import ClientTable, Member
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.settings.config import BrokerConfig
+from bolide.config import ConfigCell
+from bolide.model.names import retry_topic
+from bolide.protocol import fastjson
+from bolide.protocol.bodies import consumers as bodies
+from bolide.protocol.bodies.heartbeat import (
+    ClientCheck,
+    ConsumerGroup,
+    ConsumeType,
+    Heartbeat,
+)
+from bolide.protocol.bodies.locks import LockReply, LockRequest
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.clients import (
+    ConsumerGroupHeader,
+    HeartbeatReply,
+    ProducerGroupHeader,
+    UnregisterClientHeader,
+)
+from bolide.protocol.refusals import ConsumerNotOnline, GroupNotFound, ServerError
+from bolide.remoting.dispatch import Reply, Request, handles
+
+
+class ClientHandlers:
+    """Takes clients in and tells who there is.
+
+    What changes a client's place is `async` throughout: such requests take effect in the order in
+    which they came.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: ClientTable,
+        groups: GroupTable,
+        topics: TopicTable,
+        locks: QueueLocks,
+        filters: Filters,
+        cell: ConfigCell[BrokerConfig],
+    ) -> None:
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+        self._locks = locks
+        self._filters = filters
+        self._cell = cell
+
+    @handles(NoHeader, RequestCode.HEART_BEAT, max_body=MAX_BODY)
+    async def heartbeat(self, request: Request[NoHeader]) -> Reply:
+        beat = await read_json(request, Heartbeat)
+        changed = self._clients.needs_subscriptions(beat)
+        served = [data for data in beat.consumer_data_set if self._admits(data)]
+        frame = request.frame
+        self._clients.heartbeat(beat, request.connection, frame.language, frame.version)
+        for data in served:
+            if not beat.without_sub:
+                await self._filters.register(data.group_name, data.subscription_data_set)
+            await self._create_retry_topic(data)
+        return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
+
+    def _admits(self, data: ConsumerGroup) -> bool:
+        """Whether the group is served here; it is created if it may be."""
+        pulls = data.consume_type is ConsumeType.CONSUME_ACTIVELY
+        if pulls and self._cell.value.reject_pull_consumer_enable:
+            return False
+        try:
+            self._groups.require(data.group_name)
+        except GroupNotFound:
+            return False  # as in RocketMQ: the pulls will be told
+        return True
+
+    async def _create_retry_topic(self, data: ConsumerGroup) -> None:
+        group = self._groups.find(data.group_name)
+        if group is not None:
+            subscribed = (self._topics.find(each.topic) for each in data.subscription_data_set)
+            await self._topics.create_retry(
+                retry_topic(data.group_name),
+                max(0, group.retry_queue_nums),
+                order=any(topic.order for topic in subscribed if topic),
+                unit=data.unit_mode,
+            )
+
+    @handles(UnregisterClientHeader, RequestCode.UNREGISTER_CLIENT)
+    async def unregister(self, request: Request[UnregisterClientHeader]) -> Reply:
+        header = request.header
+        self._clients.unregister(
+            header.client_id, header.producer_group, header.consumer_group, request.connection
+        )
+        return Reply()
+
+    @handles(NoHeader, RequestCode.CHECK_CLIENT_CONFIG, max_body=MAX_BODY)
+    async def check_subscription(self, request: Request[NoHeader]) -> Reply:
+        wanted = (await read_json(request, ClientCheck)).subscription_data
+        return Reply(remark=await self._filters.check(wanted))
+
+    @handles(ConsumerGroupHeader, RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+    def consumer_ids(self, request: Request[ConsumerGroupHeader]) -> Reply:
+        group = request.header.consumer_group
+        ids = self._clients.consumer_ids(group)
+        if not ids:
+            raise ServerError(f"no consumer for this group, {group}")
+        return Reply(body=fastjson.encode(bodies.ConsumerIds(consumer_id_list=ids)))
+
+    @handles(NoHeader, RequestCode.LOCK_BATCH_MQ, max_body=MAX_BODY)
+    async def lock(self, request: Request[NoHeader]) -> Reply:
+        asked = await read_json(request, LockRequest)
+        granted = self._locks.lock(asked.consumer_group, asked.client_id, asked.mq_set)
+        return Reply(body=fastjson.encode(LockReply(locked=granted)))
+
+    @handles(NoHeader, RequestCode.UNLOCK_BATCH_MQ, max_body=MAX_BODY)
+    async def unlock(self, request: Request[NoHeader]) -> Reply:
+        asked = await read_json(request, LockRequest)
+        self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
+        return Reply()
+
+    # ---- for administrators
+
+    @handles(ConsumerGroupHeader, RequestCode.GET_CONSUMER_CONNECTION_LIST)
+    def consumers(self, request: Request[ConsumerGroupHeader]) -> Reply:
+        name = request.header.consumer_group
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise ConsumerNotOnline(f"the consumer group[{name}] not online")
+        found = bodies.ConsumerConnections(
+            connection_set=[_connection(member) for member in group.members],
+            subscription_table=group.subscriptions,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return Reply(body=fastjson.encode(found))
+
+    @handles(ProducerGroupHeader, RequestCode.GET_PRODUCER_CONNECTION_LIST)
+    def producers(self, request: Request[ProducerGroupHeader]) -> Reply:
+        name = request.header.producer_group
+        members = self._clients.producers(name)
+        if not members:
+            raise ServerError(f"the producer group[{name}] not exist: none of it is connected")
+        connections = [_connection(member) for member in members]
+        return Reply(body=fastjson.encode(bodies.ProducerConnections(connection_set=connections)))
+
+    @handles(NoHeader, RequestCode.GET_ALL_PRODUCER_INFO)
+    def all_producers(self, request: Request[NoHeader]) -> Reply:
+        table = bodies.ProducerTable(
+            data={
+                group: [_producer(member) for member in self._clients.producers(group)]
+                for group in self._clients.producer_groups()
+            }
+        )
+        return Reply(body=fastjson.encode(table))
+
+
+def _connection(member: Member) -> bodies.Connection:
+    return bodies.Connection(
+        client_id=member.client_id,
+        client_addr=member.connection.peer,
+        language=member.language,
+        version=member.version,
+    )
+
+
+def _producer(member: Member) -> bodies.ConnectedProducer:
+    return bodies.ConnectedProducer(
+        client_id=member.client_id,
+        remote_ip=member.connection.peer,
+        language=member.language,
+        version=member.version,
+        last_update_timestamp=int(member.last_seen * 1000),
+    )

@@ -1,0 +1,159 @@
+"""Offsets: what groups have consumed, where queues begin and end (`ConsumerManageProcessor`)."""
+
+import asyncio
+
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.topics import TopicTable
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.offsets import CorrectionOffsets
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.offsets import (
+    CloneOffsetsHeader,
+    CommitOffsetHeader,
+    CorrectionOffsetHeader,
+    MaxOffsetHeader,
+    OffsetReply,
+    QueryOffsetHeader,
+    QueueHeader,
+    SearchOffsetHeader,
+    StoreTimeReply,
+)
+from bolide.protocol.refusals import GroupNotFound, InvalidParameter, QueryNotFound
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.store.contract import Store
+
+_LONG_MAX = 2**63 - 1
+
+
+class OffsetHandlers:
+    """Answers consumers that ask where to go on, and keeps where they are."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        offsets: OffsetTable,
+        groups: GroupTable,
+        topics: TopicTable,
+        clients: ClientTable,
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._groups = groups
+        self._topics = topics
+        self._clients = clients
+
+    @handles(QueryOffsetHeader, RequestCode.QUERY_CONSUMER_OFFSET)
+    async def query(self, request: Request[QueryOffsetHeader]) -> Reply:
+        header = request.header
+        offset = self._offsets.find(header.consumer_group, header.topic, header.queue_id)
+        if offset is not None and offset >= 0:
+            return Reply(header=OffsetReply(offset))
+        if header.set_zero_if_not_found is False:
+            raise QueryNotFound("Not found, do not set to zero, maybe this group boot first")
+        # A new group gets all of a queue whose messages may all still be in memory.
+        if await asyncio.to_thread(self._is_young, header.topic, header.queue_id):
+            return Reply(header=OffsetReply(0))
+        raise QueryNotFound("Not found, maybe this group consumer boot first")
+
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        if self._store.min_offset(topic, queue_id) > 0:
+            return False
+        return self._store.is_recent(topic, queue_id, 0)
+
+    @handles(CommitOffsetHeader, RequestCode.UPDATE_CONSUMER_OFFSET)
+    def commit(self, request: Request[CommitOffsetHeader]) -> Reply:
+        header = request.header
+        self._check(header)
+        taken = self._offsets.commit(
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.commit_offset,
+            peer=request.connection.peer,
+        )
+        return Reply(remark=None if taken else "Offset has been previously reset")
+
+    def _check(self, header: CommitOffsetHeader) -> None:
+        if header.consumer_group not in self._groups:
+            raise GroupNotFound(f"Group {header.consumer_group} not exist!")
+        topic = self._topics.require(header.topic)
+        if header.commit_offset < 0:
+            raise InvalidParameter(f"an offset of {header.commit_offset} cannot be committed")
+        queues = max(topic.read_queue_nums, topic.write_queue_nums)
+        if not 0 <= header.queue_id < queues and not self._has_been(header):
+            raise InvalidParameter(
+                f"topic {header.topic} has no queue {header.queue_id}: its queues are 0"
+                f" to {queues - 1}"
+            )
+
+    def _has_been(self, header: CommitOffsetHeader) -> bool:
+        """Whether a queue is one that the topic had before it got fewer."""
+        return self._store.max_offset(header.topic, header.queue_id) > 0
+
+    # ---- the ends of a queue
+
+    @handles(SearchOffsetHeader, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+    async def search(self, request: Request[SearchOffsetHeader]) -> Reply:
+        header = request.header
+        offset = await asyncio.to_thread(
+            self._store.offset_at,
+            header.topic,
+            header.queue_id,
+            header.timestamp,
+            header.boundary_type,
+        )
+        return Reply(header=OffsetReply(offset))
+
+    @handles(MaxOffsetHeader, RequestCode.GET_MAX_OFFSET)
+    def max_offset(self, request: Request[MaxOffsetHeader]) -> Reply:
+        header = request.header
+        return Reply(header=OffsetReply(self._store.max_offset(header.topic, header.queue_id)))
+
+    @handles(QueueHeader, RequestCode.GET_MIN_OFFSET)
+    def min_offset(self, request: Request[QueueHeader]) -> Reply:
+        header = request.header
+        return Reply(header=OffsetReply(self._store.min_offset(header.topic, header.queue_id)))
+
+    @handles(QueueHeader, RequestCode.GET_EARLIEST_MSG_STORETIME)
+    async def earliest_time(self, request: Request[QueueHeader]) -> Reply:
+        header = request.header
+        timestamp = await asyncio.to_thread(
+            self._store.earliest_time, header.topic, header.queue_id
+        )
+        return Reply(header=StoreTimeReply(timestamp))
+
+    # ---- for administrators
+
+    @handles(CorrectionOffsetHeader, RequestCode.QUERY_CORRECTION_OFFSET)
+    def correction(self, request: Request[CorrectionOffsetHeader]) -> Reply:
+        """How far back the groups of a topic are, by queue; the longest number where the group
+        that is compared is further back than all."""
+        header = request.header
+        left_out = set((header.filter_groups or "").split(","))
+        found = self._least_offsets(header.topic, left_out)
+        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+            if found.get(queue_id, offset) > offset:
+                found[queue_id] = _LONG_MAX
+        return Reply(body=fastjson.encode(CorrectionOffsets(correction_offsets=found)))
+
+    def _least_offsets(self, topic: str, left_out: set[str]) -> dict[int, int]:
+        """Those below a queue's beginning are not counted."""
+        found: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - left_out:
+            for queue_id, offset in self._offsets.of(group, topic).items():
+                if offset >= self._store.min_offset(topic, queue_id):
+                    found[queue_id] = min(offset, found.get(queue_id, offset))
+        return found
+
+    @handles(CloneOffsetsHeader, RequestCode.CLONE_GROUP_OFFSET)
+    def clone(self, request: Request[CloneOffsetsHeader]) -> Reply:
+        header = request.header
+        topic = (header.topic or "").strip()
+        for each in {topic} if topic else self._offsets.topics_of(header.src_group):
+            is_wanted = header.offline or self._clients.wants(header.src_group, each)
+            if is_wanted and each in self._topics:
+                self._offsets.clone(header.src_group, header.dest_group, each)
+        return Reply()

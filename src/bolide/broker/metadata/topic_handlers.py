@@ -1,0 +1,227 @@
+"""Topics: create, change, delete, list (`AdminBrokerProcessor`)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+
+from bolide.broker.background import MAX_BODY, read_json
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.topic_attributes import (
+    DEDUP_WINDOW,
+    changed_attributes,
+    has_window,
+    parse_changes,
+)
+from bolide.broker.metadata.topics import (
+    TopicTable,
+    is_system_topic,
+    system_topic_names,
+    validate_topic,
+)
+from bolide.broker.settings.config import BrokerConfig
+from bolide.config import ConfigCell
+from bolide.model.names import INHERIT, READ, WRITE, group_of_retry_topic, pop_retry_topics
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.groups import GroupList, GroupSubscription
+from bolide.protocol.bodies.routes import TopicList
+from bolide.protocol.bodies.topics import TopicConfig, TopicConfigList
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.groups import GroupHeader, TopicGroupHeader
+from bolide.protocol.headers.topics import (
+    AllTopicsHeader,
+    CreateTopicHeader,
+    TopicConfigHeader,
+    TopicHeader,
+)
+from bolide.protocol.refusals import InvalidParameter, TopicNotFound
+from bolide.remoting.address import format_address
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.store.contract import Store
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUES = 65_536
+"""Most queues of a topic: each takes files, and clients list them all."""
+
+_ALL_PERMISSIONS = READ | WRITE | INHERIT
+_LIGHT_QUEUE = "%LMQ%"
+
+
+class TopicHandlers:
+    """Changes the topics of a broker and tells of them."""
+
+    def __init__(  # noqa: PLR0913  a deletion touches every table
+        self,
+        *,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        clients: ClientTable,
+        store: Store,
+        cell: ConfigCell[BrokerConfig],
+        forget: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Take what it changes; `forget` is called with each topic that was deleted."""
+        self._forget = forget
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._store = store
+        self._cell = cell
+
+    @handles(CreateTopicHeader, RequestCode.UPDATE_AND_CREATE_TOPIC)
+    async def update(self, request: Request[CreateTopicHeader]) -> Reply:
+        header = request.header
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=parse_changes(header.attributes),
+        )
+        await self._update([config], request.connection.peer)
+        return Reply()
+
+    @handles(NoHeader, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, max_body=MAX_BODY)
+    async def update_list(self, request: Request[NoHeader]) -> Reply:
+        configs = (await read_json(request, TopicConfigList)).topic_config_list
+        await self._update(configs, request.connection.peer)
+        return Reply()
+
+    async def _update(self, configs: list[TopicConfig], peer: str) -> None:
+        """The attributes of `configs` are changes, as requests bring them."""
+        for config in configs:
+            self._check(config)
+        log.info("%s changes topics %s", peer, [config.topic_name for config in configs])
+        await self._topics.update_all(self._with_attributes(config) for config in configs)
+
+    def _check(self, config: TopicConfig) -> None:
+        name = config.topic_name
+        validate_topic(name)
+        self._refuse_system_topic(name)
+        for queues in (config.read_queue_nums, config.write_queue_nums):
+            if not 0 <= queues <= MAX_QUEUES:
+                raise InvalidParameter(
+                    f"topic {name}: {queues} queues are not possible, only 0 to {MAX_QUEUES}"
+                )
+        if not 0 <= config.perm <= _ALL_PERMISSIONS:
+            raise InvalidParameter(
+                f"topic {name}: permission {config.perm} is none;"
+                " add up 4 to read, 2 to write, 1 to inherit"
+            )
+
+    def _refuse_system_topic(self, topic: str) -> None:
+        if is_system_topic(topic, self._cell.value):
+            raise InvalidParameter(f"The topic[{topic}] is conflict with system topic.")
+
+    def _with_attributes(self, config: TopicConfig) -> TopicConfig:
+        known = self._topics.find(config.topic_name)
+        attributes = changed_attributes(known.attributes if known else None, config.attributes)
+        changed = msgspec.structs.replace(config, attributes=attributes)
+        if DEDUP_WINDOW in attributes and not has_window(changed):
+            raise InvalidParameter(
+                f"topic {config.topic_name}: {DEDUP_WINDOW} is not for retries and dead letters,"
+                " which keep the keys of what they once were"
+            )
+        return changed
+
+    # ---- deleting
+
+    @handles(TopicHeader, RequestCode.DELETE_TOPIC_IN_BROKER)
+    async def delete(self, request: Request[TopicHeader]) -> Reply:
+        topic = request.header.topic
+        if not topic.strip():
+            raise InvalidParameter("The specified topic is blank.")
+        self._refuse_system_topic(topic)
+        log.info("%s deletes topic %s", request.connection.peer, topic)
+        for name in [topic, *self._pop_retry_topics(topic)]:
+            await self._delete(name)
+        return Reply()
+
+    async def _delete(self, topic: str) -> None:
+        async def clean() -> None:
+            self._offsets.remove_topic(topic)
+            await asyncio.to_thread(self._store.remove_topic, topic)
+            await self._offsets.save_now()
+
+        await self._topics.delete(topic, clean)
+        self._forget(topic)
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        """Those of groups that consume the topic; by the old rule such a name may as well be that
+        of another group's own retry topic."""
+        names = [
+            name
+            for group in self._offsets.groups_of(topic)
+            for name in pop_retry_topics(group, topic)
+        ]
+        return [
+            name
+            for name in names
+            if name in self._topics and group_of_retry_topic(name) not in self._groups
+        ]
+
+    @handles(NoHeader, RequestCode.CLEAN_UNUSED_TOPIC)
+    async def clean_unused(self, request: Request[NoHeader]) -> Reply:
+        """Remove the queues of topics that are not there any more."""
+        for topic in self._store.topics():
+            if not (topic.startswith(_LIGHT_QUEUE) or is_system_topic(topic, self._cell.value)):
+                await self._topics.if_unknown(topic, partial(self._remove_queues, topic))
+        return Reply()
+
+    async def _remove_queues(self, topic: str) -> None:
+        log.warning("the queues of topic %s, which is unknown, are removed", topic)
+        await asyncio.to_thread(self._store.remove_topic, topic)
+
+    # ---- telling
+
+    @handles(TopicConfigHeader, RequestCode.GET_TOPIC_CONFIG)
+    def show(self, request: Request[TopicConfigHeader]) -> Reply:
+        found = self._topics.find(request.header.topic)
+        if found is None:
+            raise TopicNotFound(f"No topic in this broker. topic: {request.header.topic}")
+        return Reply(body=fastjson.encode(found))
+
+    @handles(AllTopicsHeader, RequestCode.GET_ALL_TOPIC_CONFIG)
+    async def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
+        # All of it at once, page or not: it has no keys that only fastjson would write.
+        encode = partial(msgspec.json.encode, self._topics.table, order="sorted")
+        return Reply(body=await asyncio.to_thread(encode))
+
+    @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+    def show_system_topics(self, request: Request[NoHeader]) -> Reply:
+        return _topic_list(system_topic_names(self._cell.value))
+
+    @handles(TopicHeader, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
+    def groups_of_topic(self, request: Request[TopicHeader]) -> Reply:
+        topic = request.header.topic
+        groups = self._clients.subscribers(topic) | self._offsets.groups_of(topic)
+        return Reply(body=fastjson.encode(GroupList(group_list=sorted(groups))))
+
+    @handles(GroupHeader, RequestCode.QUERY_TOPICS_BY_CONSUMER)
+    def topics_of_group(self, request: Request[GroupHeader]) -> Reply:
+        config = self._cell.value
+        address = format_address((config.broker_ip1, config.listen_port))
+        return _topic_list(self._offsets.topics_of(request.header.group), address)
+
+    @handles(TopicGroupHeader, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
+    def subscription(self, request: Request[TopicGroupHeader]) -> Reply:
+        group, topic = request.header.group, request.header.topic
+        found = self._clients.subscription(group, topic)
+        body = GroupSubscription(group=group, topic=topic, subscription_data=found)
+        return Reply(body=fastjson.encode(body))
+
+
+def _topic_list(topics: Iterable[str], broker_address: str | None = None) -> Reply:
+    found = TopicList(topic_list=sorted(topics), broker_addr=broker_address)
+    return Reply(body=fastjson.encode(found))

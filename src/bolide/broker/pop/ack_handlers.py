@@ -1,0 +1,270 @@
+"""Acknowledgements and changes of the invisible time of popped messages (`AckMessageProcessor`)."""
+
+import asyncio
+from collections.abc import Sequence
+
+from bolide.broker.background import MAX_BODY, read_json
+from bolide.broker.pop.delivery import FROM_START
+from bolide.broker.pop.events import (
+    Adopted,
+    Changed,
+    OrderChanged,
+    OrderSettled,
+    QueueName,
+    Settled,
+)
+from bolide.broker.pop.pop import Pop
+from bolide.broker.produce.durability import Answer, Told, future_of, promise_of, unavailable
+from bolide.broker.statistics import Statistics
+from bolide.protocol.bodies.pop import BatchAck, BatchAcks
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.pop import (
+    AckHeader,
+    ChangeInvisibleTimeHeader,
+    ChangeInvisibleTimeReply,
+)
+from bolide.protocol.pop_info import BadPopInfo, Receipt, real_topic
+from bolide.protocol.refusals import MessageIllegal, NoMessage
+from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+from bolide.store.errors import StoreClosed, StoreUnwritable
+
+_LONGEST = 2**62
+_MOST_BITS = 1024
+"""Distances that a pop of another broker may have."""
+
+
+class PopAckHandlers:
+    """Settle what was popped; who asks hears of it when it is as safe as a sent message."""
+
+    def __init__(self, pop: Pop, statistics: Statistics) -> None:
+        self._pop = pop
+        self._statistics = statistics
+
+    # ---- acknowledging
+
+    @handles(AckHeader, RequestCode.ACK_MESSAGE)
+    def ack(self, request: Request[AckHeader]) -> Reply | DeferredReply:
+        header = request.header
+        name = self._queue(header, request.connection.peer)
+        receipt = _receipt(header)
+        low, high = self._bounds(name)
+        if not low <= header.offset <= high:
+            raise NoMessage(
+                f"offset is illegal, key:{header.topic}@{header.queue_id},"
+                f" commit:{header.offset}, store:{low}~{high}"
+            )
+        later = DeferredReply()
+        answer = Answer(promise_of(later))
+        if receipt.is_ordered:
+            self._settle_ordered(name, receipt.pop_time, [header.offset], answer)
+        else:
+            self._settle(name, receipt, [header.offset], answer)
+        return later
+
+    @handles(NoHeader, RequestCode.BATCH_ACK_MESSAGE, max_body=MAX_BODY)
+    async def batch_ack(self, request: Request[NoHeader]) -> Reply:
+        batch = await read_json(request, BatchAcks)
+        if not batch.acks:
+            raise NoMessage("the batch holds no acknowledgement")
+        done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        answer = Answer(future_of(done), awaited=len(batch.acks))
+        bad: BadPopInfo | None = None
+        for ack in batch.acks:  # a bad one is not in the way of the others
+            try:
+                self._settle_batch(ack, batch.broker_name or "", answer)
+            except BadPopInfo as exc:
+                bad = exc
+        if bad is not None:
+            raise MessageIllegal(str(bad)) from bad
+        return await done
+
+    def _settle_batch(self, ack: BatchAck, broker_name: str, answer: Answer) -> None:
+        topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
+        name = (topic, ack.consumer_group, ack.queue_id)
+        receipt = Receipt(
+            ack.start_offset, ack.pop_time, ack.invisible_time, ack.revive_queue_id, ack.retry,
+            broker_name, ack.queue_id, ack.start_offset,
+        )  # fmt: skip
+        if receipt.is_ordered:
+            order = self._order(name)
+            offsets = [each for each in order if _has(ack, each)]
+            self._settle_ordered(name, ack.pop_time, offsets, answer)
+            return
+        found = self._pop.state.find(name, ack.start_offset, ack.pop_time)
+        if found is not None:
+            offsets = [each for each in found.offsets if _has(ack, each)]
+        else:
+            low, high = self._bounds(name)
+            begin, end = max(ack.start_offset, low), min(ack.start_offset + _MOST_BITS, high)
+            offsets = [offset for offset in range(begin, end) if _has(ack, offset)]
+        self._settle(name, receipt, offsets, answer)
+
+    def _settle(
+        self, name: QueueName, receipt: Receipt, offsets: Sequence[int], answer: Answer
+    ) -> None:
+        start, pop_time, journal = receipt.start_offset, receipt.pop_time, self._pop.journal
+        found = self._pop.state.find(name, start, pop_time)
+        if found is None and self._pop.legacy.may_know(receipt):
+            self._settle_elsewhere(name, [receipt._replace(offset=one) for one in offsets], answer)
+            return
+        claims = [
+            (name, start, pop_time, offset)
+            for offset in offsets
+            if found is not None and found.has(offset)
+        ]
+        fresh = [claim for claim in claims if not journal.is_claimed(claim)]
+        if not fresh:  # acknowledged before, or somebody else has it by now
+            journal.when_safe(answer.tell)
+            return
+        self._statistics.acknowledged(name[1], name[0], len(fresh))
+        event = Settled(*name, start, pop_time, [claim[3] for claim in fresh])
+        journal.write(event, answer.tell, fresh)
+
+    def _settle_elsewhere(self, name: QueueName, receipts: list[Receipt], answer: Answer) -> None:
+        """What another broker gave away before this one had its store."""
+        try:
+            appended = self._pop.legacy.acknowledge(name, receipts)
+        except (StoreUnwritable, StoreClosed) as exc:
+            raise unavailable(exc) from exc
+        if appended is None:
+            answer.tell(ResponseCode.SUCCESS)
+        else:
+            self._pop.durability.when_safe(appended, answer.tell)
+
+    def _order(self, name: QueueName) -> list[int]:
+        queue = self._pop.state.queues.get(name)
+        return queue.order.info.offsets if queue and queue.order else []
+
+    def _settle_ordered(
+        self, name: QueueName, pop_time: int, offsets: Sequence[int], answer: Answer
+    ) -> None:
+        queue = self._pop.state.queues.get(name)
+        order = queue.order if queue else None
+        if queue is None or order is None or order.info.pop_time != pop_time or not offsets:
+            self._pop.journal.when_safe(answer.tell)
+            return
+        answer.wait_for(len(offsets) - 1)
+        for offset in offsets:
+            if offset not in order.info.offsets:
+                raise MessageIllegal(
+                    f"offset is illegal, key:{'@'.join(map(str, name))}, commit:{offset}:"
+                    f" the pop of {pop_time} has {order.info.offsets}"
+                )
+            event = OrderSettled(*name, pop_time, offset)
+            self._pop.journal.write(event, self._then_wake(name, answer.tell))
+        self._statistics.acknowledged(name[1], name[0], len(offsets))
+
+    def _then_wake(self, name: QueueName, tell: Told) -> Told:
+        """Those who wait for the queue may get what comes next."""
+
+        def told(outcome: int | StoreUnwritable) -> None:
+            tell(outcome)
+            queue = self._pop.state.queues.get(name)
+            if queue is None or queue.order is None or not queue.order.left:
+                self._pop.polling.wake(*name)
+
+        return told
+
+    # ---- keeping
+
+    @handles(ChangeInvisibleTimeHeader, RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
+    def change(self, request: Request[ChangeInvisibleTimeHeader]) -> Reply | DeferredReply:
+        header = request.header
+        name = self._queue(header, request.connection.peer)
+        receipt = _receipt(header)
+        low, high = self._bounds(name)
+        if not low <= header.offset < high:
+            raise NoMessage(f"offset {header.offset} is not between {low} and {high}")
+        invisible = min(max(header.invisible_time, 0), _LONGEST)
+        change = self._change_ordered if receipt.is_ordered else self._change_one
+        later = DeferredReply()
+        if not change(name, receipt, invisible, later):
+            raise NoMessage(
+                f"message {header.offset} of {header.topic}-{header.queue_id} is not with this"
+                f" consumer any more: {header.extra_info!r} is settled, or its time was over"
+            )
+        return later
+
+    def _change_one(
+        self, name: QueueName, receipt: Receipt, invisible: int, later: DeferredReply
+    ) -> bool:
+        """False if the message is not with whoever asks."""
+        state, journal = self._pop.state, self._pop.journal
+        claim = (name, receipt.start_offset, receipt.pop_time, receipt.offset)
+        found = state.find(*claim[:3])
+        pop_time = found.queue.free_time(receipt.offset, state.now) if found else state.now
+        reply = Reply(header=ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue))
+        answer = Answer(promise_of(later), reply=reply, then=self._pop.wake)
+        if found is not None and found.has(receipt.offset) and not journal.is_claimed(claim):
+            next_offset = found.queue.next_offset
+            event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
+            journal.write(event, answer.tell, [claim])
+            return True
+        if found is None and self._pop.legacy.may_know(receipt):
+            self._change_elsewhere(name, receipt, pop_time, invisible, answer)
+            return True
+        return False
+
+    def _change_elsewhere(
+        self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: Answer
+    ) -> None:
+        """Another broker gave it away: it becomes a pop of ours."""
+        try:
+            queue, _ = self._pop.positions.require(name, FROM_START)
+            event = Adopted(*name, receipt.offset, pop_time, invisible, queue.next_offset, [0])
+            self._pop.journal.append([event])
+        except (StoreUnwritable, StoreClosed) as exc:
+            raise unavailable(exc) from exc
+        self._settle_elsewhere(name, [receipt], answer)
+
+    def _change_ordered(
+        self, name: QueueName, receipt: Receipt, invisible: int, later: DeferredReply
+    ) -> bool:
+        queue = self._pop.state.queues.get(name)
+        order = queue.order if queue else None
+        if order is None or order.info.pop_time != receipt.pop_time:
+            return False
+        if receipt.offset not in order.info.unsettled:
+            return False
+        visible_at = self._pop.state.now + invisible
+        lasts = max(visible_at - receipt.pop_time, 0)
+        reply = ChangeInvisibleTimeReply(receipt.pop_time, lasts, receipt.revive_queue)
+        answer = Answer(promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
+        event = OrderChanged(*name, receipt.pop_time, receipt.offset, visible_at)
+        self._pop.journal.write(event, answer.tell)
+        return True
+
+    @handles(NoHeader, RequestCode.POP_ROLLBACK)
+    def rollback(self, request: Request[NoHeader]) -> Reply:
+        """There it moves popped messages out of RocksDB; here they never are in it."""
+        return Reply()
+
+    # ---- inside
+
+    def _queue(self, header: AckHeader | ChangeInvisibleTimeHeader, peer: str) -> QueueName:
+        topic = self._pop.topics.require(header.topic)
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise MessageIllegal(
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
+                f" topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{peer}]"
+            )
+        return header.topic, header.consumer_group, header.queue_id
+
+    def _bounds(self, name: QueueName) -> tuple[int, int]:
+        topic, _, queue_id = name
+        store = self._pop.store
+        return store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+
+
+def _receipt(header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
+    try:
+        receipt = Receipt.decode(header.extra_info)
+    except BadPopInfo as exc:
+        raise MessageIllegal(str(exc)) from exc
+    return receipt._replace(offset=header.offset)
+
+
+def _has(ack: BatchAck, offset: int) -> bool:
+    byte, bit = divmod(offset - ack.start_offset, 8)
+    return 0 <= byte < len(ack.bit_set) and bool(ack.bit_set[byte] >> bit & 1)

@@ -1,0 +1,1 @@
+"""Messages coming in: sends, batches, send-backs, request-reply, and when they are durable."""

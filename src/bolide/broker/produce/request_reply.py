@@ -1,0 +1,216 @@
+"""Request-reply: replies are pushed to the waiting client and stored (`ReplyMessageProcessor`)."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from bolide.broker.background import Background
+from bolide.broker.metadata.clients import ClientTable
+from bolide.broker.produce.addressing import packed_peer
+from bolide.broker.produce.send import Incoming, SendHandlers
+from bolide.broker.settings.config import BrokerConfig
+from bolide.config import ConfigCell
+from bolide.model.message import Host
+from bolide.model.properties import PropertyName
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import Frame
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.send import PushReplyHeader, SendHeader, SendReply
+from bolide.protocol.property_string import decode_properties, encode_properties
+from bolide.protocol.refusals import Refusal, ServerError, SystemBusy
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+from bolide.remoting.errors import RemotingError
+
+PATIENCE = 10.0
+"""Seconds that a client has to say that it got a reply."""
+
+
+@dataclass(slots=True)
+class _Load:
+    """Replies that nobody has said to have got: how many, and the bytes of their bodies."""
+
+    count: int = 0
+    size: int = 0
+
+    def add(self, count: int, size: int) -> None:
+        self.count += count
+        self.size += size
+
+    def has_room(self, most: "_Load", size: int) -> bool:
+        """Whether one more may be under way; one alone may be of any size."""
+        return self.count < most.count and (not self.count or self.size + size <= most.size)
+
+
+MOST_OF_ONE = _Load(1000, 24 * 1024 * 1024)
+"""To one client at a time: a dead one must not fill the broker. What is read of one connection
+before it must wait is more, so it cannot stop those who reply to it either."""
+MOST = _Load(10_000, 256 * 1024 * 1024)
+
+
+class ReplyPusher:
+    """Pushes replies; belongs to one event loop."""
+
+    def __init__(
+        self, clients: ClientTable, store_host: Host, now: Callable[[], float] = time.time
+    ) -> None:
+        self._clients = clients
+        self._store_host = str(store_host)
+        self._now = now
+        self._under_way: defaultdict[Connection, _Load] = defaultdict(_Load)
+        self._total = _Load()
+
+    async def push(self, header: SendHeader, body: bytes, born_host: str) -> None:
+        """Hand a reply to the client that its properties name, and wait until that has it.
+
+        Raises:
+            ServerError: there is no such client, or it did not take the reply.
+            SystemBusy: too many replies are under way.
+        """
+        properties = decode_properties(header.properties)
+        client_id = properties.get(PropertyName.REPLY_TO_CLIENT)
+        if client_id is None:
+            name = PropertyName.REPLY_TO_CLIENT
+            raise ServerError(f"reply message properties[{name}] is null: it names who asked")
+        connection = self._clients.find_producer(client_id)
+        if connection is None or connection.is_closed:
+            raise ServerError(
+                f"push reply message fail, channel of <{client_id}> not found: it has ended, or"
+                " has sent no heartbeat to this broker"
+            )
+        frame = self._frame(header, body, born_host, properties)
+        with self._turn(connection, client_id, len(body)):
+            await _push(connection, frame, client_id)
+
+    def _frame(
+        self, header: SendHeader, body: bytes, born_host: str, properties: dict[str, str]
+    ) -> Frame:
+        now = int(self._now() * 1000)
+        properties[PropertyName.PUSH_REPLY_TIME] = str(now)
+        pushed = PushReplyHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=encode_properties(properties),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+            born_host=born_host,
+            store_host=self._store_host,
+            store_timestamp=now,
+        )
+        code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+        return Frame(code=code, fields=pushed.to_fields(), body=body)
+
+    @contextmanager
+    def _turn(self, connection: Connection, client_id: str, size: int) -> Iterator[None]:
+        here = self._under_way.get(connection, _Load())
+        if not here.has_room(MOST_OF_ONE, size) or not self._total.has_room(MOST, size):
+            raise SystemBusy(f"too many replies are under way to {client_id}: wait a little")
+        here = self._under_way[connection]
+        for load in (here, self._total):
+            load.add(1, size)
+        try:
+            yield
+        finally:
+            for load in (here, self._total):
+                load.add(-1, -size)
+            if not here.count:
+                del self._under_way[connection]
+
+
+async def _push(connection: Connection, frame: Frame, client_id: str) -> None:
+    try:
+        answer = await connection.call(frame, PATIENCE)
+    except RemotingError as exc:
+        raise ServerError(f"push reply message to {client_id} fail: {exc}") from exc
+    if answer.code != ResponseCode.SUCCESS:
+        raise ServerError(f"push reply message to {client_id} fail: {answer.remark}")
+
+
+_NO_PLACE = "0"
+"""Stands for the id of a reply that was not stored."""
+
+
+class ReplyHandlers:
+    """A reply has arrived if it was pushed, whether or not it could be stored."""
+
+    def __init__(
+        self,
+        sends: SendHandlers,
+        replies: ReplyPusher,
+        *,
+        cell: ConfigCell[BrokerConfig],
+        background: Background,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._sends = sends
+        self._replies = replies
+        self._cell = cell
+        self._background = background
+        self._now = now
+
+    @handles(SendHeader, RequestCode.SEND_REPLY_MESSAGE)
+    def reply(self, request: Request[SendHeader]) -> DeferredReply:
+        return self._receive(request, request.header)
+
+    @handles(NoHeader, RequestCode.SEND_REPLY_MESSAGE_V2)
+    def reply_short(self, request: Request[NoHeader]) -> DeferredReply:
+        return self._receive(request, SendHeader.from_short(request.frame.fields))
+
+    def _receive(
+        self, request: Request[SendHeader] | Request[NoHeader], header: SendHeader
+    ) -> DeferredReply:
+        peer = request.connection.peer
+        incoming = Incoming(header, request.body, packed_peer(peer), peer, self._now())
+        later = self._background.answer(self._take(incoming))
+        later.on_lost = None  # it is passed on, whether or not its sender stays
+        return later
+
+    async def _take(self, incoming: Incoming) -> Reply:
+        try:
+            await self._sends.admit(incoming)
+        except Refusal as exc:
+            return self._sends.refuse(incoming, exc)
+        failure = await self._push(incoming)
+        if self._cell.value.store_reply_message_enable:
+            return self._answer(incoming, failure, await self._sends.keep(incoming))
+        if failure is not None:
+            return self._sends.refuse(incoming, failure)
+        return self._sends.conclude(incoming, self._passed_on(incoming))
+
+    async def _push(self, incoming: Incoming) -> Refusal | None:
+        try:
+            await self._replies.push(incoming.header, incoming.body, incoming.peer)
+        except Refusal as exc:
+            return exc
+        return None
+
+    def _answer(self, incoming: Incoming, failure: Refusal | None, kept: Reply) -> Reply:
+        if failure is not None:
+            marks = self._sends.marks.answer
+            return Reply(code=failure.code, remark=failure.remark, header=marks)
+        if isinstance(kept.header, SendReply):
+            return structs.replace(kept, code=ResponseCode.SUCCESS, remark=None)
+        return self._passed_on(incoming)
+
+    def _passed_on(self, incoming: Incoming) -> Reply:
+        """The answer for a reply that has no place in the store."""
+        marks = self._sends.marks.answer
+        return Reply(
+            header=SendReply(
+                msg_id=_NO_PLACE,
+                queue_id=max(incoming.header.queue_id, 0),
+                queue_offset=0,
+                region=marks.region,
+                trace_on=marks.trace_on,
+            )
+        )

@@ -1,0 +1,470 @@
+"""Sends: single messages and batches, new topics, retries that clients send themselves."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from bolide.broker.background import Background
+from bolide.broker.consume.expiry import Expiring, check_expiry
+from bolide.broker.dedup.duplicates import Duplicates
+from bolide.broker.hooks import Hooks
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.topics import TopicTable, validate_topic
+from bolide.broker.produce.addressing import (
+    BrokerProperties,
+    address,
+    is_half,
+    packed_peer,
+    without_transaction,
+)
+from bolide.broker.produce.durability import Durability, unavailable
+from bolide.broker.produce.intake import Intake
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.statistics import Statistics
+from bolide.broker.timers.recurring import begin_series, check_batch
+from bolide.broker.timers.timetable import Timetable, refuse_in_batch
+from bolide.broker.transactions.half_messages import half_draft
+from bolide.config import ConfigCell
+from bolide.kernel.plain_sends import asks_for_nothing
+from bolide.model.message import Host, SysFlag
+from bolide.model.names import (
+    HALF_TOPIC,
+    WRITE,
+    dead_letter_topic,
+    group_of_retry_topic,
+    is_retry_topic,
+    is_sendable,
+)
+from bolide.model.properties import PropertyName
+from bolide.protocol.batch import BadBatch, BatchItem, iter_batch
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.header import NoHeader
+from bolide.protocol.headers.send import SendHeader, SendReply
+from bolide.protocol.hosts import pack_host
+from bolide.protocol.message_id import OffsetId, UniqueIdMaker
+from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
+from bolide.protocol.record import RecordDraft
+from bolide.protocol.record_errors import RecordTooLarge
+from bolide.protocol.refusals import (
+    InvalidParameter,
+    MessageIllegal,
+    NoPermission,
+    Refusal,
+    ServerError,
+)
+from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
+from bolide.store.appending import Appended
+from bolide.store.errors import StoreClosed, StoreUnwritable
+
+_MULTI_TAGS = int(SysFlag.MULTI_TAGS)
+_DEDUP_KEY = PropertyName.DEDUP_KEY.encode()
+_HALF = HALF_TOPIC.encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendParts:
+    """What sends need of the broker."""
+
+    cell: ConfigCell[BrokerConfig]
+    topics: TopicTable
+    groups: GroupTable
+    locks: QueueLocks
+    intake: Intake
+    duplicates: Duplicates
+    durability: Durability
+    statistics: Statistics
+    background: Background
+    expiring: Expiring
+    unique_ids: UniqueIdMaker
+    store_host: Host
+    max_level: int
+    max_message_size: Callable[[], int]
+    hooks: Hooks
+    now: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One send on its way into the store."""
+
+    header: SendHeader
+    body: bytes
+    born_host: bytes
+    peer: str
+    started: float
+
+
+class Taken(NamedTuple):
+    """What the store made of a send."""
+
+    queue_id: int
+    unique_id: str | None
+    appended: list[Appended]
+    """Where its messages are, in their order."""
+    fresh: list[Appended]
+    """Those of them that were not there before."""
+    is_half: bool = False
+    """They wait for the end of their transaction."""
+    recall_handle: str | None = None
+    """By what it can be taken back, if it waits for a time."""
+
+    @property
+    def last(self) -> Appended:
+        """The one that is safe when all are."""
+        return max(self.appended)  # by its physical offset
+
+
+class SendHandlers:
+    """Accept messages from producers."""
+
+    def __init__(self, parts: SendParts) -> None:
+        self._parts = parts
+        self._store_host = pack_host(parts.store_host)
+        self.marks = BrokerProperties.of(parts.cell.value)
+        self._timetable = Timetable(parts.cell, parts.now)
+        parts.cell.on_change(self._settings_changed)
+
+    def _settings_changed(self, config: BrokerConfig) -> None:
+        self.marks = BrokerProperties.of(config)
+
+    @handles(SendHeader, RequestCode.SEND_MESSAGE)
+    def send(self, request: Request[SendHeader]) -> Reply | DeferredReply:
+        return self._receive(request, request.header)
+
+    @handles(NoHeader, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    def send_short(self, request: Request[NoHeader]) -> Reply | DeferredReply:
+        return self._receive(request, SendHeader.from_short(request.frame.fields))
+
+    def _receive(
+        self, request: Request[SendHeader] | Request[NoHeader], header: SendHeader
+    ) -> Reply | DeferredReply:
+        peer = request.connection.peer
+        incoming = Incoming(header, request.body, packed_peer(peer), peer, self._parts.now())
+        try:
+            self._check(incoming)
+            topic = self._parts.topics.find(header.topic)
+            if topic is None or is_retry_topic(header.topic) or self._must_wait(incoming):
+                later = self._parts.background.answer(self._take_slowly(incoming))
+                later.on_lost = None  # what came is stored, whether or not its sender stays
+                return later
+            return self._take(incoming, topic)
+        except Refusal as exc:
+            return self._refused(incoming, exc)
+
+    def _must_wait(self, incoming: Incoming) -> bool:
+        """Whether it cannot be told yet if the message is a repeat, or its topic must be noted."""
+        header = incoming.header
+        if self._expires_here_first(incoming):
+            return True
+        return self._parts.duplicates.windows.is_reading(header.topic) and (
+            header.batch or PropertyName.DEDUP_KEY in header.properties
+        )
+
+    def _expires_here_first(self, incoming: Incoming) -> bool:
+        """Whether it is the first message of its topic that expires."""
+        header = incoming.header
+        batch = incoming.body if header.batch else b""
+        return self._parts.expiring.is_new(header.topic, header.properties, batch)
+
+    # ---- replies to requests: checked and stored as sends are
+
+    async def admit(self, incoming: Incoming) -> None:
+        """Check it and its topic, which is made if it is not there. Raises Refusal."""
+        self._check(incoming)
+        self._check_topic(incoming.header, await self._ready_topic(incoming.header))
+
+    async def keep(self, incoming: Incoming) -> Reply:
+        """Store what was admitted, and say what a sender would be told."""
+        return await self._take_slowly(incoming)
+
+    def refuse(self, incoming: Incoming, exc: Refusal) -> Reply:
+        return self._refused(incoming, exc)
+
+    def conclude(self, incoming: Incoming, reply: Reply) -> Reply:
+        """The answer, once the hooks have seen it."""
+        return self._closed(incoming, reply)
+
+    # ---- checks
+
+    def _check(self, incoming: Incoming) -> None:
+        header, config = incoming.header, self._parts.cell.value
+        begin = config.start_accept_send_request_time_stamp
+        if incoming.started < begin:
+            raise ServerError(
+                f"broker unable to service, until {int(begin * 1000)} (milliseconds since 1970)"
+            )
+        validate_topic(header.topic)
+        if not is_sendable(header.topic):
+            raise NoPermission(f"Sending message to topic[{header.topic}] is forbidden.")
+        if not incoming.body:
+            raise MessageIllegal(f"a message for topic {header.topic!r} has no body")
+        for hook in self._parts.hooks.send:
+            hook.before_send(incoming.peer, header, incoming.body)
+
+    def _check_topic(self, header: SendHeader, topic: TopicConfig) -> None:
+        config = self._parts.cell.value
+        if not config.broker_permission & WRITE and topic.order:
+            raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
+        if not topic.perm & WRITE:
+            raise NoPermission(f"the topic[{topic.topic_name}] sending message is forbidden")
+        most = max(topic.write_queue_nums, topic.read_queue_nums)
+        if header.queue_id >= most:
+            raise InvalidParameter(
+                f"request queueId[{header.queue_id}] is illegal: topic {topic.topic_name!r}"
+                f" has {most} queues"
+            )
+
+    def _check_transactions(self) -> None:
+        config = self._parts.cell.value
+        if config.reject_transaction_message:
+            raise NoPermission(
+                f"the broker[{config.broker_ip1}] sending transaction message is forbidden"
+            )
+
+    # ---- taking
+
+    def _take(self, incoming: Incoming, topic: TopicConfig) -> Reply | DeferredReply:
+        """Append at once, before anything else can; the answer may have to wait for the disk."""
+        taken = self._append(incoming, topic)
+        if not self._parts.durability.waits:
+            return self._stored(incoming, taken, ResponseCode.SUCCESS)
+        later = DeferredReply()
+
+        def tell(outcome: int | StoreUnwritable) -> None:
+            try:
+                later.answer(self._told(incoming, taken, outcome))
+            except Exception as exc:  # noqa: BLE001  a hook's; the dispatcher makes it a response
+                later.fail(exc)
+
+        self._parts.durability.when_safe(taken.last, tell)
+        return later
+
+    async def _take_slowly(self, incoming: Incoming) -> Reply:
+        """As `_take`, where topics may have to be made first."""
+        try:
+            if self._expires_here_first(incoming):
+                await self._find_or_create(incoming.header)
+                await self._parts.expiring.add(incoming.header.topic)
+            topic = await self._ready_topic(incoming.header)
+            if is_retry_topic(topic.topic_name):
+                incoming, topic = await self._redirect_dead(incoming, topic)
+            taken = self._append(incoming, topic)
+            code = await self._parts.durability.reached(taken.last)
+            return self._stored(incoming, taken, code)
+        except StoreUnwritable as exc:
+            return self._told(incoming, taken, exc)
+        except Refusal as exc:
+            return self._refused(incoming, exc)
+
+    async def _ready_topic(self, header: SendHeader) -> TopicConfig:
+        """The topic, made if it is not there; of which it can be told what is a repeat."""
+        windows, topic = self._parts.duplicates.windows, await self._find_or_create(header)
+        while windows.is_reading(header.topic):
+            await windows.ready(header.topic)
+            topic = await self._find_or_create(header)  # it may be another one now, or gone
+        return topic
+
+    async def _find_or_create(self, header: SendHeader) -> TopicConfig:
+        topics = self._parts.topics
+        found = topics.find(header.topic)
+        if found is not None:
+            return found
+        if is_retry_topic(header.topic):
+            return await topics.create_retry(header.topic, 1, unit=header.unit_mode)
+        queues = header.default_topic_queue_nums
+        return await topics.create_on_send(
+            header.topic, header.default_topic, queues, unit=header.unit_mode
+        )
+
+    async def _redirect_dead(
+        self, incoming: Incoming, topic: TopicConfig
+    ) -> tuple[Incoming, TopicConfig]:
+        """A message that a client sends to its retry topic too often goes to the dead letters."""
+        header = incoming.header
+        if header.batch:
+            raise MessageIllegal(f"batch request does not support retry group {header.topic}")
+        group = group_of_retry_topic(header.topic)
+        config = self._parts.groups.require(group)
+        times = config.retry_max_times
+        if header.max_reconsume_times is not None:
+            times = header.max_reconsume_times
+        # An ordered group has tried in place as often as it wanted to.
+        if header.reconsume_times <= times and not self._parts.locks.holds_any(group):
+            return incoming, topic
+        dead = await self._parts.topics.create_retry(dead_letter_topic(group), 1)
+        properties = decode_properties(header.properties)
+        properties.pop(PropertyName.DELAY_LEVEL, None)
+        self._parts.statistics.dead_lettered(group, header.topic, 1)
+        moved = msgspec.structs.replace(
+            header, topic=dead.topic_name, queue_id=0, properties=encode_properties(properties)
+        )
+        return replace(incoming, header=moved), dead
+
+    def _append(self, incoming: Incoming, topic: TopicConfig) -> Taken:
+        header = incoming.header
+        self._check_topic(header, topic)
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = _any_queue(header, topic)
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == "MULTI_TAG":
+            sys_flag |= _MULTI_TAGS
+        draft = RecordDraft(
+            topic.topic_name.encode(), incoming.body, b"", queue_id, header.born_timestamp,
+            incoming.born_host, self._store_host, header.flag, sys_flag, header.reconsume_times,
+        )  # fmt: skip
+        try:
+            if header.batch:
+                batch = self._batch(header, draft)
+                self._check_keys(header, batch)
+                return Taken(queue_id, None, *self._put(topic, queue_id, batch))
+            draft, unique_id = self._single(header, draft)
+            if draft.topic == _HALF:
+                stored = [self._parts.intake.append(draft)]
+                return Taken(queue_id, unique_id, stored, stored, is_half=True)
+            handle = self._timetable.recall_handle(draft)
+            places = self._put(topic, queue_id, [draft])
+            return Taken(queue_id, unique_id, *places, recall_handle=handle)
+        except RecordTooLarge as exc:
+            raise MessageIllegal(f"{exc}: send less, or raise maxMessageSize") from exc
+        except (StoreUnwritable, StoreClosed) as exc:
+            raise unavailable(exc) from exc
+        except (BadBatch, ValueError) as exc:
+            raise MessageIllegal(str(exc)) from exc
+
+    def _put(
+        self, topic: TopicConfig, queue_id: int, drafts: list[RecordDraft]
+    ) -> tuple[list[Appended], list[Appended]]:
+        """Append what is not a repeat; where all of it is, and what of that is new."""
+        parts = self._parts
+        if parts.duplicates.windows.covers(topic.topic_name) and _has_keys(drafts):
+            return parts.duplicates.append(topic.topic_name, queue_id, drafts)
+        single = len(drafts) == 1
+        appended = [parts.intake.append(drafts[0])] if single else parts.intake.append_batch(drafts)
+        return appended, appended
+
+    def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
+        """The draft with its properties, addressed; and the id that the sender knows it by."""
+        properties = decode_properties(header.properties)
+        half = is_half(draft, properties)
+        if not half:
+            draft = without_transaction(draft, properties)
+        if asks_for_nothing(header.properties) and PropertyName.UNIQUE_ID in properties:
+            # Most are such: the string stays as it is, which the fast path counts on.
+            plain = draft._replace(properties=self.marks.add_to(header.properties).encode())
+            return plain, properties[PropertyName.UNIQUE_ID]
+        check_expiry(properties)
+        begin_series(properties, draft, int(self._parts.now() * 1000))
+        properties.pop(PropertyName.POP_CHECKPOINT, None)
+        properties |= self.marks.properties
+        if PropertyName.UNIQUE_ID not in properties:
+            now = int(self._parts.now() * 1000)
+            properties[PropertyName.UNIQUE_ID] = self._parts.unique_ids.make(now)
+        unique_id = properties[PropertyName.UNIQUE_ID]
+        if half:
+            self._check_transactions()
+            self._timetable.due(properties)  # refused now rather than when it is committed
+            return half_draft(draft, properties, header.producer_group), unique_id
+        return address(draft, properties, self._parts.max_level, self._timetable), unique_id
+
+    def _batch(self, header: SendHeader, draft: RecordDraft) -> list[RecordDraft]:
+        limit = self._parts.max_message_size()
+        if len(draft.body) > limit:
+            raise MessageIllegal(
+                f"a batch of {len(draft.body)} bytes is over the limit of {limit}: send less,"
+                " or raise maxMessageSize"
+            )
+        properties = decode_properties(header.properties) | self.marks.properties
+        # Clients of 5.x give the batch an id too; the messages have their own.
+        properties.pop(PropertyName.UNIQUE_ID, None)
+        draft = without_transaction(draft, properties)
+        common = encode_properties(properties).encode()
+        most = self._parts.cell.value.max_batch_count
+        items = islice(iter_batch(draft.body), most + 1)
+        drafts = [_item_draft(item, draft, common) for item in items]
+        if len(drafts) > most:
+            raise MessageIllegal(
+                f"a batch of over {most} messages: send fewer, or raise maxBatchCount"
+            )
+        if not drafts:
+            raise MessageIllegal("a batch without messages")
+        check_batch(draft.body, drafts)
+        if b"TIMER_DEL" in draft.body or b"__STARTDELIVER" in draft.body:
+            refuse_in_batch(drafts)
+        return drafts
+
+    def _check_keys(self, header: SendHeader, drafts: list[RecordDraft]) -> None:
+        """Raises MessageIllegal for a batch of which repeats could not be told."""
+        if not self._parts.duplicates.windows.covers(header.topic):
+            return
+        name = PropertyName.DEDUP_KEY
+        if name in decode_properties(header.properties):
+            raise MessageIllegal(f"a batch has no {name} of its own: give one to each message")
+        if header.queue_id < 0 and _has_keys(drafts):
+            raise MessageIllegal(f"messages with {name} have their queues: a batch must name one")
+
+    # ---- answers
+
+    def _told(self, incoming: Incoming, taken: Taken, outcome: int | StoreUnwritable) -> Reply:
+        """The answer to a send of which the store has told what became of it."""
+        if isinstance(outcome, StoreUnwritable):
+            return self._refused(incoming, unavailable(outcome))
+        return self._stored(incoming, taken, outcome)
+
+    def _stored(self, incoming: Incoming, taken: Taken, code: int) -> Reply:
+        parts, appended = self._parts, taken.appended
+        if taken.fresh:
+            size = sum(each.size for each in taken.fresh)
+            took = parts.now() - incoming.started
+            queue = (HALF_TOPIC, 0) if taken.is_half else (incoming.header.topic, taken.queue_id)
+            parts.statistics.sent(*queue, len(taken.fresh), size, took)
+        ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
+        marks = self.marks.answer
+        answer = SendReply(
+            msg_id=",".join(ids),
+            queue_id=taken.queue_id,
+            queue_offset=appended[0].queue_offset,
+            transaction_id=taken.unique_id,
+            recall_handle=taken.recall_handle,
+            repeats=len(appended) - len(taken.fresh) or None,
+            region=marks.region,
+            trace_on=marks.trace_on,
+        )
+        return self._closed(incoming, Reply(code=code, header=answer))
+
+    def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
+        self._parts.statistics.failed()
+        reply = Reply(code=exc.code, remark=exc.remark, header=self.marks.answer)
+        return self._closed(incoming, reply)
+
+    def _closed(self, incoming: Incoming, reply: Reply) -> Reply:
+        for hook in self._parts.hooks.send:
+            hook.after_send(incoming.peer, incoming.header, reply)
+        return reply
+
+
+def _any_queue(header: SendHeader, topic: TopicConfig) -> int:
+    if topic.write_queue_nums < 1:
+        raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
+    key = decode_properties(header.properties).get(PropertyName.DEDUP_KEY)
+    if key is not None:  # the same queue for a repeat
+        return crc32(key.encode()) % topic.write_queue_nums
+    return random.randrange(topic.write_queue_nums)  # noqa: S311
+
+
+def _has_keys(drafts: list[RecordDraft]) -> bool:
+    return any(_DEDUP_KEY in bytes(draft.properties) for draft in drafts)
+
+
+def _item_draft(item: BatchItem, draft: RecordDraft, common: bytes) -> RecordDraft:
+    own = bytes(item.properties)
+    end = b"" if not own or own.endswith(PAIR_END.encode()) else PAIR_END.encode()
+    return draft._replace(body=item.body, properties=own + end + common, flag=item.flag)

@@ -1,0 +1,150 @@
+"""Messages that consumers could not handle: sent back to be tried again, or to the dead letters."""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bolide.broker.background import record_at
+from bolide.broker.consume.expiry import has_expired
+from bolide.broker.metadata.groups import GroupTable
+from bolide.broker.metadata.topics import TopicTable
+from bolide.broker.produce.addressing import delayed
+from bolide.broker.produce.durability import Durability, unavailable
+from bolide.broker.produce.intake import Intake
+from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.statistics import Statistics
+from bolide.config import ConfigCell
+from bolide.kernel import read_record
+from bolide.model.message import Host
+from bolide.model.names import WRITE, dead_letter_topic, retry_topic
+from bolide.model.properties import PropertyName
+from bolide.protocol.bodies.groups import GroupConfig
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.headers.send import SendBackHeader
+from bolide.protocol.hosts import pack_host, unpack_host
+from bolide.protocol.message_id import OffsetId
+from bolide.protocol.pop_info import normal_topic
+from bolide.protocol.property_string import encode_properties
+from bolide.protocol.record import Record, RecordDraft
+from bolide.protocol.refusals import NoPermission, ServerError
+from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.store.contract import Store
+from bolide.store.errors import StoreClosed, StoreUnwritable
+
+log = logging.getLogger(__name__)
+
+_FIRST_RETRY_LEVEL = 3
+_DEAD_LETTER_QUEUES = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackParts:
+    """What send-backs need of the broker."""
+
+    cell: ConfigCell[BrokerConfig]
+    store: Store
+    topics: TopicTable
+    groups: GroupTable
+    intake: Intake
+    durability: Durability
+    statistics: Statistics
+    store_host: Host
+    max_level: int
+    now: Callable[[], float] = time.time
+
+
+class SendBackHandlers:
+    """Take back what consumers could not handle."""
+
+    def __init__(self, parts: SendBackParts) -> None:
+        self._parts = parts
+        self._store_host = pack_host(parts.store_host)
+
+    @handles(SendBackHeader, RequestCode.CONSUMER_SEND_MSG_BACK)
+    async def send_back(self, request: Request[SendBackHeader]) -> Reply:
+        header, parts = request.header, self._parts
+        config = parts.cell.value
+        group = parts.groups.require(header.group)
+        if not config.broker_permission & WRITE:
+            raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
+        if group.retry_queue_nums <= 0:  # the group wants no retries
+            return Reply()
+        record = await self._message_at(header.offset)
+        if has_expired(record, parts.now()):  # nobody gets it any more
+            return Reply()
+        dead = is_dead(header, group, record.reconsume_times)
+        topic = await self._topic_for(header, group, dead=dead)
+        draft = self._draft(header, record, topic, dead=dead)
+        try:
+            code = await parts.durability.reached(parts.intake.append(draft))
+        except (StoreUnwritable, StoreClosed) as exc:
+            raise unavailable(exc) from exc
+        if code != ResponseCode.SUCCESS:  # or the client would move on, and a crash might lose it
+            raise ServerError(f"{ResponseCode(code).name}: the disk takes long; send it back again")
+        self._count(header, record, dead=dead)
+        return Reply()
+
+    async def _message_at(self, physical_offset: int) -> Record:
+        data = await record_at(self._parts.store, physical_offset)
+        if data is None:
+            raise ServerError(f"look message by offset failed, {physical_offset}: no message there")
+        record = read_record(data)
+        assert isinstance(record, Record)
+        return record
+
+    async def _topic_for(
+        self, header: SendBackHeader, group: GroupConfig, *, dead: bool
+    ) -> TopicConfig:
+        topics = self._parts.topics
+        if dead:
+            return await topics.create_retry(dead_letter_topic(header.group), _DEAD_LETTER_QUEUES)
+        name, queues = retry_topic(header.group), group.retry_queue_nums
+        topic = await topics.create_retry(name, queues, unit=header.unit_mode)
+        if not topic.perm & WRITE:
+            raise NoPermission(f"the topic[{name}] sending message is forbidden")
+        return topic
+
+    def _draft(
+        self, header: SendBackHeader, record: Record, topic: TopicConfig, *, dead: bool
+    ) -> RecordDraft:
+        properties = record.decode_properties()
+        origin = normal_topic(record.topic, header.group)  # popped messages may be retries
+        properties.setdefault(PropertyName.RETRY_TOPIC, origin)
+        properties.setdefault(PropertyName.ORIGIN_MESSAGE_ID, _offset_id(record))
+        properties[PropertyName.WAIT_STORED] = "false"
+        properties.pop(PropertyName.DELAY_LEVEL, None)
+        draft = RecordDraft(
+            topic.topic_name.encode(), record.body, b"",
+            random.randrange(max(topic.write_queue_nums, 1)),  # noqa: S311
+            record.born_timestamp, record.born_host, self._store_host, record.flag,
+            record.sys_flag, record.reconsume_times + 1,
+        )  # fmt: skip
+        if dead:
+            return draft._replace(properties=encode_properties(properties).encode())
+        level = header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times
+        return delayed(draft, properties, min(level, self._parts.max_level))
+
+    def _count(self, header: SendBackHeader, record: Record, *, dead: bool) -> None:
+        origin = header.origin_topic or record.topic
+        self._parts.statistics.sent_back(header.group, origin)
+        if dead:
+            self._parts.statistics.dead_lettered(header.group, origin, 1)
+            log.info(
+                "a message of %s goes to the dead letters of %s after %s tries: %s",
+                origin, header.group, record.reconsume_times, _offset_id(record),
+            )  # fmt: skip
+
+
+def is_dead(header: SendBackHeader, group: GroupConfig, reconsume_times: int) -> bool:
+    """Whether a message was tried often enough, by its client's rule or else by its group's."""
+    most = group.retry_max_times
+    if header.max_reconsume_times is not None:
+        most = header.max_reconsume_times
+    return header.delay_level < 0 or reconsume_times >= most
+
+
+def _offset_id(record: Record) -> str:
+    return OffsetId(unpack_host(record.store_host), record.physical_offset).encode()

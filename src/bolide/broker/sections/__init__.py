@@ -1,1 +1,0 @@
-"""Settings of a broker by subject, as `BrokerConfig` puts them together."""

@@ -1,0 +1,1 @@
+"""Settings of a broker: declarations, changes at run time, keys without effect here."""

@@ -1,0 +1,185 @@
+"""The settings of a running broker: shown, changed, and written to their file.
+
+Two cells hold what is in force, one for the broker and one for its store. A change that needs a
+restart is written and shown but not put in force: half of a broker would see it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bolide import logs, properties, snapshot
+from bolide.broker.multi_process import OWN_KEYS
+from bolide.broker.settings.config import (
+    ALL_IGNORED,
+    BrokerConfig,
+    keys_of,
+    limits_are_given,
+    refuse_missing,
+)
+from bolide.config import ConfigCell, options_of, to_texts
+from bolide.errors import ConfigError
+from bolide.protocol.bodies.data_version import DataVersion
+from bolide.protocol.refusals import InvalidParameter, NoPermission, ServerError
+from bolide.remoting.tasks import uninterrupted
+from bolide.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+_ALWAYS_LOCKED = {"configBlackList", "brokerConfigPath", "rocketmqHome", "workers"}
+_FILE = Path("config") / "broker.properties"
+
+Cell = ConfigCell[BrokerConfig] | ConfigCell[StoreConfig]
+
+
+@dataclass(slots=True)
+class Change:
+    """What an update does; all of it is written."""
+
+    now: dict[str, str] = field(default_factory=dict)
+    after_restart: dict[str, str] = field(default_factory=dict)
+    without_effect: dict[str, str] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    """These are not written: nobody would read them."""
+
+    @property
+    def remark(self) -> str | None:
+        parts = {
+            "in effect after a restart": self.after_restart,
+            "known to RocketMQ, without effect here": self.without_effect,
+            "unknown, passed over": self.unknown,
+        }
+        told = [f"{text}: {', '.join(sorted(keys))}" for text, keys in parts.items() if keys]
+        return "; ".join(told) or None
+
+
+class Settings:
+    """Belongs to one event loop.
+
+    Args:
+        ignored: keys without effect that were set all the same, with their values.
+    """
+
+    def __init__(
+        self,
+        cell: ConfigCell[BrokerConfig],
+        store_cell: ConfigCell[StoreConfig],
+        ignored: Mapping[str, str] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.version = DataVersion(timestamp=int(now() * 1000))
+        self._cells: tuple[Cell, Cell] = (cell, store_cell)
+        self._broker, self._store = cell, store_cell
+        self._now = now
+        self._writing = asyncio.Lock()  # one file, one writer
+        given = ignored or {}
+        self._others = {key: given.get(key, item.default) for key, item in ALL_IGNORED.items()}
+        self._pending: dict[str, str] = {}
+
+    @property
+    def path(self) -> Path:
+        """The file that changes are written to."""
+        return self._broker.value.broker_config_path or self._store.value.root / _FILE
+
+    def texts(self) -> dict[str, str]:
+        """All of RocketMQ's keys, and of our own those that are not at their default."""
+        return self._others | _shown(self._broker) | _shown(self._store) | self._pending
+
+    async def update(self, texts: dict[str, str], peer: str) -> Change:
+        """Change settings, the file first.
+
+        Raises:
+            NoPermission: a key may not be changed at run time.
+            InvalidParameter: a value is wrong; nothing is changed.
+            ServerError: the file cannot be written; nothing is changed.
+        """
+        if locked := sorted(self._locked() & texts.keys()):
+            raise NoPermission(f"Can not update config in black list: {', '.join(locked)}")
+        return await uninterrupted(self._update(texts, peer))
+
+    def _locked(self) -> set[str]:
+        own = OWN_KEYS if self._broker.value.workers > 1 else ()
+        return _ALWAYS_LOCKED.union(self._broker.value.config_black_list, own)
+
+    async def _update(self, texts: dict[str, str], peer: str) -> Change:
+        async with self._writing:
+            try:
+                refuse_missing(texts)
+                change = self._judge(texts)
+            except ConfigError as exc:
+                raise InvalidParameter(f"nothing is changed: {exc}") from exc
+            await self._write(change.now | change.after_restart | change.without_effect)
+            self._apply(change)
+        self._report(change, peer)
+        return change
+
+    def _judge(self, texts: dict[str, str]) -> Change:
+        if limits_are_given(texts):
+            texts = {"transferLimitsGiven": "true"} | texts
+        known = keys_of(BrokerConfig) | keys_of(StoreConfig)
+        change = Change(
+            without_effect={key: text for key, text in texts.items() if key in self._others},
+            unknown=texts.keys() - known - self._others.keys(),
+        )
+        for cell in self._cells:
+            options = options_of(type(cell.value))
+            for key, text in cell.changes(texts).items():
+                (change.now if options[key].live else change.after_restart)[key] = text
+        self._take_back(texts, change)
+        return change
+
+    def _take_back(self, texts: dict[str, str], change: Change) -> None:
+        """What would change with the next start may be set again to what is in force."""
+        for key in self._pending.keys() & texts.keys() - change.after_restart.keys():
+            change.after_restart[key] = texts[key].strip()
+
+    def _apply(self, change: Change) -> None:
+        for cell in self._cells:
+            keys = options_of(type(cell.value))
+            cell.apply({key: text for key, text in change.now.items() if key in keys})
+        self._pending |= change.after_restart
+        self._others |= change.without_effect
+        self.version = self.version.bumped(int(self._now() * 1000))
+        if "logLevel" in change.now:
+            logs.set_level(self._broker.value.log_level)
+
+    async def _write(self, changes: dict[str, str]) -> None:
+        if not changes:
+            return
+        path = self.path
+        try:
+            await asyncio.to_thread(_write, path, changes)
+        except OSError as exc:
+            raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
+
+    def _report(self, change: Change, peer: str) -> None:
+        secrets = {
+            key
+            for cell in self._cells
+            for key, found in options_of(type(cell.value)).items()
+            if found.secret
+        }
+        for key, text in (change.now | change.after_restart).items():
+            shown = "(a secret)" if key in secrets else text
+            log.info("%s set %s=%s", peer, key, shown)
+        if change.remark:
+            log.warning("of what %s set: %s", peer, change.remark)
+
+
+def _shown(cell: Cell) -> dict[str, str]:
+    config = cell.value
+    options = options_of(type(config))
+    return {
+        key: text
+        for key, text in to_texts(config).items()
+        if not options[key].ours or getattr(config, options[key].field) != options[key].default
+    }
+
+
+def _write(path: Path, changes: dict[str, str]) -> None:
+    # As it is, line ends and foreign encodings included.
+    before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+    snapshot.replace(path, properties.edit(before, changes).encode(errors="surrogateescape"))

@@ -1,0 +1,205 @@
+"""Pending timers as administrators see them: counts, rates, pages, lookups by key."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from bolide.broker.timers.due_queue import recall_key, recalled_by
+from bolide.broker.timers.timetable import due_of
+from bolide.kernel import read_record
+from bolide.model.names import TIMER_TOPIC
+from bolide.model.properties import KEY_SEPARATOR, PropertyName
+from bolide.protocol.bodies.replication import TimerMetric, TimerMetrics
+from bolide.protocol.bodies.timers import PendingTimer
+from bolide.protocol.record import Record
+from bolide.protocol.record_errors import BadRecord
+from bolide.protocol.tags import java_hash
+from bolide.store.contract import Store
+from bolide.store.tables import Table
+from bolide.store.timers import TimerFiles, Waiting
+
+_SPAN = 10.0
+"""Seconds over which rates are told."""
+
+
+class Rate:
+    """How often something happened lately, a second."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._seconds: deque[tuple[int, int]] = deque(maxlen=int(_SPAN))
+        self.total = 0
+
+    def add(self) -> None:
+        second = int(self._now())
+        self.total += 1
+        if self._seconds and self._seconds[-1][0] == second:
+            self._seconds[-1] = second, self._seconds[-1][1] + 1
+        else:
+            self._seconds.append((second, 1))
+
+    @property
+    def per_second(self) -> float:
+        oldest = int(self._now()) - _SPAN
+        return sum(count for second, count in self._seconds if second > oldest) / _SPAN
+
+
+class TimerCounts:
+    """Changed on the event loop; a crash may leave them a little wrong."""
+
+    def __init__(self, table: Table[TimerMetrics], now: Callable[[], float] = time.time) -> None:
+        self._table = table
+        self._now = now
+        self.long_polling = Rate()
+        self.deliveries = Rate()
+
+    @property
+    def table(self) -> TimerMetrics:
+        return self._table.value
+
+    @property
+    def total(self) -> int:
+        return sum(metric.count for metric in list(self.table.timing_count.values()))
+
+    def enqueued(self, topic: str) -> None:
+        self.long_polling.add()
+        self._change(topic, 1)
+
+    def gone(self, topic: str | None) -> None:
+        """Say that a message waits no longer."""
+        if topic is not None:
+            self._change(topic, -1)
+
+    def none_left(self) -> None:
+        """Say that nothing waits at all."""
+        for metric in self.table.timing_count.values():
+            if metric.count:
+                metric.count = 0
+                self._table.changed()
+
+    def save(self, *, at_once: bool = False) -> None:
+        """Write them down if they changed, and not only just before. Blocks."""
+        if at_once:
+            self._table.save()
+        else:
+            self._table.save_due(time.monotonic())
+
+    def _change(self, topic: str, difference: int) -> None:
+        metric = self.table.timing_count.get(topic)
+        if metric is None:
+            metric = self.table.timing_count[topic] = TimerMetric()
+        metric.count = max(metric.count + difference, 0)
+        metric.time_stamp = now = int(self._now() * 1000)
+        self.table.data_version = self.table.data_version.bumped(now)
+        self._table.changed()
+
+
+_MOST_LOOKED_AT = 10_000
+_MOST_PASSED = 200_000
+_MOST_OF_A_KEY = 1000
+
+
+class Page(NamedTuple):
+    timers: list[PendingTimer]
+    next: str
+    """Where the next page begins, empty if this is the last."""
+
+
+class Listing:
+    """Reads on a thread."""
+
+    def __init__(self, store: Store, files: TimerFiles) -> None:
+        self._store = store
+        self._files = files
+
+    def page(self, topic: str, begin: str, count: int, now_ms: int) -> Page:
+        """Some of what waits, of one topic or of all, by slots of the wheel. Blocks.
+
+        What is far away stands in the slot in which it is carried on.
+        """
+        slot, _, skipped = begin.partition(".")
+        first = int(slot) if slot.isdecimal() else self._files.number(now_ms)
+        start = int(skipped) if skipped.isdecimal() else 0
+        found: list[PendingTimer] = []
+        looked_at = passed = 0
+        for number, waiting in self._files.pages(first):
+            for at, each in self._plain(waiting, start if number == first else 0, topic):
+                if len(found) >= count or looked_at >= _MOST_LOOKED_AT:
+                    return Page(found, f"{number}.{at}")
+                looked_at += 1
+                found += self._pending(each.physical_offset, topic, now_ms)
+            passed += len(waiting)
+            if passed >= _MOST_PASSED:
+                return Page(found, f"{number + 1}.0")
+        return Page(found, "")
+
+    def by_key(self, topic: str, key: str, now_ms: int) -> list[PendingTimer]:
+        """What waits of a topic with a key or a unique id. Blocks."""
+        found: dict[str, PendingTimer] = {}
+        for data in self._store.find(TIMER_TOPIC, key, limit=_MOST_OF_A_KEY):
+            for each in _described(bytes(data), self._files.precision_ms):
+                if each.topic == topic and each.deliver_ms > now_ms and _has(each, key):
+                    found.setdefault(each.message_id, each)
+        return list(found.values())
+
+    def _plain(
+        self, waiting: list[Waiting], start: int, topic: str
+    ) -> Iterator[tuple[int, Waiting]]:
+        """Those of a slot that are not recalled, with their numbers in it."""
+        recalled = {self._recalled(each) for each in waiting if each.is_recall}
+        wanted = java_hash(topic) if topic else None
+        for at, each in enumerate(waiting):
+            if at < start or each.is_recall or wanted not in {None, each.topic_hash}:
+                continue
+            if not recalled or not self._identified(each) & recalled:
+                yield at, each
+
+    def _recalled(self, waiting: Waiting) -> str | None:
+        record = _readable(self._store.record_at(waiting.physical_offset))
+        return recalled_by(record.decode_properties()) if record else None
+
+    def _identified(self, waiting: Waiting) -> set[str | None]:
+        record = _readable(self._store.record_at(waiting.physical_offset))
+        properties = record.decode_properties() if record else {}
+        unique_id = properties.get(PropertyName.UNIQUE_ID, "")
+        return {unique_id, recall_key(properties.get(PropertyName.REAL_TOPIC, ""), unique_id)}
+
+    def _pending(self, place: int, topic: str, now_ms: int) -> list[PendingTimer]:
+        data = self._store.record_at(place)
+        found = _described(bytes(data), self._files.precision_ms) if data is not None else []
+        return [each for each in found if each.deliver_ms > now_ms and topic in {"", each.topic}]
+
+
+def _described(data: bytes, precision_ms: int) -> list[PendingTimer]:
+    record = _readable(data)
+    if record is None:
+        return []
+    properties = record.decode_properties()
+    due = due_of(properties, precision_ms)
+    if due is None or recalled_by(properties) is not None:
+        return []
+    return [
+        PendingTimer(
+            topic=properties.get(PropertyName.REAL_TOPIC, ""),
+            deliver_ms=due,
+            message_id=properties.get(PropertyName.UNIQUE_ID, ""),
+            keys=properties.get(PropertyName.KEYS, ""),
+            tags=properties.get(PropertyName.TAGS, ""),
+            store_timestamp=record.store_timestamp,
+            size=len(record.body),
+            out_ms=int(properties[PropertyName.TIMER_OUT_MS]),
+        )
+    ]
+
+
+def _has(timer: PendingTimer, key: str) -> bool:
+    return key == timer.message_id or key in timer.keys.split(KEY_SEPARATOR)
+
+
+def _readable(data: bytes | memoryview | None) -> Record | None:
+    try:
+        record = read_record(data) if data is not None else None
+    except BadRecord:
+        return None
+    return record if isinstance(record, Record) and record.topic == TIMER_TOPIC else None

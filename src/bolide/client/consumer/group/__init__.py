@@ -1,0 +1,1 @@
+"""A consumer in its group: rebalance, assignment, held queues, offsets, locks."""

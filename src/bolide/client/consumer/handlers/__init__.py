@@ -1,0 +1,1 @@
+"""How user functions are called: workers, concurrency, order, retries."""

@@ -1,0 +1,151 @@
+"""Write and read the park queue that belongs to a source queue."""
+
+import logging
+import time
+from typing import NamedTuple
+
+from bolide import properties as properties_files
+from bolide.client.consumer.parking.records import (
+    PARK_QUEUES,
+    ParkRecord,
+    park_queue,
+    read_record,
+    send_header,
+)
+from bolide.client.consumer.pull.pull_request import Pull, Puller, PullStatus
+from bolide.client.consumer.send_back import STORED, compressed
+from bolide.client.consumer.subscription import Filter
+from bolide.client.instance.instance import ClientInstance
+from bolide.errors import BolideError
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
+from bolide.model.names import TBW102
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.send import SendReply
+from bolide.protocol.headers.topics import CreateTopicHeader
+from bolide.protocol.refusals import InvalidParameter, TopicNotFound
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 32
+_CALL_GRACE = 15.0
+_HOUR = 3600.0
+_USUAL_RETENTION = 72 * _HOUR
+
+
+class Parked(NamedTuple):
+    """A record, and the message that carries it."""
+
+    record: ParkRecord
+    carrier: StoredMessage
+
+
+class Found(NamedTuple):
+    """What a read came to, and where to read on."""
+
+    records: list[Parked]
+    next_place: int
+
+
+class ParkLog:
+    """All records of the park queue, those about other source queues too."""
+
+    def __init__(self, instance: ClientInstance, group: str, source: MessageQueue) -> None:
+        self.queue = park_queue(group, source)
+        self._instance = instance
+        self._source = source
+        self._puller = Puller(instance, group)
+        self._filter = Filter.of(self.queue.topic, "*", int(time.time() * 1000))
+
+    async def append(self, record: ParkRecord, body: bytes = b"", flag: int = 0) -> int:
+        """Write a record; its place. The topic is made if it is not there.
+
+        Raises:
+            BolideError: it may or may not have been written.
+        """
+        try:
+            return await self._send(record, body, flag)
+        except (TopicNotFound, InvalidParameter):  # the second: it has too few queues
+            await self._create_topic()
+        return await self._send(record, body, flag)
+
+    async def read(self, place: int, *, wait: float = 0.0, count: int = _AT_ONCE) -> Found:
+        """What lies at this place and behind it; waits so many seconds for something new.
+
+        Raises:
+            BolideError: it cannot be read now.
+        """
+        found = await self._puller.pull(
+            Pull(
+                queue=self.queue,
+                filter=self._filter,
+                offset=place,
+                max_count=count,
+                suspend=wait,
+                within=wait + _CALL_GRACE,
+                with_subscription=True,
+            )
+        )
+        if found.status is PullStatus.OFFSET_ILLEGAL:
+            log.info("%s has nothing at %d; reading on at %d", self.queue, place, found.next_offset)
+        pairs = ((read_record(message), message) for message in found.messages)
+        return Found([Parked(r, m) for r, m in pairs if r is not None], found.next_offset)
+
+    async def find(self, place: int) -> Parked | None:
+        """The record at a place; None if it is gone. Raises BolideError if that is not known."""
+        found = await self.read(place, count=1)
+        for each in found.records:
+            if each.carrier.queue_offset == place:
+                return each
+        if place < await self.first_place():
+            return None
+        # A replica that is behind, or a broker that builds its queues anew, will have it later.
+        raise BolideError(
+            f"{self.queue} does not give its record at {place} now; it is asked again"
+        )
+
+    async def first_place(self) -> int:
+        return await self._instance.lookups.min_offset(self.queue)
+
+    async def retention(self) -> float:
+        """For how many seconds the broker keeps records at least; the usual time if it does not
+        say."""
+        try:
+            reply = await self._instance.call(await self._master(), RequestCode.GET_BROKER_CONFIG)
+            hours = properties_files.parse(reply.body.decode()).get("fileReservedTime", "")
+        except (BolideError, ValueError) as exc:
+            log.info("%s does not say how long it keeps files: %s", self.queue.broker_name, exc)
+            return _USUAL_RETENTION
+        return int(hours) * _HOUR if hours.isdecimal() else _USUAL_RETENTION
+
+    async def _send(self, record: ParkRecord, body: bytes, flag: int) -> int:
+        properties, body = record.carried(body)
+        body, sys_flag = await compressed(body)
+        header = send_header(properties, self.queue, sys_flag=sys_flag, flag=flag)
+        reply = await self._instance.call(
+            await self._master(),
+            RequestCode.SEND_MESSAGE_V2,
+            header.to_short(),
+            body=body,
+            accept=STORED,
+        )
+        return SendReply.from_fields(reply.fields).queue_offset
+
+    async def _create_topic(self) -> None:
+        header = CreateTopicHeader(
+            topic=self.queue.topic,
+            default_topic=TBW102,
+            read_queue_nums=PARK_QUEUES,
+            write_queue_nums=PARK_QUEUES,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+            topic_sys_flag=0,
+            order=False,
+        )
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        await self._instance.call(await self._master(), code, header)
+
+    async def _master(self) -> str:
+        # By the source's topic: the park topic may be too new for the NameServer.
+        name, topic = self._source.broker_name, self._source.topic
+        return await self._instance.routes.require_master(name, topic)

@@ -1,0 +1,1 @@
+"""Consumers that pop, and pops on behalf of push consumers."""

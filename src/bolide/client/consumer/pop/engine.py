@@ -1,0 +1,250 @@
+"""The part of a push consumer that pops, and how popped messages are consumed."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from bolide.client.consumer.consumer import PeriodicTasks
+from bolide.client.consumer.group.membership import Membership
+from bolide.client.consumer.group.start_position import From
+from bolide.client.consumer.handlers.handler import Outcome
+from bolide.client.consumer.handlers.invocation import Call, Consumption
+from bolide.client.consumer.pop.pop_request import Pop, Popper, PopResult, PopStatus
+from bolide.client.consumer.pop.popped_queues import PopHoldings, PoppedQueue
+from bolide.client.consumer.pop.receipts import Leases, Receipts, back_off
+from bolide.client.consumer.send_back import SendBack
+from bolide.client.consumer.settings import PushSettings
+from bolide.client.consumer.subscription import Filter
+from bolide.errors import BolideError
+from bolide.logs import ThrottledLog
+from bolide.model.message import StoredMessage
+from bolide.protocol.refusals import FlowControl
+
+log = logging.getLogger(__name__)
+
+
+class PopJob(Call[PoppedQueue]):
+    """One call for popped messages."""
+
+    __slots__ = ()
+
+
+class PopConsumption:
+    """Splits what was popped into calls, and sees to what became of each."""
+
+    def __init__(
+        self, consumption: Consumption, leases: Leases, send_back: SendBack, max_times: int
+    ) -> None:
+        self.common = consumption
+        self._leases = leases
+        self._send_back = send_back
+        self._max_times = max_times
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
+        """Hand popped messages, which are of one topic, to its handler."""
+        handler = self.common.handlers.get(messages[0].topic)
+        if handler is None:
+            return  # it was unsubscribed from just now: they come again, to another member
+        self._leases.begin(held, messages)
+        # One that killed its consumers each time never came to a failed call.
+        fresh = [each for each in messages if each.reconsume_times <= self._max_times]
+        if len(fresh) < len(messages):
+            self._bury(held, [m for m in messages if m.reconsume_times > self._max_times])
+        for at in range(0, len(fresh), handler.batch):
+            job = PopJob(self, handler, fresh[at : at + handler.batch], held)
+            held.begin(job)
+            self.common.workers.submit(job)
+
+    def settle(self, job: PopJob, outcome: Outcome) -> None:
+        self.common.note(job, job.held, outcome)
+        if job.context is not None:
+            job.context.outcome = outcome
+            self.common.hooks.after(job.context)
+        job.held.end(job)
+        if job.is_abandoned:
+            return
+        self._leases.done(job.held, job.messages[: outcome.done])
+        for message in job.messages[outcome.done :]:
+            self._retry(job.held, message, outcome.delay_level)
+
+    def expire(self, helds: Iterable[PoppedQueue], older_than: float) -> None:
+        """Give up what handlers have been at for too long; the calls themselves go on."""
+        for held in helds:
+            for job in list(held.jobs):
+                if isinstance(job, PopJob) and job.is_older_than(older_than):
+                    self._abandon(job)
+
+    async def give_back(self, held: PoppedQueue) -> None:
+        """Take back the calls that have not begun, and let other members have the messages."""
+        waiting = self.common.workers.withdraw(lambda job: job in held.jobs)
+        for job in waiting:
+            held.end(job)
+        await self._leases.give_back(held, [m for job in waiting for m in job.messages])
+
+    async def close(self, within: float) -> None:
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=within)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def _retry(self, held: PoppedQueue, message: StoredMessage, delay_level: int) -> None:
+        if delay_level < 0 or message.reconsume_times >= self._max_times:
+            self._bury(held, [message])
+            return
+        # As RocketMQ's consumers read a delay level when they pop: a place in the list.
+        self._leases.again(held, message, back_off(delay_level or message.reconsume_times))
+
+    def _bury(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
+        task = asyncio.create_task(self._buried(held, messages), name="bolide-pop-bury")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _buried(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
+        for message in messages:
+            try:
+                await self._send_back.bury(message)
+            except BolideError as exc:
+                text = "%s: %s is no dead letter yet: %s"
+                self.common.rare.warning("bury", text, self.common.group, message, exc)
+                self._leases.again(held, message, back_off(message.reconsume_times))
+            else:
+                self._leases.done(held, [message])
+
+    def _abandon(self, job: PopJob) -> None:
+        job.is_abandoned = True
+        self.common.rare.warning(
+            ("expired", job.held.queue.topic),
+            "%s: a handler has been at a message of %s for too long; it is given up",
+            self.common.group,
+            job.held.queue,
+        )
+        job.held.settle(job.messages)  # no more prolonged, they come again
+
+
+_AFTER_FAILURE = 1.0
+_AFTER_FLOW_CONTROL = 0.02
+_QUICK = 0.01
+_LONGEST_STALL = 1.0
+_TELL_WITHIN = 5.0
+"""Seconds that closing waits for brokers to hear what became of messages."""
+
+
+class PopEngine:
+    """Pops from the queues that brokers gave for that, and has the messages consumed."""
+
+    def __init__(
+        self,
+        member: Membership,
+        settings: PushSettings,
+        consumption: Consumption,
+        is_paused: Callable[[], bool],
+    ) -> None:
+        instance, group = member.instance, member.group
+        receipts = Receipts(instance, group)
+        send_back = SendBack(instance, group, settings.sent_back_times)
+        self.holdings = PopHoldings(self._run)
+        self._member = member
+        self._settings = settings
+        self._is_paused = is_paused
+        self._popper = Popper(instance, group, settings.filter_hooks)
+        self._leases = Leases(receipts, settings.pop_invisible)
+        self._consumption = PopConsumption(
+            consumption, self._leases, send_back, settings.sent_back_times
+        )
+        self._rare = ThrottledLog(log)
+
+    def start(self, keepers: PeriodicTasks) -> None:
+        keepers.every(self._settings.pop_invisible / 10, self._renew)
+
+    def wake(self) -> None:
+        for held in self.holdings:
+            held.wake()
+
+    def expire(self, older_than: float) -> None:
+        """Give up what handlers have been at since before this time of the loop's clock."""
+        self._consumption.expire(self.holdings.with_messages(), older_than)
+
+    async def close(self, within: float) -> None:
+        """Wait for handlers at work; what waits for one is given back."""
+        helds = self.holdings.with_messages()
+        await self.holdings.close()
+        await asyncio.gather(*map(self._consumption.give_back, helds))
+        try:
+            async with asyncio.timeout(within):
+                await asyncio.gather(*(held.idle() for held in helds))
+        except TimeoutError:
+            log.warning("%s: handlers are still at work after %g s", self._member.group, within)
+        await self._consumption.close(_TELL_WITHIN)
+        await self._leases.close(_TELL_WITHIN)
+
+    def _renew(self) -> None:
+        self._leases.renew(self.holdings.with_messages())
+
+    async def _run(self, held: PoppedQueue) -> None:
+        stalls = 0
+        while not held.is_dropped:
+            begun = time.monotonic()
+            try:
+                pause = await self._pop(held)
+            except BolideError as exc:
+                pause = self._failed(held, exc)
+            except Exception:
+                log.exception("a pop of %s failed; it is tried again", held.queue)
+                pause = _AFTER_FAILURE
+            # Answers at once without messages, again and again, must not become a busy loop.
+            is_stall = pause is None and time.monotonic() - begun < _QUICK
+            stalls = stalls + 1 if is_stall else 0
+            if pause := min(_LONGEST_STALL, _QUICK * stalls) if stalls > 2 else pause:
+                await held.sleep(pause)
+
+    async def _pop(self, held: PoppedQueue) -> float | None:
+        """Pop once; how long to wait before the next one, None if nothing came of it."""
+        while self._is_blocked(held):
+            await held.change()
+            if held.is_dropped:
+                return 0.0
+        wanted = self._member.filters.get(held.queue.topic)
+        if wanted is None:
+            return _AFTER_FAILURE
+        held.last_pull = time.time()
+        begun = time.monotonic()
+        result = await self._popper.pop(self._request(held, wanted))
+        self._rare.forget(held.queue)
+        if result.status is PopStatus.FULL:
+            return _AFTER_FAILURE
+        self._take(held, result, time.monotonic() - begun)
+        return self._settings.pull_interval if result.messages else None
+
+    def _request(self, held: PoppedQueue, wanted: Filter) -> Pop:
+        settings = self._settings
+        return Pop(
+            queue=held.queue,
+            filter=wanted,
+            max_count=settings.pop_batch_size,
+            invisible=settings.pop_invisible,
+            wait=settings.suspend,
+            from_first=settings.consume_from == From.FIRST,
+        )
+
+    def _take(self, held: PoppedQueue, result: PopResult, seconds: float) -> None:
+        self._leases.done(held, result.unwanted)
+        if result.messages:
+            counter = self._consumption.common.counters[held.queue.topic]
+            counter.pulled(len(result.messages), seconds)
+            self._consumption.take(held, result.messages)
+
+    def _is_blocked(self, held: PoppedQueue) -> bool:
+        full = held.held_count >= self._settings.pop_threshold
+        return not held.is_dropped and (full or self._is_paused())
+
+    def _failed(self, held: PoppedQueue, exc: BolideError) -> float:
+        if isinstance(exc, FlowControl):
+            return _AFTER_FLOW_CONTROL
+        self._rare.warning(
+            held.queue, "%s: popping %s fails: %s", self._member.group, held.queue, exc
+        )
+        return _AFTER_FAILURE

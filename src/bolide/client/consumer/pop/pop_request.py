@@ -1,0 +1,214 @@
+"""One pop: the request, what its answer means, and what became of each message it brought."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from msgspec import structs
+
+from bolide.client.consumer.pull.pull_request import FilterHook, is_long_to_read, is_wanted
+from bolide.client.consumer.received import read_stored, without_expired
+from bolide.client.consumer.subscription import Filter
+from bolide.client.errors import PopNotSupported
+from bolide.client.instance.instance import ClientInstance
+from bolide.model.message import StoredMessage
+from bolide.model.message_queue import MessageQueue
+from bolide.model.properties import PropertyName
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.headers.pop import (
+    NotificationHeader,
+    NotificationReply,
+    PopHeader,
+    PopReply,
+)
+from bolide.protocol.pop_info import Receipt, read_order_counts, read_start_offsets, retry_mark
+from bolide.protocol.refusals import RequestCodeNotSupported
+
+ALL_QUEUES = -1
+_CALL_GRACE = 10.0
+"""Seconds that an answer may take beyond the time for which the broker may hold the request."""
+
+_FIRST, _LAST = 0, 1
+
+
+class PopStatus(Enum):
+    FOUND = auto()
+    NOTHING = auto()
+    FULL = auto()
+    """Too many pops wait at the broker already."""
+
+
+_STATUSES = {
+    ResponseCode.SUCCESS: PopStatus.FOUND,
+    ResponseCode.POLLING_TIMEOUT: PopStatus.NOTHING,
+    ResponseCode.PULL_NOT_FOUND: PopStatus.NOTHING,
+    ResponseCode.POLLING_FULL: PopStatus.FULL,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pop:
+    """A pop to make; durations in seconds."""
+
+    queue: MessageQueue
+    """Queue -1 is all of that broker."""
+    filter: Filter
+    max_count: int
+    invisible: float
+    wait: float = 0.0
+    """How long the broker may hold it while there is nothing."""
+    from_first: bool = False
+    """Where a group begins that has popped nothing yet."""
+    is_ordered: bool = False
+    attempt_id: str | None = None
+    """An ordered pop with the id of one whose answer was lost brings the same again."""
+
+    def header(self, group: str) -> PopHeader:
+        return PopHeader(
+            consumer_group=group,
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            max_msg_nums=self.max_count,
+            invisible_time=int(self.invisible * 1000),
+            poll_time=int(self.wait * 1000),
+            born_time=_now_ms(),
+            init_mode=_FIRST if self.from_first else _LAST,
+            exp_type=self.filter.expression_type,
+            exp=self.filter.expression,
+            order=self.is_ordered,
+            attempt_id=self.attempt_id,
+        )
+
+    def notification(self, group: str) -> NotificationHeader:
+        """The question whether there is something to pop."""
+        return NotificationHeader(
+            consumer_group=group,
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            poll_time=int(self.wait * 1000),
+            born_time=_now_ms(),
+            order=self.is_ordered,
+            attempt_id=self.attempt_id,
+            exp_type=self.filter.expression_type,
+            exp=self.filter.expression,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PopResult:
+    """What was found. `unwanted` are messages that no consumer is to see: acknowledge them."""
+
+    status: PopStatus
+    messages: Sequence[StoredMessage] = ()
+    unwanted: Sequence[StoredMessage] = ()
+
+
+class Popper:
+    """Pops for one group, from masters only: they know what is under way."""
+
+    def __init__(
+        self, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterHook] = ()
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._hooks = tuple(filter_hooks)
+
+    async def pop(self, pop: Pop) -> PopResult:
+        """Raises PopNotSupported, BrokerUnknown, RemotingError or Refusal."""
+        queue = pop.queue
+        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        try:
+            reply = await self._instance.call(
+                address,
+                RequestCode.POP_MESSAGE,
+                pop.header(self._group),
+                within=pop.wait + _CALL_GRACE,
+                accept=_STATUSES,
+            )
+        except RequestCodeNotSupported as exc:
+            raise PopNotSupported(queue.broker_name, address) from exc
+        status = _STATUSES[ResponseCode(reply.code)]
+        if status is not PopStatus.FOUND:
+            return PopResult(status)
+        return await self._result(pop, PopReply.from_fields(reply.fields), reply.body)
+
+    async def has_messages(self, pop: Pop) -> bool:
+        """Wait at the broker until there is something to pop. Raises as `pop` does."""
+        queue = pop.queue
+        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        reply = await self._instance.call(
+            address,
+            RequestCode.NOTIFICATION,
+            pop.notification(self._group),
+            within=pop.wait + _CALL_GRACE,
+        )
+        return NotificationReply.from_fields(reply.fields).has_msg
+
+    async def _result(self, pop: Pop, header: PopReply, body: bytes) -> PopResult:
+        topic = self._instance.settings.unwrap(pop.queue.topic)
+
+        def read() -> list[StoredMessage]:
+            return popped_messages(header, body, pop.queue.broker_name, topic)
+
+        found = await asyncio.to_thread(read) if is_long_to_read(body) else read()
+        wanted = without_expired(found, body)
+        if pop.filter.tags:
+            wanted = [each for each in wanted if pop.filter.matches(each.tags)]
+        if self._hooks:
+            wanted = [each for each in wanted if is_wanted(self._hooks, each)]
+        if len(wanted) == len(found):
+            return PopResult(PopStatus.FOUND, found)
+        kept = set(map(id, wanted))
+        return PopResult(PopStatus.FOUND, wanted, [m for m in found if id(m) not in kept])
+
+
+def popped_messages(
+    header: PopReply, body: bytes, broker_name: str, topic: str
+) -> list[StoredMessage]:
+    """The messages of an answer, each under the topic that was popped and with its receipt.
+
+    Raises:
+        BadRecord: the bytes are no records.
+        BadPopInfo: the header does not tell where they were found.
+    """
+    starts = read_start_offsets(header.start_offset_info)
+    counts = read_order_counts(header.order_count_info)
+    messages = []
+    for stored in read_stored(body, broker_name):
+        mark, said = retry_mark(stored.topic), stored.properties
+        start = starts.setdefault((mark, stored.queue_id), stored.queue_offset)
+        if not said.get(PropertyName.POP_CHECKPOINT):  # retries come with one
+            receipt = _receipt(header, stored, mark, start)
+            said[PropertyName.POP_CHECKPOINT] = receipt.encode()
+        said.setdefault(PropertyName.FIRST_POP_TIME, str(header.pop_time))
+        counted = counts.of(mark, stored.queue_id, stored.queue_offset)
+        times = max(counted, stored.reconsume_times)
+        messages.append(structs.replace(stored, topic=topic, reconsume_times=times))
+    return messages
+
+
+def receipt_of(message: StoredMessage) -> Receipt:
+    """Raises ValueError for a message that was not popped, BadPopInfo for a broken receipt."""
+    text = message.receipt
+    if text is None:
+        raise ValueError(f"{message} was not popped: only what `receive` returned has a receipt")
+    return Receipt.decode(text)
+
+
+def _receipt(header: PopReply, stored: StoredMessage, mark: str, start: int) -> Receipt:
+    return Receipt(
+        start_offset=start,
+        pop_time=header.pop_time,
+        invisible_time=header.invisible_time,
+        revive_queue=header.revive_qid,
+        retry=mark,
+        broker_name=stored.broker_name,
+        queue_id=stored.queue_id,
+        offset=stored.queue_offset,
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,311 @@
+"""The pull consumer: pulls on demand, commits what its user says, or runs on a schedule."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Unpack
+
+from bolide.client.consumer.consumer import Consumer, PeriodicTasks
+from bolide.client.consumer.group.membership import Membership
+from bolide.client.consumer.group.offsets import OffsetStore, offset_store
+from bolide.client.consumer.group.rebalance import Rebalancer
+from bolide.client.consumer.member import PullMember
+from bolide.client.consumer.pull.pull_request import Pull, Puller, PullResult
+from bolide.client.consumer.settings import ConsumerArguments, ConsumerSettings
+from bolide.client.consumer.subscription import Expression
+from bolide.client.instance.instance import ClientInstance
+from bolide.client.instance.lifecycle import Startable
+from bolide.logs import ThrottledLog
+from bolide.model.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+
+class NotedOffsets:
+    """Writes each offset once: the queue may be another member's by now, and he further on."""
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+        self._noted: dict[MessageQueue, int] = {}
+        self._unwritten: set[MessageQueue] = set()
+        self._writing = asyncio.Lock()  # an older offset must not be written after a newer one
+        self._rare = ThrottledLog(log)
+
+    def note(self, queue: MessageQueue, queue_offset: int) -> None:
+        self._noted[queue] = queue_offset
+        self._unwritten.add(queue)
+
+    def find(self, queue: MessageQueue) -> int | None:
+        return self._noted.get(queue)
+
+    def all(self) -> dict[MessageQueue, int]:
+        return dict(self._noted)
+
+    async def write(self) -> None:
+        """Commit what was noted since it was committed last. Raises what the store raises."""
+        async with self._writing:
+            changed = {queue: self._noted[queue] for queue in self._unwritten}
+            if not changed:
+                return
+            await self._store.write(changed, wait=True)
+            same = {queue for queue, offset in changed.items() if self._noted.get(queue) == offset}
+            self._unwritten -= same
+
+    async def try_write(self) -> None:
+        """As `write`, but a failure is only said: the next write makes up for it."""
+        try:
+            await self.write()
+        except Exception as exc:  # noqa: BLE001  the store may be the user's
+            self._rare.warning("write", "offsets cannot be committed now: %r", exc)
+        else:
+            self._rare.forget("write")
+
+    async def let_go(self, queues: Iterable[MessageQueue]) -> None:
+        """Commit a last time what was noted of queues that are another's now, and forget them."""
+        lost = self._noted.keys() & set(queues)
+        if lost & self._unwritten:
+            await self.try_write()
+        for queue in lost:
+            self._noted.pop(queue, None)
+        self._unwritten -= lost
+
+
+PULL_TIMEOUT = 10.0
+_CALL_GRACE = 10.0
+
+
+class PullConsumer(Consumer[ConsumerSettings]):
+    """Pulls for a group while its `async with` block runs; positions are the user's business.
+
+    ```python
+    async with PullConsumer("orders", name_server="127.0.0.1:9876") as c:
+        for queue in await c.fetch_subscribe_queues("Orders"):
+            found = await c.pull(queue, "*", await c.fetch_consume_offset(queue) or 0)
+            ...
+            await c.update_consume_offset(queue, found.next_offset)
+    ```
+    """
+
+    def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
+        """Take the settings; `ClientSettings` and `ConsumerSettings` tell them.
+
+        Raises:
+            ConfigError: one cannot be used; names it.
+        """
+        super().__init__(ConsumerSettings, group, arguments)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        expression: Expression,
+        queue_offset: int,
+        max_count: int = 32,
+        *,
+        timeout: float = PULL_TIMEOUT,  # noqa: ASYNC109  as users of RocketMQ know it
+    ) -> PullResult:
+        """Ask once; the result's `next_offset` says where to go on, whatever was found.
+
+        Raises:
+            ValueError: the offset or the count is out of its bounds.
+            RemotingError: no answer came.
+            Refusal: the broker refused.
+        """
+        return await self._pull(queue, expression, queue_offset, max_count, within=timeout)
+
+    async def pull_block_if_not_found(
+        self, queue: MessageQueue, expression: Expression, queue_offset: int, max_count: int = 32
+    ) -> PullResult:
+        """As `pull`, but the broker waits for a message, at most `suspend` seconds."""
+        suspend = self.settings.suspend
+        return await self._pull(
+            queue, expression, queue_offset, max_count, within=suspend + _CALL_GRACE, wait=suspend
+        )
+
+    async def fetch_consume_offset(
+        self, queue: MessageQueue, *, from_store: bool = False
+    ) -> int | None:
+        """The group's offset in a queue; None if it has none.
+
+        With `from_store` what this consumer has updated and not committed yet does not count.
+        """
+        self._running()
+        wrapped = self._wrapped(queue)
+        noted = None if from_store else self._noted.find(wrapped)
+        return await self._offsets.read(wrapped) if noted is None else noted
+
+    async def update_consume_offset(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Note how far a queue was consumed; it is committed within `commit_interval`.
+
+        Of a queue that was shared out and belongs to another member by now nothing is noted.
+        """
+        self._running()
+        wrapped = self._wrapped(queue)
+        shared = wrapped.topic in self._member.filters
+        if not shared or wrapped in self._shares.of_topic(wrapped.topic):
+            self._noted.note(wrapped, queue_offset)
+
+    async def commit(self) -> None:
+        """Commit what was updated now.
+
+        Raises:
+            BolideError: a broker refused, or did not answer.
+        """
+        self._running()
+        await self._noted.write()
+
+    async def register_topics(self, *topics: str) -> None:
+        """Take part in sharing out the queues of these topics; see `fetch_balanced_queues`."""
+        self._running()
+        await self._rebalancer.join(*(self._filter(topic, "*") for topic in topics))
+
+    async def fetch_balanced_queues(self, topic: str) -> frozenset[MessageQueue]:
+        """The queues of a topic that are this member's share of it now."""
+        self._running()
+        if self._client.wrap(topic) not in self._member.filters:
+            await self.register_topics(topic)
+        return frozenset(map(self._unwrapped, self._shares.of_topic(self._client.wrap(topic))))
+
+    async def _pull(
+        self,
+        queue: MessageQueue,
+        expression: Expression,
+        queue_offset: int,
+        max_count: int,
+        *,
+        within: float,
+        wait: float = 0.0,
+    ) -> PullResult:
+        self._running()
+        if queue_offset < 0 or max_count < 1:
+            raise ValueError(f"offset {queue_offset}, count {max_count}: at least 0 and 1")
+        wrapped = self._wrapped(queue)
+        self._member.other_topics.add(wrapped.topic)
+        pull = Pull(
+            queue=wrapped,
+            filter=self._filter(queue.topic, expression),
+            offset=queue_offset,
+            max_count=max_count,
+            suspend=wait,
+            within=within,
+            with_subscription=True,
+        )
+        return await self._puller.pull(pull)
+
+    def _open(self, instance: ClientInstance, group: str) -> Membership:
+        settings = self.settings
+        self._keepers = PeriodicTasks()
+        self._offsets = offset_store(instance, group, settings)
+        self._noted = NotedOffsets(self._offsets)
+        self._shares = Shares(self._noted.let_go)
+        self._puller = Puller(instance, group, settings.filter_hooks)
+        member = PullMember(instance, group, settings, progress=self._noted.all)
+        self._rebalancer = Rebalancer(
+            member, settings.allocate, self._shares, self._assignment_listener()
+        )
+        return member
+
+    async def _begin(self) -> None:
+        self._keepers.run(self._rebalancer.run())
+        self._keepers.every(self.settings.commit_interval, self._noted.try_write)
+
+    async def _end(self) -> None:
+        await self._keepers.close()
+        await self._noted.try_write()
+
+
+class Shares:
+    """The queues that are ours, of which nothing is held; `lose` hears of those that go."""
+
+    def __init__(self, lose: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
+        self._lose = lose
+        self._queues: dict[str, frozenset[MessageQueue]] = {}
+
+    def of_topic(self, topic: str) -> frozenset[MessageQueue]:
+        return self._queues.get(topic, frozenset())
+
+    def topics(self) -> Collection[str]:
+        return [topic for topic, queues in self._queues.items() if queues]
+
+    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+        lost = self.of_topic(topic).difference(wanted)
+        self._queues[topic] = frozenset(wanted)
+        await self._lose(lost)
+        return True
+
+
+NEXT_DELAY = 0.2
+AFTER_FAILURE = 1.0
+
+
+class PullTurn:
+    """What a pull task is called with beside its queue."""
+
+    def __init__(self, consumer: PullConsumer) -> None:
+        self.consumer = consumer
+        """To pull with, and to keep offsets."""
+        self.next_delay = NEXT_DELAY
+        """Seconds until the next call for the queue; the task may set it."""
+
+
+PullTask = Callable[[MessageQueue, PullTurn], Awaitable[object]]
+
+
+class PullSchedule(Startable):
+    """A task for each queue that is this member's share of the registered topics.
+
+    Queues that come get a task, those that go lose theirs; when broadcasting all queues have one.
+    """
+
+    def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
+        """Take the settings of a `PullConsumer`; `on_assignment` is called here as well."""
+        self._listener = arguments.get("on_assignment")
+        arguments["on_assignment"] = self._assigned
+        self.consumer = PullConsumer(group, **arguments)
+        self._callbacks: dict[str, PullTask] = {}
+        self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._is_closed = False
+
+    async def start(self) -> None:
+        await self.consumer.start()
+
+    async def close(self) -> None:
+        """End the tasks, then commit offsets and leave the group."""
+        self._is_closed = True
+        await self._stop(set(self._tasks))
+        await self.consumer.close()
+
+    async def register(self, topic: str, task: PullTask) -> None:
+        """Have `task` called for each queue of a topic that is ours."""
+        self._callbacks[topic] = task
+        await self.consumer.register_topics(topic)
+
+    async def _assigned(
+        self, topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]
+    ) -> None:
+        running = {queue for queue in self._tasks if queue.topic == topic}
+        await self._stop(running - mine)
+        if self._is_closed:
+            return
+        for queue in mine - running:
+            self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"bolide-{queue}")
+        if self._listener is not None:
+            heard = self._listener(topic, queues, mine)
+            if isinstance(heard, Awaitable):
+                await heard
+
+    async def _run(self, queue: MessageQueue) -> None:
+        while True:
+            turn = PullTurn(self.consumer)
+            try:
+                await self._callbacks[queue.topic](queue, turn)
+            except Exception:
+                log.exception("the pull task of %s failed; it is called again", queue)
+                turn.next_delay = max(turn.next_delay, AFTER_FAILURE)
+            await asyncio.sleep(turn.next_delay)
+
+    async def _stop(self, queues: set[MessageQueue]) -> None:
+        stopped = [self._tasks.pop(queue) for queue in queues]
+        for task in stopped:
+            task.cancel()
+        if stopped:
+            await asyncio.wait(stopped)

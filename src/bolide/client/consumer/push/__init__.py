@@ -1,0 +1,1 @@
+"""The push consumer: brings messages to handlers."""

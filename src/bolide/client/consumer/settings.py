@@ -1,0 +1,309 @@
+"""Settings of consumers of every kind."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bolide.client.consumer.group.assignment import STRATEGY_NAMES, Strategy, average
+from bolide.client.consumer.group.held_queue import FlowLimits
+from bolide.client.consumer.group.offsets import OffsetStore
+from bolide.client.consumer.group.rebalance import AssignmentListener
+from bolide.client.consumer.group.start_position import From, StartPosition, Timestamp
+from bolide.client.consumer.handlers.invocation import ConsumeHook
+from bolide.client.consumer.pull.pull_request import FilterHook
+from bolide.client.consumer.send_back import DEFAULT_MAX_RECONSUME_TIMES
+from bolide.client.instance.settings import ClientArguments, ClientSettings
+from bolide.client.tracing.settings import Telemetry, Trace
+from bolide.errors import ConfigError
+from bolide.protocol.bodies.heartbeat import MessageModel
+
+S = TypeVar("S", bound="ConsumerSettings")
+
+_MODELS = {"clustering": MessageModel.CLUSTERING, "broadcasting": MessageModel.BROADCASTING}
+_MAX_PULL = 1024
+MAX_POP = 32
+"""Most messages of a pop: brokers refuse more."""
+_SHORTEST_POP, _LONGEST_POP = 5.0, 300.0
+_REBALANCES = ("client", "broker")
+
+
+class ConsumerArguments(ClientArguments, total=False):
+    """The keyword arguments of every consumer; `ConsumerSettings` says what they do."""
+
+    consume_from: str
+    consume_timestamp: Timestamp | None
+    model: str
+    allocate: Strategy
+    commit_interval: float
+    suspend: float
+    max_reconsume_times: int | None
+    offset_store: OffsetStore | None
+    offset_directory: str | Path | None
+    filter_hooks: Sequence[FilterHook]
+    on_assignment: AssignmentListener | None
+
+
+class LitePullArguments(ConsumerArguments, total=False):
+    """Those of a lite pull consumer; `LitePullSettings` says what they do."""
+
+    auto_commit: bool
+    pull_batch_size: int
+    flow_limits: FlowLimits
+    most_held: int
+    topic_check_interval: float
+
+
+class PushArguments(ConsumerArguments, total=False):
+    """Those of a push consumer; `PushSettings` says what they do."""
+
+    concurrency: int
+    pull_batch_size: int
+    pull_batch_bytes: int
+    pull_interval: float
+    flow_limits: FlowLimits
+    consume_timeout: float
+    ordered_suspend: float
+    close_timeout: float
+    post_subscription_when_pull: bool
+    consume_hooks: Sequence[ConsumeHook]
+    trace: bool | Trace
+    telemetry: Telemetry | None
+    rebalance: str
+    pop_invisible: float
+    pop_batch_size: int
+    pop_threshold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """Durations are seconds."""
+
+    consume_from: str = "last"
+    """Where a group without offsets begins: "last", "first" or "timestamp"."""
+
+    consume_timestamp: Timestamp | None = None
+    """`"20131223171201"` in local time, a datetime or seconds since 1970; None is half an hour
+    before the start."""
+
+    model: str = "clustering"
+    """Members share the messages; with "broadcasting" each gets all of them."""
+
+    allocate: Strategy = average
+    """How queues are shared out: a function of `client.consuming.assignment`, or your own."""
+
+    commit_interval: float = 5.0
+    """Between two commits of offsets."""
+
+    suspend: float = 20.0
+    """How long a broker may hold a pull that finds nothing."""
+
+    max_reconsume_times: int | None = None
+    """After so many retries a message is a dead letter. None is 16, and no end of them for ordered
+    handlers."""
+
+    offset_store: OffsetStore | None = None
+    """Keeps the offsets, instead of the brokers or, when broadcasting, a file."""
+
+    offset_directory: str | Path | None = None
+    """Where the file of a broadcasting consumer is; ~/.rocketmq_offsets by default."""
+
+    filter_hooks: Sequence[FilterHook] = ()
+    """Each says of every message whether it is wanted."""
+
+    on_assignment: AssignmentListener | None = None
+    """Called when the queues assigned to this consumer change."""
+
+    def __post_init__(self) -> None:
+        if self.model not in _MODELS:
+            raise ConfigError(f"model={self.model!r}: must be one of {', '.join(_MODELS)}")
+        self.start(0.0)
+        self._require_over(0, "commit_interval")
+        self._require_least(0, "suspend")
+        if self.max_reconsume_times is not None:
+            self._require_least(0, "max_reconsume_times")
+
+    def start(self, now: float) -> StartPosition:
+        """Raises ConfigError."""
+        return StartPosition.of(self.consume_from, self.consume_timestamp, now)
+
+    @property
+    def message_model(self) -> MessageModel:
+        return _MODELS[self.model]
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model is MessageModel.BROADCASTING
+
+    @property
+    def sent_back_times(self) -> int:
+        """How often a message is sent back before it is a dead letter."""
+        times = self.max_reconsume_times
+        return DEFAULT_MAX_RECONSUME_TIMES if times is None else times
+
+    def _require_over(self, bound: float, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) <= bound:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be over {bound}")
+
+    def _require_least(self, bound: float, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < bound:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {bound}")
+
+    def _require_pull_size(self, size: int) -> None:
+        if not 1 <= size <= _MAX_PULL:
+            raise ConfigError(f"pull_batch_size={size}: must be 1 to {_MAX_PULL}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitePullSettings(ConsumerSettings):
+    """For consumers that are polled."""
+
+    auto_commit: bool = True
+    """Commit in `poll`, every `commit_interval`, what polls before it returned."""
+
+    pull_batch_size: int = 10
+    flow_limits: FlowLimits = field(default_factory=FlowLimits)
+    """How much of each queue is held before pulling stops."""
+
+    most_held: int = 10_000
+    """Messages of all queues together that may wait to be polled."""
+
+    topic_check_interval: float = 30.0
+    """How often those who listen for a topic's queues are told of changes."""
+
+    def __post_init__(self) -> None:
+        ConsumerSettings.__post_init__(self)
+        self._require_pull_size(self.pull_batch_size)
+        self._require_over(0, "most_held", "topic_check_interval")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSettings(ConsumerSettings):
+    """For consumers that call handlers."""
+
+    suspend: float = 15.0
+    concurrency: int = 20
+    """How many handlers run at a time: so many tasks, and so many threads."""
+
+    pull_batch_size: int = 256
+    """Messages to ask for at once; brokers may give fewer, those of RocketMQ give 32."""
+
+    pull_batch_bytes: int = 256 * 1024
+    pull_interval: float = 0.0
+    """Between two pulls of one queue that found something."""
+
+    flow_limits: FlowLimits = field(default_factory=FlowLimits)
+    """How much of each queue is held before pulling stops."""
+
+    consume_timeout: float = 15 * 60.0
+    """A message that a handler is at for so long is sent back."""
+
+    ordered_suspend: float = 1.0
+    """How long a queue waits after its ordered handler failed."""
+
+    close_timeout: float = 15.0
+    """How long closing waits for handlers at work."""
+
+    post_subscription_when_pull: bool = False
+    """Send the expression with every pull, for members whose subscriptions differ."""
+
+    consume_hooks: Sequence[ConsumeHook] = ()
+    """Called around each call of a handler."""
+
+    trace: bool | Trace = False
+    """Tell of every consumption on the trace topic; `Trace` says how."""
+
+    telemetry: Telemetry | None = None
+    """Spans around calls of handlers, as by `client.telemetry.OpenTelemetry()`."""
+
+    rebalance: str = "client"
+    """Who shares the queues out: "client", all members by themselves, or "broker", which may then
+    have them popped instead of pulled (`mqadmin setConsumeMode`). Topics with ordered handlers are
+    always shared out by the members."""
+
+    pop_invisible: float = 60.0
+    """How long a popped message belongs to this member, 5 to 300; prolonged while it is held."""
+
+    pop_batch_size: int = 32
+    pop_threshold: int = 96
+    """Popped messages of one queue, or of one broker, that may be held before popping stops."""
+
+    def __post_init__(self) -> None:
+        ConsumerSettings.__post_init__(self)
+        self._require_pull_size(self.pull_batch_size)
+        self._require_pops()
+        self._require_least(1, "concurrency", "pull_batch_bytes")
+        self._require_least(0, "pull_interval", "ordered_suspend", "close_timeout")
+        self._require_over(0, "consume_timeout")
+
+    @property
+    def asks_brokers(self) -> bool:
+        """Whether brokers say which queues are ours."""
+        return self.rebalance == "broker" and not self.is_broadcasting
+
+    def _require_pops(self) -> None:
+        if self.rebalance not in _REBALANCES:
+            words = ", ".join(_REBALANCES)
+            raise ConfigError(f"rebalance={self.rebalance!r}: must be one of {words}")
+        if self.asks_brokers and self.allocate not in STRATEGY_NAMES:
+            raise ConfigError(
+                "allocate: brokers share queues out by average or average_by_circle only;"
+                ' use one of these, or rebalance="client"'
+            )
+        if not 1 <= self.pop_batch_size <= MAX_POP:
+            raise ConfigError(f"pop_batch_size={self.pop_batch_size}: must be 1 to {MAX_POP}")
+        if not _SHORTEST_POP <= self.pop_invisible <= _LONGEST_POP:
+            raise ConfigError(
+                f"pop_invisible={self.pop_invisible:g}: must be"
+                f" {_SHORTEST_POP:g} to {_LONGEST_POP:g} seconds"
+            )
+        self._require_least(1, "pop_threshold")
+
+
+def split_arguments(kind: type[S], arguments: Mapping[str, Any]) -> tuple[S, ClientSettings]:
+    """Sort keyword arguments into those of the consumer and those of its client.
+
+    Raises:
+        ConfigError: one cannot be used; names it.
+        TypeError: there is no argument of that name.
+    """
+    names = {each.name for each in fields(kind)}
+    own = {name: value for name, value in arguments.items() if name in names}
+    rest = {name: value for name, value in arguments.items() if name not in names}
+    settings, client = kind(**own), ClientSettings.of(**rest)
+    # Broadcasting consumers keep their offsets by client id: it must be the same next time.
+    return settings, client if settings.is_broadcasting else client.with_own_name()
+
+
+class PopArguments(ClientArguments, total=False):
+    """The keyword arguments of a pop consumer; `PopSettings` says what they do."""
+
+    consume_from: str
+    invisible: float
+    ordered: bool
+    max_reconsume_times: int | None
+    filter_hooks: Sequence[FilterHook]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopSettings(ConsumerSettings):
+    """For consumers that pop; durations are seconds."""
+
+    invisible: float = 30.0
+    """How long a message belongs to who received it, unless `receive` says otherwise."""
+
+    ordered: bool = False
+    """Keep the order of each queue: no more of it until all that was received is done."""
+
+    def __post_init__(self) -> None:
+        ConsumerSettings.__post_init__(self)
+        self._require_over(0, "invisible")
+        if self.is_broadcasting:
+            raise ConfigError('model="broadcasting": members of a group that pops share messages')
+        if self.consume_from == From.TIMESTAMP:
+            raise ConfigError(
+                'consume_from="timestamp": a group that pops begins "first" or "last";'
+                " its offsets can be reset by time afterwards"
+            )

@@ -1,0 +1,177 @@
+"""How a client reaches its cluster; shared by producers and consumers.
+
+`ns%name`; the marks of retry and dead-letter topics stay in front: `%RETRY%ns%group`.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Self, TypedDict, Unpack
+
+from bolide.errors import ConfigError
+from bolide.model.names import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from bolide.remoting.address import split_address
+from bolide.remoting.tls import ClientTls
+
+SEPARATOR = "%"
+
+_SYSTEM_PREFIXES = (SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX)
+
+
+def wrap(namespace: str, name: str) -> str:
+    """The name on the wire; names of the system and wrapped ones stay as they are."""
+    if not namespace or not name or name in SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES):
+        return name
+    mark, bare = _split(name)
+    return name if bare.startswith(namespace + SEPARATOR) else f"{mark}{namespace}%{bare}"
+
+
+def unwrap(namespace: str, name: str) -> str:
+    """The name for users; one of another namespace stays as it is."""
+    if not namespace:
+        return name
+    mark, bare = _split(name)
+    return mark + bare.removeprefix(namespace + SEPARATOR)
+
+
+def _split(name: str) -> tuple[str, str]:
+    for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if name.startswith(mark):
+            return mark, name[len(mark) :]
+    return "", name
+
+
+DEFAULT_NAME = "DEFAULT"
+
+
+class ClientArguments(TypedDict, total=False):
+    """The keyword arguments that every client takes; `ClientSettings` says what they do."""
+
+    name_server: str | Iterable[str] | None
+    address_server: str | None
+    instance_name: str
+    unit_name: str
+    unit_mode: bool
+    namespace: str
+    client_ip: str | None
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+    tls: ClientTls | None
+    vip_channel: bool
+    route_interval: float
+    heartbeat_interval: float
+    call_timeout: float
+    connect_timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Durations are seconds."""
+
+    name_servers: tuple[str, ...] = ()
+    """Asked one at a time: one until it fails, then the next."""
+
+    address_server: str | None = None
+    """A URL that answers with the list of NameServers; asked again every 2 minutes."""
+
+    instance_name: str = DEFAULT_NAME
+    """Clients of one name in one process share connections, and must have the same settings;
+    the default shares with nobody."""
+
+    unit_name: str = ""
+    unit_mode: bool = False
+    namespace: str = ""
+    """Put before the names of topics and groups on the wire, and taken off again."""
+
+    client_ip: str = ""
+    """Stands in the client id; this machine's own by default."""
+
+    access_key: str | None = None
+    secret_key: str | None = None
+    security_token: str | None = None
+    tls: ClientTls | None = None
+    vip_channel: bool = False
+    """Send to the broker's port - 2, where no pulls are served."""
+
+    route_interval: float = 30.0
+    heartbeat_interval: float = 30.0
+    call_timeout: float = 3.0
+    connect_timeout: float = 3.0
+
+    def __post_init__(self) -> None:
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigError("access_key and secret_key must be given together")
+        for name in ("route_interval", "heartbeat_interval", "call_timeout", "connect_timeout"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be over 0 seconds")
+
+    @classmethod
+    def of(cls, **arguments: Unpack[ClientArguments]) -> Self:
+        """Make them of a client's keyword arguments and the environment.
+
+        Raises:
+            ConfigError: one cannot be used; names it.
+        """
+        rest: dict[str, Any] = dict(arguments)
+        given = rest.pop("name_server", None)
+        if given is None and not rest.get("address_server"):
+            given = os.environ.get("NAMESRV_ADDR", "")
+        rest["client_ip"] = rest.get("client_ip") or own_address()
+        return cls(name_servers=parse_addresses(given or ()), **rest)
+
+    @property
+    def client_id(self) -> str:
+        words = [f"{self.client_ip}@{self.instance_name}", self.unit_name]
+        return "@".join(word for word in words if word)
+
+    def with_own_name(self) -> Self:
+        """The same with a name that no other instance has, unless the user gave one."""
+        if self.instance_name != DEFAULT_NAME:
+            return self
+        return replace(self, instance_name=f"{os.getpid()}#{time.monotonic_ns()}")
+
+    def wrap(self, name: str) -> str:
+        """The name of a topic or group on the wire."""
+        return wrap(self.namespace, name)
+
+    def unwrap(self, name: str) -> str:
+        """The name of a topic or group for users."""
+        return unwrap(self.namespace, name)
+
+
+def parse_addresses(given: str | Iterable[str]) -> tuple[str, ...]:
+    """The addresses of a list, or of a text with `;` between them.
+
+    Raises:
+        ConfigError: one is not of the form host:port.
+    """
+    words = given.split(";") if isinstance(given, str) else list(given)
+    addresses = tuple(word.strip() for word in words if word.strip())
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError as exc:
+            raise ConfigError(f"name_server: {exc}") from exc
+    return addresses
+
+
+@cache
+def own_address() -> str:
+    """The address that this machine shows to others; nothing is sent to find out."""
+    probes = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+    for family, somebody in probes:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((somebody, 9))
+            return str(probe.getsockname()[0])
+    return "127.0.0.1"

@@ -1,0 +1,152 @@
+"""Requests about consumer groups, over a real connection."""
+
+import json
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from bolide.broker.metadata.groups import GroupHandlers
+from bolide.protocol import fastjson
+from bolide.protocol.bodies.groups import (
+    ExponentialRetry,
+    GroupConfig,
+    GroupConfigList,
+    GroupConfigTable,
+    GroupForbidden,
+    RetryPolicy,
+    RetryPolicyType,
+)
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.groups import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
+from bolide.protocol.refusals import GroupNotFound, InvalidParameter, ServerError
+from tests.support.aio import on_loop
+from tests.support.broker_tables import BrokerTables, Caller, served
+
+FULL = GroupConfig(
+    group_name="g",
+    consume_broadcast_enable=False,
+    consume_message_orderly=True,
+    retry_queue_nums=2,
+    retry_max_times=3,
+    group_retry_policy=RetryPolicy(
+        type=RetryPolicyType.EXPONENTIAL, exponential_retry_policy=ExponentialRetry(initial=1000)
+    ),
+    group_sys_flag=1,
+    consume_timeout_minute=5,
+)
+
+
+def serving(tables: BrokerTables) -> AbstractAsyncContextManager[Caller]:
+    return served(tables, GroupHandlers(groups=tables.groups, offsets=tables.offsets))
+
+
+async def update(caller: Caller, config: GroupConfig) -> None:
+    body = fastjson.encode(config)
+    await caller.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+
+@on_loop
+async def test_a_group_is_created_changed_and_shown(tables: BrokerTables) -> None:
+    async with serving(tables) as caller:
+        await update(caller, GroupConfig(group_name="g"))
+        await update(caller, FULL)
+        answer = await caller.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("g"))
+    assert fastjson.decode(answer.body, GroupConfig) == FULL
+    assert tables.restarted().groups.find("g") == FULL
+    assert tables.groups.data_version.counter == 2
+
+
+@on_loop
+async def test_a_group_of_an_old_client_gets_the_newer_fields(tables: BrokerTables) -> None:
+    old = {"groupName": "g", "consumeEnable": False, "retryMaxTimes": 1, "brokerId": 0}
+    async with serving(tables) as caller:
+        body = json.dumps(old).encode()
+        await caller.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    expected = GroupConfig(group_name="g", consume_enable=False, retry_max_times=1)
+    assert tables.groups.find("g") == expected
+
+
+@on_loop
+async def test_asking_for_a_group_does_not_create_it(tables: BrokerTables) -> None:
+    async with serving(tables) as caller:
+        with pytest.raises(GroupNotFound, match="No group in this broker: g"):
+            await caller.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("g"))
+    assert len(tables.groups) == 0
+
+
+@on_loop
+async def test_a_list_is_taken_as_a_whole_or_not_at_all(tables: BrokerTables) -> None:
+    async with serving(tables) as caller:
+
+        async def update_all(*names: str) -> None:
+            groups = GroupConfigList([GroupConfig(group_name=name) for name in names])
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+            await caller.call(code, body=fastjson.encode(groups))
+
+        with pytest.raises(InvalidParameter, match="'b@d'"):
+            await update_all("a", "b@d")
+        assert len(tables.groups) == 0
+        await update_all("a", "b")
+    assert {group.group_name for group in tables.restarted().groups} == {"a", "b"}
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"groupName":1}', b"{{"])
+@on_loop
+async def test_a_group_that_is_none_is_refused(tables: BrokerTables, body: bytes) -> None:
+    async with serving(tables) as caller:
+        for code in (
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        ):
+            with pytest.raises(ServerError, match=r"\w"):
+                await caller.call(code, body=body)
+    assert len(tables.groups) == 0
+
+
+@on_loop
+async def test_attributes_of_groups_are_refused_by_name(tables: BrokerTables) -> None:
+    async with serving(tables) as caller:
+        with pytest.raises(InvalidParameter, match=r"no attributes of groups, \['\+x'\]"):
+            await update(caller, GroupConfig(group_name="g", attributes={"+x": "1"}))
+
+
+@on_loop
+async def test_all_groups_are_told_with_their_version(tables: BrokerTables) -> None:
+    await tables.groups.update(FULL)
+    await tables.groups.set_forbidden("g", "T", readable=False)
+    async with serving(tables) as caller:
+        answer = await caller.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert not answer.fields
+    assert fastjson.decode(answer.body, GroupConfigTable) == tables.groups.table
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@on_loop
+async def test_a_deleted_group_keeps_its_offsets_unless_told(
+    tables: BrokerTables, *, clean: bool
+) -> None:
+    await tables.groups.update(FULL)
+    tables.offsets.commit("g", "T", 0, 5)
+    tables.offsets.save()
+    header = DeleteGroupHeader(group_name="g", clean_offset=clean)
+    async with serving(tables) as caller:
+        await caller.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await caller.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+    again = tables.restarted()
+    assert again.groups.find("g") is None
+    assert again.offsets.of("g", "T") == ({} if clean else {0: 5})
+
+
+@on_loop
+async def test_reading_a_topic_is_forbidden_asked_for_and_allowed(tables: BrokerTables) -> None:
+    async with serving(tables) as caller:
+
+        async def readable(change: bool | None = None) -> GroupForbidden:
+            header = GroupForbiddenHeader(group="g", topic="T", readable=change)
+            answer = await caller.call(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+            return fastjson.decode(answer.body, GroupForbidden)
+
+        assert await readable() == GroupForbidden(group="g", topic="T", readable=True)
+        assert (await readable(False)).readable is False
+        assert (await readable()).readable is False
+        assert (await readable(True)).readable is True

@@ -1,0 +1,224 @@
+"""How far groups have consumed."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from bolide.broker.metadata.offsets import OffsetTable
+from bolide.protocol.refusals import ServerError
+from bolide.store.tables import CONSUMER_OFFSETS, Table
+from tests.support.aio import on_loop
+from tests.support.broker_tables import BrokerTables
+
+GROUPS = st.sampled_from(["g", "h", "gg"])
+TOPICS = st.sampled_from(["T", "U", "TT", "%RETRY%g"])
+QUEUES = st.integers(0, 2)
+OFFSETS = st.integers(0, 5)
+Known = dict[tuple[str, str, int], int]
+
+
+def test_a_committed_offset_is_found(tables: BrokerTables) -> None:
+    assert tables.offsets.find("g", "T", 0) is None
+    assert tables.offsets.commit("g", "T", 0, 5)
+    assert tables.offsets.find("g", "T", 0) == 5
+    assert tables.offsets.find("g", "T", 1) is None
+    assert tables.offsets.find("h", "T", 0) is None
+    assert tables.offsets.of("g", "T") == {0: 5}
+    assert tables.offsets.of("h", "T") == {}
+
+
+def test_offsets_survive_a_restart_once_they_are_saved(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    assert tables.restarted().offsets.find("g", "T", 0) is None
+    assert tables.offsets.save_due(0.0)
+    assert tables.restarted().offsets.find("g", "T", 0) == 5
+
+
+def test_saving_waits_for_its_interval_and_for_a_change(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    assert tables.offsets.save_due(100.0)
+    assert not tables.offsets.save_due(200.0)
+    tables.offsets.commit("g", "T", 0, 6)
+    assert not tables.offsets.save_due(100.0 + CONSUMER_OFFSETS.interval - 1)
+    assert tables.offsets.save_due(100.0 + CONSUMER_OFFSETS.interval)
+
+
+def test_the_same_offset_again_is_no_change(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    tables.offsets.save()
+    tables.offsets.commit("g", "T", 0, 5)
+    assert not tables.offsets.save()
+
+
+def test_the_version_moves_with_changes_and_with_nothing_else(tables: BrokerTables) -> None:
+    first = tables.offsets.data_version
+    tables.offsets.commit("g", "T", 0, 1)
+    tables.offsets.commit("g", "T", 0, 2)
+    second = tables.offsets.table.data_version
+    assert second.counter == first.counter + 1
+    assert second.timestamp == int(tables.clock.now * 1000)
+    assert tables.offsets.data_version == second
+    tables.offsets.save()
+    assert tables.restarted().offsets.data_version == second
+
+
+def test_a_smaller_offset_is_taken_with_one_warning_a_minute(
+    tables: BrokerTables, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for offset in (9, 5, 9, 4):
+        tables.offsets.commit("g", "T", 0, offset, peer="10.0.0.7:1")
+    assert tables.offsets.find("g", "T", 0) == 4
+    assert caplog.messages == ["10.0.0.7:1 set the offset of T@g in queue 0 back from 9 to 5"]
+    tables.clock.advance(60)
+    tables.offsets.commit("g", "T", 0, 1)
+    assert "back from 4 to 1" in caplog.messages[-1]
+
+
+# ---- resets
+
+
+def test_a_reset_is_pending_until_a_pull_takes_it(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 9)
+    tables.offsets.reset("g", "T", {0: 2, 1: 7})
+    assert tables.offsets.find("g", "T", 0) == 2
+    assert not tables.offsets.commit("g", "T", 0, 10)
+    assert tables.offsets.find("g", "T", 0) == 2
+    assert tables.offsets.take_reset("g", "T", 0) == 2
+    assert tables.offsets.take_reset("g", "T", 0) is None
+    assert tables.offsets.commit("g", "T", 0, 3)
+    assert not tables.offsets.commit("g", "T", 1, 8)
+    assert tables.offsets.find("g", "T", 1) == 7
+
+
+def test_a_reset_of_one_group_is_nothing_to_another(tables: BrokerTables) -> None:
+    tables.offsets.reset("g", "T", {0: 2})
+    assert tables.offsets.take_reset("h", "T", 0) is None
+    assert tables.offsets.take_reset("g", "U", 0) is None
+    assert tables.offsets.commit("h", "T", 0, 5)
+    assert tables.offsets.commit("g", "T", 1, 5)
+
+
+def test_a_reset_of_a_group_that_is_away_survives_a_restart(tables: BrokerTables) -> None:
+    tables.offsets.reset("g", "T", {0: 2})
+    tables.offsets.save()
+    assert tables.restarted().offsets.find("g", "T", 0) == 2
+
+
+# ---- others
+
+
+def test_topics_and_groups_are_told_by_whole_names(tables: BrokerTables) -> None:
+    for group, topic in (("g", "T"), ("g", "TT"), ("gg", "T")):
+        tables.offsets.commit(group, topic, 0, 1)
+    assert tables.offsets.topics_of("g") == {"T", "TT"}
+    assert tables.offsets.groups_of("T") == {"g", "gg"}
+    tables.offsets.remove_group("g")
+    assert tables.offsets.groups_of("T") == {"gg"}
+    tables.offsets.remove_topic("T")
+    assert tables.offsets.topics_of("gg") == set()
+
+
+def test_a_clone_is_a_copy(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    tables.offsets.clone("g", "h", "T")
+    tables.offsets.commit("g", "T", 0, 6)
+    assert tables.offsets.of("h", "T") == {0: 5}
+    tables.offsets.clone("nobody", "h", "T")
+    assert tables.offsets.of("h", "T") == {0: 5}
+
+
+def test_how_far_a_group_has_pulled_is_known_beside_what_it_committed(
+    tables: BrokerTables,
+) -> None:
+    assert tables.offsets.find_pulled("g", "T", 0) is None
+    tables.offsets.commit("g", "T", 0, 5)
+    assert tables.offsets.find_pulled("g", "T", 0) == 5
+    tables.offsets.pulled("g", "T", 0, 37)
+    assert tables.offsets.find_pulled("g", "T", 0) == 37
+    assert tables.offsets.find("g", "T", 0) == 5
+    tables.offsets.remove_topic("T")
+    assert tables.offsets.find_pulled("g", "T", 0) is None
+
+
+@on_loop
+async def test_a_save_that_fails_is_told_and_tried_again(tables: BrokerTables) -> None:
+    tables.offsets.commit("g", "T", 0, 5)
+    tables.disk.is_full = True
+    with pytest.raises(ServerError, match=r"consumerOffset.json cannot be written: .*No space"):
+        await tables.offsets.save_now()
+    tables.disk.is_full = False
+    assert tables.offsets.save()
+    assert tables.restarted().offsets.find("g", "T", 0) == 5
+
+
+class OffsetsAgainstAModel(RuleBasedStateMachine):
+    """The table does what a plain map of committed offsets and one of resets would do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = OffsetTable(Table(Path("unused"), CONSUMER_OFFSETS), lambda: 0.0)
+        self.committed: Known = {}
+        self.resets: Known = {}
+
+    @rule(group=GROUPS, topic=TOPICS, queue=QUEUES, offset=OFFSETS)
+    def commit(self, group: str, topic: str, queue: int, offset: int) -> None:
+        key = group, topic, queue
+        assert self.table.commit(group, topic, queue, offset) == (key not in self.resets)
+        if key not in self.resets:
+            self.committed[key] = offset
+
+    @rule(group=GROUPS, topic=TOPICS, offsets=st.dictionaries(QUEUES, OFFSETS))
+    def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        self.table.reset(group, topic, offsets)
+        for queue, offset in offsets.items():
+            self.resets[group, topic, queue] = self.committed[group, topic, queue] = offset
+
+    @rule(group=GROUPS, topic=TOPICS, queue=QUEUES)
+    def take_reset(self, group: str, topic: str, queue: int) -> None:
+        expected = self.resets.pop((group, topic, queue), None)
+        assert self.table.take_reset(group, topic, queue) == expected
+
+    @rule(source=GROUPS, copy=GROUPS, topic=TOPICS)
+    def clone(self, source: str, copy: str, topic: str) -> None:
+        self.table.clone(source, copy, topic)
+        cloned = {q: n for (g, t, q), n in self.committed.items() if (g, t) == (source, topic)}
+        if cloned:
+            self._forget(lambda group, name: (group, name) == (copy, topic), self.committed)
+            self.committed |= {(copy, topic, queue): n for queue, n in cloned.items()}
+
+    @rule(group=GROUPS)
+    def remove_group(self, group: str) -> None:
+        self.table.remove_group(group)
+        for known in (self.committed, self.resets):
+            self._forget(lambda owner, _: owner == group, known)
+
+    @rule(topic=TOPICS)
+    def remove_topic(self, topic: str) -> None:
+        self.table.remove_topic(topic)
+        for known in (self.committed, self.resets):
+            self._forget(lambda _, name: name == topic, known)
+
+    def _forget(self, is_wanted: Callable[[str, str], bool], known: Known) -> None:
+        for key in [key for key in known if is_wanted(key[0], key[1])]:
+            del known[key]
+
+    @invariant()
+    def both_tell_the_same(self) -> None:
+        for group in ("g", "h", "gg"):
+            for topic in ("T", "U", "TT", "%RETRY%g"):
+                for queue in range(3):
+                    key = group, topic, queue
+                    expected = self.resets.get(key, self.committed.get(key))
+                    assert self.table.find(group, topic, queue) == expected
+        for group in ("g", "h", "gg"):
+            assert {t for g, t, _ in self.committed if g == group} == self.table.topics_of(group)
+
+
+OffsetsAgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestOffsetsAgainstAModel = OffsetsAgainstAModel.TestCase

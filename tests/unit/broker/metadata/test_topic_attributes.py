@@ -1,0 +1,69 @@
+"""Attributes of topics."""
+
+import pytest
+
+from bolide.broker.metadata.topic_attributes import changed_attributes, parse_changes
+from bolide.protocol.refusals import InvalidParameter
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (None, {}),
+        ("", {}),
+        ("+message.type=FIFO", {"+message.type": "FIFO"}),
+        (
+            "+message.type=FIFO, -cleanup.policy",
+            {"+message.type": "FIFO", "-cleanup.policy": ""},
+        ),
+        ("+message.type=", {"+message.type": ""}),
+    ],
+)
+def test_changes_are_read(text: str | None, changes: dict[str, str]) -> None:
+    assert parse_changes(text) == changes
+
+
+@pytest.mark.parametrize("text", ["+message.type", "+a=1,+a=2"])
+def test_changes_that_cannot_be_read_are_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"write \+name=value or -name"):
+        parse_changes(text)
+
+
+def test_changes_are_made_upon_what_is_there() -> None:
+    current = {"message.type": "NORMAL", "queue.type": "SimpleCQ"}
+    assert changed_attributes(current, {"+message.type": "FIFO"}) == {
+        "message.type": "FIFO",
+        "queue.type": "SimpleCQ",
+    }
+    assert changed_attributes(current, {"-message.type": ""}) == {"queue.type": "SimpleCQ"}
+    assert changed_attributes(current, {}) == current
+    assert changed_attributes({}, {"+dedup.window": "10m"}) == {"dedup.window": "10m"}
+    assert changed_attributes(None, {"+cleanup.policy": "DELETE"}) == {"cleanup.policy": "DELETE"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"message.type": "FIFO"}, "'message.type' is not known"),
+        ({"+colour": "red"}, "write a sign and one of"),
+        ({"": "x"}, "not known"),
+        ({"+message.type": "ODD"}, "cannot be 'ODD'"),
+        ({"+message.type": "MIXED"}, "MIXED is not supported"),
+        ({"+queue.type": "BatchCQ"}, "BatchCQ is not supported"),
+        ({"+cleanup.policy": "COMPACTION"}, "COMPACTION is not supported"),
+        ({"+dedup.window": "8d"}, "'dedup.window' cannot be '8d': .* 1s to 7d"),
+        ({"-message.type": ""}, "is not set"),
+    ],
+)
+def test_changes_that_cannot_be_made_are_refused(changes: dict[str, str], fault: str) -> None:
+    with pytest.raises(InvalidParameter, match=fault):
+        changed_attributes(None, changes)
+
+
+def test_what_is_fixed_at_creation_stays() -> None:
+    with pytest.raises(InvalidParameter, match=r"'queue.type' cannot be changed"):
+        changed_attributes({}, {"+queue.type": "SimpleCQ"})
+    with pytest.raises(InvalidParameter, match=r"'queue.type' cannot be changed"):
+        changed_attributes({"queue.type": "SimpleCQ"}, {"-queue.type": ""})
+    kept = {"queue.type": "SimpleCQ"}
+    assert changed_attributes(kept, {"+queue.type": "SimpleCQ"}) == kept

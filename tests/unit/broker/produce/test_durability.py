@@ -1,0 +1,204 @@
+"""When a sender is told that its message is safe."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bolide.broker.produce.durability import Durability, unavailable
+from bolide.config import ConfigCell
+from bolide.protocol.codes import ResponseCode
+from bolide.store.appending import Appended
+from bolide.store.config import FlushMode, StoreConfig
+from bolide.store.errors import StoreUnwritable
+from bolide.store.flusher import Flushed
+from bolide.store.memory_store import MemoryStore
+from tests.support.aio import on_loop, until
+
+OK, SLOW = ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT
+BROKEN = StoreUnwritable("the disk fails")
+
+
+def place(end: int, generation: int = 0) -> Appended:
+    return Appended(end - 10, 10, 0, 0, generation)
+
+
+class Bench:
+    """A store that is flushed when the test says so, and what senders were told."""
+
+    def __init__(self, mode: FlushMode = FlushMode.SYNC, timeout: float = 60.0) -> None:
+        config = ConfigCell(
+            StoreConfig(root=Path("unused"), flush_mode=mode, sync_flush_timeout=timeout)
+        )
+        self.store = MemoryStore(config)
+        self.store.on_flushed = self._listen  # type: ignore[method-assign]
+        self.durability = Durability(self.store, config)
+        self.told: list[tuple[str, int | StoreUnwritable]] = []
+        self.progress: list[int] = []
+        self.durability.on_progress = self.progress.append
+        self.durability.start()
+
+    def _listen(self, listener: object) -> None:
+        self._listener = listener
+
+    async def flushed(self, position: int, failure: StoreUnwritable | None = None) -> None:
+        """As the flusher does, on another thread."""
+        await asyncio.to_thread(self._listener, Flushed(position, failure))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+
+    def wait(self, name: str, end: int, generation: int = 0) -> None:
+        self.durability.when_safe(
+            place(end, generation), lambda outcome: self.told.append((name, outcome))
+        )
+
+
+@on_loop
+async def test_without_sync_flush_a_message_is_safe_at_once() -> None:
+    bench = Bench(FlushMode.ASYNC)
+    bench.wait("a", 10)
+    assert bench.told == [("a", OK)]
+    assert await bench.durability.reached(place(10)) == OK
+    assert not hasattr(bench, "_listener")
+
+
+@on_loop
+async def test_with_sync_flush_senders_are_told_in_order_when_the_disk_has_their_messages() -> None:
+    bench = Bench()
+    for name, end in (("a", 10), ("b", 20), ("c", 30)):
+        bench.wait(name, end)
+    assert bench.told == []
+    await bench.flushed(20)
+    assert bench.told == [("a", OK), ("b", OK)]
+    await bench.flushed(30)
+    assert bench.told[2:] == [("c", OK)]
+    assert bench.progress == [20, 30]
+    bench.durability.stop()
+
+
+@on_loop
+async def test_of_a_group_that_fails_those_behind_the_position_are_refused() -> None:
+    bench = Bench()
+    for name, end in (("a", 10), ("b", 20), ("c", 30)):
+        bench.wait(name, end)
+    await bench.flushed(10, BROKEN)
+    assert sorted(bench.told) == [("a", OK), ("b", BROKEN), ("c", BROKEN)]
+    bench.durability.stop()
+
+
+@on_loop
+async def test_what_was_appended_after_a_failure_is_not_refused_with_it() -> None:
+    bench = Bench()
+    bench.wait("before", 20)
+    bench.wait("after", 20, generation=1)  # the failure is known to the store, not yet to us
+    await bench.flushed(10, BROKEN)
+    assert bench.told == [("before", BROKEN)]
+    await bench.flushed(20)
+    assert bench.told[1:] == [("after", OK)]
+    bench.durability.stop()
+
+
+@on_loop
+async def test_each_failure_refuses_its_own_generation() -> None:
+    bench = Bench()
+    await bench.flushed(0, BROKEN)
+    bench.wait("second", 20, generation=1)
+    await bench.flushed(0, BROKEN)
+    bench.wait("third", 20, generation=2)
+    assert bench.told == [("second", BROKEN)]
+    await bench.flushed(20)
+    assert bench.told[1:] == [("third", OK)]
+    bench.durability.stop()
+
+
+@on_loop
+async def test_who_has_waited_too_long_is_told_so_once() -> None:
+    bench = Bench(timeout=0.05)
+    bench.wait("slow", 10)
+    await until(lambda: bench.told)
+    assert bench.told == [("slow", SLOW)]
+    await bench.flushed(10)
+    assert bench.told == [("slow", SLOW)]
+    bench.wait("quick", 20)
+    await bench.flushed(20)
+    assert bench.told[1:] == [("quick", OK)]
+    bench.durability.stop()
+
+
+@on_loop
+async def test_a_coroutine_can_wait_for_the_disk() -> None:
+    bench = Bench()
+    reaching = asyncio.create_task(bench.durability.reached(place(10)))
+    refused = asyncio.create_task(bench.durability.reached(place(20)))
+    await asyncio.sleep(0)
+    await bench.flushed(10)
+    assert await reaching == OK
+    await bench.flushed(10, BROKEN)
+    with pytest.raises(StoreUnwritable):
+        await refused
+    bench.durability.stop()
+
+
+@on_loop
+async def test_a_coroutine_that_gave_up_is_not_told() -> None:
+    bench = Bench()
+    reaching = asyncio.create_task(bench.durability.reached(place(10)))
+    await asyncio.sleep(0)
+    reaching.cancel()
+    await asyncio.gather(reaching, return_exceptions=True)
+    await bench.flushed(10)
+    bench.durability.stop()
+
+
+def test_the_last_flush_of_a_store_may_come_after_the_event_loop() -> None:
+    async def scenario() -> Bench:
+        return Bench()
+
+    bench = asyncio.run(scenario())
+    bench._listener(Flushed(10))  # type: ignore[operator]
+
+
+def test_the_refusal_names_the_reason() -> None:
+    refusal = unavailable(BROKEN)
+    assert (refusal.code, refusal.retriable) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    assert "the disk fails" in refusal.remark
+
+
+@on_loop
+async def test_a_group_grows_while_senders_join_it() -> None:
+    bench = Bench()
+    assert not bench.durability.is_growing()
+    bench.wait("a", 10)
+    assert bench.durability.is_growing()
+    bench.wait("b", 20)
+    assert bench.durability.is_growing()
+    assert not bench.durability.is_growing()
+    bench.wait("c", 30)
+    assert bench.durability.is_growing()
+
+
+@on_loop
+async def test_a_group_does_not_grow_for_ever() -> None:
+    bench, clock = Bench(), FakeClock()
+    bench.durability._loop = clock  # type: ignore[assignment]
+    turns = 0
+    while True:
+        bench.wait("a", 10 * (turns + 1))
+        if not bench.durability.is_growing():
+            break
+        clock.now += 0.0001
+        turns += 1
+    assert 19 <= turns <= 21
+    bench.wait("a", 10 * (turns + 2))
+    assert bench.durability.is_growing()  # the next one
+
+
+class FakeClock:
+    """Of a loop on which nothing else happens."""
+
+    now = 1.0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, *_: object) -> None:
+        """Nobody waits that long."""

@@ -1,0 +1,28 @@
+"""Single records by their place in the log."""
+
+from pathlib import Path
+
+from bolide.broker.background import record_at
+from bolide.store.errors import NotInMemory
+from bolide.store.message_store import MessageStore
+from tests.support.aio import on_loop
+from tests.support.store import draft, small_config
+
+
+class Cold(MessageStore):
+    """A store whose records are all on the disk only."""
+
+    def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
+        if not may_block:
+            raise NotInMemory(self.config.value.root, physical_offset)
+        return super().record_at(physical_offset)
+
+
+@on_loop
+async def test_a_record_is_found_in_memory_and_on_the_disk(tmp_path: Path) -> None:
+    for kind in (MessageStore, Cold):
+        with kind(small_config(tmp_path / kind.__name__)) as store:
+            place = store.append(draft("T")).physical_offset
+            found = await record_at(store, place)
+            assert found == bytes(store.record_at(place) or b"")
+            assert await record_at(store, place + 1) is None
