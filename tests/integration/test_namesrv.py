@@ -66,7 +66,7 @@ MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
 V3_0_11, V4_9_8, V5_0_0 = 37, 409, 413
 
 
-class LookupCaller:
+class Asker:
     """A client of one NameServer, with the requests that these tests use often."""
 
     def __init__(self, client: RemotingClient, address: str) -> None:
@@ -129,16 +129,16 @@ class LookupCaller:
 
 
 @asynccontextmanager
-async def asking(directory: Path, **settings: Any) -> AsyncIterator[LookupCaller]:
+async def asking(directory: Path, **settings: Any) -> AsyncIterator[Asker]:
     async with name_server(directory, **settings) as server, RemotingClient() as client:
-        yield LookupCaller(client, server.address)
+        yield Asker(client, server.address)
 
 
 @asynccontextmanager
-async def another(asker: LookupCaller) -> AsyncIterator[LookupCaller]:
+async def another(asker: Asker) -> AsyncIterator[Asker]:
     """Another client of the same NameServer, so another connection."""
     async with RemotingClient() as client:
-        yield LookupCaller(client, asker.address)
+        yield Asker(client, asker.address)
 
 
 # Registration
@@ -327,7 +327,7 @@ async def test_a_broker_that_registered_again_survives_the_end_of_its_old_connec
     tmp_path: Path,
 ) -> None:
     async with name_server(tmp_path) as server, RemotingClient() as client:
-        asker = LookupCaller(client, server.address)
+        asker = Asker(client, server.address)
         async with another(asker) as newer:
             async with another(asker) as older:
                 await older.register()
@@ -357,7 +357,7 @@ async def test_heartbeats_and_questions_keep_a_broker(tmp_path: Path) -> None:
     server = name_server(tmp_path, scan_not_active_broker_interval=0.01)
     clock = server.routes._clock = FakeClock()
     async with server, RemotingClient() as client:
-        asker = LookupCaller(client, server.address)
+        asker = Asker(client, server.address)
         await asker.register()
         for code, header in (
             (RequestCode.BROKER_HEARTBEAT, alive),
@@ -507,10 +507,8 @@ async def test_a_name_server_that_stops_does_not_tell_brokers_that_others_left(
     slave = FakeBroker()
     async with slave.server() as server, RemotingClient() as client, RemotingClient() as other:
         async with name_server(tmp_path, notify_min_broker_id_changed=True) as leaving:
-            await LookupCaller(client, leaving.address).register(acting=True)
-            await LookupCaller(other, leaving.address).register(
-                server.address, broker_id=1, acting=True
-            )
+            await Asker(client, leaving.address).register(acting=True)
+            await Asker(other, leaving.address).register(server.address, broker_id=1, acting=True)
         async with RemotingClient() as last:  # after anything that the NameServer had to say
             await last.notify(
                 server.address, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, MinBrokerIdChangeHeader(7)
@@ -697,7 +695,7 @@ async def test_a_live_setting_takes_effect_at_once_and_survives_a_restart(tmp_pa
 @on_loop
 async def test_a_setting_that_needs_a_restart_is_stored_for_it(tmp_path: Path) -> None:
     async with name_server(tmp_path) as server, RemotingClient() as client:
-        asker, port = LookupCaller(client, server.address), server.port
+        asker, port = Asker(client, server.address), server.port
         await asker.update(listenPort="12345")
         assert server.port == port
         assert (await asker.config())["listenPort"] == "12345"
@@ -793,7 +791,7 @@ async def test_name_servers_side_by_side_know_only_who_registered_with_them(
         name_server(directories[1]) as two,
         RemotingClient() as client,
     ):
-        first, second = LookupCaller(client, one.address), LookupCaller(client, two.address)
+        first, second = Asker(client, one.address), Asker(client, two.address)
         await first.register()
         await second.put_kv("space", "key", "value")
         assert (await first.is_routed(), await second.is_routed()) == (True, False)

@@ -41,7 +41,7 @@ LINGER = 0.5
 
 
 class PendingReply(Protocol):
-    """What a connection keeps until it is settled: `DeferredReply`, or who does without its bookkeeping."""
+    """A reply that a connection still owes its peer: `DeferredReply`, or a lighter equivalent."""
 
     def lose(self) -> None:
         """The connection is gone."""

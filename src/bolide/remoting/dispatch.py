@@ -135,8 +135,8 @@ def handles(
 ) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
     """Mark a method as the handler of `codes`; it gets a `Request` with that header.
 
-    A plain method is called at once and must not block; it may return a `DeferredReply`. An `async` one
-    runs as a task. A body over `max_body` bytes is refused before the method sees it.
+    A plain method is called at once and must not block; it may return a `DeferredReply`. An `async`
+    method runs as a task. A body over `max_body` bytes is refused before the method sees it.
     """
 
     def mark(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:

@@ -2,8 +2,8 @@
 
 RocketMQ's FilterServer idea, with processes of the broker's own (`worker_pool`). A function that
 raises does not accept that message. One that hangs or dies says nothing of its batch: the pull is
-refused and comes again, so that no message is passed over unseen. If that goes on, `Cooldowns` see to
-it that others get their turn.
+refused and comes again, so that no message is passed over unseen. If that goes on, `Cooldowns`
+make room for other functions.
 """
 
 import asyncio

@@ -51,7 +51,7 @@ class TimerCounts:
     def __init__(self, table: Table[TimerMetrics], now: Callable[[], float] = time.time) -> None:
         self._table = table
         self._now = now
-        self.long_polling = Rate()
+        self.arrivals = Rate()
         self.deliveries = Rate()
 
     @property
@@ -63,7 +63,7 @@ class TimerCounts:
         return sum(metric.count for metric in list(self.table.timing_count.values()))
 
     def enqueued(self, topic: str) -> None:
-        self.long_polling.add()
+        self.arrivals.add()
         self._change(topic, 1)
 
     def gone(self, topic: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.timers import due_queue as due_queue
+from bolide.broker.timers import due_queue
 from bolide.broker.timers import inspection as listing
 from bolide.broker.timers import scheduler as timers
 from bolide.protocol.codes import ResponseCode

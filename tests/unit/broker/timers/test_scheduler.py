@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bolide.broker.timers import due_queue as due_queue
+from bolide.broker.timers import due_queue
 from bolide.broker.timers import scheduler as timers
 from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import PropertyName
