@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.cli import app
 from bolide.spark.pipelines.channel import Channel
 from bolide.spark.pipelines.events import Event, Kind, Progress, State

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from bolide import AdminClient, Message, Producer, PushConsumer, StoredMessage, Trace
 from bolide.admin import MessageNotFound
-from bolide.admin.traces import Traced
+from bolide.admin.message_history import Traced
 from bolide.cli import app
 from bolide.client.errors import RequestTimedOut
 from bolide.client.producer.results import TransactionState

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
-from bolide.arrow.connection import Connection
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Connection, ask
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines.lag import Watch, samples_at
 from bolide.spark.pipelines.lag_forecast import by_window, forecast

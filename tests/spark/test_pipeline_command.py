@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bolide import Message
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.spark.pipelines.channel import Channel
 from bolide.spark.pipelines.events import State
 from tests.interop.apache import Unobtainable

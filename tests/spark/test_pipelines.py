@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
-from bolide.arrow.connection import Connection
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Connection, ask
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines import runner

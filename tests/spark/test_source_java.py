@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from bolide import Message
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
 from bolide.spark.pipelines.channel import Channel
 from bolide.spark.pipelines.events import State

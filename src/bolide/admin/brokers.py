@@ -1,18 +1,55 @@
-"""Single brokers: settings, figures, housekeeping."""
+"""Clusters and brokers: membership, settings, statistics, clean-up, filter functions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bolide import properties
-from bolide.admin.servers import Servers
+from bolide.admin.servers import Servers, each
 from bolide.protocol.bodies.consumers import ProducerTable
+from bolide.protocol.bodies.filters import (
+    FilterFunction,
+    FilterFunctionState,
+    FilterFunctionStates,
+)
 from bolide.protocol.bodies.replication import HaStatus
-from bolide.protocol.bodies.routes import KvTable
+from bolide.protocol.bodies.routes import BrokerRoute, ClusterInfo, KvTable
 from bolide.protocol.bodies.stats import BrokerConsumeStats, BrokerStats
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.headers.filters import FilterFunctionHeader
 from bolide.protocol.headers.runtime import BrokerConsumeStatsHeader, StatsHeader
 
-_PATIENCE = 15.0
+_SCAN_TIMEOUT = 15.0
 """Seconds for what walks through all queues of a broker."""
+_FUNCTION_TIMEOUT = 60.0
+"""Seconds for a broker that starts its first process for functions."""
+
+
+class Clusters:
+    """What the name servers know of clusters and their brokers."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def info(self) -> ClusterInfo:
+        return await self._servers.info()
+
+    async def masters(self, cluster: str) -> list[str]:
+        """Addresses of the masters; raises ClusterNotFound."""
+        return await self._servers.masters_of(cluster)
+
+    async def members(self, cluster: str) -> list[str]:
+        """Addresses of masters and slaves."""
+        return await self._servers.members_of(cluster)
+
+    async def brokers(self, cluster: str) -> list[BrokerRoute]:
+        return await self._servers.brokers_of(cluster)
+
+    async def broker_at(self, address: str) -> BrokerRoute:
+        """Raises BrokerUnknown."""
+        return await self._servers.broker_at(address)
+
+    async def address_of(self, broker_name: str) -> str:
+        """The master's address, else a slave's; raises BrokerUnknown."""
+        return await self._servers.address_of(broker_name)
 
 
 class Brokers:
@@ -57,7 +94,7 @@ class Brokers:
         header = BrokerConsumeStatsHeader(ordered)
         code = RequestCode.GET_BROKER_CONSUME_STATS
         return await self._servers.fetch(
-            address, code, BrokerConsumeStats, header, within=_PATIENCE
+            address, code, BrokerConsumeStats, header, within=_SCAN_TIMEOUT
         )
 
     async def producers(self, address: str) -> ProducerTable:
@@ -71,12 +108,47 @@ class Brokers:
     async def clean_expired_queues(self, address: str) -> None:
         """Delete consume queue files whose messages are gone."""
         code = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
-        await self._servers.ask(address, code, within=_PATIENCE)
+        await self._servers.ask(address, code, within=_SCAN_TIMEOUT)
 
     async def clean_unused_topics(self, address: str) -> None:
         """Delete the queues of topics that the broker has no more."""
-        await self._servers.ask(address, RequestCode.CLEAN_UNUSED_TOPIC, within=_PATIENCE)
+        await self._servers.ask(address, RequestCode.CLEAN_UNUSED_TOPIC, within=_SCAN_TIMEOUT)
 
     async def delete_expired_log(self, address: str) -> None:
         """Delete commit log files that are older than they are kept."""
-        await self._servers.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG, within=_PATIENCE)
+        await self._servers.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG, within=_SCAN_TIMEOUT)
+
+
+class FilterFunctions:
+    """Python functions by which brokers filter; each broker has its own."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def update(self, address: str, name: str, source: str) -> None:
+        """Register a function with one broker, or replace it; the source defines `accept`."""
+        await self._servers.ask(
+            address,
+            RequestCode.BOLIDE_UPDATE_FILTER_FUNCTION,
+            FilterFunctionHeader(name),
+            body=source.encode(),
+            within=_FUNCTION_TIMEOUT,
+        )
+
+    async def delete(self, address: str, name: str) -> None:
+        """Forget a function at one broker; groups that filter by it get nothing from then on."""
+        header = FilterFunctionHeader(name)
+        await self._servers.ask(address, RequestCode.BOLIDE_DELETE_FILTER_FUNCTION, header)
+
+    async def source(self, address: str, name: str) -> str:
+        """What a function was registered with; raises QueryNotFound."""
+        header, code = FilterFunctionHeader(name), RequestCode.BOLIDE_GET_FILTER_FUNCTION
+        return (await self._servers.fetch(address, code, FilterFunction, header)).source
+
+    async def states(self, addresses: Iterable[str]) -> dict[str, list[FilterFunctionState]]:
+        """The functions of brokers, by address, and what they have done."""
+        code = RequestCode.BOLIDE_LIST_FILTER_FUNCTIONS
+        found = await each(
+            addresses, lambda address: self._servers.fetch(address, code, FilterFunctionStates)
+        )
+        return {address: states.functions for address, states in found.items()}

@@ -5,23 +5,18 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from bolide.admin.brokers import Brokers
+from bolide.admin.brokers import Brokers, Clusters, FilterFunctions
 from bolide.admin.clients import Clients
-from bolide.admin.clusters import Clusters
-from bolide.admin.filters import FilterFunctions
-from bolide.admin.groups import Groups
+from bolide.admin.consumer_lag import Progress
+from bolide.admin.groups import Groups, Pop
+from bolide.admin.held_messages import Timers, TransactionDesk
+from bolide.admin.message_history import Traces, Tracks
 from bolide.admin.messages import Messages
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
 from bolide.admin.parked import Parked
-from bolide.admin.pop import Pop
-from bolide.admin.progress import Progress
 from bolide.admin.servers import Servers
-from bolide.admin.timers import Timers
 from bolide.admin.topics import Topics
-from bolide.admin.traces import Traces
-from bolide.admin.tracks import Tracks
-from bolide.admin.transactions import TransactionDesk
 from bolide.client.instance.signing import Signer
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient

@@ -1,4 +1,4 @@
-"""Clients that are connected: producers, consumers and what a consumer tells of itself."""
+"""Connected clients: producers, consumers, and the state a consumer reports on request."""
 
 from bolide.admin.errors import GroupOffline
 from bolide.admin.servers import Servers
@@ -20,6 +20,8 @@ from bolide.protocol.refusals import ConsumerNotOnline, ServerError
 
 _PATIENCE = 15.0
 """Seconds for what a broker passes on to a client, to which it gives ten."""
+_V4_0_0_SNAPSHOT = 212
+_V6_0_0_SNAPSHOT = 612
 
 
 class Clients:
@@ -98,3 +100,15 @@ def _distinct(connections: list[Connection]) -> list[Connection]:
     """Each client once, in the order of their ids: it is connected to every broker it uses."""
     found = {each.client_id or "": each for each in reversed(connections)}
     return [found[client_id] for client_id in sorted(found)]
+
+
+def version_name(number: int) -> str:
+    """`V5_3_3` for 479. From 4.0 on each version has two numbers, the first for its snapshots."""
+    if number < _V4_0_0_SNAPSHOT:
+        return "V3"
+    if number >= _V6_0_0_SNAPSHOT:
+        return "HIGHER_VERSION"
+    place, is_release = divmod(number - _V4_0_0_SNAPSHOT, 2)
+    major, rest = divmod(place, 100)
+    minor, patch = divmod(rest, 10)
+    return f"V{4 + major}_{minor}_{patch}" + ("" if is_release else "_SNAPSHOT")

@@ -146,6 +146,6 @@ def _set_aside(source: MessageQueue, parked: ParkedKey) -> SetAside:
         since_ms=parked.since_ms,
         error=parked.error,
         is_resuming=parked.is_resuming,
-        first_offset=parked.first.offset,
+        first_offset=parked.first.queue_offset,
         last_offset=parked.last_offset,
     )

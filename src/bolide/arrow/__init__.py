@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from bolide.arrow.errors import BadPosition as BadPosition
     from bolide.arrow.errors import BadValueSchema as BadValueSchema
     from bolide.arrow.errors import DataLost as DataLost
+    from bolide.arrow.errors import LogDamaged as LogDamaged
+    from bolide.arrow.errors import LogFileGone as LogFileGone
+    from bolide.arrow.errors import NoCommitLog as NoCommitLog
     from bolide.arrow.errors import OutOfPatience as OutOfPatience
-    from bolide.arrow.log_errors import LogDamaged as LogDamaged
-    from bolide.arrow.log_errors import LogFileGone as LogFileGone
-    from bolide.arrow.log_errors import NoCommitLog as NoCommitLog
     from bolide.arrow.schema import message_schema as message_schema
     from bolide.arrow.topic_reader import TopicReader as TopicReader
     from bolide.arrow.topic_reader import read_topic as read_topic
@@ -24,10 +24,10 @@ _HOMES = {
     "BadPosition": "errors",
     "BadValueSchema": "errors",
     "DataLost": "errors",
-    "LogDamaged": "log_errors",
-    "LogFileGone": "log_errors",
+    "LogDamaged": "errors",
+    "LogFileGone": "errors",
     "LogReader": "commit_log",
-    "NoCommitLog": "log_errors",
+    "NoCommitLog": "errors",
     "OutOfPatience": "errors",
     "TopicReader": "topic_reader",
     "message_schema": "schema",

@@ -1,13 +1,17 @@
-"""Records as they lie in pull replies and in the commit log, made into record batches."""
+"""Arrow record batches built from stored records, and the base class of iterable tables.
+
+The input is records in the storage format, as pull replies and commit log files contain them.
+"""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from bolide.arrow.json_values import decode_values
 from bolide.arrow.schema import PROPERTIES, TIMESTAMP, message_schema
-from bolide.arrow.value_schema import decode_values
 from bolide.kernel import Columns
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Pairs, Strings, Wanted
 from bolide.kernel.results import Stop
@@ -16,8 +20,10 @@ from bolide.protocol.record_errors import BadRecord
 
 log = logging.getLogger(__name__)
 
+
 BATCH_ROWS = 10_000
 BATCH_BYTES = 16 * 1024 * 1024
+_STREAM = "bolide_stream"
 
 
 class Batches:
@@ -128,3 +134,47 @@ def _map(rows: int, pairs: Pairs) -> pa.Array:
     )
     offsets = pa.py_buffer(pairs.offsets)
     return pa.Array.from_buffers(PROPERTIES, rows, [None, offsets], children=[entries])
+
+
+class TableSource(ABC):
+    """Record batches of one schema; each iteration reads anew.
+
+    Whoever takes Arrow streams takes it as it is: DuckDB, Polars, `pyarrow.table(...)`.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """That of every batch."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Arrow's own reader of one iteration."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """All of it, in memory."""
+        return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All of it as a pandas DataFrame; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_duckdb(self, connection: Any, name: str) -> Any:
+        """Store all of it in a new table of a DuckDB connection, a few batches in memory at a time.
+
+        Returns:
+            DuckDB's relation of the table.
+        """
+        quoted = '"' + name.replace('"', '""') + '"'
+        connection.register(_STREAM, self.reader())
+        try:
+            connection.execute(f"CREATE TABLE {quoted} AS SELECT * FROM {_STREAM}")  # noqa: S608
+        finally:
+            connection.unregister(_STREAM)
+        return connection.table(quoted)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.reader().__arrow_c_stream__(requested_schema)

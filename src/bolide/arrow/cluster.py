@@ -1,22 +1,29 @@
-"""A cluster as readers of tables see it: queues, what they hold, and where groups are."""
+"""A cluster as the table readers see it: queues, their bounds, and committed offsets.
 
+`Cluster` is the asyncio API. `ask` and `open_cluster` share one open `Cluster` per `Connection` for
+code without `await`; the shared clusters stay open until the process ends.
+"""
+
+import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from bolide.arrow import positions
-from bolide.arrow.connection import Connection
 from bolide.arrow.group_offsets import GroupOffsets
-from bolide.arrow.offsets import Position
-from bolide.arrow.patience import Patience, for_each, may_pass, ride_out
-from bolide.arrow.ranges import Bounds, Offsets
+from bolide.arrow.offsets import Bounds, Offsets, Position
+from bolide.arrow.position_lookup import resolve_position
+from bolide.arrow.retry import Patience, for_each, may_pass, ride_out
+from bolide.client.blocking import LoopThread
 from bolide.client.consumer.pull.pull_request import Pull, Puller, RawPull
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.instance.instance import ClientInstance
+from bolide.client.instance.settings import ClientSettings
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import (
@@ -30,6 +37,7 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicList
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import TopicNotFound
+from bolide.remoting.tls import ClientTls
 
 T = TypeVar("T")
 
@@ -37,9 +45,33 @@ PATIENCE = 60.0
 """Seconds that a cluster may be away before a reader gives up."""
 READER_GROUP = TOOLS_GROUP
 """The group that every broker has, for whoever only looks."""
-
 _SYSTEM_PREFIXES = SYSTEM_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX.upper()
 _REPLY_TOPIC = "_REPLY_TOPIC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Secrets are left out of its `repr`, so that they reach no log."""
+
+    name_server: str
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    namespace: str = ""
+    tls: ClientTls | None = field(default=None, repr=False)
+    call_timeout: float = 3.0
+
+    def settings(self) -> ClientSettings:
+        """Raises ConfigError for what cannot be used; names it."""
+        return ClientSettings.of(
+            name_server=self.name_server,
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            security_token=self.security_token,
+            namespace=self.namespace,
+            tls=self.tls,
+            call_timeout=self.call_timeout,
+        )
 
 
 class Cluster:
@@ -191,7 +223,7 @@ class Cluster:
         Raises:
             BadPosition: exact offsets lack a queue, or name one that is not there.
         """
-        return await positions.resolve(self, position, list(queues))
+        return await resolve_position(self, position, list(queues))
 
     async def committed(
         self, group: str, queues: Iterable[MessageQueue]
@@ -262,3 +294,44 @@ class _NoSuchTopic(BolideError):
     def __init__(self, cause: RouteNotFound) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+_opened: dict[Connection, "asyncio.Task[Cluster]"] = {}
+"""Used on the loop's thread only."""
+
+os.register_at_fork(after_in_child=_opened.clear)  # nothing of them lives there
+
+
+def ask(
+    connection: Connection,
+    question: Callable[[Cluster], Awaitable[T]],
+    *,
+    patience: float = PATIENCE,
+) -> T:
+    """Ask a cluster and wait for the answer: `ask(connection, lambda c: c.bounds(queues))`.
+
+    Connections stay open for the next question, and end with the process; a forked child makes
+    its own.
+    """
+
+    async def answer() -> T:
+        return await question(await open_cluster(connection, patience))
+
+    return LoopThread.get().wait(answer())
+
+
+async def open_cluster(connection: Connection, patience: float = PATIENCE) -> Cluster:
+    """The cluster of a connection in this process; to be called on the thread of `LoopThread`.
+
+    Raises:
+        ConfigError: the connection cannot be used.
+    """
+    if connection not in _opened or _has_failed(_opened[connection]):
+        opening = Cluster(connection).__aenter__()
+        _opened[connection] = asyncio.create_task(opening)  # two may want it at once
+    return (await asyncio.shield(_opened[connection])).patient(patience)
+
+
+def _has_failed(opening: "asyncio.Task[Cluster]") -> bool:
+    """What was wrong, such as a certificate that was not there, may be right by now."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)

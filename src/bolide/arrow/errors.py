@@ -1,15 +1,25 @@
-"""What reading tables refuses or fails at.
+"""Errors of the table readers.
 
 BolideError
-├── DataLost             messages of the range are gone, or are others
-├── OutOfPatience        the cluster could not be reached for too long
-└── ConfigError
-    ├── BadPosition      where to start or end cannot be read
-    └── BadValueSchema   the columns of a value cannot be read
+├── ConfigError
+│   ├── BadPosition      a start or end position is malformed
+│   ├── BadValueSchema   a value schema is malformed
+│   └── NoCommitLog      the path contains no commit log
+├── DataLost             messages of the range were deleted, or the topic was recreated
+├── LogLost              records of a log file are missing or damaged
+│   ├── LogFileGone      a log file is missing, or was deleted before it was read
+│   └── LogDamaged       no valid record at an offset where one must begin
+└── OutOfPatience        the cluster was unreachable for too long
 """
+
+from pathlib import Path
 
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
+
+_GO_ON = (
+    "To go on with what is there, allow data loss (failOnDataLoss=false, fail_on_data_loss=False)"
+)
 
 
 class DataLost(BolideError):
@@ -45,3 +55,34 @@ class BadPosition(ConfigError):
 
 class BadValueSchema(ConfigError):
     """A list of columns that is none; the text names the place."""
+
+
+class NoCommitLog(ConfigError):
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"path={path!r}: {reason}; name a store directory, its commitlog directory or one log"
+            " file, on a disk or a share that every worker has mounted there"
+        )
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason)
+
+
+class LogLost(BolideError):
+    """Records that were to be read cannot be."""
+
+    def __init__(self, path: Path | str, at: int, reason: str) -> None:
+        super().__init__(f"{path}, physical offset {at}: {reason}. {_GO_ON}")
+        self.path, self.at, self.reason = path, at, reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.at, self.reason)
+
+
+class LogFileGone(LogLost):
+    """Retention deletes the oldest files; copies may miss some."""
+
+
+class LogDamaged(LogLost):
+    """There is no record, or another one than was written."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.offsets import Offsets
 from bolide.client.consumer.group.offsets import RemoteOffsets
 from bolide.client.errors import RouteNotFound
 from bolide.client.instance.instance import ClientInstance

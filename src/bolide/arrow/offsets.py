@@ -1,24 +1,93 @@
-"""Positions in queues as text: how options name them, and how checkpoints keep them."""
+"""Queue offsets and positions: values, ranges, and their text forms in options and checkpoints.
+
+Ranges and positions are plain values that can be sent to worker processes.
+"""
 
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from bolide.arrow.errors import BadPosition
-from bolide.arrow.ranges import Offsets
 from bolide.model.message_queue import MessageQueue
 
+Offsets = Mapping[MessageQueue, int]
+"""A position in each queue: that of the next message to read."""
 EARLIEST = -2
 """As an offset in an option: that of the oldest message."""
 LATEST = -1
 """As an offset in an option: behind the newest message."""
-
 Plain = dict[str, dict[str, dict[str, int]]]
 """`{"topic": {"broker": {"0": 23}}}`, as JSON has it."""
+
+
+class Bounds(NamedTuple):
+    """What a queue holds: from the oldest message to behind the newest."""
+
+    oldest: int
+    end: int
+
+
+class QueueRange(NamedTuple):
+    """Messages of one queue from `start` up to and without `end`."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(0, self.end - self.start)
+
+
+def between(start: Offsets, end: Offsets) -> list[QueueRange]:
+    """What lies between two positions, in order of the queues; a queue must be in both."""
+    ranges = (QueueRange(queue, start[queue], end[queue]) for queue in sorted(end))
+    return [each for each in ranges if each.size]
+
+
+def split(
+    ranges: Iterable[QueueRange], min_partitions: int = 1, max_rows: int | None = None
+) -> list[QueueRange]:
+    """Cut long ranges so that there are at least `min_partitions`, none over `max_rows` long.
+
+    Each range gets pieces by its share of all rows, and its pieces are alike in size; there are
+    fewer if there are fewer rows.
+    """
+    whole = [each for each in ranges if each.size]
+    total = sum(each.size for each in whole)
+    found: list[QueueRange] = []
+    for each in whole:
+        pieces = -(-each.size * min_partitions // total) if len(whole) < min_partitions else 1
+        if max_rows is not None:
+            pieces = max(pieces, -(-each.size // max_rows))
+        found += _cut(each, min(pieces, each.size))
+    return found
+
+
+def _cut(whole: QueueRange, pieces: int) -> list[QueueRange]:
+    edges = [whole.start + whole.size * n // pieces for n in range(pieces + 1)]
+    return [QueueRange(whole.queue, start, end) for start, end in pairwise(edges)]
+
+
+def share(start: Offsets, end: Offsets, max_rows: int) -> dict[MessageQueue, int]:
+    """Where to stop so as to read about `max_rows` in all: shared by backlog, at least 1 a queue.
+
+    Queues whose end is at or before their start keep that end.
+    """
+    backlog = {queue: end[queue] - start[queue] for queue in end}
+    total = sum(size for size in backlog.values() if size > 0)
+    if total <= max_rows:
+        return dict(end)
+    ends = {}
+    for queue, size in backlog.items():
+        part = max(1, size * max_rows // total)
+        ends[queue] = start[queue] + part if size > 0 else end[queue]
+    return ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +264,12 @@ def to_ms(moment: datetime) -> int:
     """Milliseconds since 1970, the next whole one; a time without a zone is UTC."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return -((_EPOCH - zoned) // _MILLISECOND)  # in whole numbers: floats are off by one at times
+
+
+def refuse_past_end(
+    offsets: Offsets, bounds: Mapping[MessageQueue, Bounds], *, option: str
+) -> None:
+    """Raises BadPosition: a queue does not reach that far."""
+    for queue, (_, last) in bounds.items():
+        if offsets[queue] > last:
+            raise BadPosition(f"{option}: queue {queue} ends at {last}, {offsets[queue]} was given")

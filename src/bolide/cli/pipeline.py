@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bolide.cli import pipeline_options as opt
-from bolide.cli.admin.tables import Table, print_json
-from bolide.cli.exits import FAILED, Refusing, fail
-from bolide.cli.options import settings_of
-from bolide.cli.spark_needed import spark_needed
+from bolide.cli.admin.output import Table, print_json
+from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
 
 if TYPE_CHECKING:
-    from bolide.arrow.connection import Connection
+    from bolide.arrow.cluster import Connection
     from bolide.spark.pipelines.channel import Channel
     from bolide.spark.pipelines.events import RunState
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from bolide.arrow.errors import DataLost
-from bolide.arrow.ranges import Bounds, Offsets, QueueRange, share
+from bolide.arrow.offsets import Bounds, Offsets, QueueRange, share
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 

@@ -6,13 +6,23 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from bolide.arrow.cluster import Cluster
+from bolide.arrow.cluster import Cluster, ask
 from bolide.arrow.errors import BadPosition
-from bolide.arrow.offsets import EARLIEST, LATEST, Earliest, Exact, Latest, Position
-from bolide.arrow.pooled import ask
-from bolide.arrow.positions import refuse_past_end
-from bolide.arrow.ranges import Bounds, Offsets, QueueRange, between, split
-from bolide.arrow.reading import read_range_blocking
+from bolide.arrow.offsets import (
+    EARLIEST,
+    LATEST,
+    Bounds,
+    Earliest,
+    Exact,
+    Latest,
+    Offsets,
+    Position,
+    QueueRange,
+    between,
+    refuse_past_end,
+    split,
+)
+from bolide.arrow.topic_reader import read_range_blocking
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions
 from bolide.spark.subscription import require_queues

@@ -11,10 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bolide.arrow.commit_log import plan_splits
-from bolide.arrow.log_options import LogOptions, time_of
-from bolide.arrow.log_planning import SPLIT_SIZE
-from bolide.arrow.log_reading import read_split
+from bolide.arrow.commit_log import LogOptions, plan_splits, read_split, time_of
+from bolide.arrow.log_splits import SPLIT_SIZE
 from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.kernel.column_buffers import END_LONG, FIRST_LONG

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from bolide import config
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import READER_GROUP, Connection
 from bolide.arrow.offsets import At, Position, parse_position
-from bolide.arrow.reading import READER_GROUP, ReadOptions
+from bolide.arrow.range_fetcher import ReadOptions
 from bolide.client.instance.settings import ClientSettings
 from bolide.config import option
 from bolide.errors import ConfigError

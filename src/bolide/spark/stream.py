@@ -25,12 +25,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.offsets import from_plain, to_plain
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds, Offsets
-from bolide.arrow.reading import read_range_blocking
-from bolide.arrow.samples import record_size
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.offsets import Bounds, Offsets, from_plain, to_plain
+from bolide.arrow.position_lookup import record_size
+from bolide.arrow.topic_reader import read_range_blocking
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
 from bolide.model.message_queue import MessageQueue

@@ -3,7 +3,7 @@
 import re
 
 from bolide.arrow.cluster import Cluster
-from bolide.arrow.patience import Patience, for_each, ride_out
+from bolide.arrow.retry import Patience, for_each, ride_out
 from bolide.client.errors import RouteNotFound
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions

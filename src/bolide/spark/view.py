@@ -15,12 +15,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.pandas.functions import arrow_udf
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.offsets import to_json
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds, QueueRange
-from bolide.arrow.value_schema import parse_ddl
-from bolide.arrow.values import decode_values
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.json_values import decode_values
+from bolide.arrow.offsets import Bounds, QueueRange, to_json
+from bolide.arrow.schema import parse_ddl
 from bolide.client.errors import RouteNotFound
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue

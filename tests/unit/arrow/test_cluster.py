@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Cluster, Connection, ask
 from bolide.arrow.errors import BadPosition, OutOfPatience
-from bolide.arrow.offsets import At, Earliest, Exact, Group, Latest
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds
-from bolide.arrow.samples import record_size, records
+from bolide.arrow.offsets import At, Bounds, Earliest, Exact, Group, Latest
+from bolide.arrow.position_lookup import record_size, records
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError

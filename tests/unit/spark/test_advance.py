@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from bolide.arrow.errors import DataLost
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.advance import Absence, QueuesGone, advance, ranges_between
 from tests.support.clock import FakeClock

@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.progress import GroupProgress, inflight_of, lag_of
-from bolide.admin.versions import version_name
-from bolide.cli.admin.options import Json, NameServer, OfCluster, Switch, Topic, is_true
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import Table, by_queue, java_text, print_json, time_text
+from bolide.admin.clients import version_name
+from bolide.admin.consumer_lag import GroupProgress, inflight_of, lag_of
+from bolide.cli.admin.output import Table, by_queue, java_text, print_json, time_text
+from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
 from bolide.errors import BolideError
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType

@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from bolide.admin.parked import SetAside
-from bolide.cli.admin.options import Group, Json, NameServer
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import Table, print_json, time_text
+from bolide.cli.admin.output import Table, print_json, time_text
+from bolide.cli.admin.session import Group, Json, NameServer, run
 
 OfTopic = Annotated[str | None, typer.Option("-t", "--topic", help="Only keys of this topic.")]
 Key = Annotated[

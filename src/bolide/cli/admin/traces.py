@@ -7,11 +7,10 @@ import typer
 from msgspec import structs
 
 from bolide.admin import AdminClient
+from bolide.admin.message_history import Traced
 from bolide.admin.messages import DEFAULT_LIMIT
-from bolide.admin.traces import Traced
-from bolide.cli.admin.options import Json, NameServer, OfCluster
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import java_text, print_json, time_text
+from bolide.cli.admin.output import java_text, print_json, time_text
+from bolide.cli.admin.session import Json, NameServer, OfCluster, run
 from bolide.model.names import TRACE_TOPIC
 from bolide.protocol.trace import END_TRANSACTION, PUB, RECALL, SUB_AFTER, SUB_BEFORE
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from bolide.arrow.offsets import to_json
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange, to_json
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.comparing import Fault, QueueHour, Rows
 from bolide.spark.archive.manifest import DataFile, State

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import HOUR

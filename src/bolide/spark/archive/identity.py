@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from bolide.arrow.ranges import Bounds, QueueRange
-from bolide.arrow.reading import ReadOptions, read_ranges_blocking
+from bolide.arrow.offsets import Bounds, QueueRange
+from bolide.arrow.range_fetcher import ReadOptions
+from bolide.arrow.topic_reader import read_ranges_blocking
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import OtherLog
 from bolide.spark.archive.manifest import DataFile, State

@@ -18,8 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from bolide.arrow.offsets import Plain, from_plain, to_plain
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.offsets import Offsets, Plain, from_plain, to_plain
 from bolide.model.message_queue import MessageQueue
 
 Kind = Literal["begin", "append", "compact", "drop"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from bolide.arrow.reading import ReadOptions
+from bolide.arrow.range_fetcher import ReadOptions
 from bolide.spark.archive.manifest import DataFile
 from bolide.spark.archive.table import ArchiveTable, Settings
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import SeamGap
 from bolide.spark.archive.manifest import State

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bolide.arrow.offsets import to_plain
-from bolide.arrow.ranges import Offsets
-from bolide.arrow.value_schema import parse_ddl, to_ddl
+from bolide.arrow.offsets import Offsets, to_plain
+from bolide.arrow.schema import parse_ddl, to_ddl
 from bolide.spark.archive.errors import LeaseLost, NoArchive, OtherSettings
 from bolide.spark.archive.files import Files, files_at
 from bolide.spark.archive.lease import Lease

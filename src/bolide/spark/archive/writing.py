@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.offsets import Offsets
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap
 from bolide.spark.archive.manifest import DataFile, Span, State

@@ -9,10 +9,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.offsets import to_json
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.offsets import Offsets, to_json
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.manifest import State

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.offsets import Bounds
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.files import files_at
 from bolide.spark.archive.identity import refuse_other_messages

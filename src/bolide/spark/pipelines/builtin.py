@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.config import options_of
 from bolide.errors import ConfigError
 from bolide.spark.options import ConnectionOptions

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.client.errors import RouteNotFound
 from bolide.client.instance.settings import ClientArguments
 from bolide.errors import BolideError

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Cluster, ask
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
 from bolide.model.names import DEAD_LETTER_PREFIX, dead_letter_topic

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import QueueRange
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.offsets import QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.checkpoints import find_reached

@@ -10,7 +10,7 @@ import pyarrow as pa
 from bolide.admin.client import AdminClient
 from bolide.admin.groups import group_of
 from bolide.admin.servers import each
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.arrow.schema import TIMESTAMP
 from bolide.errors import BolideError
 from bolide.model.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, TOOLS_GROUP

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.offsets import At
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.offsets import At, Bounds, QueueRange
 from bolide.client.errors import RouteNotFound
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.auditing import check_files, compare_content, count_rows

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from bolide.arrow.connection import Connection
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Connection, ask
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions

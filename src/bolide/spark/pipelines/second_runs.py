@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.client.errors import NameServersUnreachable
 from bolide.errors import BolideError
 from bolide.spark.pipelines.channel import Channel

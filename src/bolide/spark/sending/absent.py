@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.client.instance.routes import WRITE
 from bolide.errors import BolideError
 from bolide.protocol.bodies.routes import TopicRoute

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.client.blocking import Caller
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.sending.parcels import Parcel

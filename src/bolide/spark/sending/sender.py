@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TypeVar
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.arrow.errors import OutOfPatience
-from bolide.arrow.patience import Patience, may_pass
+from bolide.arrow.retry import Patience, may_pass
 from bolide.client.errors import RouteNotFound, SendFailed
 from bolide.client.producer.producer import Producer, SendArguments
 from bolide.errors import BolideError

@@ -1,7 +1,7 @@
 """Whether a topic knows repeats: the attribute by which its brokers have a window."""
 
 from bolide.admin.client import AdminClient
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.broker.metadata.topic_attributes import DEDUP_WINDOW
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError

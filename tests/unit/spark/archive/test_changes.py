@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap, SeamGap
 from bolide.spark.archive.manifest import DataFile, Span, State

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.comparing import (
     Fault,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.client.errors import NameServersUnreachable
 from bolide.spark.pipelines.second_runs import refuse_second
 

@@ -4,7 +4,7 @@ import json
 import threading
 from typing import Any
 
-from bolide.arrow.ranges import QueueRange
+from bolide.arrow.offsets import QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines.events import Progress
 from bolide.spark.pipelines.extent import Extent
