@@ -1,4 +1,4 @@
-"""What replicas copy besides the log, over a real connection."""
+"""Metadata that replicas copy, over a real connection."""
 
 import threading
 
