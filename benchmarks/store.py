@@ -155,7 +155,7 @@ def _append_round(options: argparse.Namespace, body: int, batch: int, *, keys: b
     with _store(options) as store:
         for group in groups:  # the first file and the index are made
             store.append_batch(group)
-        store.settle()
+        store.end_burst()
         watch, done, size = Stopwatch(), 0, 0
         while done < count:
             group = groups[done // batch % len(groups)]
@@ -165,7 +165,7 @@ def _append_round(options: argparse.Namespace, body: int, batch: int, *, keys: b
                 size += sum(each.size for each in store.append_batch(group))
             done += batch
             if done % SETTLE_EVERY == 0:
-                store.settle()
+                store.end_burst()
         return watch.rate(done, size)
 
 
@@ -173,7 +173,7 @@ def _index_round(options: argparse.Namespace, keys: int) -> Rate:
     count = 50_000
     with _store(options) as store:
         store.append(draft(0))
-        store.settle()
+        store.end_burst()
         words = " ".join(f"order-{word}" for word in range(keys))
         drafts = [draft(number, more=words) for number in range(count)]
         spent = Rate(0, 0, 0.0, 0.0)
@@ -181,7 +181,7 @@ def _index_round(options: argparse.Namespace, keys: int) -> Rate:
             for each in drafts[at : at + SETTLE_EVERY]:
                 store.append(each)
             watch = Stopwatch()
-            store.settle()
+            store.end_burst()
             part = watch.rate(SETTLE_EVERY * (1 + keys), 0)
             spent = Rate(*(a + b for a, b in zip(spent, part, strict=True)))  # type: ignore[arg-type]
         return spent
@@ -214,7 +214,7 @@ def _stall_round(options: argparse.Namespace) -> tuple[float, ...]:
                 while (now := time.perf_counter()) < due:
                     time.sleep(0.0005)
                 store.append(drafts[number % 1000])
-                store.settle()
+                store.end_burst()
                 spent.append(time.perf_counter() - now)
     spent.sort()
     places = (len(spent) // 2, -len(spent) // 100, -len(spent) // 1000, -1)
@@ -287,7 +287,7 @@ def _group_round(options: argparse.Namespace, waiters: int, disk: Disk) -> Rate:
             for _ in range(waiters - len(waiting)):
                 waiting.append(store.append(drafts[done % 1000]))
                 done += 1
-            store.settle()
+            store.end_burst()
             position = reached.get()
             waiting = [each for each in waiting if each.end > position]
         return watch.rate(done - len(waiting), 0)
@@ -356,13 +356,13 @@ def many_queues(options: argparse.Namespace) -> None:
                 watch, size = Stopwatch(), 0
                 for each in drafts:
                     size += store.append(each).size
-                store.settle()
+                store.end_burst()
                 rounds.append(watch.rate(len(drafts), size))
             begin = time.perf_counter()
-            store.housekeeping.run()
+            store.maintenance.run()
             written = time.perf_counter() - begin
             begin = time.perf_counter()
-            store.housekeeping.checkpoint()
+            store.maintenance.checkpoint()
             synced = time.perf_counter() - begin
         begin = time.perf_counter()
         with MessageStore(config):

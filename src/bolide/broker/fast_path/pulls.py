@@ -25,7 +25,7 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
-from bolide.store.reading import ReadableQueue, ReadStatus, Wanted, nearby
+from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
 
 MAX_LANES = 16_384
 
@@ -421,7 +421,7 @@ def _in(encoding: HeaderEncoding, reply: bytes) -> bytes:
     return encode_frame(frame)
 
 
-def _is_plain(wanted: Wanted) -> bool:
+def _is_plain(wanted: MessageFilter) -> bool:
     """Whether the kernel can tell what is wanted."""
     if isinstance(wanted, Judged) or not isinstance(wanted.record, Sieve | None):
         return False

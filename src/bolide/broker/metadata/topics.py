@@ -41,7 +41,7 @@ from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig, T
 from bolide.protocol.refusals import InvalidParameter, ServerError, TopicNotFound
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.tables import Table
-from bolide.store.unserved import LIGHT_PREFIX
+from bolide.store.unsupported import LIGHT_PREFIX
 
 log = logging.getLogger("bolide.broker.topics")  # documented in docs/how-to/logging.md
 

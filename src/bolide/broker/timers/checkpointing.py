@@ -16,7 +16,7 @@ from bolide.protocol.record_errors import BadRecord
 from bolide.store.contract import Store
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadableLog
-from bolide.store.timers import Found, TimerCheckpoint, TimerFiles, TimerMark
+from bolide.store.timers import OpenedTimers, TimerCheckpoint, TimerFiles, TimerRecoveryPoint
 
 _IDLE = 10.0
 """Seconds between two notes while nothing but time goes on."""
@@ -77,7 +77,9 @@ class Checkpointer:
             state_version=before.state_version,
             timestamp=int(self._now() * 1000),
             counter=before.counter + 1,
-            mark=TimerMark(delivered_from=progress.delivered_from, carried_to=progress.carried_to),
+            recovery_point=TimerRecoveryPoint(
+                delivered_from=progress.delivered_from, carried_to=progress.carried_to
+            ),
         )
 
 
@@ -169,11 +171,15 @@ class Start:
 
     @property
     def delivered_from(self) -> int | None:
-        return self.checkpoint.mark.delivered_from if self.checkpoint.mark else None
+        return (
+            self.checkpoint.recovery_point.delivered_from
+            if self.checkpoint.recovery_point
+            else None
+        )
 
     @property
     def carried_to(self) -> int:
-        return self.checkpoint.mark.carried_to if self.checkpoint.mark else 0
+        return self.checkpoint.recovery_point.carried_to if self.checkpoint.recovery_point else 0
 
 
 def open_files(files: TimerFiles, store: MessageStore, now_ms: int) -> Start:
@@ -206,14 +212,16 @@ def open_files(files: TimerFiles, store: MessageStore, now_ms: int) -> Start:
         checkpoint=check,
         cursor=cursor,
         queue_offset=_queue_offset(found, store),
-        delivered=delivered_since(store.log, check.mark.delivered_from) if check.mark else set(),
+        delivered=delivered_since(store.log, check.recovery_point.delivered_from)
+        if check.recovery_point
+        else set(),
     )
 
 
-def _queue_offset(found: Found, store: MessageStore) -> int:
+def _queue_offset(found: OpenedTimers, store: MessageStore) -> int:
     """RocketMQ's checkpoint may be ahead of its log, if it did not stop by itself."""
     check = found.checkpoint
-    if check.mark or store.recovery.clean or found.last is None:
+    if check.recovery_point or store.recovery.clean or found.last is None:
         return check.queue_offset
     record = _record_at(store, found.last.physical_offset)
     return min(check.queue_offset, record.queue_offset + 1) if record else check.queue_offset

@@ -16,7 +16,7 @@ from bolide.protocol.record import Record
 from bolide.protocol.record_errors import BadRecord
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.message_store import MessageStore
-from bolide.store.timers import Loaded, TimerFiles, Waiting, WaitingKey
+from bolide.store.timers import LoadedSlots, TimerEntry, TimerFiles, TimerKey
 
 LEAD_MS = 1000
 """How long before its time a slot is read."""
@@ -34,7 +34,7 @@ class DueTimer(NamedTuple):
     due: int
     physical_offset: int
     slot: int
-    waiting: Waiting
+    waiting: TimerEntry
 
 
 class _Read(NamedTuple):
@@ -44,7 +44,7 @@ class _Read(NamedTuple):
     by_slot: Counter[int]
     recalled: list[tuple[str, int]]
     last_slot: int
-    boundary: WaitingKey | None
+    boundary: TimerKey | None
     next_slot: int
 
 
@@ -61,7 +61,7 @@ class DueQueue:
         self,
         files: TimerFiles,
         *,
-        warm: Callable[[Loaded], list[tuple[str, int]]],
+        warm: Callable[[LoadedSlots], list[tuple[str, int]]],
         cursor: int,
         sooner: Callable[[], None],
     ) -> None:
@@ -72,7 +72,7 @@ class DueQueue:
         self._sooner = sooner
         self._next_slot = cursor
         """None of those between the ones that were read and this one holds anything."""
-        self._boundary: WaitingKey | None = None
+        self._boundary: TimerKey | None = None
         self._read_ahead: deque[DueTimer] = deque()
         """In their order, as slots are."""
         self._came: list[DueTimer] = []
@@ -103,7 +103,7 @@ class DueQueue:
                 self._take(await self._read(first, target, room, None))
         return self._boundary is None and self.loaded_to < target and not self.is_full
 
-    async def _read(self, first: int, last: int, limit: int, behind: WaitingKey | None) -> "_Read":
+    async def _read(self, first: int, last: int, limit: int, behind: TimerKey | None) -> "_Read":
         def read() -> _Read:
             loaded = self._files.load(first, last, limit, behind)
             soon = [self._soon_of(waiting) for waiting in loaded.waiting]
@@ -118,7 +118,7 @@ class DueQueue:
 
         return await uninterrupted(asyncio.to_thread(read))
 
-    def _soon_of(self, waiting: Waiting) -> DueTimer:
+    def _soon_of(self, waiting: TimerEntry) -> DueTimer:
         slot = self._files.number(waiting.due)
         return DueTimer(waiting.due, waiting.physical_offset, slot, waiting)
 
@@ -135,7 +135,7 @@ class DueQueue:
 
     # ---- what comes
 
-    def arrived(self, waiting: Waiting, due: int) -> None:
+    def arrived(self, waiting: TimerEntry, due: int) -> None:
         """Say that a message was put into its slot, and when it is due."""
         slot = self._files.number(waiting.due)
         if slot > self.loaded_to:
@@ -239,7 +239,7 @@ class Prefetcher:
         self._store = store
         self._files = files
 
-    def warm(self, loaded: Loaded) -> list[tuple[str, int]]:
+    def warm(self, loaded: LoadedSlots) -> list[tuple[str, int]]:
         """Bring messages into the page cache; returns what is recalled, with its slot. Blocks."""
         log = self._store.log
         for waiting in loaded.waiting[:_MAX_PREFETCHED]:

@@ -16,8 +16,8 @@ from bolide.protocol.tags import java_hash
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
-from bolide.store.reading import Found, ReadLimits, ReadStatus
-from bolide.store.timers import DELETE, PLAIN, ROLL, TimerFiles, Waiting
+from bolide.store.reading import ReadLimits, ReadResult, ReadStatus
+from bolide.store.timers import DELETE, PLAIN, ROLL, TimerEntry, TimerFiles
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ USUAL_WINDOW_MS = 2 * 24 * 3600 * 1000
 class Placed(NamedTuple):
     """A message with its slot."""
 
-    waiting: Waiting
+    waiting: TimerEntry
     due: int
     topic: str
     recalls: str | None
@@ -101,14 +101,14 @@ class TimerEnqueue:
         finally:
             self._due_queue.held_at = None
 
-    async def _read(self) -> Found:
+    async def _read(self) -> ReadResult:
         queue = (TIMER_TOPIC, 0, self.offset, _BATCH)
         try:
             return self._store.read(*queue, may_block=False)
         except NotInMemory:
             return await asyncio.to_thread(self._store.read, *queue)
 
-    def _place_all(self, found: Found, now_ms: int) -> tuple[list[Placed], int]:
+    def _place_all(self, found: ReadResult, now_ms: int) -> tuple[list[Placed], int]:
         """Those that have a slot now, and the number of the first message that has none."""
         placed: list[Placed] = []
         for data in found.records:
@@ -132,7 +132,7 @@ class TimerEnqueue:
         # By when it was stored, even if that is long ago: `LogRollover` counts on it.
         moment, magic = place(due, min(record.store_timestamp, now_ms), self._window_ms)
         recalls = recalled_by(properties)
-        waiting = Waiting(
+        waiting = TimerEntry(
             due=max(moment, self._due_queue.cursor * self._files.precision_ms),
             physical_offset=record.physical_offset,
             size=record.size,
@@ -150,7 +150,7 @@ class TimerEnqueue:
         moment, magic = place(due, record.store_timestamp, window)
         return moment + (_DOUBT_MS if magic & ROLL else 0) < self._settled_ms
 
-    def _is_out_of_reach(self, waiting: Waiting) -> bool:
+    def _is_out_of_reach(self, waiting: TimerEntry) -> bool:
         """Whether its slot is that of a time which was not delivered yet, a round before."""
         ahead = self._files.number(waiting.due) - self._due_queue.cursor
         return ahead >= self._files.slots - _SPARE_SLOTS
@@ -164,7 +164,7 @@ class TimerEnqueue:
         self._counts.enqueued(placed.topic)
         self._due_queue.arrived(waiting, placed.due)
 
-    def _passed_over(self, found: Found) -> bool:
+    def _passed_over(self, found: ReadResult) -> bool:
         """Go on behind what is gone: files were deleted, or damaged, or of another store."""
         before = self.offset
         if found.status in {ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY}:

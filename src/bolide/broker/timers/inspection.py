@@ -17,7 +17,7 @@ from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.tags import java_hash
 from bolide.store.contract import Store
 from bolide.store.tables import Table
-from bolide.store.timers import TimerFiles, Waiting
+from bolide.store.timers import TimerEntry, TimerFiles
 
 _SPAN = 10.0
 """Seconds over which rates are told."""
@@ -144,8 +144,8 @@ class Listing:
         return list(found.values())
 
     def _plain(
-        self, waiting: list[Waiting], start: int, topic: str
-    ) -> Iterator[tuple[int, Waiting]]:
+        self, waiting: list[TimerEntry], start: int, topic: str
+    ) -> Iterator[tuple[int, TimerEntry]]:
         """Those of a slot that are not recalled, with their numbers in it."""
         recalled = {self._recalled(each) for each in waiting if each.is_recall}
         wanted = java_hash(topic) if topic else None
@@ -155,11 +155,11 @@ class Listing:
             if not recalled or not self._identified(each) & recalled:
                 yield at, each
 
-    def _recalled(self, waiting: Waiting) -> str | None:
+    def _recalled(self, waiting: TimerEntry) -> str | None:
         record = _readable(self._store.record_at(waiting.physical_offset))
         return recalled_by(record.decode_properties()) if record else None
 
-    def _identified(self, waiting: Waiting) -> set[str | None]:
+    def _identified(self, waiting: TimerEntry) -> set[str | None]:
         record = _readable(self._store.record_at(waiting.physical_offset))
         properties = record.decode_properties() if record else {}
         unique_id = properties.get(PropertyName.UNIQUE_ID, "")

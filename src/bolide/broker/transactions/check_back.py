@@ -30,7 +30,7 @@ from bolide.store.appending import Appended
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
-from bolide.store.reading import Found, ReadLimits
+from bolide.store.reading import ReadLimits, ReadResult
 
 log = logging.getLogger(__name__)
 
@@ -284,7 +284,7 @@ class CheckBack:
         held_until = self._held.get(offset, 0.0)
         return held_until <= self._parts.now() and self._queue.open.is_open(offset)
 
-    async def _read(self, offset: int) -> Found:
+    async def _read(self, offset: int) -> ReadResult:
         queue = (HALF_TOPIC, 0, offset, _AT_ONCE)
         try:
             return self._parts.store.read(*queue, may_block=False)

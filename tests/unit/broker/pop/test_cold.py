@@ -9,7 +9,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pop import PopHeader
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryStore
-from bolide.store.reading import Found
+from bolide.store.reading import ReadResult
 from tests.support.aio import on_loop, until
 from tests.support.clock import FakeClock
 from tests.support.pop_core import PopCore
@@ -24,7 +24,7 @@ class ColdStore(MemoryStore):
         self.asked = 0
         self.go_on = threading.Event()
 
-    def read(self, topic: str, *args: Any, may_block: bool = True, **kwargs: Any) -> Found:
+    def read(self, topic: str, *args: Any, may_block: bool = True, **kwargs: Any) -> ReadResult:
         if topic == "T":
             if not may_block:
                 raise NotInMemory("T", 0)

@@ -18,7 +18,7 @@ from bolide.protocol.record_errors import RecordTooLarge
 from bolide.store.appending import Appended
 from bolide.store.commit_log import LogFile
 from bolide.store.errors import StoreUnwritable
-from bolide.store.timers import Waiting
+from bolide.store.timers import TimerEntry
 from tests.support.aio import on_loop
 from tests.support.store import draft
 from tests.support.timer_bench import HastyDisk, TimerBench
@@ -160,7 +160,7 @@ async def test_a_second_that_ends_while_a_message_gets_its_slot_does_not_lose_it
     bench.send(bench.now_ms + 5)
     add, loop = bench.timers._files.add, asyncio.get_running_loop()
 
-    def add_slowly(waiting: Sequence[Waiting]) -> None:
+    def add_slowly(waiting: Sequence[TimerEntry]) -> None:
         add(waiting)
         bench.clock.advance(0.02)
         asyncio.run_coroutine_threadsafe(_delivered(bench), loop).result()

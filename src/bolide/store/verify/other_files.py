@@ -60,10 +60,10 @@ def read_checkpoint(root: Path, report: Report) -> Checkpoint:
 
 def check_checkpoint(root: Path, found: Checkpoint, report: Report) -> None:
     """A mark says that everything below it is on the disk; the log must reach it."""
-    mark = found.mark
-    if mark and mark.position > report.log_end:
-        reason = f"it says the log reaches to {mark.position}"
-        report.damage(Part.CHECKPOINT, root / "checkpoint", 0, reason, mark.position)
+    recovery_point = found.recovery_point
+    if recovery_point and recovery_point.position > report.log_end:
+        reason = f"it says the log reaches to {recovery_point.position}"
+        report.damage(Part.CHECKPOINT, root / "checkpoint", 0, reason, recovery_point.position)
 
 
 def note_leftovers(layout: Layout, report: Report) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.store.config import StoreConfig
-from bolide.store.errors import UnservedStore
+from bolide.store.errors import UnsupportedStore
 from bolide.store.message_store import MessageStore
 from bolide.store.tables import TOPICS, Table
-from bolide.store.unserved import refuse_unserved_topics
+from bolide.store.unsupported import refuse_unsupported_topics
 from tests.support.aio import on_loop
 from tests.support.broker import broker_in
 
@@ -35,7 +35,7 @@ def test_a_store_with_what_is_not_served_is_refused(tmp_path: Path, file: str, n
     path.write_bytes(b"MANIFEST-000005\n")
     before = contents(tmp_path)
 
-    with pytest.raises(UnservedStore, match=named), MessageStore(StoreConfig(root=tmp_path)):
+    with pytest.raises(UnsupportedStore, match=named), MessageStore(StoreConfig(root=tmp_path)):
         pass
     assert contents(tmp_path) == before
 
@@ -53,7 +53,7 @@ def test_a_database_beside_the_store_is_refused_if_there_is_something_in_it(
         pass
     (database / content).write_bytes(b"something")
 
-    with pytest.raises(UnservedStore, match=r"rocksdbstore: .*let RocketMQ deliver them first"):
+    with pytest.raises(UnsupportedStore, match=r"rocksdbstore: .*let RocketMQ deliver them first"):
         MessageStore(StoreConfig(root=tmp_path)).__enter__()
 
 
@@ -70,7 +70,7 @@ async def test_a_broker_does_not_start_with_topics_of_a_kind_that_is_not_served(
     table.changed()
     table.save()
 
-    with pytest.raises(UnservedStore, match=rf"{kind} \(Topic0, .*Topic4 and 2 more\).*delete"):
+    with pytest.raises(UnsupportedStore, match=rf"{kind} \(Topic0, .*Topic4 and 2 more\).*delete"):
         async with broker_in(tmp_path):
             pass
 
@@ -78,4 +78,4 @@ async def test_a_broker_does_not_start_with_topics_of_a_kind_that_is_not_served(
 def test_topics_of_kinds_that_are_served_are_taken() -> None:
     attributes = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "message.type": "FIFO"}
 
-    refuse_unserved_topics([TopicConfig(topic_name="T", attributes=attributes)], Path("topics"))
+    refuse_unsupported_topics([TopicConfig(topic_name="T", attributes=attributes)], Path("topics"))

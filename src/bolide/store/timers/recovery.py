@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bolide.store.timers.timer_log import TimerLog, TimerLogReader
-from bolide.store.timers.units import DELETE, NOWHERE, Waiting
+from bolide.store.timers.timer_log import DELETE, NOWHERE, TimerEntry, TimerLog, TimerLogReader
 from bolide.store.timers.wheel import Slot, TimerWheel
 
 Numbered = Callable[[int], int]
@@ -14,7 +13,7 @@ Numbered = Callable[[int], int]
 class Revised(NamedTuple):
     end: int
     """Where the log ends."""
-    last: Waiting | None
+    last: TimerEntry | None
     """Its last unit."""
 
 

@@ -40,7 +40,7 @@ def test_a_round_writes_the_queues_and_the_index(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         store.append(draft(properties={"KEYS": "k"}))
         assert not (tmp_path / "store" / "consumequeue").exists()
-        store.housekeeping.run()
+        store.maintenance.run()
         queue = store.queues.find(b"T", 0)
         assert queue
         assert queue.written == 1
@@ -52,11 +52,11 @@ def test_a_checkpoint_says_how_far_everything_is_on_the_disk(tmp_path: Path) -> 
     with open_store(tmp_path / "store") as store:
         for _ in range(3):
             appended = store.append(draft())
-        assert store.housekeeping.checkpoint()
+        assert store.maintenance.checkpoint()
         found = CheckpointFile(tmp_path / "store" / "checkpoint", Disk()).load()
-        assert found.mark
-        assert (found.mark.position, found.mark.units) == (appended.end, 3)
-        assert found.mark.last_record == appended.physical_offset
+        assert found.recovery_point
+        assert (found.recovery_point.position, found.recovery_point.units) == (appended.end, 3)
+        assert found.recovery_point.last_record == appended.physical_offset
         assert found.log_timestamp == found.queue_timestamp == appended.store_timestamp
         assert store.flushed == appended.end
 
@@ -64,7 +64,7 @@ def test_a_checkpoint_says_how_far_everything_is_on_the_disk(tmp_path: Path) -> 
 def test_recovery_begins_at_the_last_checkpoint(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         position = store.append(draft()).end
-        store.housekeeping.checkpoint()
+        store.maintenance.checkpoint()
         store.append(draft())
         with after_a_crash(tmp_path / "store") as again:
             assert (again.recovery.start, again.recovery.records) == (position, 1)
@@ -84,7 +84,7 @@ def test_a_topic_removed_during_a_checkpoint_does_not_come_back(tmp_path: Path, 
             remover.join(0.2)  # it may have to wait for this checkpoint
 
         disk.at[step] = remove_meanwhile
-        assert store.housekeeping.checkpoint()
+        assert store.maintenance.checkpoint()
         remover.join()
         with after_a_crash(tmp_path / "store") as again:
             assert not again.recovery.rebuilt
@@ -96,7 +96,7 @@ def test_a_checkpoint_waits_for_queues_that_are_being_written(
 ) -> None:
     with open_store(tmp_path / "store") as store:
         store.append(draft())
-        other, write = threading.Thread(target=store.housekeeping.checkpoint), store.queues.write
+        other, write = threading.Thread(target=store.maintenance.checkpoint), store.queues.write
 
         def write_later(queues: set[ConsumeQueue], physical_offset: int) -> None:
             monkeypatch.setattr(store.queues, "write", write)
@@ -105,9 +105,9 @@ def test_a_checkpoint_waits_for_queues_that_are_being_written(
             write(queues, physical_offset)
 
         monkeypatch.setattr(store.queues, "write", write_later)
-        store.housekeeping.run()
+        store.maintenance.run()
         other.join()
-        mark = store._checkpoint.value.mark
+        mark = store._checkpoint.value.recovery_point
         assert mark
         queue = store.queues.find(b"T", 0)
         assert queue
@@ -127,7 +127,7 @@ def test_a_failed_checkpoint_leaves_the_store_to_be_recovered(tmp_path: Path) ->
     store = open_store(tmp_path / "store", disk).__enter__()
     store.append(draft(body=b"kept"))
     disk.failing = True
-    assert not store.housekeeping.checkpoint()
+    assert not store.maintenance.checkpoint()
     store.close()
     assert (tmp_path / "store" / "abort").exists()
     with open_store(tmp_path / "store") as again:
@@ -148,13 +148,13 @@ def test_a_failing_queue_sync_keeps_messages_out_until_it_works(tmp_path: Path) 
     with open_store(tmp_path / "store", disk) as store:
         store.append(draft())
         disk.failing = True
-        assert not store.housekeeping.checkpoint()
+        assert not store.maintenance.checkpoint()
         for _ in range(3):
-            store.housekeeping.run()
+            store.maintenance.run()
             with pytest.raises(StoreUnwritable, match="consume queues"):
                 store.append(draft())
         disk.failing = False
-        store.housekeeping.run()
+        store.maintenance.run()
         store.append(draft())
 
 
@@ -174,7 +174,7 @@ def test_removing_a_topic_does_not_wait_for_the_sync_of_all_queues(tmp_path: Pat
         for queue_id in range(60):
             store.append(draft(queue_id=queue_id))
         store.append(draft("U"))
-        checkpoint = threading.Thread(target=store.housekeeping.checkpoint)
+        checkpoint = threading.Thread(target=store.maintenance.checkpoint)
         checkpoint.start()
         assert disk.held.wait(60)
         detached = threading.Thread(target=store.queues.detach_topic, args=(b"U", tmp_path / "a"))
@@ -193,22 +193,22 @@ def test_removing_a_topic_does_not_wait_for_the_sync_of_all_queues(tmp_path: Pat
 def test_a_checkpoint_that_takes_long_is_followed_by_a_longer_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolide.store.housekeeping._CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr("bolide.store.maintenance._CHECKPOINT_BYTES", 1)
     disk = SteppedDisk()
     with open_store(tmp_path / "store", disk) as store:
-        housekeeping = store.housekeeping
+        maintenance = store.maintenance
 
         def takes_one() -> bool:
             store.append(draft())
             disk.at["mid-checkpoint"] = lambda: time.sleep(0.05)
-            housekeeping.run()
+            maintenance.run()
             return not disk.at
 
         assert takes_one()
         assert not takes_one()
-        housekeeping._last_checkpoint -= 0.3
+        maintenance._last_checkpoint -= 0.3
         assert not takes_one()
-        housekeeping._last_checkpoint -= 60.0
+        maintenance._last_checkpoint -= 60.0
         assert takes_one()
 
 
@@ -229,7 +229,7 @@ class NamingDisk(SteppedDisk):
         self.synced.clear()
         found: list[Path] = []
         self.at["mid-checkpoint"] = lambda: found.extend(self.synced)
-        assert store.housekeeping.checkpoint()
+        assert store.maintenance.checkpoint()
         return {path for path in found if path.is_relative_to(self.queues)}
 
 
@@ -244,7 +244,7 @@ def test_a_checkpoint_tells_of_queue_files_whose_names_are_on_the_disk(tmp_path:
         store.append(draft(queue_id=1))
         assert disk.names(store) == {queues, queues / "T", queues / "T" / "1"}
         store.append(draft("Gone"))
-        store.housekeeping.run()
+        store.maintenance.run()
         assert store.remove_topic("Gone") == 1
         assert disk.names(store) == set()
 
@@ -253,7 +253,7 @@ def test_names_that_a_killed_process_left_are_synced_by_the_next(tmp_path: Path)
     root = tmp_path / "store"
     with open_store(root) as store:
         store.append(draft())
-        store.housekeeping._write_queues()
+        store.maintenance._write_queues()
         copy = root.with_name("after the crash")
         shutil.copytree(root, copy)
     queues = copy / "consumequeue"
@@ -268,7 +268,7 @@ def test_names_that_could_not_be_synced_are_tried_again(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", disk) as store:
         store.append(draft())
         disk.sync_directory = fail  # type: ignore[method-assign]
-        assert not store.housekeeping.checkpoint()
+        assert not store.maintenance.checkpoint()
         del disk.sync_directory
         assert disk.names(store) == {queues, queues / "T", queues / "T" / "0"}
 
@@ -281,7 +281,7 @@ def test_queues_that_take_long_to_write_are_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path / "store") as store:
-        housekeeping = store.housekeeping
+        maintenance = store.maintenance
         write = store.queues.write
 
         def slowly(queues: Iterable[ConsumeQueue], physical_offset: int) -> None:
@@ -290,7 +290,7 @@ def test_queues_that_take_long_to_write_are_written_less_often(
 
         def is_written() -> bool:
             appended = store.append(draft())
-            housekeeping.run()
+            maintenance.run()
             queue = store.queues.find(b"T", 0)
             return queue is not None and queue.written > appended.queue_offset
 
@@ -298,5 +298,5 @@ def test_queues_that_take_long_to_write_are_written_less_often(
         monkeypatch.setattr(store.queues, "write", slowly)
         assert is_written()
         assert not is_written()
-        housekeeping._next_writing -= 60.0
+        maintenance._next_writing -= 60.0
         assert is_written()

@@ -1,4 +1,9 @@
-"""What a store does on the side: queue files, checkpoints, files ahead, retention, resuming."""
+"""Background maintenance of a file store.
+
+One thread writes consume queues to their files, writes checkpoints, applies retention and retries
+operations that failed. A second thread allocates the next commit log file and populates pages
+ahead of the log's end.
+"""
 
 import logging
 import threading
@@ -6,11 +11,11 @@ import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from bolide.store.checkpoint import Checkpoint, CheckpointFile, Mark, boot_id
+from bolide.store.checkpoint import Checkpoint, CheckpointFile, RecoveryPoint, boot_id
 from bolide.store.disk import Disk
 from bolide.store.health import COMMIT_LOG, CONSUME_QUEUES, LOG_FILES
-from bolide.store.key_index import IndexMark
-from bolide.store.upkeep import Upkeep
+from bolide.store.key_index import IndexRecoveryPoint
+from bolide.store.periodic_thread import PeriodicThread
 
 if TYPE_CHECKING:
     from bolide.store.message_store import MessageStore
@@ -18,16 +23,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_BYTES = 64 * 1024 * 1024
-"""Log written since the last checkpoint that calls for the next."""
+"""Bytes of log written since the last checkpoint that trigger the next one."""
 
-_SHARE = 10
-"""Checkpoints take one in so many seconds at most, and so does the writing of queues: with very
-many of them each takes a second."""
-_LONG, _LONGEST_PAUSE = 0.05, 10.0
-"""Seconds of writing that call for a pause, and after which queues are written in any case."""
+_DUTY_CYCLE = 10
+"""Checkpoints take at most one in this many seconds, and so does writing the queues: with very
+many queues each of the two takes a second."""
+_SLOW_WRITE, _LONGEST_PAUSE = 0.05, 10.0
+"""Seconds: a write of the queues longer than the first is followed by a pause, which is never
+longer than the second."""
 
 
-class Housekeeping:
+class StoreMaintenance:
     def __init__(
         self,
         store: "MessageStore",
@@ -40,64 +46,68 @@ class Housekeeping:
         self._lock = lock
         self._checkpoint = checkpoint
         self._disk = disk
-        # One thread at a time: a mark must not tell of queues that another is about to write.
-        self._turn = threading.RLock()
-        self._upkeep = Upkeep("store-upkeep", self.run, self._interval)
-        self._preparing = Upkeep("store-prepare", self._prepare, lambda: 3600.0)
+        # Serializes checkpoints and queue writes: a recovery point must not cover units that
+        # another thread is still writing.
+        self._checkpoint_lock = threading.RLock()
+        self._thread = PeriodicThread("store-maintenance", self.run, self._interval)
+        self._preparing = PeriodicThread("store-prepare", self._prepare, lambda: 3600.0)
         self._background = False
         self._last_checkpoint = self._last_clean = time.monotonic()
         self._checkpoint_took = self._next_writing = 0.0
         self._wake_at = store.log.end + _CHECKPOINT_BYTES
-        self.look_at = 0
-        """Where the log's end must be before `appended` has something to do."""
+        self.notify_from = 0
+        """End of the log from which `appended` has to be called."""
 
     def start(self, *, background: bool) -> None:
         self._background = background
         if background:
             self._store.flusher.start()
-            self._upkeep.start()
+            self._thread.start()
             self._preparing.start()
             if self._store.recovery.records:
                 self._wake_at = 0
-                self._upkeep.wake()
+                self._thread.wake()
 
     def stop(self) -> bool:
-        """Write everything; says whether the next start may call this one clean. Blocks."""
+        """Write everything to disk; returns whether the store counts as cleanly closed. Blocks."""
         if self._background:
             self._preparing.stop()
-            self._upkeep.stop()
+            self._thread.stop()
             self._store.flusher.stop()
         return self.checkpoint()
 
     def pause(self, seconds: float) -> None:
         if self._background:
-            self._upkeep.pause(seconds)
+            self._thread.pause(seconds)
 
     def appended(self, physical_offset: int) -> None:
-        """Told of appends behind `look_at` where the last record lies; must cost nothing."""
+        """Wake the threads if the log has grown far enough; must be cheap.
+
+        Called with the physical offset of the last record appended at or above `notify_from`.
+        """
         if physical_offset >= self._store.log.prepare_at:
             self._preparing.wake()
         if physical_offset >= self._wake_at:
             self._wake_at = physical_offset + _CHECKPOINT_BYTES
-            self._upkeep.wake()
-        self.look_at = min(self._store.log.prepare_at, self._wake_at)
+            self._thread.wake()
+        self.notify_from = min(self._store.log.prepare_at, self._wake_at)
 
     def run(self) -> None:
-        """One round. Blocks."""
+        """Run one round. Blocks."""
         store, config, now = self._store, self._store.config.value, time.monotonic()
         if not store.health.writable:
             self._resume()
-        store.settle()
+        store.end_burst()
         store.index_keys()
         written = self._may_write(now) and self._write_queues()
-        mark = self._checkpoint.value.mark
-        behind = store.log.end - (mark.position if mark else 0)
+        point = self._checkpoint.value.recovery_point
+        behind = store.log.end - (point.position if point else 0)
         waited = now - self._last_checkpoint
-        far = behind >= _CHECKPOINT_BYTES and waited >= _SHARE * self._checkpoint_took
+        far = behind >= _CHECKPOINT_BYTES and waited >= _DUTY_CYCLE * self._checkpoint_took
         if far or waited >= config.queue_flush_thorough_interval:
             self.checkpoint()
         elif written:
-            # After a failure only a sync of all says that it is over.
+            # After a failure only a sync of every queue shows that the disk works again.
             least = config.queue_flush_least_pages if store.health.writable else 0
             self._sync_queues(least)
         if now - self._last_clean >= config.clean_interval or not store.health.writable:
@@ -105,8 +115,8 @@ class Housekeeping:
             store.retention.run()
 
     def checkpoint(self) -> bool:
-        """Bring everything to the disk and note how far that is; says if it worked. Blocks."""
-        with self._turn:
+        """Sync everything and save the checkpoint; returns whether that succeeded. Blocks."""
+        with self._checkpoint_lock:
             begun = time.monotonic()
             try:
                 return self._checkpoint_now()
@@ -124,7 +134,7 @@ class Housekeeping:
         if not store.index_keys():
             return False
         try:
-            index = store.index.flush() if store.index else IndexMark()
+            index = store.index.flush() if store.index else IndexRecoveryPoint()
             self._disk.step("mid-checkpoint")
             self._checkpoint.save(
                 Checkpoint(
@@ -133,7 +143,7 @@ class Housekeeping:
                     index_timestamp=index.end_timestamp,
                     master_flushed_offset=self._checkpoint.value.master_flushed_offset,
                     confirm_offset=end,
-                    mark=Mark(
+                    recovery_point=RecoveryPoint(
                         position=end,
                         last_record=last,
                         units=units,
@@ -162,7 +172,7 @@ class Housekeeping:
     def _write_queues(self) -> bool:
         store, begun = self._store, time.monotonic()
         try:
-            with self._turn:
+            with self._checkpoint_lock:
                 with self._lock:
                     changed = store.queues.take_changed()
                 store.queues.write(changed, store.log.written)
@@ -170,7 +180,7 @@ class Housekeeping:
             store.health.refuse(CONSUME_QUEUES, f"the consume queues cannot be written: {exc}")
             return False
         took = time.monotonic() - begun
-        pause = min(_SHARE * took, _LONGEST_PAUSE) if took > _LONG else 0.0
+        pause = min(_DUTY_CYCLE * took, _LONGEST_PAUSE) if took > _SLOW_WRITE else 0.0
         self._next_writing = begun + pause
         return True
 
@@ -189,14 +199,14 @@ class Housekeeping:
         return True
 
     def _resume(self) -> None:
-        """Try again what failed; who succeeds takes its cause away."""
+        """Retry the operations that failed; each success clears its cause."""
         store = self._store
         attempts = {LOG_FILES: store.log.make_spare, COMMIT_LOG: store.flusher.mend}
         for cause, attempt in attempts.items():
             if cause in store.health.causes:
                 try:
                     attempt()
-                except Exception as exc:  # noqa: BLE001  the other one gets its turn
+                except OSError as exc:
                     log.debug("%s: still %r", cause, exc)
                 else:
                     store.health.allow(cause)

@@ -7,8 +7,7 @@ from bolide.protocol.tags import index_hash
 from bolide.store.commit_log import CommitLog
 from bolide.store.disk import Disk
 from bolide.store.health import Health
-from bolide.store.key_index import KeyIndex
-from bolide.store.pending_keys import PendingKeys
+from bolide.store.key_index import KeyIndex, PendingKeys
 
 
 class FullDisk(Disk):
@@ -49,9 +48,9 @@ def test_keys_are_in_the_index_once_they_are_settled(bench: Bench) -> None:
     bench.add(0, "a", "b")
     bench.add(100, "a")
     assert bench.find("a") == []
-    assert bench.keys.settle()
+    assert bench.keys.drain()
     assert (bench.find("a"), bench.find("b")) == ([100, 0], [0])
-    assert bench.keys.settle()
+    assert bench.keys.drain()
     assert bench.find("a") == [100, 0]
 
 
@@ -59,10 +58,10 @@ def test_only_keys_of_readable_messages_are_settled(bench: Bench) -> None:
     bench.log.written = 100
     bench.add(0, "a")
     bench.add(100, "a")
-    assert bench.keys.settle()
+    assert bench.keys.drain()
     assert bench.find("a") == [0]
     bench.log.written = 200
-    assert bench.keys.settle()
+    assert bench.keys.drain()
     assert bench.find("a") == [100, 0]
 
 
@@ -74,7 +73,7 @@ def test_keys_of_messages_that_were_taken_back_are_forgotten(bench: Bench) -> No
     bench.keys.rewind(100)
     bench.log.written = 1000
     bench.add(100, "c")
-    assert bench.keys.settle()
+    assert bench.keys.drain()
     assert (bench.find("a"), bench.find("b"), bench.find("c")) == ([0], [], [100])
 
 
@@ -82,10 +81,10 @@ def test_a_full_disk_is_a_reason_to_refuse_until_the_keys_are_written(bench: Ben
     for place in range(0, 1000, 100):
         bench.add(place, "a")
     bench.disk.full = True
-    assert not bench.keys.settle()
+    assert not bench.keys.drain()
     assert not bench.health.writable
     bench.disk.full = False
-    assert bench.keys.settle()
+    assert bench.keys.drain()
     assert bench.health.writable
     assert bench.find("a") == list(range(900, -1, -100))
 
@@ -95,4 +94,4 @@ def test_without_an_index_there_is_nothing_to_settle(tmp_path: Path) -> None:
     log = CommitLog([tmp_path], 4096, disk=disk)
     keys = PendingKeys(log, None, lock=threading.Lock(), health=Health(), disk=disk)
     keys.add([1, 2], 0, 0)
-    assert keys.settle()
+    assert keys.drain()

@@ -13,8 +13,8 @@ from bolide.store import recovery
 from bolide.store.appending import with_end
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.disk import Disk
+from bolide.store.log_tail import find_torn
 from bolide.store.message_store import MessageStore
-from bolide.store.torn_end import find_torn
 from tests.support.faults import copy_store
 from tests.support.store import V6, draft, record_of, small_config
 
@@ -64,8 +64,8 @@ class Crashed:
             for number, each in enumerate(drafts, 1):
                 self.last = store.append(each)
                 if number == marked:
-                    assert store.housekeeping.checkpoint()
-            store.housekeeping.run()  # the queues' units are in their files
+                    assert store.maintenance.checkpoint()
+            store.maintenance.run()  # the queues' units are in their files
             copy_store(store.config.value.root, self.root)
         self._log = self.root / "commitlog" / f"{0:020d}"
         self._whole = self._log.read_bytes()
@@ -158,7 +158,7 @@ def test_a_record_that_rocketmq_wrote_may_end_in_zeros(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, BEFORE, PLAIN, marked=1)
     crashed.tear()
     file = CheckpointFile(crashed.root / "checkpoint", Disk())
-    file.save(replace(file.load(), mark=None))
+    file.save(replace(file.load(), recovery_point=None))
     assert crashed.end() == crashed.last.end
 
 
