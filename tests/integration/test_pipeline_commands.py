@@ -14,11 +14,10 @@ from typer.testing import CliRunner, Result
 
 from bolide.arrow.cluster import Connection
 from bolide.cli import app
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import Event, Kind, Progress, State
-from bolide.spark.pipelines.failures import AlreadyRunning
-from bolide.spark.pipelines.reporting import Reporter, new_run
-from bolide.spark.pipelines.second_runs import refuse_second
+from bolide.spark.pipelines.errors import AlreadyRunning
+from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run
+from bolide.spark.pipelines.monitoring.status_topic import Channel, Event, Kind, Progress, State
+from bolide.spark.pipelines.runner import refuse_second
 from tests.support.cluster_process import ClusterProcess, cluster_process
 
 PATIENCE = 20.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bolide.spark.pipelines.work import Table
+from bolide.spark.pipelines.definition import Table
 
 
 @dataclass

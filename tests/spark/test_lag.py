@@ -9,10 +9,9 @@ from pyspark.sql import SparkSession
 from bolide import Message
 from bolide.arrow.cluster import Connection, ask
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.pipelines.lag import Watch, samples_at
+from bolide.spark.pipelines.definition import Table
+from bolide.spark.pipelines.lag import Position, Sampler, Watch, samples_at, to_table
 from bolide.spark.pipelines.lag_forecast import by_window, forecast
-from bolide.spark.pipelines.lag_samples import Position, Sampler, to_table
-from bolide.spark.pipelines.work import Table
 from tests.spark.recording import RecordingScreen, dicts
 from tests.support.cluster_process import ClusterProcess
 

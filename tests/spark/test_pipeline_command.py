@@ -13,8 +13,7 @@ import pytest
 
 from bolide import Message
 from bolide.arrow.cluster import Connection
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import State
+from bolide.spark.pipelines.monitoring.status_topic import Channel, State
 from tests.interop.apache import Unobtainable
 from tests.support import sqlite_driver
 from tests.support.cluster_process import ClusterProcess

@@ -15,14 +15,11 @@ from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines import runner
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
-from bolide.spark.pipelines.channel import Channel
 from bolide.spark.pipelines.declared import read_pipeline
-from bolide.spark.pipelines.events import Progress, RunState, State
-from bolide.spark.pipelines.explaining import explain
-from bolide.spark.pipelines.failures import AlreadyRunning, RunFailed
-from bolide.spark.pipelines.runner import Manner
-from bolide.spark.pipelines.second_runs import refuse_second
-from bolide.spark.pipelines.steps import StepFailed
+from bolide.spark.pipelines.definition import StepFailed
+from bolide.spark.pipelines.errors import AlreadyRunning, RunFailed
+from bolide.spark.pipelines.monitoring.status_topic import Channel, Progress, RunState, State
+from bolide.spark.pipelines.runner import Manner, explain, refuse_second
 from tests.support.cluster_process import ClusterProcess
 from tests.support.commands import run
 

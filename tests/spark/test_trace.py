@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from bolide.spark.pipelines.builtin import RunSettings
 from bolide.spark.pipelines.runner import run
 from bolide.spark.pipelines.trace import TraceOptions, TraceTables, plan
-from bolide.spark.pipelines.trace_paths import records_of
+from bolide.spark.pipelines.trace_analysis import records_of
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
 from tests.spark.recording import RecordingScreen, dicts

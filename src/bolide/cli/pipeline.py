@@ -11,8 +11,7 @@ from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_n
 
 if TYPE_CHECKING:
     from bolide.arrow.cluster import Connection
-    from bolide.spark.pipelines.channel import Channel
-    from bolide.spark.pipelines.events import RunState
+    from bolide.spark.pipelines.monitoring.status_topic import Channel, RunState
 
 _LOOK = 0.5
 _SINCE = "1d"
@@ -67,8 +66,11 @@ def stop(
 ) -> None:
     """Ask a pipeline to end after the batch under way, and wait until it has."""
     with spark_needed(), Refusing():
-        from bolide.spark.pipelines.channel import Channel  # noqa: PLC0415
-        from bolide.spark.pipelines.events import Event, Kind  # noqa: PLC0415
+        from bolide.spark.pipelines.monitoring.status_topic import (  # noqa: PLC0415
+            Channel,
+            Event,
+            Kind,
+        )
 
         with Channel(_connection(name_server, option)) as channel:
             if not _is_running(channel, name, run):
@@ -97,8 +99,8 @@ def _connection(name_server: str | None, option: list[str] | None) -> "Connectio
 
 
 def _states(connection: "Connection", since: str) -> "list[RunState]":
-    from bolide.spark.pipelines.channel import Channel  # noqa: PLC0415
-    from bolide.spark.pipelines.spans import parse_span  # noqa: PLC0415
+    from bolide.spark.pipelines.monitoring.status_topic import Channel  # noqa: PLC0415
+    from bolide.spark.pipelines.times import parse_span  # noqa: PLC0415
 
     seconds = parse_span(since, option="--since")
     with Channel(connection) as channel:

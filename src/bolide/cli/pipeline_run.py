@@ -26,11 +26,11 @@ from bolide.cli.pipeline_options import FILE
 from bolide.errors import ConfigError
 from bolide.spark.bundle import ship_settings
 from bolide.spark.pipelines.builtin import BUILT_INS, BuiltIn, RunSettings, make_options
-from bolide.spark.pipelines.failures import RunFailed
-from bolide.spark.pipelines.reporting import REPORT_INTERVAL
-from bolide.spark.pipelines.screens import choose_display, show_json, show_text
-from bolide.spark.pipelines.triggers import parse_trigger
-from bolide.spark.pipelines.work import Job, Pipeline
+from bolide.spark.pipelines.definition import Job, Pipeline
+from bolide.spark.pipelines.errors import RunFailed
+from bolide.spark.pipelines.monitoring.display import choose_display, show_json, show_text
+from bolide.spark.pipelines.monitoring.reporter import REPORT_INTERVAL
+from bolide.spark.pipelines.times import parse_trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def run_work(make: Make, words: Words) -> None:
     """Run it to its end, or until SIGINT or SIGTERM."""
     with spark_needed(), Refusing():
         from bolide.spark.pipelines import runner  # noqa: PLC0415
-        from bolide.spark.pipelines.second_runs import refuse_second  # noqa: PLC0415
+        from bolide.spark.pipelines.runner import refuse_second  # noqa: PLC0415
 
         settings = words.settings()
         work = make(settings)
@@ -103,7 +103,7 @@ def run_work(make: Make, words: Words) -> None:
 def explain_work(make: Make, words: Words) -> None:
     """Print what it would do."""
     with spark_needed(), Refusing():
-        from bolide.spark.pipelines.explaining import explain  # noqa: PLC0415
+        from bolide.spark.pipelines.runner import explain  # noqa: PLC0415
 
         work = make(words.settings())
         with _session(words) as spark:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark.errors import PySparkException
 
-from bolide.spark.pipelines.failures import reason_of
+from bolide.spark.pipelines.errors import reason_of
 from bolide.spark.session import session
 from bolide.spark.sql import query, unlogged
 from bolide.spark.view import Views

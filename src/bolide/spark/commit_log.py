@@ -16,8 +16,8 @@ from bolide.arrow.log_splits import SPLIT_SIZE
 from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.kernel.column_buffers import END_LONG, FIRST_LONG
-from bolide.spark.columns import refuse_another
 from bolide.spark.options import load
+from bolide.spark.source import refuse_another
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

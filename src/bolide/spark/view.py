@@ -23,10 +23,15 @@ from bolide.client.errors import RouteNotFound
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import SeamGap
-from bolide.spark.archive.identity import refuse_other_messages
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import columns_of, read_files
-from bolide.spark.archive.seam import live_before, live_start, refuse_hole, refuse_other_log
+from bolide.spark.archive.seam import (
+    live_before,
+    live_start,
+    refuse_hole,
+    refuse_other_log,
+    refuse_other_messages,
+)
 from bolide.spark.archive.table import ArchiveTable, Settings
 from bolide.spark.options import ConnectionOptions
 from bolide.spark.session import find_name_server

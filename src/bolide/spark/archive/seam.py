@@ -1,11 +1,28 @@
-"""Where the log goes on from an archive, and whether it does."""
+"""The seam between an archive and the log: where the log continues, and whether it may.
+
+Offsets of a topic that was deleted and created again start over, so an offset alone does not prove
+that the log continues the archive. The last archived message of each queue is compared as well.
+"""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from bolide.arrow.offsets import Bounds, QueueRange
+from bolide.arrow.range_fetcher import ReadOptions
+from bolide.arrow.topic_reader import read_ranges_blocking
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.archive.errors import SeamGap
-from bolide.spark.archive.manifest import State
+from bolide.spark.archive.errors import OtherLog, SeamGap
+from bolide.spark.archive.manifest import DataFile, State
+from bolide.spark.archive.reading import read_files
+from bolide.spark.archive.table import ArchiveTable
+from bolide.spark.options import ConnectionOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_QUEUE = ("topic", "broker", "queue_id")
 
 
 def find_shorter(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[SeamGap]:
@@ -49,3 +66,76 @@ def live_before(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[Que
         QueueRange(queue, oldest, max(oldest, min(firsts[queue], end)))
         for queue, (oldest, end) in sorted(bounds.items())
     ]
+
+
+def find_other_messages(
+    spark: "SparkSession",
+    table: ArchiveTable,
+    state: State,
+    bounds: Mapping[MessageQueue, Bounds],
+    source: ConnectionOptions,
+) -> list[OtherLog]:
+    """Queues whose last archived message is another one in the log, where both have it."""
+    lasts = _lasts(state, bounds)
+    if not lasts:
+        return []
+    here = _archived(spark, table, lasts)
+    there = _logged([part for part, _ in lasts], source)
+    return [
+        OtherLog(part.queue, part.start, here[part.queue], there[part.queue])
+        for part, _ in lasts
+        if part.queue in here and part.queue in there and here[part.queue] != there[part.queue]
+    ]
+
+
+def refuse_other_messages(
+    spark: "SparkSession",
+    table: ArchiveTable,
+    state: State,
+    bounds: Mapping[MessageQueue, Bounds],
+    source: ConnectionOptions,
+) -> None:
+    """Raises OtherLog."""
+    for other in find_other_messages(spark, table, state, bounds, source):
+        raise other
+
+
+def _lasts(
+    state: State, bounds: Mapping[MessageQueue, Bounds]
+) -> list[tuple[QueueRange, DataFile]]:
+    """The last archived message of each queue and its file, if the log can have it too."""
+    found = []
+    for file in state.files_of({queue.topic for queue in bounds}):
+        for span in file.spans:
+            queue, last = file.queue_of(span), span.last
+            if queue not in bounds or last + 1 != state.covered[queue]:
+                continue
+            if bounds[queue].oldest <= last < bounds[queue].end:
+                found.append((QueueRange(queue, last, last + 1), file))
+    return found
+
+
+def _archived(
+    spark: "SparkSession", table: ArchiveTable, lasts: list[tuple[QueueRange, DataFile]]
+) -> dict[MessageQueue, str]:
+    files = {file.path: file for _, file in lasts}
+    wanted = [
+        (part.queue.topic, part.queue.broker_name, part.queue.queue_id, part.start)
+        for part, _ in lasts
+    ]
+    schema = "topic string, broker string, queue_id int, queue_offset bigint"
+    known = F.broadcast(spark.createDataFrame(wanted, schema))
+    rows = read_files(spark, table, list(files.values()), table.settings())
+    found = rows.join(known, on=[*_QUEUE, "queue_offset"]).select(*_QUEUE, "message_id")
+    return {MessageQueue(*row[:3]): row.message_id for row in found.collect()}
+
+
+def _logged(parts: list[QueueRange], source: ConnectionOptions) -> dict[MessageQueue, str]:
+    options = ReadOptions(
+        include_properties=False, fail_on_data_loss=False, patience=source.patience
+    )
+    found = {}
+    for batch in read_ranges_blocking(source.connection(), parts, options):
+        for row in batch.select([*_QUEUE, "message_id"]).to_pylist():
+            found[MessageQueue(row["topic"], row["broker"], row["queue_id"])] = row["message_id"]
+    return found

@@ -27,17 +27,20 @@ Fields without a default are options that must be given. Names of fields may not
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from bolide.arrow.cluster import Connection
 from bolide.config import options_of
 from bolide.errors import ConfigError
 from bolide.spark.options import ConnectionOptions
-from bolide.spark.pipelines.places import default_checkpoint
-from bolide.spark.pipelines.triggers import ONCE, Trigger
-from bolide.spark.pipelines.work import Job, Pipeline, Source
+from bolide.spark.pipelines.definition import Job, Pipeline, Source
+from bolide.spark.pipelines.times import ONCE, Trigger
+
+HOME_VARIABLE = "BOLIDE_HOME"
 
 
 class Entry(NamedTuple):
@@ -48,6 +51,8 @@ class Entry(NamedTuple):
 
 
 _HERE = "bolide.spark.pipelines"
+
+
 _MODULES = {
     "archive": Entry(f"{_HERE}.archive", "Topics to Parquet by topic and hour, exactly once."),
     "reconcile": Entry(f"{_HERE}.reconcile", "Prove that an archive has every message once."),
@@ -58,6 +63,8 @@ _MODULES = {
     "dlq": Entry(f"{_HERE}.dead_letters", "Dead letters by cause and time, and a re-drive list."),
     "mirror": Entry(f"{_HERE}.mirror", "A topic to a topic, changed by SQL, across clusters."),
 }
+
+
 _STARTS = {"startingoffsets", "startingtimestamp"}
 
 
@@ -178,3 +185,30 @@ def make_options(built_in: BuiltIn, given: Mapping[str, object]) -> Any:
     if missing := sorted(needed - given.keys()):
         raise ConfigError(f"{built_in.name} needs the option {missing[0]!r}")
     return built_in.options(**given)
+
+
+def pairs(words: Iterable[str], *, option: str) -> dict[str, str]:
+    """By name, of `KEY=VALUE` each.
+
+    Raises:
+        ConfigError: one is not; names the option that it was given for.
+    """
+    return dict(_pair(word, option) for word in words)
+
+
+def _pair(word: str, option: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise ConfigError(f"{option} {word!r} is not of the form key=value")
+    return key.strip(), value.strip()
+
+
+def pipeline_home() -> Path:
+    """`$BOLIDE_HOME/pipelines`; `~/.bolide/pipelines` if that is not set."""
+    home = os.environ.get(HOME_VARIABLE)
+    return (Path(home) if home else Path.home() / ".bolide") / "pipelines"
+
+
+def default_checkpoint(name: str) -> str:
+    """On a cluster of machines a checkpoint belongs on storage that all of them reach."""
+    return str(pipeline_home() / name / "checkpoint")

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bolide.spark.archive.merging import Heap, find_heaps, merge
+from bolide.spark.archive.maintenance import Heap, drop_before, find_heaps, merge
 from bolide.spark.archive.reading import hour_of
-from bolide.spark.archive.retention import drop_before
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.spans import parse_span
-from bolide.spark.pipelines.work import Job, Outcome, Screen, Table
+from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
+from bolide.spark.pipelines.times import parse_span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,22 +1,34 @@
-"""`dlq`: dead letters by cause and time, and a list of them that `replay --ids` sends again."""
+"""`dlq`: dead letters by cause and time, and a list of them that `replay --ids` sends again.
+
+RocketMQ stores no reason with a dead letter. Its properties give the origin topic (RETRY_TOPIC) and
+the first message id (ORIGIN_MESSAGE_ID); the delivery count is a field of its own. A consumer that
+knows the cause can store it in a property before it gives up.
+"""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from bolide.arrow.cluster import Cluster, ask
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
 from bolide.model.names import DEAD_LETTER_PREFIX, dead_letter_topic
+from bolide.model.properties import PropertyName
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.frames import as_table, chosen_by
-from bolide.spark.pipelines.letters import by_time, causes, letters, redrive_list
-from bolide.spark.pipelines.lists import write_list
-from bolide.spark.pipelines.spans import parse_span
-from bolide.spark.pipelines.work import Job, Outcome, Screen
+from bolide.spark.pipelines.dataframes import as_table, chosen_by, write_list
+from bolide.spark.pipelines.definition import Job, Outcome, Screen
+from bolide.spark.pipelines.times import parse_span
 
 _ALL_GROUPS = f"{DEAD_LETTER_PREFIX}.*"
+CAUSE_PROPERTIES: Final = ("FAILURE_CAUSE", "EXCEPTION", "ERROR")
+"""Where a cause is looked for if nothing else is said."""
+PLACE: Final = ("dead_topic", "broker", "queue_id", "queue_offset")
+"""Columns of a list that say where a dead letter is."""
+_LONGEST_CAUSE = 200
 
 
 class NotReadable(BolideError):
@@ -112,6 +124,74 @@ class Report:
         found = letters(messages, self.options.cause_property)
         where = self.options.where
         return found if where is None else chosen_by(found, where, option="where")
+
+
+def letters(messages: DataFrame, cause_properties: Iterable[str] = ()) -> DataFrame:
+    """One row a dead letter, of messages of %DLQ% topics as the source `rocketmq` reads them."""
+    return messages.select(
+        fn.expr(f"substring(topic, {len(DEAD_LETTER_PREFIX) + 1})").alias("group_name"),
+        _first_property(PropertyName.DEAD_LETTER_ORIGIN_TOPIC, PropertyName.RETRY_TOPIC).alias(
+            "origin_topic"
+        ),
+        "message_id",
+        _first_property(
+            PropertyName.DEAD_LETTER_ORIGIN_MESSAGE_ID, PropertyName.ORIGIN_MESSAGE_ID
+        ).alias("origin_message_id"),
+        "keys",
+        "tags",
+        fn.col("reconsume_times").alias("tries"),
+        "born_timestamp",
+        fn.col("store_timestamp").alias("died"),
+        _cause([*cause_properties, *CAUSE_PROPERTIES]).alias("cause"),
+        fn.col("topic").alias("dead_topic"),
+        "broker",
+        "queue_id",
+        "queue_offset",
+    )
+
+
+def causes(found: DataFrame) -> DataFrame:
+    """How many died of what, the most frequent first; numbers in texts are left out of account."""
+    alike = found.withColumn("cause", _without_numbers(fn.col("cause")))
+    grouped = alike.groupBy("group_name", "origin_topic", "tags", "cause").agg(
+        fn.count("*").alias("messages"),
+        fn.min("died").alias("first"),
+        fn.max("died").alias("last"),
+        fn.min_by("message_id", "died").alias("such_as"),
+    )
+    return grouped.orderBy(fn.desc("messages"), "group_name", "origin_topic", "tags", "cause")
+
+
+def by_time(found: DataFrame, width: float) -> DataFrame:
+    """How many died per group and window of `width` seconds."""
+    window = fn.window("died", f"{width} seconds")["start"].alias("window_start")
+    counted = found.groupBy(window, "group_name").agg(fn.count("*").alias("messages"))
+    return counted.orderBy("window_start", "group_name")
+
+
+def redrive_list(found: DataFrame) -> DataFrame:
+    """What `replay` needs to find each again, and people to choose among them."""
+    return found.orderBy(*PLACE)
+
+
+def _first_property(*names: str) -> Column:
+    return fn.coalesce(*(fn.col("properties")[name] for name in names))
+
+
+def _cause(names: Iterable[str]) -> Column:
+    said = fn.substring(_first_property(*names), 1, _LONGEST_CAUSE)
+    tried = fn.when(fn.col("reconsume_times") <= 1, "given up at the first try").otherwise(
+        fn.concat(fn.lit("given up after "), fn.col("reconsume_times"), fn.lit(" tries"))
+    )
+    return fn.coalesce(said, tried)
+
+
+def _without_numbers(text: Column) -> Column:
+    """`order 4711 at 0x7f3a` and `order 4712 at 0x7f3b` died of the same."""
+    hexadecimal = r"\b(0[xX][0-9a-fA-F]+|[0-9a-fA-F]{16,})\b"
+    plain = fn.regexp_replace(text, hexadecimal, "#")
+    kept = fn.col("cause").startswith("given up after ")
+    return fn.when(kept, text).otherwise(fn.regexp_replace(plain, r"\d+", "#"))
 
 
 BUILT_IN = BuiltIn("dlq", DlqOptions, plan, example="--group orders-service --redrive again.jsonl")

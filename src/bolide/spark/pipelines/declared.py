@@ -7,12 +7,20 @@ from pathlib import Path
 from bolide.errors import ConfigError
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.documents import Table, Value, read_table
-from bolide.spark.pipelines.sinks import FormatSink, jdbc_sink
-from bolide.spark.pipelines.steps import check_target, python_step, sql_step
-from bolide.spark.pipelines.triggers import Trigger, parse_trigger
-from bolide.spark.pipelines.work import Pipeline, Sink, Source, Step
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.pipelines.definition import (
+    FormatSink,
+    Pipeline,
+    Sink,
+    Source,
+    Step,
+    check_target,
+    jdbc_sink,
+    python_step,
+    sql_step,
+)
+from bolide.spark.pipelines.times import Trigger, parse_trigger
+from bolide.spark.pipelines.yaml_document import Table, Value, read_table
+from bolide.spark.sink.options import SinkOptions
 
 KEYS = (
     "name", "nameServer", "source", "steps", "sink", "checkpoint", "trigger", "commitGroup",

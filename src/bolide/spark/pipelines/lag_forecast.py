@@ -7,7 +7,7 @@ than nothing, and a topic that was made anew has not lost messages.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from bolide.spark.pipelines.spans import span_text
+from bolide.spark.pipelines.times import span_text
 
 _QUEUE = "group_name, topic, broker, queue_id"
 _STEADY = 0.05

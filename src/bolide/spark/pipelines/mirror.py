@@ -4,13 +4,10 @@ from dataclasses import dataclass
 
 from bolide.errors import ConfigError
 from bolide.spark.options import SourceOptions
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.pairs import pairs
-from bolide.spark.pipelines.sinks import FormatSink
-from bolide.spark.pipelines.steps import sql_step
-from bolide.spark.pipelines.triggers import Trigger
-from bolide.spark.pipelines.work import Pipeline, Source
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice, pairs
+from bolide.spark.pipelines.definition import FormatSink, Pipeline, Source, sql_step
+from bolide.spark.pipelines.times import Trigger
+from bolide.spark.sink.options import SinkOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,14 @@ from bolide.arrow.cluster import Cluster, ask
 from bolide.arrow.offsets import At, Bounds, QueueRange
 from bolide.client.errors import RouteNotFound
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.archive.auditing import check_files, compare_content, count_rows
-from bolide.spark.archive.comparing import (
+from bolide.spark.archive.audit import (
     Fault,
     Line,
     QueueHour,
+    check_files,
     compare,
+    compare_content,
+    count_rows,
     find_edges,
     find_faults,
     hours_between,
@@ -26,14 +28,13 @@ from bolide.spark.archive.comparing import (
     log_counts,
     start_ms,
 )
-from bolide.spark.archive.identity import find_other_messages
 from bolide.spark.archive.manifest import DataFile, State
 from bolide.spark.archive.reading import read_files
-from bolide.spark.archive.seam import find_shorter
+from bolide.spark.archive.seam import find_other_messages, find_shorter
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.options import ConnectionOptions
 from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.work import Job, Outcome, Screen, Table
+from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,41 +1,45 @@
-"""Runs pipelines and jobs: to their end, or until somebody wants them to stop."""
+"""Runs pipelines and jobs until they end or a stop is requested, and explains them."""
 
+import contextlib
+import io
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
 from bolide.arrow.cluster import Connection, ask
+from bolide.client.errors import NameServersUnreachable
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import Kind, Progress
-from bolide.spark.pipelines.extent import Extent, is_ours, measure
-from bolide.spark.pipelines.failures import RunFailed, reason_of
-from bolide.spark.pipelines.reporting import (
+from bolide.spark.pipelines.definition import FormatSink, Job, Outcome, Pipeline, Table
+from bolide.spark.pipelines.errors import AlreadyRunning, RunFailed, reason_of
+from bolide.spark.pipelines.monitoring.display import Display, Lines, RunScreen, show_text
+from bolide.spark.pipelines.monitoring.query_monitor import Extent, Watch, is_ours, measure
+from bolide.spark.pipelines.monitoring.reporter import (
     MAX_INTERVAL,
     REPORT_INTERVAL,
     Reporter,
     new_run,
 )
-from bolide.spark.pipelines.screens import Display, Lines, RunScreen, show_text
-from bolide.spark.pipelines.second_runs import refuse_second
-from bolide.spark.pipelines.sinks import FormatSink
-from bolide.spark.pipelines.watching import Watch
-from bolide.spark.pipelines.work import Job, Outcome, Pipeline, Table
-from bolide.spark.sending.columns import Columns
+from bolide.spark.pipelines.monitoring.status_topic import Channel, Kind, Progress, RunState
 from bolide.spark.session import activate
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.sink.columns import Columns
+from bolide.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
+FRESH = 3 * MAX_INTERVAL
+"""Seconds to look back for another run."""
+_SECRETS = ("secret", "password", "token", "accesskey")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,3 +244,95 @@ def _nobody(progress: Progress) -> None:
 def _nothing_around(spark: "SparkSession", screen: RunScreen) -> "nullcontext[None]":
     del spark, screen
     return nullcontext()
+
+
+def refuse_second(connection: Connection, pipeline: str, *, needed: bool = False) -> None:
+    """Nothing is refused where the cluster does not tell, unless it is `needed`.
+
+    Raises:
+        AlreadyRunning: another run of that name reports.
+        NameServersUnreachable: there is nothing to read from.
+    """
+    try:
+        with Channel(connection) as channel:
+            states = channel.states(FRESH)
+    except BolideError as exc:
+        if needed and isinstance(exc, NameServersUnreachable):
+            raise
+        log.warning("cannot tell whether %s runs already: %s", pipeline, exc)
+        return
+    for state in states:
+        if state.pipeline == pipeline and state.state.is_live and not _is_dead(state):
+            raise AlreadyRunning(pipeline, f"process {state.pid} on {state.host}")
+
+
+def _is_dead(state: RunState) -> bool:
+    """A run of this machine whose process was killed: it may be started again at once."""
+    if state.host != socket.gethostname():
+        return False
+    try:
+        os.kill(state.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # somebody else's, so it is there
+        pass
+    return False
+
+
+def explain(work: Pipeline | Job, spark: "SparkSession") -> str:
+    """Source, queues and offsets, steps, sink, checkpoint and Spark's plan.
+
+    Raises:
+        BolideError: the cluster cannot be asked, or a step or a column does not fit.
+    """
+    if isinstance(work, Job):
+        return f"job       {work.name}\ndoes      {work.text}"
+    extent = measure(spark, work)
+    frame = build(work, spark)
+    lines = [
+        f"pipeline  {work.name}: {text_of(work)}",
+        f"source    {work.source.format}",
+        *_indented(_options(work.source.options)),
+        *_indented(_ranges(extent)),
+        "steps     " + ("" if work.steps else "none"),
+        *_indented(f"{number}. {step.text}" for number, step in enumerate(work.steps, 1)),
+        f"columns   {', '.join(f'{name} {kind}' for name, kind in frame.dtypes)}",
+        f"sink      {work.sink.text}",
+        *_indented(_options(getattr(work.sink, "options", {}))),
+        f"checkpoint {work.checkpoint}, {_reached(extent)}",
+        f"trigger   {work.trigger.text}",
+        f"group     {work.group}",
+        "",
+        _plan(frame),
+    ]
+    return "\n".join(lines)
+
+
+def _options(options: Mapping[str, str]) -> Iterable[str]:
+    for key, value in sorted(options.items()):
+        is_secret = any(word in f"{key} {value}".lower() for word in _SECRETS)
+        yield f"{key}={'***' if is_secret else value}"
+
+
+def _ranges(extent: Extent) -> Iterable[str]:
+    for queue, start, end in extent.ranges:
+        place = f"{queue.topic} {queue.broker_name} {queue.queue_id}"
+        yield f"{place}: from {start:,} to {end:,}, {max(0, end - start):,} to read"
+    if extent.ranges:
+        yield f"all: {extent.rows:,} to read"
+
+
+def _reached(extent: Extent) -> str:
+    return "new" if extent.batch is None else f"goes on after batch {extent.batch}"
+
+
+def _plan(frame: "DataFrame") -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        # Spark only prints it, and of a frame that is plain SQL does not know that it is a stream.
+        frame.select("*").explain()
+    return text.getvalue().strip()
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"          {line}" for line in lines]

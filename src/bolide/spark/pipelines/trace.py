@@ -20,11 +20,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from bolide.model.names import TRACE_TOPIC
 from bolide.spark.archive.files import files_at
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.frames import as_table
-from bolide.spark.pipelines.places import pipeline_home
-from bolide.spark.pipelines.spans import parse_span
-from bolide.spark.pipelines.trace_paths import (
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice, pipeline_home
+from bolide.spark.pipelines.dataframes import as_table
+from bolide.spark.pipelines.definition import EachBatch, Pipeline, Screen, Step, Table
+from bolide.spark.pipelines.times import Trigger, parse_span
+from bolide.spark.pipelines.trace_analysis import (
+    PLACE,
     RECORDS,
     failures,
     latencies,
@@ -34,9 +35,6 @@ from bolide.spark.pipelines.trace_paths import (
     slowest,
     windows,
 )
-from bolide.spark.pipelines.trace_records import PLACE
-from bolide.spark.pipelines.triggers import Trigger
-from bolide.spark.pipelines.work import EachBatch, Pipeline, Screen, Step, Table
 
 _REACH = timedelta(days=1)
 """How long before its consumption the send of a message may have been traced."""

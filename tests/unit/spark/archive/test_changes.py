@@ -8,9 +8,8 @@ import pytest
 from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap, SeamGap
+from bolide.spark.archive.maintenance import drop_before, find_heaps
 from bolide.spark.archive.manifest import DataFile, Span, State
-from bolide.spark.archive.merging import find_heaps
-from bolide.spark.archive.retention import drop_before
 from bolide.spark.archive.seam import live_before, live_start, refuse_hole, refuse_other_log
 from bolide.spark.archive.table import Settings
 from bolide.spark.archive.writing import refuse_gaps

@@ -4,8 +4,7 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.replay import ReplayOptions, plan, tasks_for
-from bolide.spark.pipelines.replay_rows import Chunk, chunks_of
+from bolide.spark.pipelines.replay import Chunk, ReplayOptions, chunks_of, plan, tasks_for
 
 RUN = RunSettings(name_server="127.0.0.1:9876")
 

@@ -1,0 +1,118 @@
+"""Compaction and retention of an archive."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from bolide.errors import BolideError
+from bolide.model.message_queue import MessageQueue
+from bolide.spark.archive.manifest import DataFile
+from bolide.spark.archive.reading import hour_of, read_files
+from bolide.spark.archive.table import TableWriter
+from bolide.spark.archive.writing import ORDER, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET = 128 * 1024 * 1024
+"""Bytes that a file should have; half of it is large enough to be left alone."""
+
+
+class Heap(NamedTuple):
+    """Small files of one hour of a topic."""
+
+    topic: str
+    hour: str
+    files: Sequence[DataFile]
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.files)
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files)
+
+
+class Merged(NamedTuple):
+    hours: int = 0
+    before: int = 0
+    after: int = 0
+
+
+class RowsDiffer(BolideError):
+    """What was read and written again is not the same; nothing was changed."""
+
+    def __init__(self, heap: Heap) -> None:
+        super().__init__(
+            f"topic {heap.topic!r}, hour {heap.hour}: the merged files do not have the rows of the"
+            f" {len(heap.files)} files they are made of; nothing was changed. Run the reconcile"
+            " pipeline to see which file is damaged"
+        )
+
+
+def find_heaps(
+    files: Iterable[DataFile], *, before_hour: str = "~", least: int = 2, target: int = TARGET
+) -> list[Heap]:
+    """Hours before `before_hour` that have `least` or more small files."""
+    groups = defaultdict(list)
+    for file in files:
+        if file.hour < before_hour and file.size < target // 2:
+            groups[file.topic, file.hour].append(file)
+    return [Heap(*key, group) for key, group in sorted(groups.items()) if len(group) >= least]
+
+
+def merge(
+    spark: "SparkSession",
+    writer: TableWriter,
+    heaps: Sequence[Heap],
+    *,
+    target: int = TARGET,
+    each: Callable[[Heap], bool] = lambda _: True,
+) -> Merged:
+    """Merge heap after heap, each a change of its own; `each` is told, and may end it by False."""
+    done = Merged()
+    for heap in heaps:
+        made = _merge_one(spark, writer, heap, target)
+        done = Merged(done.hours + 1, done.before + len(heap.files), done.after + made)
+        if not each(heap):
+            break
+    return done
+
+
+def _merge_one(spark: "SparkSession", writer: TableWriter, heap: Heap, target: int) -> int:
+    count = -(-heap.size // target)
+    rows = read_files(spark, writer, heap.files, writer.settings())
+    parts = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, *ORDER[2:])
+    files = stage(parts, writer)
+    if _totals(files) != _totals(heap.files):
+        raise RowsDiffer(heap)
+    writer.commit("compact", files, [each.path for each in heap.files])
+    return len(files)
+
+
+class _Total(NamedTuple):
+    first: int
+    last: int
+    rows: int
+
+
+def _totals(files: Iterable[DataFile]) -> dict[MessageQueue, _Total]:
+    """What there is of each queue, however it is cut into files."""
+    found: dict[MessageQueue, _Total] = {}
+    for file in files:
+        for span in file.spans:
+            queue = file.queue_of(span)
+            first, last, rows = found.get(queue, _Total(span.first, span.last, 0))
+            found[queue] = _Total(min(first, span.first), max(last, span.last), rows + span.rows)
+    return found
+
+
+def drop_before(writer: TableWriter, moment: datetime) -> int:
+    """Delete the files of hours that were over at `moment`; returns how many rows they had."""
+    last = hour_of(moment)
+    old = [each for each in writer.state().files_of() if each.hour < last]
+    if old:
+        writer.commit("drop", [], [each.path for each in old])
+    return sum(each.rows for each in old)

@@ -1,0 +1,245 @@
+"""Terminal output of a run: progress bar, live table or plain lines; results as text or JSON."""
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import Event as Flag
+from typing import IO, Any, Protocol, Self
+
+from bolide.spark.pipelines.definition import Table
+from bolide.spark.pipelines.monitoring.status_topic import Progress
+
+_RATE_OVER = 30.0
+_LINE_EVERY = 5.0
+
+
+class Display(Protocol):
+    """Shows how far a run is while its `with` block runs; from any thread."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *reason: object) -> None: ...
+
+    def update(self, progress: Progress) -> None: ...
+
+    def line(self, text: str) -> None: ...
+
+
+class RunScreen:
+    """The screen of one run: what work tells goes to the display and to whoever else listens."""
+
+    def __init__(
+        self,
+        display: Display,
+        *,
+        show: Callable[[Table], None],
+        stop: Flag,
+        tell: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._display = display
+        self._show = show
+        self._stop = stop
+        self._tell = tell
+        self._meter = Meter()
+
+    @property
+    def stop_asked(self) -> bool:
+        return self._stop.is_set()
+
+    def say(self, line: str) -> None:
+        self._display.line(line)
+
+    def show(self, table: Table) -> None:
+        self._show(table)
+
+    def advance(self, done: int, total: int | None = None) -> None:
+        rate = self._meter.rate(done, time.monotonic())
+        self.update(Progress(rows=done, total=total, rows_per_second=round(rate, 1)))
+
+    def update(self, progress: Progress) -> None:
+        self._display.update(progress)
+        self._tell(progress)
+
+
+class Meter:
+    """Rows a second over the last half minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def rate(self, rows: int, now: float) -> float:
+        self._seen.append((now, rows))
+        while len(self._seen) > 2 and now - self._seen[0][0] > _RATE_OVER:
+            self._seen.popleft()
+        (began, first), passed = self._seen[0], now - self._seen[0][0]
+        return (rows - first) / passed if passed > 0 and began < now else 0.0
+
+
+# While it runs
+
+
+def choose_display(title: str, *, once: bool, stream: IO[str]) -> Display:
+    """A bar for what has an end, a live table for what has none; lines where nobody looks."""
+    if not stream.isatty():
+        return Lines(stream)
+    return Bar(title, stream) if once else LiveTable(title, stream)
+
+
+class Lines:
+    """A line now and then, and one for the end."""
+
+    def __init__(self, stream: IO[str] = sys.stderr, every: float = _LINE_EVERY) -> None:
+        self._stream = stream
+        self._every = every
+        self._next = 0.0
+        self._seen: Progress | None = None
+        self._said: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._say()
+
+    def update(self, progress: Progress) -> None:
+        self._seen = progress
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._every
+            self._say()
+
+    def _say(self) -> None:
+        if self._seen is not None and self._seen != self._said:
+            self._said = self._seen
+            self.line(progress_text(self._seen))
+
+    def line(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+
+class Bar:
+    """A bar with rows of the total."""
+
+    def __init__(self, title: str, stream: IO[str]) -> None:
+        from rich import progress as rich  # noqa: PLC0415
+        from rich.console import Console  # noqa: PLC0415
+
+        self._progress = rich.Progress(
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(),
+            rich.MofNCompleteColumn(),
+            rich.TextColumn("{task.fields[rate]:,.0f} rows/s"),
+            rich.TimeElapsedColumn(),
+            rich.TimeRemainingColumn(),
+            console=Console(file=stream),
+        )
+        self._task = self._progress.add_task(title, total=None, rate=0.0)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._progress.stop()
+
+    def update(self, progress: Progress) -> None:
+        self._progress.update(
+            self._task,
+            completed=progress.rows,
+            total=progress.total,
+            rate=progress.rows_per_second,
+        )
+
+    def line(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False)
+
+
+class LiveTable:
+    """One row a topic, and the sums; written over as it changes."""
+
+    def __init__(self, title: str, stream: IO[str]) -> None:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.live import Live  # noqa: PLC0415
+
+        self._title = title
+        self._live = Live(console=Console(file=stream), refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        self.update(Progress())
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._live.stop()
+
+    def update(self, progress: Progress) -> None:
+        self._live.update(self._table(progress))
+
+    def line(self, text: str) -> None:
+        self._live.console.print(text, markup=False, highlight=False)
+
+    def _table(self, progress: Progress) -> Any:
+        from rich.table import Table as RichTable  # noqa: PLC0415
+
+        batch = "no batch yet" if progress.batch is None else f"batch {progress.batch}"
+        table = RichTable(title=f"{self._title}, {batch}", title_justify="left")
+        table.add_column("topic")
+        for name in ("rows", "rows/s", "behind"):
+            table.add_column(name, justify="right")
+        for topic, behind in sorted((progress.behind or {}).items()):
+            table.add_row(topic, "", "", f"{behind:,}")
+        table.add_row("all", f"{progress.rows:,}", f"{progress.rows_per_second:,.0f}",
+                      "" if progress.backlog is None else f"{progress.backlog:,}")  # fmt: skip
+        return table
+
+
+def progress_text(progress: Progress) -> str:
+    words = [f"{progress.rows:,} rows"]
+    if progress.total is not None:
+        words[0] = f"{progress.rows:,} of {progress.total:,} rows"
+    words.append(f"{progress.rows_per_second:,.0f} rows/s")
+    if progress.batch is not None:
+        words.append(f"batch {progress.batch}")
+    if progress.backlog is not None:
+        words.append(f"{progress.backlog:,} behind")
+    return ", ".join(words)
+
+
+# Results
+
+
+def show_json(table: Table) -> None:
+    """A line for each row, under the names of the columns."""
+    for row in table.rows:
+        document = dict(zip(table.columns, row, strict=True))
+        sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def show_text(table: Table) -> None:
+    """Columns under titles, as wide as they need to be."""
+    lines = [table.columns, *(tuple(map(_cell, row)) for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    numeric = [_is_numeric(table, index) for index in range(len(table.columns))]
+    sys.stdout.write(f"\n{table.title}\n")
+    for line in lines:
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+    sys.stdout.flush()
+
+
+def _is_numeric(table: Table, index: int) -> bool:
+    found = [row[index] for row in table.rows if row[index] is not None]
+    return bool(found) and all(type(value) in {int, float} for value in found)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)

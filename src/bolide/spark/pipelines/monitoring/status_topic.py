@@ -1,0 +1,280 @@
+"""The topic BOLIDE_PIPELINES: events of runs, the run states they add up to, and a client for it.
+
+A message has the pipeline's name as its key, the kind of event as its tag, and an `Event` as JSON.
+Every event of a run repeats the description of the run, so the newest event alone gives its state.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from enum import StrEnum
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+
+from bolide.arrow.cluster import Connection
+from bolide.client.errors import RouteNotFound
+from bolide.client.instance.settings import ClientArguments
+from bolide.errors import BolideError
+from bolide.model.message import Message, StoredMessage
+from bolide.model.message_queue import MessageQueue
+from bolide.model.names import TOOLS_GROUP
+from bolide.sync import Producer, PullConsumer
+
+TOPIC = "BOLIDE_PIPELINES"
+LOST_AFTER = 3
+"""A run that has not reported for so many of its intervals is taken for lost."""
+log = logging.getLogger(__name__)
+_GROUP = "BOLIDE_PIPELINES_PRODUCER"
+_AT_ONCE = 32
+
+
+class Kind(StrEnum):
+    STARTED = "started"
+    PROGRESS = "progress"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    REQUEST_STOP = "request-stop"
+
+
+class State(StrEnum):
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+    @property
+    def is_live(self) -> bool:
+        return self in {State.RUNNING, State.STOPPING}
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How far a run is."""
+
+    rows: int = 0
+    """Dealt with by this run: offsets of the source, whether or not a filter let them pass."""
+    total: int | None = None
+    """Of how many, if the run has an end."""
+    rows_per_second: float = 0.0
+    """Over the last batches."""
+    batch: int | None = None
+    behind: dict[str, int] | None = None
+    """Messages of each topic that were there and not read yet."""
+
+    @property
+    def backlog(self) -> int | None:
+        return None if self.behind is None else sum(self.behind.values())
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    kind: Kind
+    pipeline: str
+    run: str = ""
+    """Of a stop request: the run that is meant; any run of the pipeline if it is empty."""
+    text: str = ""
+    once: bool = False
+    host: str = ""
+    pid: int = 0
+    started: int = 0
+    """When the run began, in ms since 1970."""
+    interval: float = 0.0
+    """Seconds between two reports."""
+    progress: Progress | None = None
+    reason: str | None = None
+
+
+class Told(NamedTuple):
+    """An event and when the broker stored it, in ms since 1970."""
+
+    event: Event
+    stored: int
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the newest event of a run tells."""
+
+    pipeline: str
+    run: str
+    state: State
+    text: str
+    once: bool
+    host: str
+    pid: int
+    started: int
+    seen: int
+    progress: Progress
+    reason: str | None
+
+
+_STATES = {
+    Kind.STARTED: State.RUNNING,
+    Kind.PROGRESS: State.RUNNING,
+    Kind.STOPPING: State.STOPPING,
+    Kind.STOPPED: State.STOPPED,
+    Kind.FINISHED: State.FINISHED,
+    Kind.FAILED: State.FAILED,
+}
+
+
+def encode(event: Event) -> bytes:
+    return msgspec.json.encode(event)
+
+
+def find_event(body: bytes) -> Event | None:
+    """The event of a message; None for what is none: anybody may write to an ordinary topic."""
+    try:
+        return msgspec.json.decode(body, type=Event)
+    except msgspec.DecodeError:
+        return None
+
+
+def run_states(told: Iterable[Told], now: int) -> list[RunState]:
+    """The state of every run, those that began last first; `now` in ms since 1970."""
+    newest: dict[str, Told] = {}
+    for item in sorted(told, key=lambda item: item.stored):  # stable: queues keep their order
+        if item.event.kind is not Kind.REQUEST_STOP:
+            before = newest.get(item.event.run)
+            newest[item.event.run] = _latest(before, item)
+    states = [_state(item, now) for item in newest.values()]
+    return sorted(states, key=lambda state: (-state.started, state.pipeline))
+
+
+def _latest(before: Told | None, item: Told) -> Told:
+    """A report that was under way when the run ended does not bring it back to life."""
+    ended = before is not None and _STATES[before.event.kind] not in {
+        State.RUNNING,
+        State.STOPPING,
+    }
+    return before if ended and before is not None else item
+
+
+def _state(told: Told, now: int) -> RunState:
+    event = told.event
+    state = _STATES[event.kind]
+    if state.is_live and now - told.stored > LOST_AFTER * event.interval * 1000:
+        state = State.LOST
+    return RunState(
+        pipeline=event.pipeline,
+        run=event.run,
+        state=state,
+        text=event.text,
+        once=event.once,
+        host=event.host,
+        pid=event.pid,
+        started=event.started,
+        seen=told.stored,
+        progress=event.progress or Progress(),
+        reason=event.reason,
+    )
+
+
+class Channel:
+    """Reaches the topic while its `with` block runs; from one thread.
+
+    Everything raises BolideError where the cluster cannot be asked or refuses.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        arguments = _arguments(connection)
+        self._producer = Producer(_GROUP, **arguments)
+        self._consumer = PullConsumer(TOOLS_GROUP, **arguments)
+        self._stack = ExitStack()
+        self._heard: dict[MessageQueue, int] = {}
+        self._listening = False
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._producer)
+            stack.enter_context(self._consumer)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def ensure_topic(self) -> None:
+        """Make the topic, one queue on each broker, if nobody has it."""
+        try:
+            self._producer.fetch_publish_queues(TOPIC)
+        except RouteNotFound:
+            self._producer.create_topic(TOPIC, 1)
+
+    def tell(self, event: Event) -> None:
+        body = encode(event)
+        self._producer.send(Message(TOPIC, body, keys=event.pipeline, tags=event.kind.value))
+
+    def look_back(self, seconds: float) -> list[Told]:
+        """The events of the last so many seconds; none while there is no topic."""
+        since = int((time.time() - seconds) * 1000)
+        told: list[Told] = []
+        for queue in self._queues():
+            start = self._consumer.search_offset(queue, since)
+            told += _told(self._read(queue, start)[0])
+        return told
+
+    def states(self, seconds: float) -> list[RunState]:
+        """The runs that told something in the last so many seconds."""
+        return run_states(self.look_back(seconds), int(time.time() * 1000))
+
+    def listen(self) -> list[Event]:
+        """The events since the last call; the first call only notes where the topic ends."""
+        queues = self._queues()
+        if not self._listening:
+            self._heard = {queue: self._consumer.max_offset(queue) for queue in queues}
+            self._listening = True
+            return []
+        return [event for queue in queues for event in self._new_in(queue)]
+
+    def _new_in(self, queue: MessageQueue) -> list[Event]:
+        """A broker that is away does not keep the others from being heard."""
+        try:
+            found, self._heard[queue] = self._read(queue, self._heard.get(queue, 0))
+        except BolideError as exc:
+            log.debug("%s cannot be heard: %s", queue, exc)
+            return []
+        return [told.event for told in _told(found)]
+
+    def _queues(self) -> list[MessageQueue]:
+        try:
+            return sorted(self._consumer.fetch_subscribe_queues(TOPIC))
+        except RouteNotFound:
+            return []
+
+    def _read(self, queue: MessageQueue, start: int) -> tuple[list[StoredMessage], int]:
+        """What is there from an offset on, and where to go on next time."""
+        messages: list[StoredMessage] = []
+        at = start
+        while True:
+            found = self._consumer.pull(queue, "*", at, _AT_ONCE)
+            messages += found.messages
+            if found.next_offset == at:
+                return messages, at
+            at = found.next_offset
+
+
+def _told(messages: list[StoredMessage]) -> list[Told]:
+    found = ((find_event(message.body), message.store_timestamp) for message in messages)
+    return [Told(event, stored) for event, stored in found if event is not None]
+
+
+def _arguments(connection: Connection) -> ClientArguments:
+    return {
+        "name_server": connection.name_server,
+        "access_key": connection.access_key,
+        "secret_key": connection.secret_key,
+        "security_token": connection.security_token,
+        "namespace": connection.namespace,
+        "tls": connection.tls,
+        "call_timeout": connection.call_timeout,
+    }

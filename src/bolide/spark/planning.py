@@ -1,0 +1,156 @@
+"""Planning of reads: which queues a query reads, how far a micro-batch goes, and data loss."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from bolide.arrow.cluster import Cluster
+from bolide.arrow.errors import DataLost
+from bolide.arrow.offsets import Bounds, Offsets, QueueRange, share
+from bolide.arrow.retry import Patience, for_each, ride_out
+from bolide.client.errors import RouteNotFound
+from bolide.errors import BolideError
+from bolide.model.message_queue import MessageQueue
+from bolide.spark.options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+
+async def require_queues(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
+    """The queues there are now.
+
+    Raises:
+        RouteNotFound: nobody has a topic that is named; a pattern may match none.
+    """
+    return await cluster.queues(await _topics(cluster, options))
+
+
+async def find_queues(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
+    """The queues there are now: no topic is waited for that nobody has at the moment."""
+    topics = await _topics(cluster, options)
+    found = await for_each(topics, lambda topic: _find(cluster, topic))
+    return sorted(queue for queues in found.values() for queue in queues)
+
+
+def is_wanted(topic: str, options: SourceOptions) -> bool:
+    if options.topic_pattern is None:
+        return topic in options.topic
+    return re.fullmatch(options.topic_pattern, topic) is not None
+
+
+async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
+    if options.topic_pattern is None:
+        return sorted(set(options.topic))
+    return await cluster.topics_matching(options.topic_pattern)
+
+
+async def _find(cluster: Cluster, topic: str) -> list[MessageQueue]:
+    routes, wire = cluster.instance.routes, cluster.settings.wrap(topic)
+
+    async def ask() -> list[MessageQueue]:
+        try:
+            await routes.refresh(wire)
+            found = await routes.subscribe_queues(wire)
+        except RouteNotFound:
+            return []
+        return [MessageQueue(topic, each.broker_name, each.queue_id) for each in found]
+
+    async def nothing() -> None: ...
+
+    return await ride_out(Patience(f"queues of topic {topic}", cluster.patience), ask, nothing)
+
+
+class QueuesGone(BolideError):
+    """Queues that a stream reads are no longer served by anybody."""
+
+    def __init__(self, queues: Collection[MessageQueue], seconds: float) -> None:
+        names = ", ".join(map(str, sorted(queues)))
+        super().__init__(
+            f"no broker has served these queues for {seconds:.3g} s: {names}. Start their brokers,"
+            " or make the topics have as many queues as before. To go on without them, allow data"
+            " loss (failOnDataLoss=false)"
+        )
+        self.queues = tuple(sorted(queues))
+        self.seconds = seconds
+
+
+def advance(
+    start: Offsets,
+    bounds: Mapping[MessageQueue, Bounds],
+    *,
+    target: Offsets | None = None,
+    max_rows: int | None = None,
+    fail_on_data_loss: bool = True,
+) -> dict[MessageQueue, int]:
+    """Where the next batch ends, from what the queues hold.
+
+    Queues that are new begin at 0; those that nobody serves keep their position.
+
+    Args:
+        target: where to stop for good; queues that it does not have are left alone.
+        max_rows: at most about so many offsets in all.
+
+    Raises:
+        DataLost: messages that were to be read are gone, and that is not allowed.
+    """
+    if target is not None:
+        bounds = {queue: found for queue, found in bounds.items() if queue in target}
+    begin, end = {}, {}
+    for queue, found in bounds.items():
+        begin[queue] = first = _begin(queue, start.get(queue, 0), found, fail_on_data_loss)
+        last = found.end if target is None else min(found.end, target[queue])
+        end[queue] = max(first, last)
+    if max_rows is not None:
+        end = share(begin, end, max_rows)
+    return {**start, **end}
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[QueueRange]:
+    """What a batch reads: all between two positions, of queues new or made anew from 0 on."""
+    ranges = []
+    for queue in sorted(end):
+        first = start.get(queue, 0)
+        ranges.append(QueueRange(queue, first if first <= end[queue] else 0, end[queue]))
+    return [part for part in ranges if part.size]
+
+
+class Absence:
+    """Keeps the time for which queues have been away.
+
+    Name servers drop a broker at once when it restarts: it is given time to come back.
+    """
+
+    def __init__(
+        self, patience: float, *, fail: bool, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._patience = patience
+        self._fail = fail
+        self._now = now
+        self._since: dict[MessageQueue, float] = {}
+
+    def judge(self, away: Collection[MessageQueue]) -> bool:
+        """Whether to wait for one of these; those seen last time and not named now are back.
+
+        Raises:
+            QueuesGone: some have been away for too long, and that is not allowed.
+        """
+        now = self._now()
+        if new := sorted(queue for queue in away if queue not in self._since):
+            log.warning("nobody serves %s at the moment", ", ".join(map(str, new)))
+        self._since = {queue: self._since.get(queue, now) for queue in away}
+        gone = [queue for queue, since in self._since.items() if now - since >= self._patience]
+        if gone and self._fail:
+            raise QueuesGone(gone, self._patience)
+        return len(gone) < len(self._since)
+
+
+def _begin(queue: MessageQueue, wanted: int, found: Bounds, fail_on_data_loss: bool) -> int:
+    """Where there still is something to read."""
+    if found.oldest <= wanted <= found.end:
+        return wanted
+    if fail_on_data_loss:
+        raise DataLost(queue, wanted, found.oldest, found.end)
+    lost = found.oldest - wanted if wanted < found.oldest else wanted - found.end
+    log.warning("queue %s: about %d messages are gone, going on at %d", queue, lost, found.oldest)
+    return found.oldest

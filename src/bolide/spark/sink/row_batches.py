@@ -1,0 +1,152 @@
+"""Splitting of rows into send requests, limited by queue, number of rows and bytes."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bolide.model.message_checks import InvalidMessage, check_topic
+from bolide.model.message_queue import MessageQueue
+from bolide.model.names import is_sendable
+from bolide.spark.sink.columns import Columns
+from bolide.spark.sink.encoding import ItemEncoder
+from bolide.spark.sink.options import SinkOptions
+from bolide.spark.sink.routing import ANY, QueueList, RepeatKeys, Routing
+from bolide.spark.sink.rows import Numbers, Rows, Task
+
+MOST_BYTES = 1024 * 1024
+"""Of the items in one request; a longer one goes by itself."""
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+_MOST_ROWS = 10_000  # encoded at once
+_MOST_ENCODED = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Rows for one queue, or for any."""
+
+    topic: str
+    queue: MessageQueue | None
+    body: bytes
+    """Their items back to back."""
+    rows: Sequence[int]
+    """Their numbers in the partition."""
+    is_batch: bool
+    """Whether they may go in one request; delayed and long ones may not."""
+
+
+class Packing:
+    """Makes parcels of the rows of one task."""
+
+    def __init__(self, columns: Columns, options: SinkOptions, task: Task) -> None:
+        self.rows = 0
+        """How many there were so far."""
+        self._columns = columns
+        self._options = options
+        self._task = task
+        self._items = ItemEncoder(columns, options)
+        self._keys = RepeatKeys(columns, options)
+        self._routing = Routing(columns, options)
+
+    def pack(self, batch: pa.RecordBatch, queues_of: QueueList) -> Iterator[Parcel]:
+        """Parcels of these rows; those of one queue in the order of the rows.
+
+        Raises:
+            RowFailed: a row cannot be sent. Parcels before it may have been sent.
+            BolideError: the queues of a topic are not known.
+        """
+        for part in _slices(batch):
+            numbers = np.arange(self.rows, self.rows + part.num_rows)
+            rows = Rows(part, self._task, numbers, self._options.topic)
+            keys = self._keys.of(rows)
+            for of_topic, own_keys in _by_topic(rows, keys):
+                yield from self._pack(of_topic, own_keys, queues_of)
+            self.rows += len(rows)
+
+    def _pack(self, rows: Rows, keys: pa.Array | None, queues_of: QueueList) -> Iterator[Parcel]:
+        topic = _checked_topic(rows)
+        items = self._items.encode(rows, keys)
+        if self._routing.is_free:
+            yield from self._cut(topic, None, items, self._alone(rows, items), rows.numbers)
+            return
+        queues = queues_of(topic)
+        choice, alone = self._routing.choose(rows, queues, keys), self._alone(rows, items)
+        for place in np.unique(choice):
+            chosen = np.flatnonzero(choice == place)
+            queue = None if place == ANY else queues[place]
+            own = items.take(pa.array(chosen))
+            yield from self._cut(topic, queue, own, alone[chosen], rows.numbers[chosen])
+
+    def _cut(
+        self,
+        topic: str,
+        queue: MessageQueue | None,
+        items: pa.Array,
+        alone: Flags,
+        numbers: Numbers,
+    ) -> Iterator[Parcel]:
+        _, offsets, data = items.buffers()
+        ends = np.frombuffer(offsets, np.int32)[items.offset : items.offset + len(items) + 1]
+        for start, stop in cuts(np.diff(ends), alone, self._options.batch_size):
+            body = data[int(ends[start]) : int(ends[stop])].to_pybytes()
+            is_batch = not alone[start]
+            yield Parcel(topic, queue, body, numbers[start:stop].tolist(), is_batch=is_batch)
+
+    def _alone(self, rows: Rows, items: pa.Array) -> Flags:
+        """Which rows cannot share a request."""
+        alone = pc.greater(pc.binary_length(items), MOST_BYTES)
+        for name in ("delay", "delay_level"):
+            if self._columns.has(name):
+                delayed = pc.greater(rows.whole_numbers(name), 0)
+                alone = pc.or_(alone, pc.fill_null(delayed, False))
+        return alone.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def cuts(sizes: Numbers, alone: Flags, most_rows: int) -> Iterator[tuple[int, int]]:
+    """Where each parcel begins and ends: as many rows as may go together."""
+    ends = np.cumsum(sizes)
+    turns = [*(np.flatnonzero(np.diff(alone)) + 1).tolist(), len(sizes)]
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        by_size = int(np.searchsorted(ends, before + MOST_BYTES, side="right"))
+        turn = turns[bisect_right(turns, start)]
+        stop = min(max(by_size, start + 1), start + most_rows, turn)
+        yield start, stop
+        start = stop
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Arrow's offsets have 32 bits, and what is encoded is in memory twice."""
+    count = batch.num_rows
+    step = min(_MOST_ROWS, max(1, count * _MOST_ENCODED // max(1, batch.nbytes)))
+    for start in range(0, count, step):
+        yield batch.slice(start, step)
+
+
+def _by_topic(rows: Rows, keys: pa.Array | None) -> Iterator[tuple[Rows, pa.Array | None]]:
+    if rows.topic is not None:
+        yield rows, keys
+        return
+    topics = rows.text("topic")
+    rows.refuse(pc.is_null(topics), "column topic: it is null or empty")
+    encoded = topics.dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    for code, topic in enumerate(encoded.dictionary.to_pylist()):
+        chosen = np.flatnonzero(codes == code)
+        yield rows.take(chosen, topic), None if keys is None else keys.take(pa.array(chosen))
+
+
+def _checked_topic(rows: Rows) -> str:
+    topic = rows.topic or ""
+    try:
+        check_topic(topic)
+    except InvalidMessage as exc:
+        raise rows.failure(0, f"column topic: {exc.reason}") from exc
+    if not is_sendable(topic):
+        raise rows.failure(0, "the topic belongs to the broker: nobody sends to it")
+    return topic

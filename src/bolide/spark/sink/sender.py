@@ -1,0 +1,209 @@
+"""Sends row batches, each until it is stored or fails for good.
+
+Tasks of Spark have no event loop: `BlockingSender` runs a `Sender` on a loop in a thread of its
+own, so that the task encodes the next rows while requests are in flight. Batches for one queue are
+sent in order, one at a time; batches for any queue are sent concurrently. A broker that is away is
+retried, and a batch may then be stored twice unless its rows have deduplication keys.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import fields
+from types import TracebackType
+from typing import Self, TypeVar
+
+from bolide.arrow.cluster import Connection
+from bolide.arrow.errors import OutOfPatience
+from bolide.arrow.retry import Patience, may_pass
+from bolide.client.blocking import Caller
+from bolide.client.errors import RouteNotFound, SendFailed
+from bolide.client.producer.producer import Producer, SendArguments
+from bolide.errors import BolideError
+from bolide.model.message import Message
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.batch import iter_batch
+from bolide.protocol.refusals import Refusal, ServerError
+from bolide.spark.sink.options import Dedup, SinkOptions
+from bolide.spark.sink.row_batches import Parcel
+from bolide.spark.sink.rows import RowFailed, RowsFailed, Task
+from bolide.spark.sink.topic_checks import refuse_absent, require_window
+
+T = TypeVar("T")
+_JUST_MADE = 1.0
+"""Seconds until NameServers have heard of a new topic."""
+_NO_TIMER = "timerWheelEnable is false"
+"""What brokers without timers say, ours and Apache's: by its code it might pass."""
+
+
+class Sender:
+    """One producer for a task. What names a queue goes there in order, one after the other."""
+
+    def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
+        self._connection = connection
+        self._options = options
+        self._partition = task.partition
+        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+        self._seen: set[str] = set()  # topics that were there
+
+    async def start(self) -> None:
+        given = {field.name: getattr(self._connection, field.name) for field in fields(Connection)}
+        group = self._options.producer_group
+        self._producer = Producer(group, **given, **self._options.producer())
+        await self._producer.start()
+
+    async def close(self) -> None:
+        await self._producer.close()
+
+    async def queues_of(self, topic: str) -> Sequence[MessageQueue]:
+        """The writable queues, sorted; of a topic that must know repeats, if it does.
+
+        Raises:
+            NoWindow: it does not.
+            TopicAbsent: no broker has it.
+            OutOfPatience: they could not be asked for long enough.
+        """
+        if self._options.dedup in {Dedup.TRUE, Dedup.ROW}:
+            await self._patiently(topic, lambda: require_window(self._connection, topic))
+        return sorted(
+            await self._patiently(topic, lambda: self._producer.fetch_publish_queues(topic))
+        )
+
+    async def send(self, parcel: Parcel) -> None:
+        """Raises RowFailed or RowsFailed, or TopicAbsent."""
+        try:
+            if parcel.queue is None:
+                await self._send(parcel)
+                return
+            async with self._turns.setdefault(parcel.queue, asyncio.Lock()):
+                await self._send(parcel)
+        except OutOfPatience as exc:
+            first, last = parcel.rows[0], parcel.rows[-1]
+            raise RowsFailed(self._partition, first, last, parcel.topic, str(exc)) from exc
+
+    async def _send(self, parcel: Parcel) -> None:
+        if not parcel.is_batch:
+            await self._send_each(parcel)
+            return
+        try:
+            await self._patiently(
+                parcel.topic,
+                lambda: self._producer.send_encoded(parcel.topic, parcel.body, **_where(parcel)),
+            )
+        except (Refusal, SendFailed):  # all or none is stored: one of them may be at fault
+            await self._send_each(parcel)
+
+    async def _send_each(self, parcel: Parcel) -> None:
+        """Send row by row; at once if they may go anywhere."""
+        messages = [item.message(parcel.topic) for item in iter_batch(parcel.body)]
+        sends = [
+            self._send_row(parcel, number, message)
+            for number, message in zip(parcel.rows, messages, strict=True)
+        ]
+        if parcel.queue is None:
+            await asyncio.gather(*sends)
+            return
+        for send in sends:
+            await send
+
+    async def _send_row(self, parcel: Parcel, number: int, message: Message) -> None:
+        try:
+            await self._patiently(
+                parcel.topic, lambda: self._producer.send(message, **_where(parcel))
+            )
+        except OutOfPatience:
+            raise
+        except BolideError as exc:
+            keys = " ".join(message.keys) or None
+            raise RowFailed(self._partition, number, parcel.topic, keys, str(exc)) from exc
+
+    async def _patiently(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it succeeds, or fails with what does not pass."""
+        patience = Patience(f"sending to topic {topic}", self._options.patience)
+        began = time.monotonic()
+        while True:
+            try:
+                done = await attempt()
+            except BolideError as exc:
+                if not _may_pass(exc):
+                    raise
+                if isinstance(exc, RouteNotFound) and time.monotonic() - began > _JUST_MADE:
+                    await self._refuse_absent(topic)
+                await patience.endure(exc)
+                with suppress(BolideError):  # a broker may have come back elsewhere
+                    await self._producer.fetch_publish_queues(topic)
+            else:
+                patience.succeeded()
+                self._seen.add(topic)
+                return done
+
+    async def _refuse_absent(self, topic: str) -> None:
+        """One that was there before is waited for."""
+        if topic not in self._seen:
+            await refuse_absent(self._connection, topic)
+
+
+def _where(parcel: Parcel) -> SendArguments:
+    return {} if parcel.queue is None else {"queue": parcel.queue}
+
+
+def _may_pass(failure: BolideError) -> bool:
+    if isinstance(failure, SendFailed):
+        cause = failure.__cause__
+        return not isinstance(cause, Refusal) or _may_pass(cause)
+    if isinstance(failure, ServerError) and _NO_TIMER in failure.remark:
+        return False
+    return may_pass(failure)
+
+
+class Delivery:
+    """Sends parcels while its `with` block runs; at its end all of them are stored."""
+
+    def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
+        self.requests = 0
+        """How many parcels were sent."""
+        self._caller = Caller()
+        self._sender = Sender(connection, options, task)
+        self._most = options.in_flight
+        self._under_way: deque[Future[None]] = deque()
+        self._queues: dict[str, Sequence[MessageQueue]] = {}
+
+    def __enter__(self) -> Self:
+        self._caller.wait(self._sender.start())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if exc is None:
+                while self._under_way:
+                    self._under_way.popleft().result()
+        finally:
+            for future in self._under_way:
+                future.cancel()
+            self._caller.wait(self._sender.close())
+
+    def send(self, parcel: Parcel) -> None:
+        """Hand one over; waits for the oldest if too many are under way, and raises its failure.
+
+        Raises:
+            RowFailed: a broker refuses a row.
+            RowsFailed: rows could not be sent for as long as the options say.
+        """
+        while len(self._under_way) >= self._most:
+            self._under_way.popleft().result()
+        self._under_way.append(self._caller.submit(self._sender.send(parcel)))
+        self.requests += 1
+
+    def queues_of(self, topic: str) -> Sequence[MessageQueue]:
+        """The writable queues of a topic, sorted; asked for once."""
+        if topic not in self._queues:
+            self._queues[topic] = self._caller.wait(self._sender.queues_of(topic))
+        return self._queues[topic]

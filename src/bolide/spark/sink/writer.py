@@ -1,0 +1,127 @@
+"""The `rocketmq` sink: rows of a DataFrame become messages with at-least-once delivery.
+
+`write` runs in tasks and returns when every row is stored. There is no rollback: messages that a
+failed task has sent stay stored, and are sent again when Spark retries the task or the batch.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from bolide.errors import ConfigError
+from bolide.spark.sink.columns import Columns
+from bolide.spark.sink.options import SinkOptions
+from bolide.spark.sink.row_batches import Packing
+from bolide.spark.sink.rows import Task
+from bolide.spark.sink.sender import Delivery
+
+_SLICES_A_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(WriterCommitMessage):
+    """What one task has sent."""
+
+    partition: int
+    rows: int
+    requests: int
+
+
+class _Sink:
+    """Plain values that travel to workers."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+        self._connection = options.connection()
+        self._job = uuid.uuid4().hex
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool = False) -> Self:
+        """Check the options and the columns; nothing is sent yet.
+
+        Raises:
+            ConfigError: an option or a column cannot be used; names it.
+        """
+        if overwrite:
+            raise ConfigError(
+                "a topic cannot be overwritten: say .mode('append'), or .outputMode('append') or"
+                " 'update' for a stream"
+            )
+        chosen = SinkOptions.of(options)
+        kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return cls(chosen, Columns.of(kinds, chosen))
+
+    def write(self, iterator: Iterator[Any]) -> "Sent":
+        """Send all rows of a task and wait until they are stored.
+
+        Raises:
+            RowFailed, RowsFailed: some cannot be sent; names them.
+        """
+        task = current_task(self._job)
+        packing = Packing(self._columns, self._options, task)
+        with Delivery(self._connection, self._options, task) as delivery:
+            for batch in paced(iterator, self._options.max_rows_per_second):
+                for parcel in packing.pack(batch, delivery.queues_of):
+                    delivery.send(parcel)
+        return Sent(task.partition, packing.rows, delivery.requests)
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """Writes a DataFrame, once."""
+
+
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream."""
+
+
+def current_task(job: str) -> Task:
+    """Of a stream the query and the batch name it the same at every try; of a batch, `job`."""
+    context = TaskContext.get()
+    if context is None:
+        return Task(job)
+    query = context.getLocalProperty("sql.streaming.queryId") or job
+    batch = context.getLocalProperty("streaming.sql.batchId") or "0"
+    return Task(query, batch, context.partitionId())
+
+
+def paced(
+    batches: Iterable[Any],
+    rate: float | None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Any]:
+    """Record batches cut small, each let through once the rows before it have had their time.
+
+    Args:
+        batches: what is to be sent.
+        rate: rows a second, at most; None: all as they come.
+        clock: seconds that never go back.
+        sleep: waits so many of them.
+    """
+    if rate is None:
+        yield from batches
+        return
+    began, rows = clock(), 0
+    for part in _slices(batches, max(1, int(rate / _SLICES_A_SECOND))):
+        early = began + rows / rate - clock()
+        if early > 0:
+            sleep(early)
+        yield part
+        rows += part.num_rows
+
+
+def _slices(batches: Iterable[Any], size: int) -> Iterator[Any]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, size):
+            yield batch.slice(start, size)
