@@ -11,6 +11,11 @@ def publish(report: str, command: str, page: Path | None) -> None:
         write(report, command, page)
 
 
+def has_written_part(page: Path) -> bool:
+    """Whether the file is a page with parts that benchmarks write."""
+    return page.exists() and "<!-- written by " in page.read_text(encoding="utf-8")
+
+
 def write(report: str, command: str, page: Path) -> None:
     """Put the report between the marks; exits where the page has none."""
     opening, closing = f"<!-- written by {command} -->", f"<!-- end of {command} -->"

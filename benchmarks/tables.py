@@ -3,6 +3,8 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
+NO_VALUE = "–"  # noqa: RUF001
+
 
 def head(names: Sequence[str]) -> list[str]:
     return [
@@ -22,12 +24,12 @@ def row(
 
 def cell(values: Sequence[float], digits: int = 0) -> str:
     if not values:
-        return "–"  # noqa: RUF001  no value
+        return NO_VALUE
     spread = f"{min(values):,.{digits}f}–{max(values):,.{digits}f}"  # noqa: RUF001  a range
     return f"{statistics.median(values):,.{digits}f} [{spread}]"
 
 
 def _ratio(columns: Sequence[Sequence[float]]) -> str:
     if not all(columns) or not statistics.median(columns[1]):
-        return "–"  # noqa: RUF001  no value
+        return NO_VALUE
     return f"{statistics.median(columns[0]) / statistics.median(columns[1]):.2f}"

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
-from benchmarks.brokers import APACHE, APACHE_4, ASYNC_FLUSH, BOLIDE, PLAIN, SYNC_FLUSH, WORKERS
+from benchmarks.brokers import (
+    APACHE,
+    APACHE_4,
+    ASYNC_FLUSH,
+    BASELINE,
+    BOLIDE,
+    PLAIN,
+    SYNC_FLUSH,
+    WORKERS,
+)
 from benchmarks.compare.footprint import STANDALONE, IdleConnections
 from benchmarks.compare.java_programs import JavaConsumer, JavaProducer
 from benchmarks.compare.loads import (
@@ -38,6 +47,8 @@ STAGES = {
 
 PAIR = (BOLIDE, APACHE)
 BOTH_RELEASES = (*PAIR, APACHE_4)
+LONG_LIVED = (*PAIR, BASELINE)
+"""Brokers that run until their stage ends; others run for one cell."""
 GROWTH_STEPS = 20
 
 

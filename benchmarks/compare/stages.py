@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.brokers import ASYNC_FLUSH, Running, started
+from benchmarks.checkouts import Checkout
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Meter
 from bolide.admin.client import AdminClient
@@ -27,6 +28,8 @@ class Stage:
     results: Results
     millions: float
     flush: str = ASYNC_FLUSH
+    checkouts: Mapping[str, Checkout] = field(default_factory=dict)
+    """Where brokers come from, by name; others come from the current checkout."""
     running: dict[str, Running] = field(default_factory=dict)
     _warm: set[int] = field(default_factory=set)
     _lasting: ExitStack = field(default_factory=ExitStack)
@@ -49,7 +52,9 @@ class Stage:
             for name in names:
                 if name not in self.running or not is_alive(self.running[name].pid):
                     stack = self._lasting if name in lasting else brief
-                    self.running[name] = stack.enter_context(started(name, self.flush))
+                    self.running[name] = stack.enter_context(
+                        started(name, self.flush, self.checkouts.get(name))
+                    )
             try:
                 yield [self.running[name] for name in names]
             finally:

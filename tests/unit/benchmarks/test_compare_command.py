@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.brokers import Running
+from benchmarks.checkouts import Checkout
 from benchmarks.compare import __main__ as command
 from benchmarks.compare import stages
 from benchmarks.compare.cells import BY_NAME, MAIN, Cell
@@ -13,7 +14,7 @@ from tests.unit.benchmarks.rounds_at_hand import results_of
 
 
 @contextmanager
-def refuse(name: str, flush: str) -> Iterator[Running]:
+def refuse(name: str, flush: str, checkout: Checkout | None) -> Iterator[Running]:
     raise RuntimeError(f"{name} does not start")
     yield
 
