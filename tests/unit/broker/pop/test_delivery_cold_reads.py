@@ -1,4 +1,4 @@
-"""Pops of messages that are on the disk only."""
+"""Pops that have to read from the disk."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from tests.support.popping import read_pop
 
 
 class ColdStore(MemoryStore):
-    """Has nothing of a topic in memory; its disk waits for a sign."""
+    """Serves no read of topic T from memory; disk reads wait for `go_on`."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock=clock)
