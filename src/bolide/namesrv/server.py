@@ -1,4 +1,4 @@
-"""The NameServer: builds its parts, starts and stops them."""
+"""`NameServer` builds the tables, handlers and server, and starts and stops them."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ class NameServer:
 
     Args:
         config: its settings.
-        ignored: keys of RocketMQ that have no effect, as they were given; shown on request.
+        ignored: keys of the configuration file that have no effect, with their values.
     """
 
     def __init__(self, config: NameServerConfig, ignored: Mapping[str, str] | None = None) -> None:
@@ -46,14 +46,16 @@ class NameServer:
         self.routes = RouteTable(lambda: self.config.value, time.monotonic)
         self._client = RemotingClient()
         self.dispatcher = self._dispatcher()
-        self._server = RemotingServer(config.server_config(), self.dispatcher, on_close=self._lost)
+        self._server = RemotingServer(
+            config.server_config(), self.dispatcher, on_close=self._connection_lost
+        )
         self._is_stopping = False
         self._notices: set[asyncio.Task[None]] = set()
         self.config.on_change(self._settings_changed)
 
     @property
     def address(self) -> str:
-        """`host:port` that it listens on."""
+        """The listen address, `host:port`."""
         return self._server.address
 
     @property
@@ -61,11 +63,11 @@ class NameServer:
         return self._server.port
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as starting:  # if one fails, those before it end again
+        async with AsyncExitStack() as starting:  # a failure closes what has been opened
             await starting.enter_async_context(self._client)
             await starting.enter_async_context(self._server)
             self._resources = starting.pop_all()
-        self._keepers = [
+        self._periodic_tasks = [
             asyncio.create_task(self._scan(), name="namesrv-scan"),
             asyncio.create_task(self._log_kv(), name="namesrv-log-kv"),
         ]
@@ -78,7 +80,7 @@ class NameServer:
         traceback: TracebackType | None,
     ) -> None:
         self._is_stopping = True
-        for task in (*self._keepers, *self._notices):
+        for task in (*self._periodic_tasks, *self._notices):
             task.cancel()
         await self._resources.aclose()
 
@@ -92,16 +94,16 @@ class NameServer:
         )
 
     def _settings_changed(self, config: NameServerConfig) -> None:
-        self.routes.forget_encoded()
+        self.routes.clear_encoded()
 
-    def _lost(self, connection: Connection) -> None:
+    def _connection_lost(self, connection: Connection) -> None:
         self._notify(self.routes.drop_link(connection))
 
     async def _scan(self) -> None:
-        """Remove brokers that fell silent."""
+        """Periodically remove brokers whose heartbeats have stopped."""
         while True:
             await asyncio.sleep(self.config.value.scan_not_active_broker_interval)
-            links, notices = self.routes.drop_silent()
+            links, notices = self.routes.drop_expired()
             self._notify(notices)
             for link in links:
                 if isinstance(link, Connection):
@@ -113,18 +115,18 @@ class NameServer:
             await asyncio.sleep(_KV_LOG_INTERVAL)
 
     def _notify(self, notices: Iterable[MinIdNotice]) -> None:
-        if self._is_stopping:  # it is we who leave, not the brokers
+        if self._is_stopping:  # connections close because of us, not the brokers
             return
         for notice in notices:
-            log.info("lowest broker id changed: %s, telling %s", notice.header, notice.addresses)
+            log.info("lowest broker id changed: %s, notifying %s", notice.header, notice.addresses)
             for address in notice.addresses:
-                task = asyncio.create_task(self._tell(address, notice))
+                task = asyncio.create_task(self._send_notice(address, notice))
                 self._notices.add(task)
                 task.add_done_callback(self._notices.discard)
 
-    async def _tell(self, address: str, notice: MinIdNotice) -> None:
+    async def _send_notice(self, address: str, notice: MinIdNotice) -> None:
         code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
         try:
             await self._client.notify(address, code, notice.header)
         except (BolideError, ValueError) as exc:
-            log.warning("could not tell %s: %s", address, exc)
+            log.warning("could not notify broker %s: %s", address, exc)
