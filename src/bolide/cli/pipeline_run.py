@@ -77,15 +77,15 @@ def run_work(make: Make, words: Words) -> None:
     """Run it to its end, or until SIGINT or SIGTERM."""
     with spark_needed(), Refusing():
         from bolide.spark.pipelines import runner  # noqa: PLC0415
-        from bolide.spark.pipelines.runner import refuse_second  # noqa: PLC0415
+        from bolide.spark.pipelines.runner import refuse_second_run  # noqa: PLC0415
 
         settings = words.settings()
         work = make(settings)
         connection = runner.find_connection(work, settings)
         if connection is not None and not words.force:
-            refuse_second(connection, work.name, needed=runner.reads_cluster(work))
+            refuse_second_run(connection, work.name, needed=runner.reads_cluster(work))
         once = isinstance(work, Job) or work.trigger.once
-        manner = runner.Manner(
+        controls = runner.RunControls(
             display=partial(choose_display, work.name, once=once, stream=sys.stderr),
             show=show_json if words.as_json else show_text,
             interval=words.report_interval,
@@ -93,11 +93,11 @@ def run_work(make: Make, words: Words) -> None:
         )
         with _session(words) as spark, _stop_on_signals() as stop:
             try:
-                outcome = runner.run(work, spark, connection, manner=manner, stop=stop)
+                outcome = runner.run(work, spark, connection, controls=controls, stop=stop)
             except RunFailed as exc:
                 fail(f"pipeline {work.name} failed: {exc}", FAILED)
-        if outcome.wrong:
-            fail(outcome.wrong, FAILED)
+        if outcome.failure:
+            fail(outcome.failure, FAILED)
 
 
 def explain_work(make: Make, words: Words) -> None:

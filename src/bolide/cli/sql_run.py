@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark.errors import PySparkException
 
-from bolide.spark.pipelines.errors import reason_of
+from bolide.spark.pipelines.errors import failure_reason
 from bolide.spark.session import session
 from bolide.spark.sql import query, unlogged
 from bolide.spark.view import Views
@@ -61,7 +61,7 @@ def run(asked: Asked) -> str | None:
             with unlogged():
                 _print(spark, asked)
         except PySparkException as exc:
-            return reason_of(exc)
+            return failure_reason(exc)
         except KeyboardInterrupt:
             spark.sparkContext.setLogLevel("OFF")  # else it tells of each task that is cut short
             raise

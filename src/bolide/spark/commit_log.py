@@ -17,7 +17,7 @@ from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.kernel.column_buffers import END_LONG, FIRST_LONG
 from bolide.spark.options import load
-from bolide.spark.source import refuse_another
+from bolide.spark.source import check_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -107,7 +107,7 @@ class CommitLogSource(DataSource):
         return from_arrow_schema(CommitLogOptions.of(self.options).reading().schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        refuse_another(schema, self)
+        check_schema(schema, self)
         options = CommitLogOptions.of(self.options)
         return CommitLogReader(options.path or "", options.reading())
 

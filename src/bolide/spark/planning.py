@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from bolide.arrow.cluster import Cluster
 from bolide.arrow.errors import DataLost
-from bolide.arrow.offsets import Bounds, Offsets, QueueRange, share
-from bolide.arrow.retry import Patience, for_each, ride_out
+from bolide.arrow.offsets import Bounds, Offsets, QueueRange, limit_ends
+from bolide.arrow.retry import Backoff, gather_by_key, retry_transient
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
@@ -29,11 +29,11 @@ async def require_queues(cluster: Cluster, options: SourceOptions) -> list[Messa
 async def find_queues(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
     """The queues there are now: no topic is waited for that nobody has at the moment."""
     topics = await _topics(cluster, options)
-    found = await for_each(topics, lambda topic: _find(cluster, topic))
+    found = await gather_by_key(topics, lambda topic: _find(cluster, topic))
     return sorted(queue for queues in found.values() for queue in queues)
 
 
-def is_wanted(topic: str, options: SourceOptions) -> bool:
+def is_subscribed(topic: str, options: SourceOptions) -> bool:
     if options.topic_pattern is None:
         return topic in options.topic
     return re.fullmatch(options.topic_pattern, topic) is not None
@@ -58,7 +58,9 @@ async def _find(cluster: Cluster, topic: str) -> list[MessageQueue]:
 
     async def nothing() -> None: ...
 
-    return await ride_out(Patience(f"queues of topic {topic}", cluster.patience), ask, nothing)
+    return await retry_transient(
+        Backoff(f"queues of topic {topic}", cluster.patience), ask, nothing
+    )
 
 
 class QueuesGone(BolideError):
@@ -98,11 +100,11 @@ def advance(
         bounds = {queue: found for queue, found in bounds.items() if queue in target}
     begin, end = {}, {}
     for queue, found in bounds.items():
-        begin[queue] = first = _begin(queue, start.get(queue, 0), found, fail_on_data_loss)
+        begin[queue] = first = _first_readable(queue, start.get(queue, 0), found, fail_on_data_loss)
         last = found.end if target is None else min(found.end, target[queue])
         end[queue] = max(first, last)
     if max_rows is not None:
-        end = share(begin, end, max_rows)
+        end = limit_ends(begin, end, max_rows)
     return {**start, **end}
 
 
@@ -115,7 +117,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[QueueRange]:
     return [part for part in ranges if part.size]
 
 
-class Absence:
+class AbsenceTracker:
     """Keeps the time for which queues have been away.
 
     Name servers drop a broker at once when it restarts: it is given time to come back.
@@ -129,7 +131,7 @@ class Absence:
         self._now = now
         self._since: dict[MessageQueue, float] = {}
 
-    def judge(self, away: Collection[MessageQueue]) -> bool:
+    def should_wait(self, away: Collection[MessageQueue]) -> bool:
         """Whether to wait for one of these; those seen last time and not named now are back.
 
         Raises:
@@ -145,7 +147,9 @@ class Absence:
         return len(gone) < len(self._since)
 
 
-def _begin(queue: MessageQueue, wanted: int, found: Bounds, fail_on_data_loss: bool) -> int:
+def _first_readable(
+    queue: MessageQueue, wanted: int, found: Bounds, fail_on_data_loss: bool
+) -> int:
     """Where there still is something to read."""
     if found.oldest <= wanted <= found.end:
         return wanted

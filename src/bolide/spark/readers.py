@@ -50,23 +50,23 @@ from bolide.logs import ThrottledLog
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions
 from bolide.spark.planning import (
-    Absence,
+    AbsenceTracker,
     advance,
     find_queues,
-    is_wanted,
+    is_subscribed,
     ranges_between,
     require_queues,
 )
 
 T = TypeVar("T")
 _rare_log = ThrottledLog(logging.getLogger(__name__))
-_LOOK_AGAIN = 0.5
+_ABSENT_POLL_INTERVAL = 0.5
 """Seconds between two looks for a broker that is away."""
-_LOOKS_APART = 0.2
+_MIN_POLL_INTERVAL = 0.2
 """Seconds between two looks at all: Spark asks a hundred times a second while nothing comes."""
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """Where a batch begins and ends, and what the queues hold."""
 
     start: Offsets
@@ -97,11 +97,11 @@ class BatchReader(DataSourceReader):
             return iter(())
         return read_range_blocking(self._connection, partition.value, self._reading)
 
-    async def _plan(self, cluster: Cluster) -> Plan:
+    async def _plan(self, cluster: Cluster) -> BatchPlan:
         queues = await require_queues(cluster, self._options)
         start = await cluster.resolve(self._start, queues)
         end = await cluster.resolve(self._end, queues)
-        return Plan(start, end, await cluster.bounds(queues))
+        return BatchPlan(start, end, await cluster.bounds(queues))
 
 
 def to_partitions(ranges: list[QueueRange], options: SourceOptions) -> list[InputPartition]:
@@ -140,11 +140,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connection = options.connection()
         self._reading = options.reading()
         self._start = options.start(default="latest")
-        self._absence = Absence(options.patience, fail=options.fail_on_data_loss)
+        self._absences = AbsenceTracker(options.patience, fail=options.fail_on_data_loss)
         self._initial: dict[MessageQueue, int] | None = None
         self._latest: dict[MessageQueue, int] | None = None
-        self._away: set[MessageQueue] = set()
-        self._looked = -_LOOKS_APART
+        self._absent: set[MessageQueue] = set()
+        self._last_poll = -_MIN_POLL_INTERVAL
         self._target: dict[MessageQueue, int] | None = None
         """Where a run ends that takes only what is there when it begins."""
 
@@ -195,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.commit_group
         if group is None:
             return
-        offsets = {queue: at for queue, at in from_plain(end).items() if queue not in self._away}
+        offsets = {queue: at for queue, at in from_plain(end).items() if queue not in self._absent}
         try:
             self._ask(lambda cluster: cluster.commit(group, offsets))
         except BolideError as exc:
@@ -212,8 +212,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Questions
 
     def _pause(self) -> None:
-        time.sleep(max(0.0, self._looked + _LOOKS_APART - time.monotonic()))
-        self._looked = time.monotonic()
+        time.sleep(max(0.0, self._last_poll + _MIN_POLL_INTERVAL - time.monotonic()))
+        self._last_poll = time.monotonic()
 
     def _ask(self, question: Callable[[Cluster], Awaitable[T]]) -> T:
         return ask(self._connection, question, patience=self._options.patience)
@@ -227,18 +227,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _look(self, cluster: Cluster, begun: Offsets) -> dict[MessageQueue, Bounds]:
         """What the queues hold; those that are away are left out, but a run to a target waits."""
-        known = {queue for queue in begun if is_wanted(queue.topic, self._options)}
+        known = {queue for queue in begun if is_subscribed(queue.topic, self._options)}
         while True:
             bounds = await self._bounds(cluster)
-            self._away = known - bounds.keys()
-            waiting = self._absence.judge(self._away)
+            self._absent = known - bounds.keys()
+            waiting = self._absences.should_wait(self._absent)
             if self._target is None:
                 return bounds
             if not waiting:
                 # What was away when the target was set belongs to it all the same.
                 self._target = _ends({q: b for q, b in bounds.items() if q in known}) | self._target
                 return bounds
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_ABSENT_POLL_INTERVAL)
 
     def _max_rows(self, limit: ReadLimit, queues: Iterable[MessageQueue]) -> int | None:
         """How many offsets a batch may have; None is all there are."""

@@ -52,7 +52,7 @@ def session(
     made = builder.getOrCreate()
     _check_name_server(made, name_server)
     made.sparkContext.setLogLevel("WARN")
-    _quiet()
+    _silence_query_loggers()
     activate(made)
     return made
 
@@ -67,7 +67,7 @@ def activate(spark: "SparkSession") -> None:
     kind._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
-def _quiet() -> None:
+def _silence_query_loggers() -> None:
     """pyspark logs pages of JSON of an error in a query, and raises it too."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 

@@ -37,13 +37,13 @@ class RocketMQSource(DataSource):
     def reader(self, schema: "StructType") -> DataSourceReader:
         from bolide.spark.readers import BatchReader  # noqa: PLC0415
 
-        refuse_another(schema, self)
+        check_schema(schema, self)
         return BatchReader(self._source_options())
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802
         from bolide.spark.readers import StreamReader  # noqa: PLC0415
 
-        refuse_another(schema, self)
+        check_schema(schema, self)
         return StreamReader(self._source_options())
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
@@ -62,7 +62,7 @@ class RocketMQSource(DataSource):
         return SourceOptions.of(self.options)
 
 
-def refuse_another(schema: "StructType", source: "DataSource") -> None:
+def check_schema(schema: "StructType", source: "DataSource") -> None:
     """Spark takes a schema that the user gives without a question.
 
     Raises:

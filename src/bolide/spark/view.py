@@ -26,11 +26,11 @@ from bolide.spark.archive.errors import SeamGap
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import columns_of, read_files
 from bolide.spark.archive.seam import (
-    live_before,
-    live_start,
-    refuse_hole,
-    refuse_other_log,
+    log_ranges_before,
+    log_start,
+    refuse_gap,
     refuse_other_messages,
+    refuse_shorter_log,
 )
 from bolide.spark.archive.table import ArchiveTable, Settings
 from bolide.spark.options import ConnectionOptions
@@ -113,7 +113,7 @@ def topics(
     names = views.names(pattern)
     for name in names:
         register(views.view(name, allow_gaps=allow_gaps), name)
-    rows = [views.facts(name) for name in names]
+    rows = [views.summary_row(name) for name in names]
     return spark.createDataFrame(rows, "topic string, queues int, in_log bigint, archived bigint")
 
 
@@ -144,14 +144,14 @@ class Views:
 
     def names(self, pattern: str = ".*") -> list[str]:
         """The topics of the cluster whose names match, and those of the archive."""
-        matching = self._ask_names(pattern)
+        matching = self._cluster_topics(pattern)
         archived = [topic for topic in self._state.topics if re.fullmatch(pattern, topic)]
         return sorted({*matching, *archived})
 
     def has(self, topic: str) -> bool:
         return topic in self._state.topics or bool(self._bounds(topic))
 
-    def facts(self, topic: str) -> tuple[str, int, int, int]:
+    def summary_row(self, topic: str) -> tuple[str, int, int, int]:
         bounds = self._bounds(topic)
         archived = sum(file.rows for file in self._state.files_of([topic]))
         return topic, len(bounds), sum(each.end - each.oldest for each in bounds.values()), archived
@@ -166,19 +166,19 @@ class Views:
             raise UnknownTopic(topic, self.names())
         settings = self._settings(value_schema, archived=archived)
         if not archived:
-            return self._live(topic, settings, "earliest")
+            return self._read_log(topic, settings, "earliest")
         self._check_seam(bounds, allow_gaps=allow_gaps)
         assert self._table is not None
         refuse_other_messages(self._spark, self._table, self._state, bounds, self._connection)
-        old = self._archived(topic, settings)
+        old = self._read_archive(topic, settings)
         if not bounds:
             return old
         joined = old.unionByName(
-            self._live(topic, settings, to_json(live_start(self._state, bounds)))
+            self._read_log(topic, settings, to_json(log_start(self._state, bounds)))
         )
-        before = live_before(self._state, bounds)
+        before = log_ranges_before(self._state, bounds)
         if any(part.size for part in before):
-            joined = joined.unionByName(self._live_parts(topic, settings, before))
+            joined = joined.unionByName(self._read_log_ranges(topic, settings, before))
         return joined
 
     def _settings(self, value_schema: str | None, *, archived: bool) -> Settings:
@@ -188,20 +188,20 @@ class Views:
         made = self._table.settings()
         return Settings(value_schema=value_schema or made.value_schema)
 
-    def _live_parts(
+    def _read_log_ranges(
         self, topic: str, settings: Settings, parts: Iterable[QueueRange]
     ) -> "DataFrame":
         start = to_json({part.queue: part.start for part in parts})
         end = to_json({part.queue: part.end for part in parts})
-        return self._live(topic, settings, start, endingOffsets=end)
+        return self._read_log(topic, settings, start, endingOffsets=end)
 
-    def _live(self, topic: str, settings: Settings, start: str, **more: str) -> "DataFrame":
+    def _read_log(self, topic: str, settings: Settings, start: str, **more: str) -> "DataFrame":
         options = {**self._options, **more, "topic": topic, "startingOffsets": start}
         if settings.value_schema is not None:
             options["valueSchema"] = settings.value_schema
         return self._spark.read.format("rocketmq").options(**options).load()
 
-    def _archived(self, topic: str, settings: Settings) -> "DataFrame":
+    def _read_archive(self, topic: str, settings: Settings) -> "DataFrame":
         assert self._table is not None
         made, files = self._table.settings(), self._state.files_of([topic])
         frame = read_files(self._spark, self._table, files, made)
@@ -213,11 +213,11 @@ class Views:
 
     def _check_seam(self, bounds: Mapping[MessageQueue, Bounds], *, allow_gaps: bool) -> None:
         if not allow_gaps:
-            refuse_hole(self._state, bounds)
+            refuse_gap(self._state, bounds)
             return
-        refuse_other_log(self._state, bounds)
+        refuse_shorter_log(self._state, bounds)
         try:
-            refuse_hole(self._state, bounds)
+            refuse_gap(self._state, bounds)
         except SeamGap as exc:
             log.warning("%s", exc)
 
@@ -230,7 +230,7 @@ class Views:
 
         return ask(self._connection.connection(), look, patience=self._connection.patience)
 
-    def _ask_names(self, pattern: str) -> list[str]:
+    def _cluster_topics(self, pattern: str) -> list[str]:
         connection, patience = self._connection.connection(), self._connection.patience
         return ask(connection, lambda it: it.topics_matching(pattern), patience=patience)
 

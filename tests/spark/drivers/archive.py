@@ -14,7 +14,7 @@ ROWS_A_BATCH = 1000
 
 
 def main(name_server: str, topic: str, path: str) -> None:
-    archive.MANY_NOW = 6  # so that some kills hit a merge
+    archive.MIN_FILES_CURRENT_HOUR = 6  # so that some kills hit a merge
     spark = session(
         "archive", master="local[2]",
         conf={"spark.ui.enabled": "false", "spark.driver.memory": "1g"},

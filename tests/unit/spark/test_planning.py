@@ -5,7 +5,7 @@ import pytest
 from bolide.arrow.errors import DataLost
 from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.planning import Absence, QueuesGone, advance, ranges_between
+from bolide.spark.planning import AbsenceTracker, QueuesGone, advance, ranges_between
 from tests.support.clock import FakeClock
 
 A, B, C = (MessageQueue("orders", "broker-a", number) for number in range(3))
@@ -90,35 +90,35 @@ def test_ranges_come_from_the_two_positions_alone_and_in_order() -> None:
 
 def test_queues_that_are_away_are_waited_for_until_patience_ends() -> None:
     clock = FakeClock()
-    absence = Absence(60.0, fail=True, now=clock)
+    absence = AbsenceTracker(60.0, fail=True, now=clock)
 
-    assert absence.judge([A, B])
+    assert absence.should_wait([A, B])
     clock.advance(40)
-    assert absence.judge([A])
+    assert absence.should_wait([A])
     clock.advance(15)
-    assert absence.judge([A, B])
+    assert absence.should_wait([A, B])
     clock.advance(5)
     with pytest.raises(QueuesGone, match=r"60 s: orders/broker-a/0\. Start") as gone:
-        absence.judge([A, B])
+        absence.should_wait([A, B])
     assert gone.value.queues == (A,)
 
 
 def test_where_loss_is_allowed_nobody_waits_longer_than_that() -> None:
     clock = FakeClock()
-    absence = Absence(60.0, fail=False, now=clock)
+    absence = AbsenceTracker(60.0, fail=False, now=clock)
 
-    assert absence.judge([A])
+    assert absence.should_wait([A])
     clock.advance(60)
-    assert not absence.judge([A])
-    assert not absence.judge([])
+    assert not absence.should_wait([A])
+    assert not absence.should_wait([])
 
 
 def test_an_absence_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    absence = Absence(60.0, fail=True)
+    absence = AbsenceTracker(60.0, fail=True)
 
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            absence.judge([A])
+            absence.should_wait([A])
 
     assert [record.message for record in caplog.records] == [
         "nobody serves orders/broker-a/0 at the moment"

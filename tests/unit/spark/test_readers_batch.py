@@ -166,7 +166,7 @@ def test_columns_of_the_users_own_are_refused() -> None:
 
 
 def test_options_are_judged_when_the_table_is_loaded_and_not_before() -> None:
-    wrong = source(topics="t")  # as Spark makes it for a sink too
+    failure = source(topics="t")  # as Spark makes it for a sink too
 
     with pytest.raises(ConfigError, match="unknown option topics; did you mean topic"):
-        wrong.schema()
+        failure.schema()

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _QUEUE = ("topic", "broker", "queue_id")
 
 
-class Rows(NamedTuple):
+class RowCounts(NamedTuple):
     """What the files have of a queue in an hour."""
 
     rows: int
     distinct: int
     """Different offsets."""
-    in_reach: int
+    still_in_log: int
     """Rows whose offsets the log still has."""
 
 
 QueueHour = tuple[MessageQueue, str]
 
 
-class Line(NamedTuple):
+class HourComparison(NamedTuple):
     """One queue in one hour; `log` is None where the log has nothing left to compare with."""
 
     queue: MessageQueue
@@ -54,7 +54,9 @@ class Fault(NamedTuple):
     text: str
 
 
-def in_reach(state: State, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, QueueRange]:
+def still_in_log(
+    state: State, bounds: Mapping[MessageQueue, Bounds]
+) -> dict[MessageQueue, QueueRange]:
     """The part of each archived queue that the log still has; queues that are gone have none."""
     found = {}
     for queue, end in state.covered.items():
@@ -77,7 +79,9 @@ def start_ms(hour: str) -> int:
     return int(datetime.strptime(hour, HOUR).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def log_counts(part: QueueRange, hours: Sequence[str], edges: Sequence[int]) -> dict[str, int]:
+def log_counts(
+    part: QueueRange, hours: Sequence[str], hour_starts: Sequence[int]
+) -> dict[str, int]:
     """Messages of a part of a queue by hour.
 
     Args:
@@ -85,29 +89,31 @@ def log_counts(part: QueueRange, hours: Sequence[str], edges: Sequence[int]) -> 
         hours: without a hole; nothing of the part lies before the first or after the last.
         edges: the first offset of each hour but the first.
     """
-    inner = (min(max(edge, part.start), part.end) for edge in edges)
+    inner = (min(max(edge, part.start), part.end) for edge in hour_starts)
     cuts = [part.start, *inner, part.end]
     sizes = (high - low for low, high in pairwise(cuts))
     return dict(zip(hours, sizes, strict=True))
 
 
 def compare(
-    table: Mapping[QueueHour, Rows], log: Mapping[QueueHour, int], reach: Iterable[MessageQueue]
-) -> list[Line]:
+    table: Mapping[QueueHour, RowCounts],
+    log: Mapping[QueueHour, int],
+    reach: Iterable[MessageQueue],
+) -> list[HourComparison]:
     """Lines for all that either has, in order."""
     lines = []
     known = set(reach)
     for queue, hour in sorted({*table, *(key for key, count in log.items() if count)}):
-        here = table.get((queue, hour), Rows(0, 0, 0))
+        here = table.get((queue, hour), RowCounts(0, 0, 0))
         there = log.get((queue, hour), 0) if queue in known else None
-        if not there and not here.in_reach:
+        if not there and not here.still_in_log:
             there = None  # older than the log
-        lines.append(Line(queue, hour, there, here.in_reach, here.rows))
+        lines.append(HourComparison(queue, hour, there, here.still_in_log, here.rows))
     return lines
 
 
 def find_faults(
-    state: State, table: Mapping[QueueHour, Rows], lines: Iterable[Line]
+    state: State, table: Mapping[QueueHour, RowCounts], lines: Iterable[HourComparison]
 ) -> list[Fault]:
     """What is wrong, in words: queues with holes, offsets twice, hours that differ."""
     faults = []
@@ -121,7 +127,7 @@ def find_faults(
     return faults
 
 
-def _of_queue(start: int, end: int, rows: Sequence[Rows]) -> Iterator[str]:
+def _of_queue(start: int, end: int, rows: Sequence[RowCounts]) -> Iterator[str]:
     there, distinct = sum(each.rows for each in rows), sum(each.distinct for each in rows)
     if there != distinct:
         yield f"{there - distinct:,} rows are there more than once"
@@ -129,7 +135,9 @@ def _of_queue(start: int, end: int, rows: Sequence[Rows]) -> Iterator[str]:
         yield f"{end - start - distinct:,} of the offsets {start} to {end - 1} are missing"
 
 
-async def find_edges(marks: Sequence[int], search: Callable[[int], Awaitable[int]]) -> list[int]:
+async def find_hour_starts(
+    timestamps: Sequence[int], search: Callable[[int], Awaitable[int]]
+) -> list[int]:
     """`search` at each of the marks, without asking where the answers around are the same."""
     found: dict[int, int] = {}
 
@@ -140,15 +148,15 @@ async def find_edges(marks: Sequence[int], search: Callable[[int], Awaitable[int
             found.update(dict.fromkeys(range(low + 1, high), found[low]))
             return
         middle = (low + high) // 2
-        found[middle] = await search(marks[middle])
+        found[middle] = await search(timestamps[middle])
         await fill(low, middle)
         await fill(middle, high)
 
-    if marks:
-        last = len(marks) - 1
-        found[0], found[last] = await search(marks[0]), await search(marks[last])
+    if timestamps:
+        last = len(timestamps) - 1
+        found[0], found[last] = await search(timestamps[0]), await search(timestamps[last])
         await fill(0, last)
-    return [found[n] for n in range(len(marks))]
+    return [found[n] for n in range(len(timestamps))]
 
 
 def check_files(table: ArchiveTable, state: State) -> tuple[list[DataFile], list[Fault]]:
@@ -177,19 +185,19 @@ def check_files(table: ArchiveTable, state: State) -> tuple[list[DataFile], list
 
 def count_rows(
     frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]
-) -> dict[QueueHour, Rows]:
+) -> dict[QueueHour, RowCounts]:
     """Rows of the table by queue and hour; those that the log still has by themselves."""
-    marked = _mark(frame.select(*_QUEUE, "hour", "queue_offset"), parts)
+    marked = _flag_in_log(frame.select(*_QUEUE, "hour", "queue_offset"), parts)
     counted = marked.groupBy(*_QUEUE, "hour").agg(
-        F.count("*"), F.countDistinct("queue_offset"), F.count_if("in_reach")
+        F.count("*"), F.countDistinct("queue_offset"), F.count_if("still_in_log")
     )
     return {
-        (MessageQueue(topic, broker, queue_id), hour): Rows(*counts)
+        (MessageQueue(topic, broker, queue_id), hour): RowCounts(*counts)
         for topic, broker, queue_id, hour, *counts in counted.collect()
     }
 
 
-class Content(NamedTuple):
+class HourContent(NamedTuple):
     rows: int
     sum: int
 
@@ -204,7 +212,9 @@ def compare_content(
     spark = frame.sparkSession
     with_properties = "properties" in frame.columns
     log = _contents(_read_log(spark, parts, bounds, source), with_properties=with_properties)
-    table = _contents(_mark(frame, parts).where("in_reach"), with_properties=with_properties)
+    table = _contents(
+        _flag_in_log(frame, parts).where("still_in_log"), with_properties=with_properties
+    )
     faults = [
         Fault(str(key[0]), f"hour {key[1]}: contents differ although the numbers are the same")
         for key, found in sorted(log.items())
@@ -231,12 +241,12 @@ def _read_log(
     return frame.withColumn("hour", hour_column())
 
 
-def _contents(frame: "DataFrame", *, with_properties: bool) -> dict[QueueHour, Content]:
+def _contents(frame: "DataFrame", *, with_properties: bool) -> dict[QueueHour, HourContent]:
     summed = frame.groupBy(*_QUEUE, "hour").agg(
         F.count("*"), F.bit_xor(_hash(with_properties=with_properties))
     )
     return {
-        (MessageQueue(topic, broker, queue_id), hour): Content(*found)
+        (MessageQueue(topic, broker, queue_id), hour): HourContent(*found)
         for topic, broker, queue_id, hour, *found in summed.collect()
     }
 
@@ -250,8 +260,8 @@ def _hash(*, with_properties: bool) -> "Column":
     return F.xxhash64(*of_message)
 
 
-def _mark(frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]) -> "DataFrame":
-    """Add `in_reach`: whether the log still has the row."""
+def _flag_in_log(frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]) -> "DataFrame":
+    """Add `still_in_log`: whether the log still has the row."""
     rows = [
         (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end)
         for queue, part in parts.items()
@@ -260,4 +270,4 @@ def _mark(frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]) -> "Data
     known = F.broadcast(frame.sparkSession.createDataFrame(rows, schema))
     is_there = (F.col("queue_offset") >= F.col("low")) & (F.col("queue_offset") < F.col("high"))
     joined = frame.join(known, on=list(_QUEUE), how="left")
-    return joined.withColumn("in_reach", F.coalesce(is_there, F.lit(False))).drop("low", "high")
+    return joined.withColumn("still_in_log", F.coalesce(is_there, F.lit(False))).drop("low", "high")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Found(NamedTuple):
+class FileEntry(NamedTuple):
     """A file below a directory; `path` is relative to the table."""
 
     path: str
@@ -40,7 +40,7 @@ class Files(Protocol):
     def names(self, directory: str) -> list[str]:
         """What is in a directory, sorted; nothing if there is none."""
 
-    def walk(self, directory: str) -> Iterator[Found]:
+    def walk(self, directory: str) -> Iterator[FileEntry]:
         """All files below a directory, sorted."""
 
     def exists(self, path: str) -> bool: ...
@@ -90,10 +90,10 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def walk(self, directory: str) -> Iterator[Found]:
+    def walk(self, directory: str) -> Iterator[FileEntry]:
         for path in sorted((self._root / directory).rglob("*")):
             if path.is_file():
-                yield Found(path.relative_to(self._root).as_posix(), path.stat().st_size)
+                yield FileEntry(path.relative_to(self._root).as_posix(), path.stat().st_size)
 
     def exists(self, path: str) -> bool:
         return (self._root / path).exists()
@@ -153,7 +153,7 @@ class HadoopFiles:
         return str(self._root.toString())
 
     def read(self, path: str) -> bytes:
-        with _errors(path):
+        with _translate_errors(path):
             stream = self._system.open(self._at(path))
             try:
                 return bytes(stream.readAllBytes())
@@ -172,20 +172,20 @@ class HadoopFiles:
 
     def names(self, directory: str) -> list[str]:
         try:
-            with _errors(directory):
+            with _translate_errors(directory):
                 found = self._system.listStatus(self._at(directory))
         except FileNotFoundError:
             return []
         return sorted(each.getPath().getName() for each in found)
 
-    def walk(self, directory: str) -> Iterator[Found]:
+    def walk(self, directory: str) -> Iterator[FileEntry]:
         for name in self.names(directory):
             path = f"{directory}/{name}"
             status = self._system.getFileStatus(self._at(path))
             if status.isDirectory():
                 yield from self.walk(path)
             else:
-                yield Found(path, int(status.getLen()))
+                yield FileEntry(path, int(status.getLen()))
 
     def exists(self, path: str) -> bool:
         return bool(self._system.exists(self._at(path)))
@@ -206,7 +206,7 @@ class HadoopFiles:
         return aside
 
     def _write(self, path: str, data: bytes, *, replacing: bool) -> None:
-        with _errors(path):
+        with _translate_errors(path):
             stream = self._system.create(self._at(path), replacing)
             try:
                 stream.write(bytearray(data))
@@ -215,7 +215,7 @@ class HadoopFiles:
                 stream.close()
 
     def _rename(self, path: str, target: str) -> None:
-        with _errors(path):
+        with _translate_errors(path):
             if not self._system.rename(self._at(path), self._at(target)):
                 self.delete(path)
                 raise FileExistsError(target)
@@ -224,7 +224,7 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
 
 
-class _errors:  # noqa: N801  reads as a function
+class _translate_errors:  # noqa: N801  reads as a function
     """Turns what the JVM throws into the errors that files of Python raise."""
 
     def __init__(self, path: str) -> None:

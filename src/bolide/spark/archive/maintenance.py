@@ -15,11 +15,11 @@ from bolide.spark.archive.writing import ORDER, stage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET = 128 * 1024 * 1024
+TARGET_FILE_SIZE = 128 * 1024 * 1024
 """Bytes that a file should have; half of it is large enough to be left alone."""
 
 
-class Heap(NamedTuple):
+class CompactionGroup(NamedTuple):
     """Small files of one hour of a topic."""
 
     topic: str
@@ -35,7 +35,7 @@ class Heap(NamedTuple):
         return sum(each.rows for each in self.files)
 
 
-class Merged(NamedTuple):
+class CompactionResult(NamedTuple):
     hours: int = 0
     before: int = 0
     after: int = 0
@@ -44,51 +44,59 @@ class Merged(NamedTuple):
 class RowsDiffer(BolideError):
     """What was read and written again is not the same; nothing was changed."""
 
-    def __init__(self, heap: Heap) -> None:
+    def __init__(self, group: CompactionGroup) -> None:
         super().__init__(
-            f"topic {heap.topic!r}, hour {heap.hour}: the merged files do not have the rows of the"
-            f" {len(heap.files)} files they are made of; nothing was changed. Run the reconcile"
+            f"topic {group.topic!r}, hour {group.hour}: the merged files do not have the rows of the"
+            f" {len(group.files)} files they are made of; nothing was changed. Run the reconcile"
             " pipeline to see which file is damaged"
         )
 
 
-def find_heaps(
-    files: Iterable[DataFile], *, before_hour: str = "~", least: int = 2, target: int = TARGET
-) -> list[Heap]:
+def find_compaction_groups(
+    files: Iterable[DataFile],
+    *,
+    before_hour: str = "~",
+    least: int = 2,
+    target: int = TARGET_FILE_SIZE,
+) -> list[CompactionGroup]:
     """Hours before `before_hour` that have `least` or more small files."""
     groups = defaultdict(list)
     for file in files:
         if file.hour < before_hour and file.size < target // 2:
             groups[file.topic, file.hour].append(file)
-    return [Heap(*key, group) for key, group in sorted(groups.items()) if len(group) >= least]
+    return [
+        CompactionGroup(*key, group) for key, group in sorted(groups.items()) if len(group) >= least
+    ]
 
 
 def merge(
     spark: "SparkSession",
     writer: TableWriter,
-    heaps: Sequence[Heap],
+    groups: Sequence[CompactionGroup],
     *,
-    target: int = TARGET,
-    each: Callable[[Heap], bool] = lambda _: True,
-) -> Merged:
+    target: int = TARGET_FILE_SIZE,
+    each: Callable[[CompactionGroup], bool] = lambda _: True,
+) -> CompactionResult:
     """Merge heap after heap, each a change of its own; `each` is told, and may end it by False."""
-    done = Merged()
-    for heap in heaps:
-        made = _merge_one(spark, writer, heap, target)
-        done = Merged(done.hours + 1, done.before + len(heap.files), done.after + made)
-        if not each(heap):
+    done = CompactionResult()
+    for group in groups:
+        made = _merge_one(spark, writer, group, target)
+        done = CompactionResult(done.hours + 1, done.before + len(group.files), done.after + made)
+        if not each(group):
             break
     return done
 
 
-def _merge_one(spark: "SparkSession", writer: TableWriter, heap: Heap, target: int) -> int:
-    count = -(-heap.size // target)
-    rows = read_files(spark, writer, heap.files, writer.settings())
+def _merge_one(
+    spark: "SparkSession", writer: TableWriter, group: CompactionGroup, target: int
+) -> int:
+    count = -(-group.size // target)
+    rows = read_files(spark, writer, group.files, writer.settings())
     parts = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, *ORDER[2:])
     files = stage(parts, writer)
-    if _totals(files) != _totals(heap.files):
-        raise RowsDiffer(heap)
-    writer.commit("compact", files, [each.path for each in heap.files])
+    if _totals(files) != _totals(group.files):
+        raise RowsDiffer(group)
+    writer.commit("compact", files, [each.path for each in group.files])
     return len(files)
 
 

@@ -24,7 +24,7 @@ from bolide.model.message_queue import MessageQueue
 Kind = Literal["begin", "append", "compact", "drop"]
 
 
-class Span(msgspec.Struct, frozen=True):
+class QueueSpan(msgspec.Struct, frozen=True):
     """The rows of one queue in one file, from the first offset to the last."""
 
     broker: str
@@ -43,13 +43,13 @@ class DataFile(msgspec.Struct, frozen=True):
     topic: str
     hour: str
     size: int
-    spans: tuple[Span, ...]
+    spans: tuple[QueueSpan, ...]
 
     @property
     def rows(self) -> int:
         return sum(span.rows for span in self.spans)
 
-    def queue_of(self, span: Span) -> MessageQueue:
+    def queue_of(self, span: QueueSpan) -> MessageQueue:
         return MessageQueue(self.topic, span.broker, span.queue_id)
 
 
@@ -66,14 +66,14 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the archive starts in queues that it had not seen before."""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingCommit(msgspec.Struct, frozen=True):
     """A change that is decided on: where each of its files is, and where it belongs."""
 
     commit: Commit
     moves: tuple[tuple[str, str], ...] = ()
 
 
-class Written(msgspec.Struct, frozen=True):
+class StoredState(msgspec.Struct, frozen=True):
     """A state as a file has it."""
 
     number: int
@@ -100,9 +100,9 @@ class State(msgspec.Struct, frozen=True):
         gone = [self.files[path] for path in commit.removed if path in self.files]
         files = {path: each for path, each in self.files.items() if path not in commit.removed}
         files |= {each.path: each for each in commit.added}
-        dropped = _raised(self.dropped, gone) if commit.kind == "drop" else self.dropped
+        dropped = _advanced(self.dropped, gone) if commit.kind == "drop" else self.dropped
         begin = {**self.begin, **from_plain(commit.begin)}
-        return State(commit.number, files, begin, _raised(self.covered, commit.added), dropped)
+        return State(commit.number, files, begin, _advanced(self.covered, commit.added), dropped)
 
     def start_of(self, queue: MessageQueue) -> int:
         """The first offset that the archive of a queue has to have."""
@@ -129,16 +129,16 @@ class State(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         plain = (to_plain(self.begin), to_plain(self.covered), to_plain(self.dropped))
-        return msgspec.json.encode(Written(self.number, tuple(self.files_of()), *plain))
+        return msgspec.json.encode(StoredState(self.number, tuple(self.files_of()), *plain))
 
     @classmethod
     def decode(cls, data: bytes) -> "State":
-        read = msgspec.json.decode(data, type=Written)
+        read = msgspec.json.decode(data, type=StoredState)
         offsets = (from_plain(each) for each in (read.begin, read.covered, read.dropped))
         return cls(read.number, {each.path: each for each in read.files}, *offsets)
 
 
-def _raised(ends: Offsets, files: Iterable[DataFile]) -> dict[MessageQueue, int]:
+def _advanced(ends: Offsets, files: Iterable[DataFile]) -> dict[MessageQueue, int]:
     found = dict(ends)
     for file in files:
         for span in file.spans:

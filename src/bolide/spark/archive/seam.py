@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _QUEUE = ("topic", "broker", "queue_id")
 
 
-def find_shorter(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[SeamGap]:
+def find_shorter_queues(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[SeamGap]:
     """Queues that end before the archive of them does: they are not the same queues."""
     return [
         SeamGap(queue, state.next_of(queue), oldest, end)
@@ -34,27 +34,27 @@ def find_shorter(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[Se
     ]
 
 
-def refuse_other_log(state: State, bounds: Mapping[MessageQueue, Bounds]) -> None:
+def refuse_shorter_log(state: State, bounds: Mapping[MessageQueue, Bounds]) -> None:
     """Raises SeamGap if a queue ends before the archive of it does."""
-    for gap in find_shorter(state, bounds):
+    for gap in find_shorter_queues(state, bounds):
         raise gap
 
 
-def refuse_hole(state: State, bounds: Mapping[MessageQueue, Bounds]) -> None:
+def refuse_gap(state: State, bounds: Mapping[MessageQueue, Bounds]) -> None:
     """Raises SeamGap if messages between archive and log are in neither."""
-    refuse_other_log(state, bounds)
+    refuse_shorter_log(state, bounds)
     known = {*state.begin, *state.covered}
     for queue, (oldest, end) in sorted(bounds.items()):
         if queue in known and oldest > state.next_of(queue):
             raise SeamGap(queue, state.next_of(queue), oldest, end)
 
 
-def live_start(state: State, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def log_start(state: State, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
     """From where to read queues so that together with the archive each message comes once."""
     return {queue: max(oldest, state.next_of(queue)) for queue, (oldest, _) in bounds.items()}
 
 
-def live_before(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[QueueRange]:
+def log_ranges_before(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[QueueRange]:
     """What the log has from before the archive: older than its start, or deleted from it."""
     firsts = {queue: state.next_of(queue) for queue in bounds}
     for file in state.files_of({queue.topic for queue in bounds}):
@@ -76,14 +76,14 @@ def find_other_messages(
     source: ConnectionOptions,
 ) -> list[OtherLog]:
     """Queues whose last archived message is another one in the log, where both have it."""
-    lasts = _lasts(state, bounds)
-    if not lasts:
+    last_archived = _last_archived(state, bounds)
+    if not last_archived:
         return []
-    here = _archived(spark, table, lasts)
-    there = _logged([part for part, _ in lasts], source)
+    here = _archived(spark, table, last_archived)
+    there = _logged([part for part, _ in last_archived], source)
     return [
         OtherLog(part.queue, part.start, here[part.queue], there[part.queue])
-        for part, _ in lasts
+        for part, _ in last_archived
         if part.queue in here and part.queue in there and here[part.queue] != there[part.queue]
     ]
 
@@ -100,7 +100,7 @@ def refuse_other_messages(
         raise other
 
 
-def _lasts(
+def _last_archived(
     state: State, bounds: Mapping[MessageQueue, Bounds]
 ) -> list[tuple[QueueRange, DataFile]]:
     """The last archived message of each queue and its file, if the log can have it too."""
@@ -116,12 +116,12 @@ def _lasts(
 
 
 def _archived(
-    spark: "SparkSession", table: ArchiveTable, lasts: list[tuple[QueueRange, DataFile]]
+    spark: "SparkSession", table: ArchiveTable, last_archived: list[tuple[QueueRange, DataFile]]
 ) -> dict[MessageQueue, str]:
-    files = {file.path: file for _, file in lasts}
+    files = {file.path: file for _, file in last_archived}
     wanted = [
         (part.queue.topic, part.queue.broker_name, part.queue.queue_id, part.start)
-        for part, _ in lasts
+        for part, _ in last_archived
     ]
     schema = "topic string, broker string, queue_id int, queue_offset bigint"
     known = F.broadcast(spark.createDataFrame(wanted, schema))

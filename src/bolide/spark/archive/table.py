@@ -26,14 +26,14 @@ from bolide.arrow.schema import parse_ddl, to_ddl
 from bolide.spark.archive.errors import LeaseLost, NoArchive, OtherSettings
 from bolide.spark.archive.files import Files, files_at
 from bolide.spark.archive.lease import Lease
-from bolide.spark.archive.manifest import Commit, DataFile, Kind, Pending, State
+from bolide.spark.archive.manifest import Commit, DataFile, Kind, PendingCommit, State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATE_EVERY = 50
 """Commits between two states: so many at most are read beside a state."""
-KEEP = 2 * STATE_EVERY
+KEPT_COMMITS = 2 * STATE_EVERY
 """Commits that stay although a later state has them: readers may be at them."""
 
 _COMMITS = "_bolide/commits"
@@ -126,7 +126,7 @@ class ArchiveTable:
         if settings is None:
             settings = self.settings()
         with Lease(self.files, run) as lease:
-            self._adopt(settings)
+            self._create_or_check(settings)
             writer = TableWriter(self.files, lease, run)
             writer.repair()
             try:
@@ -134,7 +134,7 @@ class ArchiveTable:
             finally:
                 writer.close()
 
-    def _adopt(self, settings: Settings) -> None:
+    def _create_or_check(self, settings: Settings) -> None:
         if not self.exists:
             self.files.write_new(_TABLE, msgspec.json.encode(settings))
             return
@@ -151,13 +151,13 @@ class TableWriter(ArchiveTable):
         super().__init__(files)
         self._lease = lease
         self._run = run
-        self._now = State()
+        self._current = State()
         self._staged = 0
         self._changing = threading.Lock()  # a change is not left half done when the hold ends
         self._closed = False
 
     def state(self) -> State:
-        return self._now
+        return self._current
 
     def close(self) -> None:
         """Wait for a change under way in another thread; later ones are refused."""
@@ -168,15 +168,15 @@ class TableWriter(ArchiveTable):
         """Finish what is pending, throw away what is only staged, and read the state."""
         for number in _numbers(self.files, _PENDING):
             data = self.files.read(_path(_PENDING, number))
-            self._settle(msgspec.json.decode(data, type=Pending))
+            self._complete(msgspec.json.decode(data, type=PendingCommit))
         self.files.delete(_STAGING)
-        self._now = super().state()
+        self._current = super().state()
 
     def begin(self, offsets: Offsets) -> None:
         """Say where the archive starts in queues that it has not seen."""
-        new = {queue: at for queue, at in offsets.items() if queue not in self._now.begin}
+        new = {queue: at for queue, at in offsets.items() if queue not in self._current.begin}
         if new:
-            self._apply(Pending(self._next("begin", begin=new)))
+            self._apply(PendingCommit(self._next("begin", begin=new)))
 
     def new_staging(self) -> str:
         """A directory of its own for the files of one change."""
@@ -189,13 +189,13 @@ class TableWriter(ArchiveTable):
         Raises:
             LeaseLost: the table is another run's now; nothing was changed.
         """
-        name = f"{self._now.number + 1:012d}-{self._run}"
+        name = f"{self._current.number + 1:012d}-{self._run}"
         added = [
             msgspec.structs.replace(each, path=_place(each, f"{name}-{index:04d}"))
             for index, each in enumerate(staged)
         ]
         moves = [(old.path, new.path) for old, new in zip(staged, added, strict=True)]
-        self._apply(Pending(self._next(kind, added, removed), tuple(moves)))
+        self._apply(PendingCommit(self._next(kind, added, removed), tuple(moves)))
 
     def _next(
         self,
@@ -205,7 +205,7 @@ class TableWriter(ArchiveTable):
         begin: Offsets | None = None,
     ) -> Commit:
         return Commit(
-            number=self._now.number + 1,
+            number=self._current.number + 1,
             kind=kind,
             run=self._run,
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -214,27 +214,27 @@ class TableWriter(ArchiveTable):
             begin=to_plain(begin or {}),
         )
 
-    def _apply(self, pending: Pending) -> None:
+    def _apply(self, pending: PendingCommit) -> None:
         with self._changing:
             self._apply_alone(pending)
 
-    def _apply_alone(self, pending: Pending) -> None:
+    def _apply_alone(self, pending: PendingCommit) -> None:
         if self._closed:
             raise LeaseLost(self.url)
         self._lease.confirm()
         number = pending.commit.number
         self.files.write_new(_path(_PENDING, number), msgspec.json.encode(pending))
-        if not self._settle(pending):
+        if not self._complete(pending):
             raise LeaseLost(self.url)
-        self._now = self._now.after(pending.commit)
+        self._current = self._current.after(pending.commit)
         if number % STATE_EVERY == 0:
             self._write_state()
 
-    def _settle(self, pending: Pending) -> bool:
+    def _complete(self, pending: PendingCommit) -> bool:
         """Steps 3 to 5, without those that are done already; False if another run was first."""
         commit = pending.commit
         if self._find_run(commit.number) != commit.run:  # else later changes may have its files
-            if not self._may_happen(pending):
+            if not self._can_complete(pending):
                 return self._undo(pending)
             for source, target in pending.moves:
                 if not self.files.exists(target):
@@ -243,10 +243,10 @@ class TableWriter(ArchiveTable):
                 return self._undo(pending)
         for path in commit.removed:
             self.files.delete(path)
-        self._forget(pending)
+        self._clean_up(pending)
         return True
 
-    def _may_happen(self, pending: Pending) -> bool:
+    def _can_complete(self, pending: PendingCommit) -> bool:
         """Not if the table was taken over: then the staged files are gone, or the number is."""
         for source, target in pending.moves:
             if not self.files.exists(target) and not self.files.exists(source):
@@ -266,23 +266,23 @@ class TableWriter(ArchiveTable):
         except FileNotFoundError:
             return None
 
-    def _undo(self, pending: Pending) -> bool:
+    def _undo(self, pending: PendingCommit) -> bool:
         for _, target in pending.moves:  # names have the run in them: nobody else's
             self.files.delete(target)
-        self._forget(pending)
+        self._clean_up(pending)
         return False
 
-    def _forget(self, pending: Pending) -> None:
+    def _clean_up(self, pending: PendingCommit) -> None:
         for directory in {source.split("/topic=")[0] for source, _ in pending.moves}:
             self.files.delete(directory)
         self.files.delete(_path(_PENDING, pending.commit.number))
 
     def _write_state(self) -> None:
         with suppress(FileExistsError):
-            self.files.write_new(_path(_STATES, self._now.number), self._now.encode())
+            self.files.write_new(_path(_STATES, self._current.number), self._current.encode())
         for directory in (_COMMITS, _STATES):
             for number in _numbers(self.files, directory):
-                if number <= self._now.number - KEEP:
+                if number <= self._current.number - KEPT_COMMITS:
                     self.files.delete(_path(directory, number))
 
 

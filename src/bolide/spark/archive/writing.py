@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from bolide.arrow.offsets import Offsets
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap
-from bolide.spark.archive.manifest import DataFile, Span, State
+from bolide.spark.archive.manifest import DataFile, QueueSpan, State
 from bolide.spark.archive.table import TableWriter
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _key(path: str) -> _FileKey:
     return unquote(topic.removeprefix("topic=")), unquote(hour.removeprefix("hour=")), name
 
 
-def _spans(spark: "SparkSession", url: str) -> dict[_FileKey, list[Span]]:
+def _spans(spark: "SparkSession", url: str) -> dict[_FileKey, list[QueueSpan]]:
     """What the files hold by topic, hour and name: read from them, not from the plan."""
     rows = spark.read.schema(_KEYS).parquet(url)
     counted = rows.groupBy(
@@ -122,7 +122,7 @@ def _spans(spark: "SparkSession", url: str) -> dict[_FileKey, list[Span]]:
     spans = defaultdict(list)
     for row in sorted(counted.collect()):
         topic, hour, name, broker, queue_id, first, last, count = row
-        spans[topic, hour, name].append(Span(broker, queue_id, first, last, count))
+        spans[topic, hour, name].append(QueueSpan(broker, queue_id, first, last, count))
     return spans
 
 
@@ -136,7 +136,7 @@ def refuse_gaps(files: Iterable[DataFile], state: State) -> None:
             raise ArchiveGap(queue, expected, first if first > expected else last, missing)
 
 
-def _by_queue(files: Iterable[DataFile]) -> dict[MessageQueue, Sequence[Span]]:
+def _by_queue(files: Iterable[DataFile]) -> dict[MessageQueue, Sequence[QueueSpan]]:
     found = defaultdict(list)
     for file in files:
         for span in file.spans:

@@ -18,16 +18,23 @@ from bolide.arrow.offsets import Bounds, Offsets, to_json
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.files import files_at
-from bolide.spark.archive.maintenance import TARGET, Heap, Merged, drop_before, find_heaps, merge
+from bolide.spark.archive.maintenance import (
+    TARGET_FILE_SIZE,
+    CompactionGroup,
+    CompactionResult,
+    drop_before,
+    find_compaction_groups,
+    merge,
+)
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import columns_of, hour_of
-from bolide.spark.archive.seam import refuse_other_log, refuse_other_messages
+from bolide.spark.archive.seam import refuse_other_messages, refuse_shorter_log
 from bolide.spark.archive.table import CHECKPOINT, ArchiveTable, Settings, TableWriter
 from bolide.spark.archive.writing import append
 from bolide.spark.options import SourceOptions
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
 from bolide.spark.pipelines.definition import EachBatch, Pipeline, Screen, Source, Table
-from bolide.spark.pipelines.times import Trigger, parse_span
+from bolide.spark.pipelines.times import Trigger, parse_duration
 from bolide.spark.planning import require_queues
 
 if TYPE_CHECKING:
@@ -35,9 +42,9 @@ if TYPE_CHECKING:
 
 EVERY = Trigger(60.0)
 _STARTS = {"startingoffsets", "startingtimestamp"}
-MANY_OVER = 8
+MIN_FILES_PAST_HOUR = 8
 """Small files that an hour which is over must have to be merged by the way."""
-MANY_NOW = 200
+MIN_FILES_CURRENT_HOUR = 200
 """The same of the hour that is not over, as more are to come."""
 
 
@@ -45,34 +52,36 @@ MANY_NOW = 200
 class ArchiveOptions:
     """Archive topics as Parquet by topic and hour, each message exactly once."""
 
-    path: str = choice("Directory or URL of the table; made if there is none.", metavar="PATH")
-    topic: str | None = choice("Topics, with commas between them.", default=None)
-    topic_pattern: str | None = choice(
+    path: str = cli_option("Directory or URL of the table; made if there is none.", metavar="PATH")
+    topic: str | None = cli_option("Topics, with commas between them.", default=None)
+    topic_pattern: str | None = cli_option(
         "A regular expression that whole names of topics match, in place of --topic.", default=None
     )
-    start: str = choice(
+    start: str = cli_option(
         "Where a new archive starts: earliest, latest, a time, -1h, group:NAME or JSON.",
         default="earliest",
     )
-    value_schema: str | None = choice(
+    value_schema: str | None = cli_option(
         "Columns of JSON bodies, such as 'id bigint, name string'; they become `value`.",
         default=None,
     )
-    properties: bool = choice("Have the column `properties`.", default=True)
-    batch_rows: int = choice("Messages in one change of the table.", default=250_000, low=1)
-    compact: bool = choice("Merge small files of hours that are over, by the way.", default=True)
-    file_mib: int = choice("Size that merged files should have.", default=128, low=1)
-    keep: str | None = choice(
+    properties: bool = cli_option("Have the column `properties`.", default=True)
+    batch_rows: int = cli_option("Messages in one change of the table.", default=250_000, low=1)
+    compact: bool = cli_option(
+        "Merge small files of hours that are over, by the way.", default=True
+    )
+    file_mib: int = cli_option("Size that merged files should have.", default=128, low=1)
+    keep: str | None = cli_option(
         "Delete hours older than that, such as 30d; the log is not touched.", default=None
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Care:
+class MaintenancePolicy:
     """What a run does beside adding rows; `keep` in seconds."""
 
     compact: bool = True
-    file_size: int = TARGET
+    file_size: int = TARGET_FILE_SIZE
     keep: float | None = None
 
 
@@ -90,7 +99,7 @@ def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline:
     _check(wanted)
     checkpoint = run.checkpoint or f"{options.path.rstrip('/')}/{CHECKPOINT}"
     settings = Settings(wanted.include_properties, wanted.value_schema)
-    work = Archiving(options.path, checkpoint, wanted, settings, _care(options))
+    work = ArchiveRun(options.path, checkpoint, wanted, settings, _maintenance(options))
     return Pipeline(
         name=run.named(_name(options)),
         source=ArchiveSource(options=source.options, path=options.path),
@@ -99,7 +108,7 @@ def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline:
         trigger=run.trigger_of(EVERY),
         commit_group=run.commit_group,
         around=work.around,
-        closing=work.closing,
+        summarize=work.summarize,
     )
 
 
@@ -114,9 +123,11 @@ def _check(source: SourceOptions) -> None:
         )
 
 
-def _care(options: ArchiveOptions) -> Care:
-    keep = parse_span(options.keep, option="keep") if options.keep else None
-    return Care(compact=options.compact, file_size=options.file_mib * 1024 * 1024, keep=keep)
+def _maintenance(options: ArchiveOptions) -> MaintenancePolicy:
+    keep = parse_duration(options.keep, option="keep") if options.keep else None
+    return MaintenancePolicy(
+        compact=options.compact, file_size=options.file_mib * 1024 * 1024, keep=keep
+    )
 
 
 def _name(options: ArchiveOptions) -> str:
@@ -147,7 +158,7 @@ class ArchiveSource(Source):
         return ask(options.connection(), find, patience=options.patience)
 
 
-class Archiving:
+class ArchiveRun:
     """Holds the table while the stream runs."""
 
     def __init__(
@@ -156,17 +167,17 @@ class Archiving:
         checkpoint: str,
         source: SourceOptions,
         settings: Settings,
-        care: Care,
+        maintenance: MaintenancePolicy,
     ) -> None:
         self._path = path
         self._checkpoint = checkpoint
         self._source = source
         self._settings = settings
-        self._care = care
+        self._maintenance = maintenance
         self._writer: TableWriter | None = None
         self._rows = 0
         self._dropped = 0
-        self._merged = Merged()
+        self._compaction = CompactionResult()
 
     @contextmanager
     def around(self, spark: "SparkSession", screen: Screen) -> Iterator[None]:
@@ -180,7 +191,7 @@ class Archiving:
         del screen
         with ArchiveTable.at(spark, self._path).writing(self._settings) as writer:
             self._writer = writer
-            self._begin(spark, writer)
+            self._begin_queues(spark, writer)
             yield
 
     def write(self, rows: "DataFrame", batch: int, screen: Screen) -> None:
@@ -193,19 +204,19 @@ class Archiving:
         writer, lossy = self._require_writer(), not self._source.fail_on_data_loss
         self._rows += append(rows, writer, allow_gaps=lossy)
         self._drop_old(writer)
-        self._merge(rows.sparkSession, writer, self._heaps(writer.state())[:1])
+        self._merge(rows.sparkSession, writer, self._compaction_groups(writer.state())[:1])
 
-    def closing(self, spark: "SparkSession", screen: Screen) -> Sequence[Table]:
+    def summarize(self, spark: "SparkSession", screen: Screen) -> Sequence[Table]:
         """Tidy the table; tell what it has now, and what this run did."""
         writer = self._require_writer()
         self._drop_old(writer)
-        if not screen.stop_asked:
-            self._merge(spark, writer, self._heaps(writer.state()))
+        if not screen.stop_requested:
+            self._merge(spark, writer, self._compaction_groups(writer.state()))
         return [self._summary(writer.state())]
 
     def _summary(self, state: State) -> Table:
         rows = [_topic_row(state, topic) for topic in state.topics]
-        hours, before, after = self._merged
+        hours, before, after = self._compaction
         title = f"Archive at {self._path}: {self._rows:,} rows added"
         if hours:
             title += f", {before:,} files of {hours:,} hours merged to {after:,}"
@@ -219,7 +230,7 @@ class Archiving:
 
     # Where it begins
 
-    def _begin(self, spark: "SparkSession", writer: TableWriter) -> None:
+    def _begin_queues(self, spark: "SparkSession", writer: TableWriter) -> None:
         """Queues that come later are read from their oldest message, as the source does."""
         state = writer.state()
         has_begun = any(
@@ -237,7 +248,7 @@ class Archiving:
 
         found = ask(self._source.connection(), look, patience=self._source.patience)
         bounds = {queue: each for queue, (each, _) in found.items()}
-        refuse_other_log(state, bounds)
+        refuse_shorter_log(state, bounds)
         refuse_other_messages(spark, writer, state, bounds, self._source)
         unseen = found.keys() - state.covered.keys()
         writer.begin({queue: found[queue][1] for queue in unseen})
@@ -245,22 +256,28 @@ class Archiving:
     # Care
 
     def _drop_old(self, writer: TableWriter) -> None:
-        if self._care.keep is not None:
-            moment = datetime.now(UTC) - timedelta(seconds=self._care.keep)
+        if self._maintenance.keep is not None:
+            moment = datetime.now(UTC) - timedelta(seconds=self._maintenance.keep)
             self._dropped += drop_before(writer, moment)
 
-    def _heaps(self, state: State) -> list[Heap]:
-        if not self._care.compact:
+    def _compaction_groups(self, state: State) -> list[CompactionGroup]:
+        if not self._maintenance.compact:
             return []
-        files, target = state.files_of(), self._care.file_size
+        files, target = state.files_of(), self._maintenance.file_size
         now = hour_of(datetime.fromtimestamp(time.time(), UTC))
-        over = find_heaps(files, before_hour=now, least=MANY_OVER, target=target)
+        over = find_compaction_groups(
+            files, before_hour=now, least=MIN_FILES_PAST_HOUR, target=target
+        )
         growing = [file for file in files if file.hour >= now]
-        return over + find_heaps(growing, least=MANY_NOW, target=target)
+        return over + find_compaction_groups(growing, least=MIN_FILES_CURRENT_HOUR, target=target)
 
-    def _merge(self, spark: "SparkSession", writer: TableWriter, heaps: Sequence[Heap]) -> None:
-        done = merge(spark, writer, heaps, target=self._care.file_size)
-        self._merged = Merged(*(a + b for a, b in zip(self._merged, done, strict=True)))
+    def _merge(
+        self, spark: "SparkSession", writer: TableWriter, groups: Sequence[CompactionGroup]
+    ) -> None:
+        done = merge(spark, writer, groups, target=self._maintenance.file_size)
+        self._compaction = CompactionResult(
+            *(a + b for a, b in zip(self._compaction, done, strict=True))
+        )
 
 
 def _topic_row(state: State, topic: str) -> tuple[object, ...]:

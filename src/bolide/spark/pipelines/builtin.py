@@ -151,7 +151,7 @@ class BuiltIns(Mapping[str, BuiltIn]):
 BUILT_INS = BuiltIns()
 
 
-def choice(
+def cli_option(
     doc: str,
     *,
     default: Any = dataclasses.MISSING,
@@ -187,16 +187,16 @@ def make_options(built_in: BuiltIn, given: Mapping[str, object]) -> Any:
     return built_in.options(**given)
 
 
-def pairs(words: Iterable[str], *, option: str) -> dict[str, str]:
+def parse_key_values(words: Iterable[str], *, option: str) -> dict[str, str]:
     """By name, of `KEY=VALUE` each.
 
     Raises:
         ConfigError: one is not; names the option that it was given for.
     """
-    return dict(_pair(word, option) for word in words)
+    return dict(_key_value(word, option) for word in words)
 
 
-def _pair(word: str, option: str) -> tuple[str, str]:
+def _key_value(word: str, option: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ConfigError(f"{option} {word!r} is not of the form key=value")

@@ -38,7 +38,7 @@ def _cell(value: object) -> object:
     return value
 
 
-def chosen_by(frame: DataFrame, condition: str, *, option: str) -> DataFrame:
+def filter_by_sql(frame: DataFrame, condition: str, *, option: str) -> DataFrame:
     """The rows of which an SQL expression of the user's is true.
 
     Raises:
@@ -51,7 +51,7 @@ def chosen_by(frame: DataFrame, condition: str, *, option: str) -> DataFrame:
         raise ConfigError(f"{option}={condition!r}: {reason}") from exc
 
 
-def write_list(rows: DataFrame, path: str) -> None:
+def write_message_list(rows: DataFrame, path: str) -> None:
     """One file of JSON lines if the name ends so, else a directory of Parquet; replaces the old.
 
     Only a list that fits into the driver's memory should be one file.
@@ -65,7 +65,7 @@ def write_list(rows: DataFrame, path: str) -> None:
     files_at(rows.sparkSession, str(place.parent)).overwrite(place.name, text.encode())
 
 
-def read_list(spark: SparkSession, path: str) -> DataFrame:
+def read_message_list(spark: SparkSession, path: str) -> DataFrame:
     """Parquet, JSON lines (.jsonl), or message ids line by line (.txt): a column `message_id`."""
     suffix = PurePosixPath(path).suffix
     if suffix in _LINES:

@@ -18,15 +18,15 @@ from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
 from bolide.model.names import DEAD_LETTER_PREFIX, dead_letter_topic
 from bolide.model.properties import PropertyName
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.dataframes import as_table, chosen_by, write_list
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
+from bolide.spark.pipelines.dataframes import as_table, filter_by_sql, write_message_list
 from bolide.spark.pipelines.definition import Job, Outcome, Screen
-from bolide.spark.pipelines.times import parse_span
+from bolide.spark.pipelines.times import parse_duration
 
 _ALL_GROUPS = f"{DEAD_LETTER_PREFIX}.*"
 CAUSE_PROPERTIES: Final = ("FAILURE_CAUSE", "EXCEPTION", "ERROR")
 """Where a cause is looked for if nothing else is said."""
-PLACE: Final = ("dead_topic", "broker", "queue_id", "queue_offset")
+LOCATION: Final = ("dead_topic", "broker", "queue_id", "queue_offset")
 """Columns of a list that say where a dead letter is."""
 _LONGEST_CAUSE = 200
 
@@ -49,20 +49,22 @@ class DlqOptions:
     With `--redrive` a list of them is written that `replay --ids` takes to send them again.
     """
 
-    group: tuple[str, ...] = choice("A consumer group; may be given often; else all.", default=())
-    since: str = choice(
+    group: tuple[str, ...] = cli_option(
+        "A consumer group; may be given often; else all.", default=()
+    )
+    since: str = cli_option(
         "Where to begin: earliest, a time such as 2026-01-31T12:00:00Z, or -1d.", default="earliest"
     )
-    until: str = choice("Where to end, in the same forms.", default="latest")
-    where: str | None = choice(
+    until: str = cli_option("Where to end, in the same forms.", default="latest")
+    where: str | None = cli_option(
         "Only these, as SQL over the columns of the list, such as \"cause like '%timeout%'\".",
         default=None,
     )
-    window: str = choice("Over how long to count, such as 10m or 1h.", default="1h")
-    cause_property: tuple[str, ...] = choice(
+    window: str = cli_option("Over how long to count, such as 10m or 1h.", default="1h")
+    cause_property: tuple[str, ...] = cli_option(
         "A property in which consumers say why they failed; may be given often.", default=()
     )
-    redrive: str | None = choice(
+    redrive: str | None = cli_option(
         "Write the list there: one file if it ends in .jsonl, else Parquet.",
         default=None,
         metavar="PATH",
@@ -71,12 +73,12 @@ class DlqOptions:
 
 def plan(options: DlqOptions, run: RunSettings) -> Job:
     groups = ", ".join(options.group) or "all groups"
-    report = Report(options, run, parse_span(options.window, option="window"))
+    report = DeadLetterReport(options, run, parse_duration(options.window, option="window"))
     return Job(name=run.named("dlq"), text=f"dead letters of {groups}", run=report.run)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DeadLetterReport:
     options: DlqOptions
     settings: RunSettings
     window: float
@@ -86,17 +88,17 @@ class Report:
         if not topics:
             screen.say("there are no dead letters")
             return Outcome()
-        found = self._chosen(spark, topics).persist()
+        found = self._selected(spark, topics).persist()
         try:
             total = found.count()
             screen.advance(total, total)
             if self.options.redrive:
-                write_list(redrive_list(found), self.options.redrive)
+                write_message_list(redrive_list(found), self.options.redrive)
                 screen.say(f"{total} dead letters are listed in {self.options.redrive}")
             return Outcome(
                 (
-                    as_table("causes", causes(found)),
-                    as_table("dead letters by time", by_time(found, self.window)),
+                    as_table("causes", count_by_cause(found)),
+                    as_table("dead letters by time", count_by_time(found, self.window)),
                 ),
                 total,
             )
@@ -114,19 +116,19 @@ class Report:
                 raise NotReadable(topic) from exc
         return topics
 
-    def _chosen(self, spark: SparkSession, topics: list[str]) -> DataFrame:
+    def _selected(self, spark: SparkSession, topics: list[str]) -> DataFrame:
         source = self.settings.source(
             topic=",".join(topics),
             startingOffsets=self.options.since,
             endingOffsets=self.options.until,
         )
         messages = spark.read.format(source.format).options(**source.options).load()
-        found = letters(messages, self.options.cause_property)
+        found = to_dead_letters(messages, self.options.cause_property)
         where = self.options.where
-        return found if where is None else chosen_by(found, where, option="where")
+        return found if where is None else filter_by_sql(found, where, option="where")
 
 
-def letters(messages: DataFrame, cause_properties: Iterable[str] = ()) -> DataFrame:
+def to_dead_letters(messages: DataFrame, cause_properties: Iterable[str] = ()) -> DataFrame:
     """One row a dead letter, of messages of %DLQ% topics as the source `rocketmq` reads them."""
     return messages.select(
         fn.expr(f"substring(topic, {len(DEAD_LETTER_PREFIX) + 1})").alias("group_name"),
@@ -150,7 +152,7 @@ def letters(messages: DataFrame, cause_properties: Iterable[str] = ()) -> DataFr
     )
 
 
-def causes(found: DataFrame) -> DataFrame:
+def count_by_cause(found: DataFrame) -> DataFrame:
     """How many died of what, the most frequent first; numbers in texts are left out of account."""
     alike = found.withColumn("cause", _without_numbers(fn.col("cause")))
     grouped = alike.groupBy("group_name", "origin_topic", "tags", "cause").agg(
@@ -162,7 +164,7 @@ def causes(found: DataFrame) -> DataFrame:
     return grouped.orderBy(fn.desc("messages"), "group_name", "origin_topic", "tags", "cause")
 
 
-def by_time(found: DataFrame, width: float) -> DataFrame:
+def count_by_time(found: DataFrame, width: float) -> DataFrame:
     """How many died per group and window of `width` seconds."""
     window = fn.window("died", f"{width} seconds")["start"].alias("window_start")
     counted = found.groupBy(window, "group_name").agg(fn.count("*").alias("messages"))
@@ -171,7 +173,7 @@ def by_time(found: DataFrame, width: float) -> DataFrame:
 
 def redrive_list(found: DataFrame) -> DataFrame:
     """What `replay` needs to find each again, and people to choose among them."""
-    return found.orderBy(*PLACE)
+    return found.orderBy(*LOCATION)
 
 
 def _first_property(*names: str) -> Column:

@@ -43,7 +43,7 @@ class Screen(Protocol):
         """Rows dealt with so far, and of how many if that is known; call it as often as wanted."""
 
     @property
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         """Somebody wants the work to end: finish what is under way, and return."""
 
 
@@ -62,7 +62,7 @@ class Outcome:
 
     tables: tuple[Table, ...] = ()
     rows: int = 0
-    wrong: str | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class Pipeline:
     commit_group: str | None = None
     """Consumer group that gets the position after each batch; None: by the name."""
     around: "Callable[[SparkSession, Screen], AbstractContextManager[object]] | None" = None
-    closing: "Callable[[SparkSession, Screen], Sequence[Table]] | None" = None
+    summarize: "Callable[[SparkSession, Screen], Sequence[Table]] | None" = None
 
     @property
     def group(self) -> str:

@@ -26,7 +26,7 @@ class AlreadyRunning(BolideError):
         self.pipeline = pipeline
 
 
-def reason_of(exc: BaseException) -> str:
+def failure_reason(exc: BaseException) -> str:
     """One line: of an error that a Python worker raised, what it raised."""
     text = _CALL.sub("", str(exc).strip())
     _, trace, below = text.rpartition(_TRACE)

@@ -26,10 +26,10 @@ from bolide.errors import BolideError
 from bolide.model.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, TOOLS_GROUP
 from bolide.protocol.bodies.stats import ConsumeStats
 from bolide.spark.archive.files import files_at
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
 from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
 from bolide.spark.pipelines.lag_forecast import forecast, trend_text
-from bolide.spark.pipelines.times import parse_span
+from bolide.spark.pipelines.times import parse_duration
 
 _LOOKS_A_SECOND = 10
 _SHOWN = ("group_name", "topic", "lag", "in_rate", "out_rate", "forecast")
@@ -52,29 +52,33 @@ class LagOptions:
     speeds. Consumers commit every 5 seconds: shorter intervals see less than they promise.
     """
 
-    group: tuple[str, ...] = choice("A consumer group; may be given often; else all.", default=())
-    window: str = choice("Over how long speeds are taken, such as 5m.", default="5m")
-    path: str | None = choice("Keep all samples there, as Parquet.", default=None, metavar="PATH")
-    report_topic: str | None = choice(
+    group: tuple[str, ...] = cli_option(
+        "A consumer group; may be given often; else all.", default=()
+    )
+    window: str = cli_option("Over how long speeds are taken, such as 5m.", default="5m")
+    path: str | None = cli_option(
+        "Keep all samples there, as Parquet.", default=None, metavar="PATH"
+    )
+    report_topic: str | None = cli_option(
         "Send each forecast there too, as JSON with the group as its key.", default=None
     )
 
 
 def plan(options: LagOptions, run: RunSettings) -> Job:
     name = run.named("lag")
-    watch = Watch(
+    monitor = LagMonitor(
         sampler=Sampler(run.connect(), options.group),
         interval=(run.trigger and run.trigger.interval) or 10.0,
-        window=parse_span(options.window, option="window"),
+        window=parse_duration(options.window, option="window"),
         path=options.path,
         report=run.connection | {"topic": options.report_topic} if options.report_topic else None,
         once=run.once,
     )
     groups = ", ".join(options.group) or "all groups"
-    return Job(name=name, text=f"lag of {groups} every {watch.interval:g} s", run=watch.run)
+    return Job(name=name, text=f"lag of {groups} every {monitor.interval:g} s", run=monitor.run)
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """Where a group is in a queue at a time, and where the queue ends."""
 
     taken: datetime
@@ -86,7 +90,7 @@ class Position(NamedTuple):
     committed_offset: int
 
 
-def to_table(positions: Iterable[Position]) -> pa.Table:
+def to_table(positions: Iterable[GroupPosition]) -> pa.Table:
     return pa.Table.from_pylist([each._asdict() for each in positions], schema=SCHEMA)
 
 
@@ -97,7 +101,7 @@ class Sampler:
     connection: Connection
     groups: tuple[str, ...] = ()
 
-    async def take(self) -> list[Position]:
+    async def sample(self) -> list[GroupPosition]:
         """All positions now, as good as at once.
 
         Raises:
@@ -136,7 +140,7 @@ class Sampler:
 
 
 @dataclass(slots=True, kw_only=True)
-class Watch:
+class LagMonitor:
     """Takes samples, keeps those of the last window, and tells what they say."""
 
     sampler: Sampler
@@ -149,13 +153,13 @@ class Watch:
     _silent: bool = False
 
     def run(self, spark: SparkSession, screen: Screen) -> Outcome:
-        self._recall(spark)
+        self._load_recent(spark)
         taken = 0
         table = Table("lag", (), ())
-        while not screen.stop_asked:
+        while not screen.stop_requested:
             started = time.monotonic()
             taken += self._sample(spark, screen)
-            table = self._tell(spark)
+            table = self._report(spark)
             if self.once and self._is_enough():
                 break
             if not self.once:
@@ -167,7 +171,7 @@ class Watch:
     def _sample(self, spark: SparkSession, screen: Screen) -> int:
         """How many positions there are; a cluster that is away is said once, and asked again."""
         try:
-            found = to_table(asyncio.run(self.sampler.take()))
+            found = to_table(asyncio.run(self.sampler.sample()))
         except BolideError as exc:
             if self.once:
                 raise
@@ -182,7 +186,7 @@ class Watch:
             written.mode("append").parquet(f"{self.path}/samples")
         return len(found)
 
-    def _recall(self, spark: SparkSession) -> None:
+    def _load_recent(self, spark: SparkSession) -> None:
         """What an earlier run saw within the window."""
         if self.path and files_at(spark, self.path).names("samples"):
             since = datetime.now(UTC) - timedelta(seconds=self.window)
@@ -192,7 +196,7 @@ class Watch:
     def _is_enough(self) -> bool:
         return len(set(self._samples.column("taken").to_pylist())) > 1 or not len(self._samples)
 
-    def _tell(self, spark: SparkSession) -> Table:
+    def _report(self, spark: SparkSession) -> Table:
         standing = forecast(spark.createDataFrame(self._samples))
         if self.report is not None:
             _send(standing, self.report)
@@ -236,7 +240,7 @@ def _send(standing: DataFrame, options: dict[str, str]) -> None:
 
 
 def _wait(until: float, screen: Screen) -> None:
-    while not screen.stop_asked and (left := until - time.monotonic()) > 0:
+    while not screen.stop_requested and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 1 / _LOOKS_A_SECOND))
 
 
@@ -253,10 +257,10 @@ async def _stats(admin: AdminClient, address: str, group: str) -> ConsumeStats:
         return ConsumeStats()
 
 
-def _positions(taken: datetime, group: str, stats: ConsumeStats) -> Iterator[Position]:
+def _positions(taken: datetime, group: str, stats: ConsumeStats) -> Iterator[GroupPosition]:
     for queue, progress in sorted(stats.offset_table.items()):
         ends = progress.broker_offset, progress.consumer_offset
-        yield Position(taken, group, queue.topic, queue.broker_name, queue.queue_id, *ends)
+        yield GroupPosition(taken, group, queue.topic, queue.broker_name, queue.queue_id, *ends)
 
 
 def _is_of_brokers(group: str) -> bool:

@@ -7,7 +7,7 @@ than nothing, and a topic that was made anew has not lost messages.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from bolide.spark.pipelines.times import span_text
+from bolide.spark.pipelines.times import format_duration
 
 _QUEUE = "group_name, topic, broker, queue_id"
 _STEADY = 0.05
@@ -38,7 +38,7 @@ def trend_text(lag: int, in_rate: float | None, out_rate: float | None, trend: s
     if in_rate is None or out_rate is None:
         return "not known yet"
     if trend == "drains":
-        return f"drains in {span_text(lag / (out_rate - in_rate))}"
+        return f"drains in {format_duration(lag / (out_rate - in_rate))}"
     if trend == "grows":
         return f"grows by {in_rate - out_rate:.3g}/s"
     return "nothing is consumed" if trend == "idle" else "stays as it is"

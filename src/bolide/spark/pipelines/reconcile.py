@@ -15,25 +15,25 @@ from bolide.client.errors import RouteNotFound
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.audit import (
     Fault,
-    Line,
+    HourComparison,
     QueueHour,
     check_files,
     compare,
     compare_content,
     count_rows,
-    find_edges,
     find_faults,
+    find_hour_starts,
     hours_between,
-    in_reach,
     log_counts,
     start_ms,
+    still_in_log,
 )
 from bolide.spark.archive.manifest import DataFile, State
 from bolide.spark.archive.reading import read_files
-from bolide.spark.archive.seam import find_other_messages, find_shorter
+from bolide.spark.archive.seam import find_other_messages, find_shorter_queues
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.options import ConnectionOptions
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
 from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 class ReconcileOptions:
     """Compare an archive with the log, per queue and hour; the exit code is 1 if they differ."""
 
-    path: str = choice("Directory or URL of the archive.", metavar="PATH")
-    topic: str | None = choice("Only these topics, with commas between them.", default=None)
-    deep: bool = choice(
+    path: str = cli_option("Directory or URL of the archive.", metavar="PATH")
+    topic: str | None = cli_option("Only these topics, with commas between them.", default=None)
+    deep: bool = cli_option(
         "Read the log again, and compare the contents of messages too.", default=False
     )
-    differences: bool = choice("Show only hours that differ.", default=False)
+    differences: bool = cli_option("Show only hours that differ.", default=False)
 
 
-class Report(NamedTuple):
+class ReconcileReport(NamedTuple):
     """What was compared, and what is wrong."""
 
-    lines: list[Line]
+    lines: list[HourComparison]
     faults: list[Fault]
     bounds: Mapping[MessageQueue, Bounds]
     state: State
@@ -81,7 +81,7 @@ def plan(options: ReconcileOptions, run: RunSettings) -> Job:
 
 def reconcile(
     spark: "SparkSession", options: ReconcileOptions, source: Mapping[str, str]
-) -> Report:
+) -> ReconcileReport:
     """Compare an archive with the log of the cluster that the options of a source lead to.
 
     Raises:
@@ -92,11 +92,13 @@ def reconcile(
     files, faults = check_files(table, state)
     frame = read_files(spark, table, files, table.settings())
     connection = ConnectionOptions.of(source)
-    log = _Log(connection)
+    log = _LogReader(connection)
     bounds = log.bounds(state.topics)
     others = find_other_messages(spark, table, _with_files(state, files), bounds, connection)
-    faults += [Fault(str(each.queue), str(each)) for each in find_shorter(state, bounds) + others]
-    parts = in_reach(state, bounds)
+    faults += [
+        Fault(str(each.queue), str(each)) for each in find_shorter_queues(state, bounds) + others
+    ]
+    parts = still_in_log(state, bounds)
     here = count_rows(frame, parts)
     if options.deep:
         there, differing = compare_content(frame, parts, bounds, source)
@@ -104,7 +106,7 @@ def reconcile(
     else:
         there = log.counts(parts, _hours_of(state, here))
     lines = compare(here, there, parts)
-    return Report(lines, faults + find_faults(state, here, lines), bounds, state)
+    return ReconcileReport(lines, faults + find_faults(state, here, lines), bounds, state)
 
 
 def _of_topics(state: State, topics: str | None) -> State:
@@ -136,7 +138,7 @@ def _hours_of(state: State, here: Iterable[QueueHour]) -> dict[str, list[str]]:
     return {topic: hours_between(min(hours), max(hours)) for topic, hours in found.items()}
 
 
-class _Log:
+class _LogReader:
     """Asks the brokers."""
 
     def __init__(self, options: ConnectionOptions) -> None:
@@ -179,22 +181,22 @@ async def _counts(cluster: Cluster, part: QueueRange, hours: list[str]) -> dict[
     async def search(timestamp_ms: int) -> int:
         return (await cluster.resolve(At(timestamp_ms), [part.queue]))[part.queue]
 
-    edges = await find_edges([start_ms(hour) for hour in hours[1:]], search)
-    return log_counts(part, hours, edges)
+    hour_starts = await find_hour_starts([start_ms(hour) for hour in hours[1:]], search)
+    return log_counts(part, hours, hour_starts)
 
 
 # Tables
 
 
-def _outcome(report: Report, options: ReconcileOptions) -> Outcome:
+def _outcome(report: ReconcileReport, options: ReconcileOptions) -> Outcome:
     tables = [_hours(report, options), _queues(report)]
     if report.faults:
         tables.append(Table("Differences", ("where", "what"), report.faults))
-    wrong = f"{len(report.faults)} differences" if report.faults else None
-    return Outcome(tuple(tables), rows=report.rows, wrong=wrong)
+    failure = f"{len(report.faults)} differences" if report.faults else None
+    return Outcome(tuple(tables), rows=report.rows, failure=failure)
 
 
-def _hours(report: Report, options: ReconcileOptions) -> Table:
+def _hours(report: ReconcileReport, options: ReconcileOptions) -> Table:
     lines = [line for line in report.lines if line.difference or not options.differences]
     compared = sum(line.log or 0 for line in report.lines)
     count = sum(1 for line in report.lines if line.difference)
@@ -210,7 +212,7 @@ def _hours(report: Report, options: ReconcileOptions) -> Table:
     return Table(title, columns, rows)
 
 
-def _queues(report: Report) -> Table:
+def _queues(report: ReconcileReport) -> Table:
     columns = ("topic", "broker", "queue", "start", "end", "log start", "log end", "behind")
     rows = []
     for queue in sorted({*report.state.begin, *report.state.covered}):

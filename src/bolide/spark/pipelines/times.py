@@ -23,7 +23,7 @@ _INTERVAL = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]+)")
 _AVAILABLE = {"once", "available-now", "availablenow", "available now"}
 
 
-def parse_span(text: str, *, option: str) -> float:
+def parse_duration(text: str, *, option: str) -> float:
     """Seconds of `10s`, `5m`, `1.5h`, `7d`, `200ms`.
 
     Raises:
@@ -48,7 +48,7 @@ def parse_moment(text: str, *, option: str, now: float | None = None) -> datetim
     return datetime.fromtimestamp(found.timestamp_ms / 1000, UTC)
 
 
-def span_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """The two largest units, such as `4 m 10 s`."""
     left = round(seconds)
     words: list[str] = []

@@ -20,12 +20,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from bolide.model.names import TRACE_TOPIC
 from bolide.spark.archive.files import files_at
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice, pipeline_home
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option, pipeline_home
 from bolide.spark.pipelines.dataframes import as_table
 from bolide.spark.pipelines.definition import EachBatch, Pipeline, Screen, Step, Table
-from bolide.spark.pipelines.times import Trigger, parse_span
+from bolide.spark.pipelines.times import Trigger, parse_duration
 from bolide.spark.pipelines.trace_analysis import (
-    PLACE,
+    RECORD_LOCATION,
     RECORDS,
     failures,
     latencies,
@@ -58,13 +58,13 @@ class TraceOptions:
     and group, the slowest messages, and what failed; per window of time.
     """
 
-    topic: str = choice("The topic that clients trace to.", default=TRACE_TOPIC)
-    path: str | None = choice(
+    topic: str = cli_option("The topic that clients trace to.", default=TRACE_TOPIC)
+    path: str | None = cli_option(
         "Where the tables are; else below the pipelines' home.", default=None, metavar="PATH"
     )
-    window: str = choice("How long a window is, such as 30s, 5m or 1h.", default="5m")
-    slowest: int = choice("How many slow messages to keep of each window.", default=10, low=1)
-    keep: str = choice("How long to keep the tables, such as 7d.", default="7d")
+    window: str = cli_option("How long a window is, such as 30s, 5m or 1h.", default="5m")
+    slowest: int = cli_option("How many slow messages to keep of each window.", default=10, low=1)
+    keep: str = cli_option("How long to keep the tables, such as 7d.", default="7d")
 
 
 def plan(options: TraceOptions, run: RunSettings) -> Pipeline:
@@ -72,20 +72,20 @@ def plan(options: TraceOptions, run: RunSettings) -> Pipeline:
     trigger = run.trigger_of(Trigger(60.0))
     tables = TraceTables(
         path=options.path or str(pipeline_home() / name / "tables"),
-        width=parse_span(options.window, option="window"),
+        width=parse_duration(options.window, option="window"),
         slowest=options.slowest,
-        keep=parse_span(options.keep, option="keep"),
+        keep=parse_duration(options.keep, option="keep"),
         live=not trigger.once,
     )
     return Pipeline(
         name=name,
         source=run.source(topic=options.topic, includeProperties="false"),
         steps=(Step("the records in trace messages", records_of),),
-        sink=EachBatch(f"tables of latencies in {tables.path}", tables.take),
+        sink=EachBatch(f"tables of latencies in {tables.path}", tables.write_batch),
         checkpoint=run.checkpoint_of(name),
         trigger=trigger,
         commit_group=run.commit_group,
-        closing=tables.closing,
+        summarize=tables.summarize,
     )
 
 
@@ -101,32 +101,32 @@ class TraceTables:
     """Whether to show the windows of each batch, and not only those of the run when it ends."""
     _touched: set[int] = field(default_factory=set)
 
-    def take(self, records: DataFrame, batch: int, screen: Screen) -> None:
+    def write_batch(self, records: DataFrame, batch: int, screen: Screen) -> None:
         """Add a batch of records, and bring the windows up to date that it has records of."""
         del batch  # records are known by their places, so a repeated batch is no harm
         spark = records.sparkSession
         records.persist()
         try:
-            self._complain(records, screen)
+            self._report_unreadable(records, screen)
             touched = windows(records, self.width)
             self._append(records)
         finally:
             records.unpersist()
         if touched:
-            self._renew(spark, touched)
+            self._recompute(spark, touched)
             self._touched.update(touched)
-        self._forget(spark)
+        self._delete_expired(spark)
         if self.live and touched:
-            screen.show(self._shown(spark, "latencies", touched))
+            screen.show(self._result_table(spark, "latencies", touched))
 
-    def closing(self, spark: SparkSession, screen: Screen) -> Sequence[Table]:
+    def summarize(self, spark: SparkSession, screen: Screen) -> Sequence[Table]:
         """All windows that the run has touched."""
         del screen
-        return [self._shown(spark, name, self._touched) for name in _ORDERS if self._touched]
+        return [self._result_table(spark, name, self._touched) for name in _ORDERS if self._touched]
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """One of the tables."""
-        made = self._made(spark.createDataFrame([], RECORDS))[name]
+        made = self._compute(spark.createDataFrame([], RECORDS))[name]
         return spark.read.schema(made.schema).parquet(f"{self.path}/{name}").drop("start")
 
     def records(self, spark: SparkSession, since: datetime | None = None) -> DataFrame:
@@ -135,10 +135,10 @@ class TraceTables:
         stored = spark.read.schema(schema).parquet(f"{self.path}/records")
         if since is not None:
             stored = stored.where(fn.col("day") >= since.date().isoformat())
-        return stored.drop("day").dropDuplicates([*PLACE])
+        return stored.drop("day").dropDuplicates([*RECORD_LOCATION])
 
     @staticmethod
-    def _complain(records: DataFrame, screen: Screen) -> None:
+    def _report_unreadable(records: DataFrame, screen: Screen) -> None:
         bad = records.where("problem is not null").agg(fn.count("*"), fn.min("problem")).head()
         if bad and bad[0]:
             screen.say(f"{bad[0]} trace records could not be read, such as: {bad[1]}")
@@ -147,16 +147,16 @@ class TraceTables:
         dated = records.withColumn("day", fn.date_format("traced", "yyyy-MM-dd")).coalesce(1)
         dated.write.partitionBy("day").mode("append").parquet(f"{self.path}/records")
 
-    def _renew(self, spark: SparkSession, touched: Collection[int]) -> None:
+    def _recompute(self, spark: SparkSession, touched: Collection[int]) -> None:
         first = datetime.fromtimestamp(min(touched) / 1000, UTC)
         records = self.records(spark, first - _REACH).persist()
         try:
-            for name, frame in self._made(records).items():
+            for name, frame in self._compute(records).items():
                 self._write(name, frame.where(_within(touched)))
         finally:
             records.unpersist()
 
-    def _made(self, records: DataFrame) -> dict[str, DataFrame]:
+    def _compute(self, records: DataFrame) -> dict[str, DataFrame]:
         sent, seen = sends(records), paths(records)
         return {
             "latencies": latencies(sent, seen, self.width),
@@ -170,13 +170,13 @@ class TraceTables:
         writer = started.coalesce(1).write.option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("start").mode("overwrite").parquet(f"{self.path}/{name}")
 
-    def _shown(self, spark: SparkSession, name: str, touched: Collection[int]) -> Table:
+    def _result_table(self, spark: SparkSession, name: str, touched: Collection[int]) -> Table:
         ordered = self.read(spark, name).where(_within(touched)).orderBy(*_ORDERS[name])
         if name == "slowest":
             ordered = ordered.select(*_SLOWEST_SHOWN).limit(self.slowest)
         return as_table(name, ordered)
 
-    def _forget(self, spark: SparkSession) -> None:
+    def _delete_expired(self, spark: SparkSession) -> None:
         files = files_at(spark, self.path)
         oldest = datetime.now(UTC) - timedelta(seconds=self.keep)
         for name in ("records", *_ORDERS):

@@ -49,7 +49,7 @@ SCHEMA: Final = pa.schema([
 ])  # fmt: skip
 """One row a record. A row with a `problem` says what could not be read, and nothing else;
 `traced` is when the message that held the record was stored, and the last four are its place."""
-PLACE: Final = ("broker", "queue_id", "queue_offset", "number")
+RECORD_LOCATION: Final = ("broker", "queue_id", "queue_offset", "number")
 """No two records have the same, so one that is read twice is known by it."""
 Row = dict[str, Any]
 RECORDS = from_arrow_schema(SCHEMA)
@@ -64,7 +64,9 @@ def record_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _rows_of(message: Row) -> Iterator[Row]:
-    place = {name: message[name] for name in PLACE[:-1]} | {"traced": message["store_timestamp"]}
+    place = {name: message[name] for name in RECORD_LOCATION[:-1]} | {
+        "traced": message["store_timestamp"]
+    }
     records = read_records(message["body"].decode("utf-8", "replace"))
     for number, record in enumerate(records):
         row = structs.asdict(record)
@@ -77,7 +79,7 @@ def _rows_of(message: Row) -> Iterator[Row]:
 
 def records_of(messages: DataFrame) -> DataFrame:
     """Messages of a trace topic to the records in them, those that cannot be read among them."""
-    return messages.select("body", "store_timestamp", *PLACE[:-1]).mapInArrow(
+    return messages.select("body", "store_timestamp", *RECORD_LOCATION[:-1]).mapInArrow(
         record_batches, RECORDS
     )
 

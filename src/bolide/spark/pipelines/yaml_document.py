@@ -22,7 +22,7 @@ class BadFile(ConfigError):
     """A file that says what cannot be meant: `file:line:column: why`."""
 
 
-class Value:
+class YamlNode:
     """A node of the file."""
 
     def __init__(self, file: Path, node: Any, title: str) -> None:
@@ -36,7 +36,7 @@ class Value:
         return f"{self._file}:{mark.line + 1}:{mark.column + 1}"
 
     @property
-    def is_table(self) -> bool:
+    def is_mapping(self) -> bool:
         return isinstance(self._node, yaml.MappingNode)
 
     def error(self, reason: str) -> BadFile:
@@ -52,21 +52,21 @@ class Value:
             return "true" if self._node.value.lower() in _TRUE else "false"
         return _VARIABLE.sub(self._variable, self._node.value)
 
-    def items(self) -> list["Value"]:
+    def items(self) -> list["YamlNode"]:
         """Those of a list; a text is a list of one."""
         if isinstance(self._node, yaml.ScalarNode):
             return [self]
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.error(f"{self.title} must be a list")
-        return [Value(self._file, node, self.title) for node in self._node.value]
+        return [YamlNode(self._file, node, self.title) for node in self._node.value]
 
     def texts(self) -> tuple[str, ...]:
         return tuple(item.text() for item in self.items())
 
-    def table(self) -> "Table":
-        if not self.is_table:
+    def mapping(self) -> "YamlMapping":
+        if not self.is_mapping:
             raise self.error(f"{self.title} must be a table of keys and values")
-        return Table(self._file, self._node, self.title)
+        return YamlMapping(self._file, self._node, self.title)
 
     def checked(self, make: Callable[[str], T]) -> T:
         """Make something of the text; a ConfigError gets the place."""
@@ -84,17 +84,17 @@ class Value:
         return value
 
 
-class Table(Mapping[str, Value]):
+class YamlMapping(Mapping[str, YamlNode]):
     """Keys and values, in the order of the file."""
 
     def __init__(self, file: Path, node: Any, title: str) -> None:
-        self._own = Value(file, node, title)
-        self._values: dict[str, Value] = {}
-        self._keys: dict[str, Value] = {}
+        self._own = YamlNode(file, node, title)
+        self._values: dict[str, YamlNode] = {}
+        self._keys: dict[str, YamlNode] = {}
         for key, value in node.value:
-            self._add(Value(file, key, "a key"), Value(file, value, str(key.value)))
+            self._add(YamlNode(file, key, "a key"), YamlNode(file, value, str(key.value)))
 
-    def __getitem__(self, key: str) -> Value:
+    def __getitem__(self, key: str) -> YamlNode:
         return self._values[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -106,7 +106,7 @@ class Table(Mapping[str, Value]):
     def error(self, reason: str) -> BadFile:
         return self._own.error(reason)
 
-    def require(self, key: str) -> Value:
+    def require(self, key: str) -> YamlNode:
         if key not in self._values:
             raise self.error(f"{self._own.title} needs the key {key!r}")
         return self._values[key]
@@ -114,7 +114,7 @@ class Table(Mapping[str, Value]):
     def find_text(self, key: str) -> str | None:
         return self._values[key].text() if key in self._values else None
 
-    def refuse_others(self, known: Collection[str]) -> None:
+    def check_keys(self, known: Collection[str]) -> None:
         """Raises BadFile for the first key that is not among these."""
         for key in self._values:
             if key not in known:
@@ -136,14 +136,14 @@ class Table(Mapping[str, Value]):
             named = [key for key in self._keys if key.lower() in words]
             raise (self._keys[named[0]] if named else self._own).error(str(exc)) from exc
 
-    def _add(self, key: Value, value: Value) -> None:
+    def _add(self, key: YamlNode, value: YamlNode) -> None:
         name = key.text()
         if name in self._values:
             raise key.error(f"the key {name!r} is there twice")
         self._keys[name], self._values[name] = key, value
 
 
-def read_table(file: Path, title: str) -> Table:
+def read_mapping(file: Path, title: str) -> YamlMapping:
     """The table that is the whole file.
 
     Raises:
@@ -164,7 +164,7 @@ def read_table(file: Path, title: str) -> Table:
         raise BadFile(f"{file}: {exc}") from exc
     if node is None:
         raise BadFile(f"{file}:1:1: the file is empty")
-    return Value(file, node, title).table()
+    return YamlNode(file, node, title).mapping()
 
 
 def _listed(names: Collection[str]) -> str:

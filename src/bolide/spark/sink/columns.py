@@ -10,7 +10,7 @@ from bolide.spark.sink.options import Dedup, SinkOptions
 
 _TEXT = ("string",)
 _NUMBER = ("tinyint", "smallint", "int", "bigint")
-_MEANT: Mapping[str, Collection[str]] = {
+_COLUMN_TYPES: Mapping[str, Collection[str]] = {
     "body": ("binary", "string"),
     "topic": _TEXT,
     "keys": ("string", "array<string>"),
@@ -30,7 +30,7 @@ _MEANT: Mapping[str, Collection[str]] = {
     "source_queue_offset": _NUMBER,
 }
 """Columns with a meaning, and the types that they may have, by the names of Spark SQL."""
-_PASSED_OVER = {field.name for field in MESSAGE_FIELDS} | {VALUE}
+_IGNORED_COLUMNS = {field.name for field in MESSAGE_FIELDS} | {VALUE}
 """What the source also gives, and nobody can send."""
 _NAMED_SOURCE = ("source_topic", "source_broker", "source_queue_id", "source_queue_offset")
 _OWN_SOURCE = ("topic", "broker", "queue_id", "queue_offset")
@@ -60,7 +60,7 @@ class Columns:
         source = _source(kinds)
         _check_routing(kinds, options, source)
         return cls(
-            names=frozenset(kinds) & _MEANT.keys(),
+            names=frozenset(kinds) & _COLUMN_TYPES.keys(),
             source=source,
             is_routed="queue_id" in kinds and "queue_offset" not in kinds,
             is_keyed=_is_keyed(kinds, options, source),
@@ -72,14 +72,14 @@ class Columns:
 
 def _check_kinds(kinds: Mapping[str, str]) -> None:
     for name, kind in kinds.items():
-        if name not in _MEANT and name not in _PASSED_OVER:
-            near = difflib.get_close_matches(name, _MEANT, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_MEANT)};"
+        if name not in _COLUMN_TYPES and name not in _IGNORED_COLUMNS:
+            near = difflib.get_close_matches(name, _COLUMN_TYPES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_COLUMN_TYPES)};"
             raise ConfigError(
                 f"column {name} has no meaning for a message: {hint} drop it or name it so"
             )
-        if name in _MEANT and kind not in _MEANT[name]:
-            wanted = " or ".join(_MEANT[name])
+        if name in _COLUMN_TYPES and kind not in _COLUMN_TYPES[name]:
+            wanted = " or ".join(_COLUMN_TYPES[name])
             raise ConfigError(f"column {name} is of type {kind}, and must be {wanted}: cast it")
 
 

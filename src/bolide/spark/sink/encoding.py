@@ -21,7 +21,7 @@ from bolide.model.properties import TRANSIENT_PREFIX, PropertyName
 from bolide.protocol.property_string import NAME_END, PAIR_END
 from bolide.spark.sink.columns import Columns
 from bolide.spark.sink.options import SinkOptions
-from bolide.spark.sink.rows import Numbers, Rows, mapped, none_if_empty
+from bolide.spark.sink.rows import Numbers, Rows, empty_to_null, map_distinct
 
 _HEAD = np.dtype([("size", ">u4"), ("magic_crc", "V8"), ("flag", ">i4"), ("body_size", ">u4")])
 _LENGTH = np.dtype(">i2")
@@ -45,14 +45,14 @@ class ItemEncoder:
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
         self._columns = columns
         self._options = options
-        self._texts = PropertyTexts(columns, options)
+        self._texts = PropertyEncoder(columns, options)
 
     def encode(self, rows: Rows, dedup_keys: pa.Array | None) -> pa.Array:
         """One item for each row. Raises RowFailed for one that cannot be sent."""
         bodies = self._bodies(rows)
         added = [(PropertyName.UNIQUE_ID, pa.array(make_ids(len(rows))))]
         if self._options.mark_rows:
-            added.append((SPARK_ROW, row_names(rows)))
+            added.append((SPARK_ROW, row_ids(rows)))
         if dedup_keys is not None:
             added.append((PropertyName.DEDUP_KEY, dedup_keys))
         texts = self._texts.of(rows, added).cast(pa.binary())
@@ -83,7 +83,7 @@ class ItemEncoder:
         return flags.to_numpy()  # type: ignore[no-any-return]
 
 
-def row_names(rows: Rows) -> pa.Array:
+def row_ids(rows: Rows) -> pa.Array:
     """The names of rows, as the property SPARK_ROW has them."""
     task = rows.task
     prefix = f"{task.query}/{task.batch}/{task.partition}/"
@@ -95,20 +95,20 @@ def _fixed(values: "np.ndarray[Any, Any]") -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)]).cast(pa.binary())
 
 
-def left_out(columns: Columns) -> frozenset[str]:
+def reserved_names(columns: Columns) -> frozenset[str]:
     """The names that rows cannot set by their column `properties`."""
     kept = {name for name, column in _BY_COLUMN.items() if not columns.has(column)}
     return (_ALL_NAMES - kept) | {SPARK_ROW}
 
 
-class PropertyTexts:
+class PropertyEncoder:
     """Makes the texts of rows with these columns."""
 
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
         self._columns = columns
         self._options = options
         self._levels = options.levels()
-        self._left_out = pa.array(sorted(left_out(columns)))
+        self._reserved_names = pa.array(sorted(reserved_names(columns)))
 
     def of(self, rows: Rows, added: Iterable[tuple[str, pa.Array]]) -> pa.Array:
         """The texts of these rows, with some more properties of theirs.
@@ -116,9 +116,9 @@ class PropertyTexts:
         Raises:
             RowFailed: one says what cannot be sent.
         """
-        pairs = [_pair(name, column) for name, column in [*self._said(rows), *added]]
+        pairs = [_pair(name, column) for name, column in [*self._column_properties(rows), *added]]
         if self._columns.has("properties"):
-            pairs.insert(0, self._own(rows))
+            pairs.insert(0, self._user_properties(rows))
         texts = pc.binary_join_element_wise(
             *pairs, "", null_handling="replace", null_replacement=""
         )
@@ -128,7 +128,7 @@ class PropertyTexts:
         )
         return texts
 
-    def _said(self, rows: Rows) -> Iterator[tuple[str, pa.Array]]:
+    def _column_properties(self, rows: Rows) -> Iterator[tuple[str, pa.Array]]:
         """What columns of their own say."""
         has = self._columns.has
         if has("keys"):
@@ -141,7 +141,7 @@ class PropertyTexts:
     # Delays
 
     def _delays(self, rows: Rows) -> Iterator[tuple[str, pa.Array]]:
-        levels = self._said_levels(rows)
+        levels = self._explicit_levels(rows)
         if not self._columns.has("delay"):
             if levels is not None:
                 yield PropertyName.DELAY_LEVEL, levels
@@ -152,18 +152,18 @@ class PropertyTexts:
         if levels is not None:
             both = pc.and_(pc.is_valid(levels), pc.is_valid(ms))
             rows.refuse(both, "it has both a delay and a delay_level: one of them is enough")
-        known = mapped(ms, self._level_of, pa.string())
+        known = map_distinct(ms, self._level_of, pa.string())
         others = pc.if_else(pc.is_valid(known), pa.scalar(None, pa.int64()), ms)
         self._check_timers(rows, others)
         yield PropertyName.DELAY_LEVEL, known if levels is None else pc.coalesce(levels, known)
         yield PropertyName.TIMER_DELAY_MS, others.cast(pa.string())
 
-    def _said_levels(self, rows: Rows) -> pa.Array | None:
+    def _explicit_levels(self, rows: Rows) -> pa.Array | None:
         if not self._columns.has("delay_level"):
             return None
         levels = rows.whole_numbers("delay_level")
         try:
-            return mapped(levels, lambda level: level_text(level) or None, pa.string())
+            return map_distinct(levels, lambda level: level_text(level) or None, pa.string())
         except InvalidMessage as exc:
             rows.refuse(pc.less(levels, 0), f"column delay_level: {exc.reason}")
             raise
@@ -183,14 +183,14 @@ class PropertyTexts:
 
     # The user's own
 
-    def _own(self, rows: Rows) -> pa.Array:
+    def _user_properties(self, rows: Rows) -> pa.Array:
         column = rows.batch.column("properties").cast(pa.map_(pa.string(), pa.string()))
         ends = column.offsets.to_numpy()
         names, values = (each[ends[0] : ends[-1]] for each in (column.keys, column.items))
         ends = ends - ends[0]
-        wanted = pc.invert(pc.is_in(names, value_set=self._left_out))
+        wanted = pc.invert(pc.is_in(names, value_set=self._reserved_names))
         wanted = pc.and_not(wanted, pc.starts_with(names, TRANSIENT_PREFIX))
-        _check_own(rows, ends, wanted, names, values)
+        _check_user_properties(rows, ends, wanted, names, values)
         pairs = pc.binary_join_element_wise(names, NAME_END, values, PAIR_END, "").filter(wanted)
         kept = np.concatenate([[0], np.cumsum(wanted.to_numpy(zero_copy_only=False))])
         lists = pa.ListArray.from_arrays(pa.array(kept[ends], pa.int32()), pairs)
@@ -229,10 +229,10 @@ def _keys(rows: Rows) -> pa.Array:
     if index >= 0:
         row = pc.list_parent_indices(column)[index].as_py()
         raise rows.failure(row, "column keys: a key is not empty and holds no blank, 0x01 or 0x02")
-    return none_if_empty(pc.binary_join(column.cast(pa.list_(pa.string())), " "))
+    return empty_to_null(pc.binary_join(column.cast(pa.list_(pa.string())), " "))
 
 
-def _check_own(
+def _check_user_properties(
     rows: Rows, ends: Numbers, wanted: pa.Array, names: pa.Array, values: pa.Array
 ) -> None:
     complaints = {

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from bolide.client.producer.selectors import hash_code
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.sink.columns import Columns
-from bolide.spark.sink.encoding import row_names
+from bolide.spark.sink.encoding import row_ids
 from bolide.spark.sink.options import Dedup, SinkOptions
-from bolide.spark.sink.rows import Numbers, Rows, mapped
+from bolide.spark.sink.rows import Numbers, Rows, map_distinct
 
-ANY = -1
+ANY_QUEUE = -1
 """In place of a queue's number in the list."""
 QueueList = Callable[[str], Sequence[MessageQueue]]
 """The writable queues of a topic, sorted. Raises RouteNotFound."""
@@ -56,12 +56,14 @@ class Routing:
         if self._columns.is_routed:
             choices.append(self._named(rows, queues))
         if self._columns.has("sharding_key"):
-            choices.append(mapped(rows.text("sharding_key"), _hashed(len(queues)), pa.int64()))
+            choices.append(
+                map_distinct(rows.text("sharding_key"), _hashed(len(queues)), pa.int64())
+            )
         if self._keep_order and self._columns.source is not None:
             choices.append(_by_source(rows, self._columns.source, len(queues)))
         if dedup_keys is not None:
             choices.append(_by_key(dedup_keys, len(queues)))
-        return pc.coalesce(*choices, pa.scalar(ANY, pa.int64())).to_numpy()  # type: ignore[no-any-return]
+        return pc.coalesce(*choices, pa.scalar(ANY_QUEUE, pa.int64())).to_numpy()  # type: ignore[no-any-return]
 
     def _named(self, rows: Rows, queues: Sequence[MessageQueue]) -> pa.Array:
         """Null where a row names none."""
@@ -103,7 +105,9 @@ def _by_source(rows: Rows, source: tuple[str, ...], count: int) -> pa.Array:
     names = pc.binary_join_element_wise(
         rows.batch.column(topic).cast(pa.string()), rows.batch.column(broker).cast(pa.string()), "/"
     )
-    starts = mapped(names, lambda name: None if name is None else crc32(name.encode()), pa.int64())
+    starts = map_distinct(
+        names, lambda name: None if name is None else crc32(name.encode()), pa.int64()
+    )
     sums = pc.add(starts, rows.whole_numbers(queue))
     return pc.subtract(sums, pc.multiply(pc.divide(sums, count), count))
 
@@ -116,7 +120,7 @@ def _by_key(keys: pa.Array, count: int) -> pa.Array:
     return pa.array(hashes, pa.int64())
 
 
-class RepeatKeys:
+class DedupKeys:
     """Keys of rows in their order: it remembers where the last row came from.
 
     Rows of one place are numbered: a row of the source may have become several. That is right as
@@ -153,9 +157,9 @@ class RepeatKeys:
         if self._dedup is Dedup.AUTO:
             return
         if self._columns.source is not None:
-            yield self._numbered(source_places(rows, self._columns.source))
+            yield self._numbered(source_positions(rows, self._columns.source))
         if self._dedup is Dedup.ROW:
-            yield row_names(rows)
+            yield row_ids(rows)
 
     def _numbered(self, places: pa.Array) -> pa.Array:
         """The places, from the second row of one on with `#1`, `#2` …"""
@@ -171,7 +175,7 @@ class RepeatKeys:
         return f"{place}#{self._count}" if place and self._count else place
 
 
-def source_places(rows: Rows, source: tuple[str, ...]) -> pa.Array:
+def source_positions(rows: Rows, source: tuple[str, ...]) -> pa.Array:
     """Where rows came from, as `src:topic/broker/queue@offset`; null where a part is missing."""
     topic, broker, queue, offset = (rows.batch.column(name).cast(pa.string()) for name in source)
     return pc.binary_join_element_wise("src:", topic, "/", broker, "/", queue, "@", offset, "")

@@ -15,18 +15,18 @@ from bolide.model.names import is_sendable
 from bolide.spark.sink.columns import Columns
 from bolide.spark.sink.encoding import ItemEncoder
 from bolide.spark.sink.options import SinkOptions
-from bolide.spark.sink.routing import ANY, QueueList, RepeatKeys, Routing
+from bolide.spark.sink.routing import ANY_QUEUE, DedupKeys, QueueList, Routing
 from bolide.spark.sink.rows import Numbers, Rows, Task
 
-MOST_BYTES = 1024 * 1024
+MAX_BATCH_BYTES = 1024 * 1024
 """Of the items in one request; a longer one goes by itself."""
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-_MOST_ROWS = 10_000  # encoded at once
-_MOST_ENCODED = 64 * 1024 * 1024
+_MAX_ENCODED_ROWS = 10_000  # encoded at once
+_MAX_ENCODED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class RowBatch:
     """Rows for one queue, or for any."""
 
     topic: str
@@ -35,11 +35,11 @@ class Parcel:
     """Their items back to back."""
     rows: Sequence[int]
     """Their numbers in the partition."""
-    is_batch: bool
+    is_batchable: bool
     """Whether they may go in one request; delayed and long ones may not."""
 
 
-class Packing:
+class RowBatcher:
     """Makes parcels of the rows of one task."""
 
     def __init__(self, columns: Columns, options: SinkOptions, task: Task) -> None:
@@ -49,17 +49,17 @@ class Packing:
         self._options = options
         self._task = task
         self._items = ItemEncoder(columns, options)
-        self._keys = RepeatKeys(columns, options)
+        self._keys = DedupKeys(columns, options)
         self._routing = Routing(columns, options)
 
-    def pack(self, batch: pa.RecordBatch, queues_of: QueueList) -> Iterator[Parcel]:
+    def pack(self, batch: pa.RecordBatch, queues_of: QueueList) -> Iterator[RowBatch]:
         """Parcels of these rows; those of one queue in the order of the rows.
 
         Raises:
             RowFailed: a row cannot be sent. Parcels before it may have been sent.
             BolideError: the queues of a topic are not known.
         """
-        for part in _slices(batch):
+        for part in _encodable_slices(batch):
             numbers = np.arange(self.rows, self.rows + part.num_rows)
             rows = Rows(part, self._task, numbers, self._options.topic)
             keys = self._keys.of(rows)
@@ -67,63 +67,68 @@ class Packing:
                 yield from self._pack(of_topic, own_keys, queues_of)
             self.rows += len(rows)
 
-    def _pack(self, rows: Rows, keys: pa.Array | None, queues_of: QueueList) -> Iterator[Parcel]:
+    def _pack(self, rows: Rows, keys: pa.Array | None, queues_of: QueueList) -> Iterator[RowBatch]:
         topic = _checked_topic(rows)
         items = self._items.encode(rows, keys)
         if self._routing.is_free:
-            yield from self._cut(topic, None, items, self._alone(rows, items), rows.numbers)
+            yield from self._cut(topic, None, items, self._unbatchable(rows, items), rows.numbers)
             return
         queues = queues_of(topic)
-        choice, alone = self._routing.choose(rows, queues, keys), self._alone(rows, items)
+        choice, unbatchable = (
+            self._routing.choose(rows, queues, keys),
+            self._unbatchable(rows, items),
+        )
         for place in np.unique(choice):
             chosen = np.flatnonzero(choice == place)
-            queue = None if place == ANY else queues[place]
+            queue = None if place == ANY_QUEUE else queues[place]
             own = items.take(pa.array(chosen))
-            yield from self._cut(topic, queue, own, alone[chosen], rows.numbers[chosen])
+            yield from self._cut(topic, queue, own, unbatchable[chosen], rows.numbers[chosen])
 
     def _cut(
         self,
         topic: str,
         queue: MessageQueue | None,
         items: pa.Array,
-        alone: Flags,
+        unbatchable: Flags,
         numbers: Numbers,
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[RowBatch]:
         _, offsets, data = items.buffers()
         ends = np.frombuffer(offsets, np.int32)[items.offset : items.offset + len(items) + 1]
-        for start, stop in cuts(np.diff(ends), alone, self._options.batch_size):
+        for start, stop in batch_bounds(np.diff(ends), unbatchable, self._options.batch_size):
             body = data[int(ends[start]) : int(ends[stop])].to_pybytes()
-            is_batch = not alone[start]
-            yield Parcel(topic, queue, body, numbers[start:stop].tolist(), is_batch=is_batch)
+            is_batchable = not unbatchable[start]
+            yield RowBatch(
+                topic, queue, body, numbers[start:stop].tolist(), is_batchable=is_batchable
+            )
 
-    def _alone(self, rows: Rows, items: pa.Array) -> Flags:
+    def _unbatchable(self, rows: Rows, items: pa.Array) -> Flags:
         """Which rows cannot share a request."""
-        alone = pc.greater(pc.binary_length(items), MOST_BYTES)
+        unbatchable = pc.greater(pc.binary_length(items), MAX_BATCH_BYTES)
         for name in ("delay", "delay_level"):
             if self._columns.has(name):
                 delayed = pc.greater(rows.whole_numbers(name), 0)
-                alone = pc.or_(alone, pc.fill_null(delayed, False))
-        return alone.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+                unbatchable = pc.or_(unbatchable, pc.fill_null(delayed, False))
+        return unbatchable.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def cuts(sizes: Numbers, alone: Flags, most_rows: int) -> Iterator[tuple[int, int]]:
+def batch_bounds(sizes: Numbers, unbatchable: Flags, most_rows: int) -> Iterator[tuple[int, int]]:
     """Where each parcel begins and ends: as many rows as may go together."""
     ends = np.cumsum(sizes)
-    turns = [*(np.flatnonzero(np.diff(alone)) + 1).tolist(), len(sizes)]
+    turns = [*(np.flatnonzero(np.diff(unbatchable)) + 1).tolist(), len(sizes)]
     start = 0
     while start < len(sizes):
         before = ends[start - 1] if start else 0
-        by_size = int(np.searchsorted(ends, before + MOST_BYTES, side="right"))
+        by_size = int(np.searchsorted(ends, before + MAX_BATCH_BYTES, side="right"))
         turn = turns[bisect_right(turns, start)]
         stop = min(max(by_size, start + 1), start + most_rows, turn)
         yield start, stop
         start = stop
 
 
-def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _encodable_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Arrow's offsets have 32 bits, and what is encoded is in memory twice."""
     count = batch.num_rows
-    step = min(_MOST_ROWS, max(1, count * _MOST_ENCODED // max(1, batch.nbytes)))
+    step = min(_MAX_ENCODED_ROWS, max(1, count * _MAX_ENCODED_BYTES // max(1, batch.nbytes)))
     for start in range(0, count, step):
         yield batch.slice(start, step)
 

@@ -69,7 +69,7 @@ class Rows:
 
     def text(self, name: str) -> pa.Array:
         """A column as strings; the empty one is none."""
-        return none_if_empty(self.batch.column(name).cast(pa.string()))
+        return empty_to_null(self.batch.column(name).cast(pa.string()))
 
     def whole_numbers(self, name: str) -> pa.Array:
         return self.batch.column(name).cast(pa.int64())
@@ -85,23 +85,23 @@ class Rows:
             raise self.failure(index, reason)
 
     def failure(self, index: int, reason: str) -> RowFailed:
-        topic = self.topic or self._said(index, "topic")
-        keys = self._said(index, "keys")
+        topic = self.topic or self._text_at(index, "topic")
+        keys = self._text_at(index, "keys")
         return RowFailed(self.task.partition, int(self.numbers[index]), topic, keys, reason)
 
-    def _said(self, index: int, name: str) -> str | None:
+    def _text_at(self, index: int, name: str) -> str | None:
         if name not in self.batch.schema.names:
             return None
-        said = self.batch.column(name)[index].as_py()
-        return " ".join(map(str, said)) if isinstance(said, list) else said
+        value = self.batch.column(name)[index].as_py()
+        return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def none_if_empty(texts: pa.Array) -> pa.Array:
+def empty_to_null(texts: pa.Array) -> pa.Array:
     empty = pc.equal(pc.binary_length(texts), 0)
     return pc.if_else(empty, pa.scalar(None, pa.string()), texts)
 
 
-def mapped(column: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+def map_distinct(column: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
     """The column with each of its values converted; each different one once."""
     encoded = column.dictionary_encode()
     values = [convert(value) for value in encoded.dictionary.to_pylist()]

@@ -18,7 +18,7 @@ from typing import Self, TypeVar
 
 from bolide.arrow.cluster import Connection
 from bolide.arrow.errors import OutOfPatience
-from bolide.arrow.retry import Patience, may_pass
+from bolide.arrow.retry import Backoff, is_transient
 from bolide.client.blocking import Caller
 from bolide.client.errors import RouteNotFound, SendFailed
 from bolide.client.producer.producer import Producer, SendArguments
@@ -28,12 +28,12 @@ from bolide.model.message_queue import MessageQueue
 from bolide.protocol.batch import iter_batch
 from bolide.protocol.refusals import Refusal, ServerError
 from bolide.spark.sink.options import Dedup, SinkOptions
-from bolide.spark.sink.row_batches import Parcel
+from bolide.spark.sink.row_batches import RowBatch
 from bolide.spark.sink.rows import RowFailed, RowsFailed, Task
-from bolide.spark.sink.topic_checks import refuse_absent, require_window
+from bolide.spark.sink.topic_checks import refuse_absent_topic, require_dedup_window
 
 T = TypeVar("T")
-_JUST_MADE = 1.0
+_ROUTE_DELAY = 1.0
 """Seconds until NameServers have heard of a new topic."""
 _NO_TIMER = "timerWheelEnable is false"
 """What brokers without timers say, ours and Apache's: by its code it might pass."""
@@ -46,7 +46,7 @@ class Sender:
         self._connection = connection
         self._options = options
         self._partition = task.partition
-        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+        self._queue_locks: dict[MessageQueue, asyncio.Lock] = {}
         self._seen: set[str] = set()  # topics that were there
 
     async def start(self) -> None:
@@ -67,72 +67,72 @@ class Sender:
             OutOfPatience: they could not be asked for long enough.
         """
         if self._options.dedup in {Dedup.TRUE, Dedup.ROW}:
-            await self._patiently(topic, lambda: require_window(self._connection, topic))
-        return sorted(
-            await self._patiently(topic, lambda: self._producer.fetch_publish_queues(topic))
-        )
+            await self._retry(topic, lambda: require_dedup_window(self._connection, topic))
+        return sorted(await self._retry(topic, lambda: self._producer.fetch_publish_queues(topic)))
 
-    async def send(self, parcel: Parcel) -> None:
+    async def send(self, row_batch: RowBatch) -> None:
         """Raises RowFailed or RowsFailed, or TopicAbsent."""
         try:
-            if parcel.queue is None:
-                await self._send(parcel)
+            if row_batch.queue is None:
+                await self._send(row_batch)
                 return
-            async with self._turns.setdefault(parcel.queue, asyncio.Lock()):
-                await self._send(parcel)
+            async with self._queue_locks.setdefault(row_batch.queue, asyncio.Lock()):
+                await self._send(row_batch)
         except OutOfPatience as exc:
-            first, last = parcel.rows[0], parcel.rows[-1]
-            raise RowsFailed(self._partition, first, last, parcel.topic, str(exc)) from exc
+            first, last = row_batch.rows[0], row_batch.rows[-1]
+            raise RowsFailed(self._partition, first, last, row_batch.topic, str(exc)) from exc
 
-    async def _send(self, parcel: Parcel) -> None:
-        if not parcel.is_batch:
-            await self._send_each(parcel)
+    async def _send(self, row_batch: RowBatch) -> None:
+        if not row_batch.is_batchable:
+            await self._send_each(row_batch)
             return
         try:
-            await self._patiently(
-                parcel.topic,
-                lambda: self._producer.send_encoded(parcel.topic, parcel.body, **_where(parcel)),
+            await self._retry(
+                row_batch.topic,
+                lambda: self._producer.send_encoded(
+                    row_batch.topic, row_batch.body, **_send_arguments(row_batch)
+                ),
             )
         except (Refusal, SendFailed):  # all or none is stored: one of them may be at fault
-            await self._send_each(parcel)
+            await self._send_each(row_batch)
 
-    async def _send_each(self, parcel: Parcel) -> None:
+    async def _send_each(self, row_batch: RowBatch) -> None:
         """Send row by row; at once if they may go anywhere."""
-        messages = [item.message(parcel.topic) for item in iter_batch(parcel.body)]
+        messages = [item.message(row_batch.topic) for item in iter_batch(row_batch.body)]
         sends = [
-            self._send_row(parcel, number, message)
-            for number, message in zip(parcel.rows, messages, strict=True)
+            self._send_row(row_batch, number, message)
+            for number, message in zip(row_batch.rows, messages, strict=True)
         ]
-        if parcel.queue is None:
+        if row_batch.queue is None:
             await asyncio.gather(*sends)
             return
         for send in sends:
             await send
 
-    async def _send_row(self, parcel: Parcel, number: int, message: Message) -> None:
+    async def _send_row(self, row_batch: RowBatch, number: int, message: Message) -> None:
         try:
-            await self._patiently(
-                parcel.topic, lambda: self._producer.send(message, **_where(parcel))
+            await self._retry(
+                row_batch.topic, lambda: self._producer.send(message, **_send_arguments(row_batch))
             )
         except OutOfPatience:
             raise
         except BolideError as exc:
             keys = " ".join(message.keys) or None
-            raise RowFailed(self._partition, number, parcel.topic, keys, str(exc)) from exc
+            raise RowFailed(self._partition, number, row_batch.topic, keys, str(exc)) from exc
 
-    async def _patiently(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it succeeds, or fails with what does not pass."""
-        patience = Patience(f"sending to topic {topic}", self._options.patience)
+        patience = Backoff(f"sending to topic {topic}", self._options.patience)
         began = time.monotonic()
         while True:
             try:
                 done = await attempt()
             except BolideError as exc:
-                if not _may_pass(exc):
+                if not _is_transient(exc):
                     raise
-                if isinstance(exc, RouteNotFound) and time.monotonic() - began > _JUST_MADE:
-                    await self._refuse_absent(topic)
-                await patience.endure(exc)
+                if isinstance(exc, RouteNotFound) and time.monotonic() - began > _ROUTE_DELAY:
+                    await self._refuse_absent_topic(topic)
+                await patience.back_off(exc)
                 with suppress(BolideError):  # a broker may have come back elsewhere
                     await self._producer.fetch_publish_queues(topic)
             else:
@@ -140,26 +140,26 @@ class Sender:
                 self._seen.add(topic)
                 return done
 
-    async def _refuse_absent(self, topic: str) -> None:
+    async def _refuse_absent_topic(self, topic: str) -> None:
         """One that was there before is waited for."""
         if topic not in self._seen:
-            await refuse_absent(self._connection, topic)
+            await refuse_absent_topic(self._connection, topic)
 
 
-def _where(parcel: Parcel) -> SendArguments:
-    return {} if parcel.queue is None else {"queue": parcel.queue}
+def _send_arguments(row_batch: RowBatch) -> SendArguments:
+    return {} if row_batch.queue is None else {"queue": row_batch.queue}
 
 
-def _may_pass(failure: BolideError) -> bool:
+def _is_transient(failure: BolideError) -> bool:
     if isinstance(failure, SendFailed):
         cause = failure.__cause__
-        return not isinstance(cause, Refusal) or _may_pass(cause)
+        return not isinstance(cause, Refusal) or _is_transient(cause)
     if isinstance(failure, ServerError) and _NO_TIMER in failure.remark:
         return False
-    return may_pass(failure)
+    return is_transient(failure)
 
 
-class Delivery:
+class BlockingSender:
     """Sends parcels while its `with` block runs; at its end all of them are stored."""
 
     def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
@@ -167,8 +167,8 @@ class Delivery:
         """How many parcels were sent."""
         self._caller = Caller()
         self._sender = Sender(connection, options, task)
-        self._most = options.in_flight
-        self._under_way: deque[Future[None]] = deque()
+        self._max_in_flight = options.in_flight
+        self._in_flight: deque[Future[None]] = deque()
         self._queues: dict[str, Sequence[MessageQueue]] = {}
 
     def __enter__(self) -> Self:
@@ -183,23 +183,23 @@ class Delivery:
     ) -> None:
         try:
             if exc is None:
-                while self._under_way:
-                    self._under_way.popleft().result()
+                while self._in_flight:
+                    self._in_flight.popleft().result()
         finally:
-            for future in self._under_way:
+            for future in self._in_flight:
                 future.cancel()
             self._caller.wait(self._sender.close())
 
-    def send(self, parcel: Parcel) -> None:
+    def send(self, row_batch: RowBatch) -> None:
         """Hand one over; waits for the oldest if too many are under way, and raises its failure.
 
         Raises:
             RowFailed: a broker refuses a row.
             RowsFailed: rows could not be sent for as long as the options say.
         """
-        while len(self._under_way) >= self._most:
-            self._under_way.popleft().result()
-        self._under_way.append(self._caller.submit(self._sender.send(parcel)))
+        while len(self._in_flight) >= self._max_in_flight:
+            self._in_flight.popleft().result()
+        self._in_flight.append(self._caller.submit(self._sender.send(row_batch)))
         self.requests += 1
 
     def queues_of(self, topic: str) -> Sequence[MessageQueue]:

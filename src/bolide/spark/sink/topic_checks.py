@@ -12,7 +12,7 @@ from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.refusals import TopicNotFound
 
 
-class NoWindow(BolideError):
+class NoDedupWindow(BolideError):
     """Rows are to be stored once, and a broker does not see to it."""
 
     def __init__(self, topic: str, broker: str) -> None:
@@ -27,7 +27,7 @@ class NoWindow(BolideError):
         return type(self), (self.topic, self.broker)
 
 
-async def require_window(connection: Connection, topic: str) -> None:
+async def require_dedup_window(connection: Connection, topic: str) -> None:
     """Raises NoWindow, or what keeps the brokers from being asked."""
     wire = connection.settings().wrap(topic)
     async with open_admin(connection) as admin:
@@ -41,7 +41,7 @@ async def require_window(connection: Connection, topic: str) -> None:
                 continue
             config = await admin.topics.config(address, wire)
             if not config.attributes.get(DEDUP_WINDOW):
-                raise NoWindow(topic, broker.broker_name)
+                raise NoDedupWindow(topic, broker.broker_name)
 
 
 def open_admin(connection: Connection) -> AdminClient:
@@ -66,7 +66,7 @@ class TopicAbsent(BolideError):
         return type(self), (self.topic, self.reason)
 
 
-async def refuse_absent(connection: Connection, topic: str) -> None:
+async def refuse_absent_topic(connection: Connection, topic: str) -> None:
     """Raises TopicAbsent; not while all brokers are away, or nobody can be asked."""
     wire = connection.settings().wrap(topic)
     reason = None

@@ -21,15 +21,15 @@ from pyspark.sql.types import StructType
 from bolide.errors import ConfigError
 from bolide.spark.sink.columns import Columns
 from bolide.spark.sink.options import SinkOptions
-from bolide.spark.sink.row_batches import Packing
+from bolide.spark.sink.row_batches import RowBatcher
 from bolide.spark.sink.rows import Task
-from bolide.spark.sink.sender import Delivery
+from bolide.spark.sink.sender import BlockingSender
 
 _SLICES_A_SECOND = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Sent(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """What one task has sent."""
 
     partition: int
@@ -37,7 +37,7 @@ class Sent(WriterCommitMessage):
     requests: int
 
 
-class _Sink:
+class _SinkWriter:
     """Plain values that travel to workers."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
@@ -62,26 +62,26 @@ class _Sink:
         kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
         return cls(chosen, Columns.of(kinds, chosen))
 
-    def write(self, iterator: Iterator[Any]) -> "Sent":
+    def write(self, iterator: Iterator[Any]) -> "WriteResult":
         """Send all rows of a task and wait until they are stored.
 
         Raises:
             RowFailed, RowsFailed: some cannot be sent; names them.
         """
         task = current_task(self._job)
-        packing = Packing(self._columns, self._options, task)
-        with Delivery(self._connection, self._options, task) as delivery:
+        batcher = RowBatcher(self._columns, self._options, task)
+        with BlockingSender(self._connection, self._options, task) as sender:
             for batch in paced(iterator, self._options.max_rows_per_second):
-                for parcel in packing.pack(batch, delivery.queues_of):
-                    delivery.send(parcel)
-        return Sent(task.partition, packing.rows, delivery.requests)
+                for row_batch in batcher.pack(batch, sender.queues_of):
+                    sender.send(row_batch)
+        return WriteResult(task.partition, batcher.rows, sender.requests)
 
 
-class BatchSink(_Sink, DataSourceArrowWriter):
+class BatchSink(_SinkWriter, DataSourceArrowWriter):
     """Writes a DataFrame, once."""
 
 
-class StreamSink(_Sink, DataSourceStreamArrowWriter):
+class StreamSink(_SinkWriter, DataSourceStreamArrowWriter):
     """Writes the micro-batches of a stream."""
 
 
@@ -113,7 +113,7 @@ def paced(
         yield from batches
         return
     began, rows = clock(), 0
-    for part in _slices(batches, max(1, int(rate / _SLICES_A_SECOND))):
+    for part in _paced_slices(batches, max(1, int(rate / _SLICES_A_SECOND))):
         early = began + rows / rate - clock()
         if early > 0:
             sleep(early)
@@ -121,7 +121,7 @@ def paced(
         rows += part.num_rows
 
 
-def _slices(batches: Iterable[Any], size: int) -> Iterator[Any]:
+def _paced_slices(batches: Iterable[Any], size: int) -> Iterator[Any]:
     for batch in batches:
         for start in range(0, batch.num_rows, size):
             yield batch.slice(start, size)

@@ -6,15 +6,15 @@ from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.audit import (
     Fault,
-    Line,
-    Rows,
+    HourComparison,
+    RowCounts,
     compare,
-    find_edges,
     find_faults,
+    find_hour_starts,
     hours_between,
-    in_reach,
     log_counts,
     start_ms,
+    still_in_log,
 )
 from bolide.spark.archive.manifest import State
 from tests.support.aio import on_loop
@@ -26,8 +26,8 @@ FIRST, SECOND, THIRD = "2026-07-01-22", "2026-07-01-23", "2026-07-02-00"
 def test_only_what_both_can_have_is_compared() -> None:
     state = State(begin={A: 5}, covered={A: 50, B: 10}, dropped={A: 20})
     bounds = {A: Bounds(30, 80), B: Bounds(0, 8)}
-    assert in_reach(state, bounds) == {A: QueueRange(A, 30, 50), B: QueueRange(B, 0, 8)}
-    assert in_reach(state, {B: Bounds(10, 90)}) == {B: QueueRange(B, 10, 10)}
+    assert still_in_log(state, bounds) == {A: QueueRange(A, 30, 50), B: QueueRange(B, 0, 8)}
+    assert still_in_log(state, {B: Bounds(10, 90)}) == {B: QueueRange(B, 10, 10)}
 
 
 def test_hours_have_no_hole() -> None:
@@ -48,21 +48,25 @@ async def test_hours_without_messages_are_not_asked_for() -> None:
         asked.append(mark)
         return 0 if mark < 700 else 9
 
-    edges = await find_edges(range(1000), search)
-    assert edges == [0] * 700 + [9] * 300
+    hour_starts = await find_hour_starts(range(1000), search)
+    assert hour_starts == [0] * 700 + [9] * 300
     assert len(asked) < 15
-    assert await find_edges([], search) == []
-    assert await find_edges([3], search) == [0]
+    assert await find_hour_starts([], search) == []
+    assert await find_hour_starts([3], search) == [0]
 
 
 def test_equal_counts_are_no_difference() -> None:
-    table = {(A, FIRST): Rows(10, 10, 0), (A, SECOND): Rows(5, 5, 5), (B, FIRST): Rows(3, 3, 0)}
+    table = {
+        (A, FIRST): RowCounts(10, 10, 0),
+        (A, SECOND): RowCounts(5, 5, 5),
+        (B, FIRST): RowCounts(3, 3, 0),
+    }
     log = {(A, FIRST): 0, (A, SECOND): 5}
     lines = compare(table, log, [A])
     assert lines == [
-        Line(A, FIRST, None, 0, 10),  # older than the log
-        Line(A, SECOND, 5, 5, 5),
-        Line(B, FIRST, None, 0, 3),  # the queue is gone
+        HourComparison(A, FIRST, None, 0, 10),  # older than the log
+        HourComparison(A, SECOND, 5, 5, 5),
+        HourComparison(B, FIRST, None, 0, 3),  # the queue is gone
     ]
     assert find_faults(State(covered={A: 15, B: 3}), table, lines) == []
 
@@ -70,12 +74,12 @@ def test_equal_counts_are_no_difference() -> None:
 @pytest.mark.parametrize(
     ("rows", "log", "texts"),
     [
-        (Rows(4, 4, 4), 5, ["1 of the offsets 0 to 4 are missing", "hour"]),
-        (Rows(6, 5, 6), 5, ["1 rows are there more than once", "hour"]),
-        (Rows(5, 5, 5), 4, ["hour"]),
+        (RowCounts(4, 4, 4), 5, ["1 of the offsets 0 to 4 are missing", "hour"]),
+        (RowCounts(6, 5, 6), 5, ["1 rows are there more than once", "hour"]),
+        (RowCounts(5, 5, 5), 4, ["hour"]),
     ],
 )
-def test_what_differs_is_told(rows: Rows, log: int, texts: list[str]) -> None:
+def test_what_differs_is_told(rows: RowCounts, log: int, texts: list[str]) -> None:
     table = {(A, FIRST): rows}
     faults = find_faults(State(covered={A: 5}), table, compare(table, {(A, FIRST): log}, [A]))
     for fault, text in zip(faults, texts, strict=True):

@@ -1,6 +1,6 @@
 import pytest
 
-from bolide.spark.pipelines.errors import reason_of
+from bolide.spark.pipelines.errors import failure_reason
 
 OF_A_WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted
   File "/x/worker.py", line 1, in main
@@ -32,4 +32,4 @@ OF_A_CALL = """An error occurred while calling o57.start.
     ],
 )
 def test_the_reason_is_one_line_that_helps(text: str, reason: str) -> None:
-    assert reason_of(ValueError(text)) == reason
+    assert failure_reason(ValueError(text)) == reason

@@ -3,20 +3,20 @@ from datetime import UTC, datetime
 import pytest
 
 from bolide.errors import ConfigError
-from bolide.spark.pipelines.times import parse_moment, parse_span, span_text
+from bolide.spark.pipelines.times import format_duration, parse_duration, parse_moment
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("5m", 300), ("1.5 h", 5400), ("7d", 604800), ("200ms", 0.2)]
 )
 def test_spans_have_a_number_and_a_unit(text: str, seconds: float) -> None:
-    assert parse_span(text, option="window") == seconds
+    assert parse_duration(text, option="window") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "0s", "-5m", "5 weeks"])
 def test_what_is_no_span_is_refused_by_the_name_of_its_option(text: str) -> None:
     with pytest.raises(ConfigError, match="window="):
-        parse_span(text, option="window")
+        parse_duration(text, option="window")
 
 
 def test_moments_are_utc_unless_they_say_otherwise() -> None:
@@ -44,4 +44,4 @@ def test_what_is_no_moment_is_refused_by_the_name_of_its_option(text: str) -> No
     ],
 )
 def test_spans_are_told_by_their_two_largest_units(seconds: float, text: str) -> None:
-    assert span_text(seconds) == text
+    assert format_duration(seconds) == text

@@ -11,7 +11,7 @@ from bolide.protocol.batch import iter_batch
 from bolide.spark.sink.columns import Columns
 from bolide.spark.sink.options import SinkOptions
 from bolide.spark.sink.routing import QueueList
-from bolide.spark.sink.row_batches import Packing, Parcel
+from bolide.spark.sink.row_batches import RowBatch, RowBatcher
 from bolide.spark.sink.rows import Task
 
 TASK = Task("query", "7", 3)
@@ -26,25 +26,27 @@ def kinds(schema: pa.Schema) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in from_arrow_schema(schema)}
 
 
-def packing(chosen: SinkOptions, batch: pa.RecordBatch) -> Packing:
-    return Packing(Columns.of(kinds(batch.schema), chosen), chosen, TASK)
+def batcher(chosen: SinkOptions, batch: pa.RecordBatch) -> RowBatcher:
+    return RowBatcher(Columns.of(kinds(batch.schema), chosen), chosen, TASK)
 
 
 def queues_of(topic: str) -> Sequence[MessageQueue]:
     return [MessageQueue(topic, f"broker-{name}", number) for name in "ab" for number in range(2)]
 
 
-def pack(chosen: SinkOptions, queues: QueueList = queues_of, /, **columns: object) -> list[Parcel]:
+def pack(
+    chosen: SinkOptions, queues: QueueList = queues_of, /, **columns: object
+) -> list[RowBatch]:
     batch = pa.record_batch(columns)
-    return list(packing(chosen, batch).pack(batch, queues))
+    return list(batcher(chosen, batch).pack(batch, queues))
 
 
-def messages(parcels: Sequence[Parcel]) -> list[Message]:
+def messages(row_batches: Sequence[RowBatch]) -> list[Message]:
     """What is sent, in the order of the rows."""
     numbered = [
-        (number, item.message(parcel.topic))
-        for parcel in parcels
-        for number, item in zip(parcel.rows, iter_batch(parcel.body), strict=True)
+        (number, item.message(row_batch.topic))
+        for row_batch in row_batches
+        for number, item in zip(row_batch.rows, iter_batch(row_batch.body), strict=True)
     ]
     return [message for _, message in sorted(numbered, key=lambda pair: pair[0])]
 

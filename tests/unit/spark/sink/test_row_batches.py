@@ -8,9 +8,9 @@ import pytest
 from bolide.client.producer.selectors import by_hash, dedup_queue
 from bolide.model.message import Message
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.sink.row_batches import MOST_BYTES, cuts
+from bolide.spark.sink.row_batches import MAX_BATCH_BYTES, batch_bounds
 from bolide.spark.sink.rows import RowFailed
-from tests.unit.spark.sink.packed import message, messages, options, pack, packing, queues_of
+from tests.unit.spark.sink.packed import batcher, message, messages, options, pack, queues_of
 
 MAP = pa.map_(pa.string(), pa.string())
 TO_T = options(topic="T")
@@ -57,7 +57,7 @@ def test_a_row_becomes_the_message_that_its_columns_say() -> None:
 
 
 def test_nulls_and_empty_texts_are_left_out() -> None:
-    parcels = pack(
+    row_batches = pack(
         PLAIN,
         body=["a", "b"],
         keys=[None, ""],
@@ -66,13 +66,13 @@ def test_nulls_and_empty_texts_are_left_out() -> None:
         delay=pa.array([None, 0]),
         flag=pa.array([None, None], pa.int32()),
     )
-    assert [sent.body for sent in messages(parcels)] == [b"a", b"b"]
-    assert [own(sent) for sent in messages(parcels)] == [{}, {}]
+    assert [sent.body for sent in messages(row_batches)] == [b"a", b"b"]
+    assert [own(sent) for sent in messages(row_batches)] == [{}, {}]
 
 
 def test_keys_may_be_a_list() -> None:
-    parcels = pack(PLAIN, body=[b"a", b"b", b"c"], keys=pa.array([["x", "y"], [], None]))
-    assert [sent.keys for sent in messages(parcels)] == [("x", "y"), (), ()]
+    row_batches = pack(PLAIN, body=[b"a", b"b", b"c"], keys=pa.array([["x", "y"], [], None]))
+    assert [sent.keys for sent in messages(row_batches)] == [("x", "y"), (), ()]
 
 
 def test_every_message_has_an_id_of_its_own() -> None:
@@ -82,7 +82,7 @@ def test_every_message_has_an_id_of_its_own() -> None:
 
 def test_rows_are_named_by_query_batch_partition_and_number() -> None:
     batch = pa.record_batch({"body": [b"a", b"b"]})
-    task = packing(TO_T, batch)
+    task = batcher(TO_T, batch)
     sent = messages([*task.pack(batch, queues_of), *task.pack(batch, queues_of)])
     assert [each.properties["SPARK_ROW"] for each in sent] == [f"query/7/3/{n}" for n in range(4)]
     assert task.rows == 4
@@ -111,9 +111,9 @@ def test_a_column_wins_over_the_property_of_its_kind() -> None:
 
 
 def test_milliseconds_of_a_level_become_that_level() -> None:
-    parcels = pack(PLAIN, body=[b"a", b"b", b"c"], delay=[30_000, 0, 7_200_000])
-    assert [sent.delay_level for sent in messages(parcels)] == [4, 0, 18]
-    assert [(parcel.rows, parcel.is_batch) for parcel in parcels] == [
+    row_batches = pack(PLAIN, body=[b"a", b"b", b"c"], delay=[30_000, 0, 7_200_000])
+    assert [sent.delay_level for sent in messages(row_batches)] == [4, 0, 18]
+    assert [(row_batch.rows, row_batch.is_batchable) for row_batch in row_batches] == [
         ([0], False),
         ([1], True),
         ([2], False),
@@ -196,8 +196,8 @@ def test_a_failing_row_tells_its_keys() -> None:
 
 
 def test_rows_go_where_their_topic_says() -> None:
-    parcels = pack(options(), body=[b"a", b"b", b"c"], topic=["X", "Y", "X"])
-    assert [(parcel.topic, parcel.queue, parcel.rows) for parcel in parcels] == [
+    row_batches = pack(options(), body=[b"a", b"b", b"c"], topic=["X", "Y", "X"])
+    assert [(row_batch.topic, row_batch.queue, row_batch.rows) for row_batch in row_batches] == [
         ("X", None, [0, 2]),
         ("Y", None, [1]),
     ]
@@ -222,8 +222,8 @@ def test_a_topic_that_is_none_fails_its_row(topic: str | None, reason: str) -> N
 
 def test_a_named_queue_gets_its_rows_in_order() -> None:
     columns = {"queue_id": [1, 0, 1, None], "broker": ["broker-b", "broker-a", "broker-b", None]}
-    parcels = pack(TO_T, body=[b"a", b"b", b"c", b"d"], **columns)
-    assert [(parcel.queue, parcel.rows) for parcel in parcels] == [
+    row_batches = pack(TO_T, body=[b"a", b"b", b"c", b"d"], **columns)
+    assert [(row_batch.queue, row_batch.rows) for row_batch in row_batches] == [
         (None, [3]),
         (MessageQueue("T", "broker-a", 0), [1]),
         (MessageQueue("T", "broker-b", 1), [0, 2]),
@@ -240,17 +240,17 @@ def test_a_queue_that_several_brokers_have_needs_a_broker() -> None:
 
 def test_a_sharding_key_goes_where_a_producer_would_send_it() -> None:
     keys = [f"user-{number}" for number in range(20)]
-    parcels = pack(TO_T, body=[b"x"] * 20, sharding_key=keys)
-    chosen = {number: parcel.queue for parcel in parcels for number in parcel.rows}
+    row_batches = pack(TO_T, body=[b"x"] * 20, sharding_key=keys)
+    chosen = {number: row_batch.queue for row_batch in row_batches for number in row_batch.rows}
     queues = queues_of("T")
     some = Message("T", b"x")
     assert chosen == {number: by_hash(queues, some, key) for number, key in enumerate(keys)}
 
 
 def test_rows_of_one_source_queue_stay_together_in_order() -> None:
-    parcels = pack(options(topic="T", keepOrder="true"), body=[b"a", b"b", b"c"], **SOURCE)
-    assert sorted(list(parcel.rows) for parcel in parcels) == [[0, 1], [2]]
-    queues = {parcel.queue for parcel in parcels}
+    row_batches = pack(options(topic="T", keepOrder="true"), body=[b"a", b"b", b"c"], **SOURCE)
+    assert sorted(list(row_batch.rows) for row_batch in row_batches) == [[0, 1], [2]]
+    queues = {row_batch.queue for row_batch in row_batches}
     start = crc32(b"S/b")
     assert queues == {queues_of("T")[(start + number) % 4] for number in (0, 1)}
 
@@ -259,12 +259,12 @@ def test_rows_of_one_source_queue_stay_together_in_order() -> None:
 
 
 def test_rows_are_keyed_by_where_they_came_from() -> None:
-    parcels = pack(options(topic="T", dedup="true"), body=[b"a", b"b", b"c"], **SOURCE)
-    keys = [sent.properties["DEDUP_KEY"] for sent in messages(parcels)]
+    row_batches = pack(options(topic="T", dedup="true"), body=[b"a", b"b", b"c"], **SOURCE)
+    keys = [sent.properties["DEDUP_KEY"] for sent in messages(row_batches)]
     assert keys == ["src:S/b/0@5", "src:S/b/0@6", "src:S/b/1@5"]
-    for parcel in parcels:
-        for sent in messages([parcel]):
-            assert dedup_queue(sent.properties["DEDUP_KEY"], queues_of("T")) == parcel.queue
+    for row_batch in row_batches:
+        for sent in messages([row_batch]):
+            assert dedup_queue(sent.properties["DEDUP_KEY"], queues_of("T")) == row_batch.queue
 
 
 def test_several_rows_of_one_source_row_are_numbered() -> None:
@@ -275,7 +275,7 @@ def test_several_rows_of_one_source_row_are_numbered() -> None:
         "queue_offset": [5, 6, 6],
     }
     batch = pa.record_batch({"body": [b"a", b"b", b"c"], **source})
-    task = packing(options(topic="T", dedup="true"), batch)
+    task = batcher(options(topic="T", dedup="true"), batch)
     sent = messages([*task.pack(batch, queues_of), *task.pack(batch[2:], queues_of)])
     keys = [each.properties["DEDUP_KEY"] for each in sent]
     assert keys == ["src:S/b/0@5", "src:S/b/0@6", "src:S/b/0@6#1", "src:S/b/0@6#2"]
@@ -287,8 +287,8 @@ def test_a_key_of_the_users_own_comes_first() -> None:
     assert [each.properties["DEDUP_KEY"] for each in by_source] == [
         "x", "src:S/b/0@6", "src:S/b/1@5",
     ]  # fmt: skip
-    alone = messages(pack(TO_T, **columns))
-    assert [each.properties.get("DEDUP_KEY") for each in alone] == ["x", None, None]
+    unbatchable = messages(pack(TO_T, **columns))
+    assert [each.properties.get("DEDUP_KEY") for each in unbatchable] == ["x", None, None]
 
 
 def test_rows_may_be_keyed_by_their_number() -> None:
@@ -313,16 +313,19 @@ def test_a_key_that_no_broker_takes_fails_its_row(key: str) -> None:
 
 
 def test_a_request_has_so_many_rows_and_a_mib_at_most() -> None:
-    parcels = pack(options(topic="T", batchSize="1000"), body=[b"x"] * 2500)
-    assert [len(parcel.rows) for parcel in parcels] == [1000, 1000, 500]
-    parcels = pack(TO_T, body=[b"x" * 300_000] * 7)
-    assert [len(parcel.rows) for parcel in parcels] == [3, 3, 1]
-    assert all(len(parcel.body) <= MOST_BYTES and parcel.is_batch for parcel in parcels)
+    row_batches = pack(options(topic="T", batchSize="1000"), body=[b"x"] * 2500)
+    assert [len(row_batch.rows) for row_batch in row_batches] == [1000, 1000, 500]
+    row_batches = pack(TO_T, body=[b"x" * 300_000] * 7)
+    assert [len(row_batch.rows) for row_batch in row_batches] == [3, 3, 1]
+    assert all(
+        len(row_batch.body) <= MAX_BATCH_BYTES and row_batch.is_batchable
+        for row_batch in row_batches
+    )
 
 
 def test_a_long_row_goes_by_itself_in_its_place() -> None:
-    parcels = pack(TO_T, body=[b"a", b"x" * 2**21, b"b"])
-    assert [(parcel.rows, parcel.is_batch) for parcel in parcels] == [
+    row_batches = pack(TO_T, body=[b"a", b"x" * 2**21, b"b"])
+    assert [(row_batch.rows, row_batch.is_batchable) for row_batch in row_batches] == [
         ([0], True),
         ([1], False),
         ([2], True),
@@ -330,8 +333,8 @@ def test_a_long_row_goes_by_itself_in_its_place() -> None:
 
 
 def test_rows_are_cut_where_those_begin_that_go_alone() -> None:
-    alone = np.array([False, True, True, False, False])
-    found = list(cuts(np.array([1, 1, 1, MOST_BYTES, 1]), alone, 10))
+    unbatchable = np.array([False, True, True, False, False])
+    found = list(batch_bounds(np.array([1, 1, 1, MAX_BATCH_BYTES, 1]), unbatchable, 10))
     assert found == [(0, 1), (1, 3), (3, 4), (4, 5)]
 
 
@@ -342,7 +345,7 @@ def test_a_part_of_a_batch_is_packed_as_a_whole_one() -> None:
         "properties": pa.array([[("bad", "")], [("p", "1")], []], MAP),
     }
     batch = pa.record_batch(columns)
-    sent = messages(list(packing(PLAIN, batch).pack(batch[1:], queues_of)))
+    sent = messages(list(batcher(PLAIN, batch).pack(batch[1:], queues_of)))
     assert [each.body for each in sent] == [b"a", b"b"]
     assert [own(each) for each in sent] == [{"p": "1", "KEYS": "k"}, {"KEYS": "l"}]
 

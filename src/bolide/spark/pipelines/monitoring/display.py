@@ -36,16 +36,16 @@ class RunScreen:
         *,
         show: Callable[[Table], None],
         stop: Flag,
-        tell: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._display = display
         self._show = show
         self._stop = stop
-        self._tell = tell
+        self._on_progress = on_progress
         self._meter = Meter()
 
     @property
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         return self._stop.is_set()
 
     def say(self, line: str) -> None:
@@ -60,7 +60,7 @@ class RunScreen:
 
     def update(self, progress: Progress) -> None:
         self._display.update(progress)
-        self._tell(progress)
+        self._on_progress(progress)
 
 
 class Meter:
@@ -163,21 +163,21 @@ class LiveTable:
         from rich.live import Live  # noqa: PLC0415
 
         self._title = title
-        self._live = Live(console=Console(file=stream), refresh_per_second=4)
+        self._read_log = Live(console=Console(file=stream), refresh_per_second=4)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._read_log.start()
         self.update(Progress())
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self._live.stop()
+        self._read_log.stop()
 
     def update(self, progress: Progress) -> None:
-        self._live.update(self._table(progress))
+        self._read_log.update(self._table(progress))
 
     def line(self, text: str) -> None:
-        self._live.console.print(text, markup=False, highlight=False)
+        self._read_log.console.print(text, markup=False, highlight=False)
 
     def _table(self, progress: Progress) -> Any:
         from rich.table import Table as RichTable  # noqa: PLC0415

@@ -34,7 +34,7 @@ _LOOK_CLOSELY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Backlog:
     """The queues in order; `batch` is the last one of the checkpoint, None if that is new."""
 
     ranges: tuple[QueueRange, ...] = ()
@@ -46,22 +46,22 @@ class Extent:
         return sum(each.size for each in self.ranges)
 
 
-def is_ours(source: Source) -> bool:
+def is_rocketmq(source: Source) -> bool:
     return source.format == "rocketmq"
 
 
-def measure(spark: "SparkSession", pipeline: Pipeline) -> Extent:
+def measure_backlog(spark: "SparkSession", pipeline: Pipeline) -> Backlog:
     """What the pipeline would read if it ran now; nothing of sources that are not ours.
 
     Raises:
         BolideError: the cluster cannot be asked.
     """
-    if not is_ours(pipeline.source):
-        return Extent()
+    if not is_rocketmq(pipeline.source):
+        return Backlog()
     options = SourceOptions.of(pipeline.source.options)
-    reached = find_reached(spark, pipeline.checkpoint)
+    reached = find_checkpoint_position(spark, pipeline.checkpoint)
 
-    async def look(cluster: Cluster) -> Extent:
+    async def look(cluster: Cluster) -> Backlog:
         queues = await find_queues(cluster, options)
         bounds = await cluster.bounds(queues)
         if reached is None:
@@ -69,22 +69,22 @@ def measure(spark: "SparkSession", pipeline: Pipeline) -> Extent:
         else:
             start = {queue: reached.offsets.get(queue, bounds[queue].oldest) for queue in queues}
         ranges = tuple(QueueRange(queue, start[queue], bounds[queue].end) for queue in queues)
-        return Extent(ranges, None if reached is None else reached.batch, start)
+        return Backlog(ranges, None if reached is None else reached.batch, start)
 
     return ask(options.connection(), look, patience=_QUICKLY)
 
 
-class Watch:
+class QueryMonitor:
     """Looks at a query until it ends; `position` is up to where it has read."""
 
     def __init__(
-        self, query: "StreamingQuery", screen: RunScreen, extent: Extent, *, once: bool
+        self, query: "StreamingQuery", screen: RunScreen, backlog: Backlog, *, once: bool
     ) -> None:
         self.position: dict[MessageQueue, int] = {}
         self._query = query
         self._screen = screen
-        self._start = extent.start
-        self._total = extent.rows if once and extent.ranges else None
+        self._start = backlog.start
+        self._total = backlog.rows if once and backlog.ranges else None
         self._rows = 0
         self._seen: tuple[int, str] | None = None
         self._meter = Meter()
@@ -97,25 +97,25 @@ class Watch:
         """
         self._show(None)
         while not self._query.awaitTermination(_LOOK):  # type: ignore[arg-type]  # floats are fine
-            self._look()
-            if self._screen.stop_asked:
+            self._observe()
+            if self._screen.stop_requested:
                 self._stop()
-        self._look()
+        self._observe()
 
     def _stop(self) -> None:
         """Let the batch under way be done: Spark would drop it, and do it again another time."""
         before = self._seen
         while self._seen == before and self._query.status["isTriggerActive"]:
             time.sleep(_LOOK_CLOSELY)
-            self._look()
+            self._observe()
         self._query.stop()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         """Batches that were done between two looks are counted by the offsets of the last."""
         batch: Any = self._query.lastProgress
-        if batch is None or _mark(batch) == self._seen:
+        if batch is None or _batch_key(batch) == self._seen:
             return
-        self._seen = _mark(batch)
+        self._seen = _batch_key(batch)
         end = spark_progress.positions(batch)
         self._rows += self._size(batch, end)
         self.position |= end
@@ -140,7 +140,7 @@ class Watch:
         )
 
 
-def _mark(batch: Any) -> tuple[int, str]:
+def _batch_key(batch: Any) -> tuple[int, str]:
     return batch["batchId"], batch["timestamp"]
 
 
@@ -151,21 +151,21 @@ def _behind(batch: Any) -> dict[str, int] | None:
     return by_topic or None
 
 
-class Reached(NamedTuple):
+class CheckpointPosition(NamedTuple):
     """The last batch that is done, and where the next one starts."""
 
     batch: int
     offsets: dict[MessageQueue, int]
 
 
-def find_reached(spark: "SparkSession", checkpoint: str) -> Reached | None:
+def find_checkpoint_position(spark: "SparkSession", checkpoint: str) -> CheckpointPosition | None:
     """What a checkpoint of one source has reached; None if it has no batch that is done."""
     folder = _Local(checkpoint) if _is_local(checkpoint) else _Remote(spark, checkpoint)
     done = set(folder.numbers("commits")) & set(folder.numbers("offsets"))
     if not done:
         return None
     last = max(done)
-    return Reached(last, _offsets(folder.text("offsets", last)))
+    return CheckpointPosition(last, _offsets(folder.text("offsets", last)))
 
 
 def _offsets(text: str) -> dict[MessageQueue, int]:

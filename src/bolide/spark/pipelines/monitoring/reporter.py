@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 REPORT_INTERVAL = 10.0
 MAX_INTERVAL = 60.0
 _LISTEN_INTERVAL = 1.0
-_LAST_WORD = 10.0
-_GOING_ON = {Kind.STARTED, Kind.PROGRESS}
+_FINAL_REPORT_TIMEOUT = 10.0
+_ACTIVE = {Kind.STARTED, Kind.PROGRESS}
 
 
-class Voice(Protocol):
+class EventChannel(Protocol):
     """The topic, as a reporter uses it."""
 
     def __enter__(self) -> Self: ...
@@ -40,9 +40,9 @@ class Voice(Protocol):
 
     def ensure_topic(self) -> None: ...
 
-    def tell(self, event: Event) -> None: ...
+    def publish(self, event: Event) -> None: ...
 
-    def listen(self) -> list[Event]: ...
+    def poll(self) -> list[Event]: ...
 
 
 def new_run(pipeline: str, text: str, *, once: bool, interval: float) -> Event:
@@ -65,7 +65,7 @@ class Reporter:
 
     def __init__(
         self,
-        voice: Voice,
+        channel: EventChannel,
         run: Event,
         *,
         stop: threading.Event,
@@ -80,30 +80,30 @@ class Reporter:
             on_tick: called with every report, on the reporter's thread; it may be slow.
         """
         self._stop = stop
-        self._voice = voice
+        self._channel = channel
         self._now = run
         self._on_tick = on_tick
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._lock = threading.Lock()  # guards _now: the run changes it, the thread reads it
-        self._thread = threading.Thread(target=self._speak, name="pipeline-reporter", daemon=True)
-        self._complained = False
+        self._thread = threading.Thread(target=self._run, name="pipeline-reporter", daemon=True)
+        self._warned = False
         self._topic_known = False
 
     @property
     def run(self) -> Event:
         with self._lock:
-            if self._stop.is_set() and self._now.kind in _GOING_ON:
+            if self._stop.is_set() and self._now.kind in _ACTIVE:
                 self._now = msgspec.structs.replace(self._now, kind=Kind.STOPPING)
             return self._now
 
     def progress(self, progress: Progress) -> None:
         """Note how far the run is; it is told with the next report."""
-        self._change(progress=progress)
+        self._update(progress=progress)
 
-    def change(self, kind: Kind, reason: str | None = None) -> None:
+    def set_state(self, kind: Kind, reason: str | None = None) -> None:
         """Tell another state, soon."""
-        self._change(kind=kind, reason=reason)
+        self._update(kind=kind, reason=reason)
         self._wake.set()
 
     def __enter__(self) -> Self:
@@ -117,20 +117,20 @@ class Reporter:
         traceback: TracebackType | None,
     ) -> None:
         if exc is not None and self.run.kind is not Kind.FAILED:
-            self._change(kind=Kind.FAILED, reason=str(exc) or type(exc).__name__)
+            self._update(kind=Kind.FAILED, reason=str(exc) or type(exc).__name__)
         self._ending.set()
         self._wake.set()
-        self._thread.join(_LAST_WORD)
+        self._thread.join(_FINAL_REPORT_TIMEOUT)
 
-    def _change(self, **facts: object) -> None:
+    def _update(self, **facts: object) -> None:
         with self._lock:
             self._now = msgspec.structs.replace(self._now, **facts)
 
     # The thread
 
-    def _speak(self) -> None:
-        with self._voice:
-            self._hear()  # the first time it only finds the place to listen from
+    def _run(self) -> None:
+        with self._channel:
+            self._poll_stop_requests()  # the first time it only finds the place to listen from
             while True:
                 is_last = self._ending.is_set()
                 self._report()
@@ -141,19 +141,19 @@ class Reporter:
     def _report(self) -> None:
         self._on_tick()
         try:
-            self._tell()
+            self._publish()
         except BolideError as exc:
-            if not self._complained:
+            if not self._warned:
                 log.warning("the pipeline goes on, but cannot report: %s", exc)
-            self._complained = True
+            self._warned = True
         else:
-            self._complained = False
+            self._warned = False
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         if not self._topic_known:
-            self._voice.ensure_topic()
+            self._channel.ensure_topic()
             self._topic_known = True
-        self._voice.tell(self.run)
+        self._channel.publish(self.run)
         with self._lock:
             if self._now.kind is Kind.STARTED:
                 self._now = msgspec.structs.replace(self._now, kind=Kind.PROGRESS)
@@ -164,20 +164,20 @@ class Reporter:
         while time.monotonic() < until and self.run.kind is told:
             if self._wake.wait(min(_LISTEN_INTERVAL, self.run.interval)):
                 break
-            self._hear()
+            self._poll_stop_requests()
         self._wake.clear()
 
-    def _hear(self) -> None:
+    def _poll_stop_requests(self) -> None:
         try:
-            heard = self._voice.listen()
+            heard = self._channel.poll()
         except BolideError as exc:  # the next report complains of it
             log.debug("requests cannot be heard: %s", exc)
             return
-        if any(_asks(event, self.run) for event in heard):
+        if any(_is_stop_request(event, self.run) for event in heard):
             self._stop.set()
 
 
-def _asks(event: Event, run: Event) -> bool:
+def _is_stop_request(event: Event, run: Event) -> bool:
     return (
         event.kind is Kind.REQUEST_STOP
         and event.pipeline == run.pipeline

@@ -89,7 +89,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     reason: str | None = None
 
 
-class Told(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event and when the broker stored it, in ms since 1970."""
 
     event: Event
@@ -134,9 +134,9 @@ def find_event(body: bytes) -> Event | None:
         return None
 
 
-def run_states(told: Iterable[Told], now: int) -> list[RunState]:
+def run_states(told: Iterable[StoredEvent], now: int) -> list[RunState]:
     """The state of every run, those that began last first; `now` in ms since 1970."""
-    newest: dict[str, Told] = {}
+    newest: dict[str, StoredEvent] = {}
     for item in sorted(told, key=lambda item: item.stored):  # stable: queues keep their order
         if item.event.kind is not Kind.REQUEST_STOP:
             before = newest.get(item.event.run)
@@ -145,7 +145,7 @@ def run_states(told: Iterable[Told], now: int) -> list[RunState]:
     return sorted(states, key=lambda state: (-state.started, state.pipeline))
 
 
-def _latest(before: Told | None, item: Told) -> Told:
+def _latest(before: StoredEvent | None, item: StoredEvent) -> StoredEvent:
     """A report that was under way when the run ended does not bring it back to life."""
     ended = before is not None and _STATES[before.event.kind] not in {
         State.RUNNING,
@@ -154,7 +154,7 @@ def _latest(before: Told | None, item: Told) -> Told:
     return before if ended and before is not None else item
 
 
-def _state(told: Told, now: int) -> RunState:
+def _state(told: StoredEvent, now: int) -> RunState:
     event = told.event
     state = _STATES[event.kind]
     if state.is_live and now - told.stored > LOST_AFTER * event.interval * 1000:
@@ -174,7 +174,7 @@ def _state(told: Told, now: int) -> RunState:
     )
 
 
-class Channel:
+class StatusTopic:
     """Reaches the topic while its `with` block runs; from one thread.
 
     Everything raises BolideError where the cluster cannot be asked or refuses.
@@ -185,8 +185,8 @@ class Channel:
         self._producer = Producer(_GROUP, **arguments)
         self._consumer = PullConsumer(TOOLS_GROUP, **arguments)
         self._stack = ExitStack()
-        self._heard: dict[MessageQueue, int] = {}
-        self._listening = False
+        self._next_offsets: dict[MessageQueue, int] = {}
+        self._is_polling = False
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -210,40 +210,40 @@ class Channel:
         except RouteNotFound:
             self._producer.create_topic(TOPIC, 1)
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         body = encode(event)
         self._producer.send(Message(TOPIC, body, keys=event.pipeline, tags=event.kind.value))
 
-    def look_back(self, seconds: float) -> list[Told]:
+    def events_since(self, seconds: float) -> list[StoredEvent]:
         """The events of the last so many seconds; none while there is no topic."""
         since = int((time.time() - seconds) * 1000)
-        told: list[Told] = []
+        told: list[StoredEvent] = []
         for queue in self._queues():
             start = self._consumer.search_offset(queue, since)
-            told += _told(self._read(queue, start)[0])
+            told += _stored_events(self._read(queue, start)[0])
         return told
 
     def states(self, seconds: float) -> list[RunState]:
         """The runs that told something in the last so many seconds."""
-        return run_states(self.look_back(seconds), int(time.time() * 1000))
+        return run_states(self.events_since(seconds), int(time.time() * 1000))
 
-    def listen(self) -> list[Event]:
+    def poll(self) -> list[Event]:
         """The events since the last call; the first call only notes where the topic ends."""
         queues = self._queues()
-        if not self._listening:
-            self._heard = {queue: self._consumer.max_offset(queue) for queue in queues}
-            self._listening = True
+        if not self._is_polling:
+            self._next_offsets = {queue: self._consumer.max_offset(queue) for queue in queues}
+            self._is_polling = True
             return []
-        return [event for queue in queues for event in self._new_in(queue)]
+        return [event for queue in queues for event in self._poll_queue(queue)]
 
-    def _new_in(self, queue: MessageQueue) -> list[Event]:
+    def _poll_queue(self, queue: MessageQueue) -> list[Event]:
         """A broker that is away does not keep the others from being heard."""
         try:
-            found, self._heard[queue] = self._read(queue, self._heard.get(queue, 0))
+            found, self._next_offsets[queue] = self._read(queue, self._next_offsets.get(queue, 0))
         except BolideError as exc:
             log.debug("%s cannot be heard: %s", queue, exc)
             return []
-        return [told.event for told in _told(found)]
+        return [told.event for told in _stored_events(found)]
 
     def _queues(self) -> list[MessageQueue]:
         try:
@@ -263,9 +263,9 @@ class Channel:
             at = found.next_offset
 
 
-def _told(messages: list[StoredMessage]) -> list[Told]:
+def _stored_events(messages: list[StoredMessage]) -> list[StoredEvent]:
     found = ((find_event(message.body), message.store_timestamp) for message in messages)
-    return [Told(event, stored) for event, stored in found if event is not None]
+    return [StoredEvent(event, stored) for event, stored in found if event is not None]
 
 
 def _arguments(connection: Connection) -> ClientArguments:

@@ -89,7 +89,7 @@ def test_the_rate_is_that_of_the_last_half_minute() -> None:
 def test_work_that_advances_is_shown_and_told() -> None:
     told: list[Progress] = []
     stream, stop = io.StringIO(), threading.Event()
-    screen = RunScreen(Lines(stream), show=show_text, stop=stop, tell=told.append)
+    screen = RunScreen(Lines(stream), show=show_text, stop=stop, on_progress=told.append)
 
     screen.advance(3, 10)
     screen.say("hello")
@@ -97,7 +97,7 @@ def test_work_that_advances_is_shown_and_told() -> None:
 
     assert (told[0].rows, told[0].total) == (3, 10)
     assert stream.getvalue().splitlines() == ["3 of 10 rows, 0 rows/s", "hello"]
-    assert screen.stop_asked
+    assert screen.stop_requested
 
 
 def test_results_are_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from bolide.arrow.offsets import QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines.monitoring.display import RunScreen, show_text
-from bolide.spark.pipelines.monitoring.query_monitor import Extent, Watch
+from bolide.spark.pipelines.monitoring.query_monitor import Backlog, QueryMonitor
 from bolide.spark.pipelines.monitoring.status_topic import Progress
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -35,19 +35,19 @@ class Query:
 
     @property
     def status(self) -> dict[str, Any]:
-        self._go_on()
+        self._resume_hint()
         return {"isTriggerActive": True}
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
         assert timeout < 1
-        self._go_on()
+        self._resume_hint()
         return self.stopped_after is not None or not (self._coming or self._endless)
 
     def stop(self) -> None:
         assert self.lastProgress is not None
         self.stopped_after = self.lastProgress["batchId"]
 
-    def _go_on(self) -> None:
+    def _resume_hint(self) -> None:
         if self._coming and self.stopped_after is None:
             self.lastProgress = self._coming.pop(0)
 
@@ -63,17 +63,19 @@ class Silent:
     def line(self, text: str) -> None: ...
 
 
-def watch(query: Query, told: list[Progress], stop: threading.Event, start: int = 0) -> Watch:
-    screen = RunScreen(Silent(), show=show_text, stop=stop, tell=told.append)
-    extent = Extent((QueueRange(QUEUE, start, 50),), None, {QUEUE: start})
-    return Watch(query, screen, extent, once=True)  # type: ignore[arg-type]
+def monitor(
+    query: Query, told: list[Progress], stop: threading.Event, start: int = 0
+) -> QueryMonitor:
+    screen = RunScreen(Silent(), show=show_text, stop=stop, on_progress=told.append)
+    backlog = Backlog((QueueRange(QUEUE, start, 50),), None, {QUEUE: start})
+    return QueryMonitor(query, screen, backlog, once=True)  # type: ignore[arg-type]
 
 
 def test_rows_are_offsets_that_were_read() -> None:
     told: list[Progress] = []
     query = Query(batch(0, 20, 60), batch(1, 20, 60), batch(2, 50, 60))
 
-    seen = watch(query, told, threading.Event(), start=10)
+    seen = monitor(query, told, threading.Event(), start=10)
     seen.until_end()
 
     figures = [(each.batch, each.rows, each.total, each.behind) for each in told]
@@ -90,7 +92,7 @@ def test_rows_of_other_sources_are_as_spark_counts_them() -> None:
     told: list[Progress] = []
     other = {"batchId": 0, "timestamp": "t", "numInputRows": 7, "sources": [{"endOffset": "12"}]}
 
-    watch(Query(other), told, threading.Event()).until_end()
+    monitor(Query(other), told, threading.Event()).until_end()
 
     assert (told[-1].rows, told[-1].behind) == (7, None)
 
@@ -101,7 +103,7 @@ def test_a_stop_waits_for_the_batch_under_way_and_for_no_other() -> None:
     batches = [batch(number, number + 1, 9) for number in range(9)]
     query = Query(*batches, endless=True)
 
-    seen = watch(query, [], stop)
+    seen = monitor(query, [], stop)
     seen.until_end()
 
     assert query.stopped_after == 1

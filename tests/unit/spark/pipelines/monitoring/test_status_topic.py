@@ -3,7 +3,7 @@ from bolide.spark.pipelines.monitoring.status_topic import (
     Kind,
     Progress,
     State,
-    Told,
+    StoredEvent,
     encode,
     find_event,
     run_states,
@@ -17,7 +17,7 @@ def event(kind: Kind, run: str = "r1", **facts: object) -> Event:
 
 
 def state_of(*kinds: Kind, seen: int = NOW) -> State:
-    told = [Told(event(kind), seen) for kind in kinds]
+    told = [StoredEvent(event(kind), seen) for kind in kinds]
     (state,) = run_states(told, NOW)
     return state.state
 
@@ -66,7 +66,10 @@ def test_a_report_that_comes_late_does_not_bring_a_run_back() -> None:
 
 
 def test_events_count_in_the_order_in_which_brokers_stored_them() -> None:
-    told = [Told(event(Kind.FAILED, reason="x"), NOW), Told(event(Kind.PROGRESS), NOW - 1)]
+    told = [
+        StoredEvent(event(Kind.FAILED, reason="x"), NOW),
+        StoredEvent(event(Kind.PROGRESS), NOW - 1),
+    ]
 
     (state,) = run_states(told, NOW)
 
@@ -75,9 +78,11 @@ def test_events_count_in_the_order_in_which_brokers_stored_them() -> None:
 
 def test_each_run_has_a_state_and_requests_have_none() -> None:
     told = [
-        Told(event(Kind.FINISHED, "r1"), 10),
-        Told(Event(kind=Kind.STARTED, pipeline="orders", run="r2", started=9, interval=10.0), NOW),
-        Told(Event(kind=Kind.REQUEST_STOP, pipeline="orders"), NOW),
+        StoredEvent(event(Kind.FINISHED, "r1"), 10),
+        StoredEvent(
+            Event(kind=Kind.STARTED, pipeline="orders", run="r2", started=9, interval=10.0), NOW
+        ),
+        StoredEvent(Event(kind=Kind.REQUEST_STOP, pipeline="orders"), NOW),
     ]
 
     assert [(state.run, state.state) for state in run_states(told, NOW)] == [
