@@ -56,7 +56,7 @@ class TopicCounter:
             )
         )
 
-    def shown(self) -> TopicConsumption:
+    def status(self) -> TopicConsumption:
         first = self._samples[-min(_SAMPLES, len(self._samples))]
         last = self._samples[-1]
         seconds = last.time - first.time
@@ -71,7 +71,7 @@ class TopicCounter:
         )
 
 
-class ConsumptionCounters:
+class TopicCounters:
     """One counter for each topic."""
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -41,7 +41,7 @@ class SendBack:
         self._instance = instance
         self._group = group
         self._max_times = max_reconsume_times
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
     async def send(self, message: StoredMessage, delay_level: int = 0) -> None:
         """Ask the broker to take it back; if that fails, send it again to the retry topic.
@@ -52,7 +52,7 @@ class SendBack:
         try:
             await self._ask_broker(message, delay_level)
         except BolideError as exc:
-            self._rare.warning(
+            self._throttled.warning(
                 message.broker_name,
                 "%s: sending %s back failed, it is sent anew: %s",
                 self._group,

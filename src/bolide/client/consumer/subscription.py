@@ -82,7 +82,7 @@ class Filter:
         """Judge by the text of the tags: a broker compares only their hashes."""
         return not self.tags or tags in self.tags
 
-    def announced(self) -> Subscription:
+    def subscription(self) -> Subscription:
         """The form that heartbeats carry."""
         return Subscription(
             topic=self.topic,
@@ -111,7 +111,7 @@ async def check_sql(instance: ClientInstance, group: str, wanted: Filter) -> Non
     check = ClientCheck(
         client_id=instance.client_id,
         group=group,
-        subscription_data=wanted.announced(),
+        subscription_data=wanted.subscription(),
         namespace=instance.settings.namespace,
     )
     for broker in route.broker_datas:

@@ -12,13 +12,18 @@ from typing import NamedTuple, Unpack
 from bolide.client.consumer.consumer import Consumer, PeriodicTasks
 from bolide.client.consumer.counters import SAMPLE_EVERY
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.group.holdings import Holdings, Tenancy, wake_all
+from bolide.client.consumer.group.held_queues import HeldQueues, QueueCallbacks, wake_all
 from bolide.client.consumer.group.membership import Membership
 from bolide.client.consumer.group.offsets import offset_store
 from bolide.client.consumer.group.rebalance import ChosenQueues, Rebalancer
-from bolide.client.consumer.group.start_position import Locator, Timestamp, timestamp_ms
+from bolide.client.consumer.group.start_position import StartOffsetResolver, Timestamp, timestamp_ms
 from bolide.client.consumer.member import PullMember
-from bolide.client.consumer.pull.feeder import Feeder, FeedOptions, FeedPoint, start_feeding
+from bolide.client.consumer.pull.pull_loop import (
+    PullCallbacks,
+    PullLoop,
+    PullOptions,
+    start_feeding,
+)
 from bolide.client.consumer.pull.pull_request import Puller
 from bolide.client.consumer.settings import LitePullArguments, LitePullSettings
 from bolide.client.consumer.subscription import Expression, Filter, check_sql, chosen
@@ -29,7 +34,7 @@ from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 
 
-class Polled(NamedTuple):
+class PolledMessages(NamedTuple):
     """What one poll gives: messages of one queue."""
 
     held: HeldQueue
@@ -42,7 +47,7 @@ class PollBuffer:
     def __init__(self, made_room: Callable[[], object] = lambda: None) -> None:
         """`made_room` is called whenever there are fewer messages than before."""
         self._made_room = made_room
-        self._groups: deque[Polled] = deque()
+        self._groups: deque[PolledMessages] = deque()
         self._filled = asyncio.Event()
         self._count = 0
 
@@ -50,11 +55,11 @@ class PollBuffer:
         return self._count
 
     def put(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
-        self._groups.append(Polled(held, messages))
+        self._groups.append(PolledMessages(held, messages))
         self._count += len(messages)
         self._filled.set()
 
-    async def take(self, within: float) -> Polled | None:
+    async def get(self, within: float) -> PolledMessages | None:
         """Wait for a group at most so many seconds; None if there was none."""
         try:
             async with asyncio.timeout(within):
@@ -71,7 +76,7 @@ class PollBuffer:
         self._count = sum(len(group.messages) for group in self._groups)
         self._made_room()
 
-    def _next(self) -> Polled | None:
+    def _next(self) -> PolledMessages | None:
         while self._groups:
             group = self._groups.popleft()
             self._count -= len(group.messages)
@@ -87,7 +92,7 @@ QueueListener = Callable[[str, frozenset[MessageQueue]], Awaitable[object] | obj
 """Called with a topic and all its queues."""
 
 
-class QueueWatch:
+class TopicQueueWatcher:
     """Compares the queues of topics with what they were at the last look."""
 
     def __init__(self, instance: ClientInstance) -> None:
@@ -99,7 +104,7 @@ class QueueWatch:
         """One listener for each topic; it is told of the queues there are at the first look."""
         self._listeners[topic] = listener
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Ask for the routes now and tell of changes."""
         for topic, listener in list(self._listeners.items()):
             try:
@@ -144,7 +149,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         """
         super().__init__(LitePullSettings, group, arguments)
         self._paused: set[MessageQueue] = set()
-        self._polled: list[Polled] = []  # several, if polls overlapped
+        self._polled: list[PolledMessages] = []  # several, if polls overlapped
         self._is_assigned: bool | None = None
         self._next_commit = 0.0
 
@@ -190,7 +195,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     async def unsubscribe(self, topic: str) -> None:
         """Give a topic's queues up; what was polled of them is committed."""
         self._running()
-        self._settle_polled()
+        self._finish_polled()
         await self._rebalancer.leave(self._client.wrap(topic))
         self._buffer.purge()
 
@@ -217,7 +222,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     def assigned_queues(self) -> frozenset[MessageQueue]:
         """The queues that are this consumer's now."""
         self._running()
-        return frozenset(self._unwrapped(held.queue) for held in self._holdings)
+        return frozenset(self._unwrapped(held.queue) for held in self._held_queues)
 
     def listen_for_queues(self, topic: str, listener: QueueListener) -> None:
         """Have a function called when the queues of a topic change, whoever they belong to."""
@@ -233,10 +238,10 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     async def poll(self, timeout: float = 5.0) -> Sequence[StoredMessage]:  # noqa: ASYNC109
         """The next messages, all of one queue; none if nothing came within so many seconds."""
         self._running()
-        self._settle_polled()
+        self._finish_polled()
         if self.settings.auto_commit:
             await self._commit_when_due()
-        polled = await self._buffer.take(timeout)
+        polled = await self._buffer.get(timeout)
         if polled is None:
             return []
         self._polled.append(polled)
@@ -248,7 +253,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         self._paused.difference_update(map(self._wrapped, queues))
-        wake_all(self._holdings)
+        wake_all(self._held_queues)
 
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset; what is committed stays until the next commit.
@@ -257,7 +262,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
             WrongState: the queue is not this consumer's.
             ValueError: the queue has no such offset.
         """
-        held = self._holdings.find(self._wrapped(queue))
+        held = self._held_queues.find(self._wrapped(queue))
         self._running()
         if held is None:
             raise WrongState(f"{queue} is not assigned to this consumer now")
@@ -265,7 +270,7 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         if not least <= queue_offset <= most:
             raise ValueError(f"{queue} has offsets {least} to {most}, not {queue_offset}")
         self._forget_polled(held)
-        self._holdings.restart(held, queue_offset, commit=False)
+        self._held_queues.restart(held, queue_offset, commit=False)
         self._buffer.purge()
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -288,8 +293,8 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         """
         self._running()
         if offsets is None:
-            self._settle_polled()
-            await self._holdings.commit()
+            self._finish_polled()
+            await self._held_queues.commit()
             return
         wrapped = {self._wrapped(queue): offset for queue, offset in offsets.items()}
         await self._offsets.write(wrapped, wait=True)
@@ -303,40 +308,40 @@ class LitePullConsumer(Consumer[LitePullSettings]):
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         settings = self.settings
-        self._keepers = PeriodicTasks()
-        self._buffer = PollBuffer(lambda: wake_all(self._holdings))
+        self._periodic = PeriodicTasks()
+        self._buffer = PollBuffer(lambda: wake_all(self._held_queues))
         self._assigned_filters = {}
         self._offsets = offset_store(instance, group, settings)
-        locator = Locator(instance, self._offsets, settings.start(time.time()))
-        tenancy = Tenancy(locate=locator.locate, begin=self._begin_queue)
-        self._holdings = Holdings(self._offsets, tenancy, None, commits=settings.auto_commit)
-        self._chosen = ChosenQueues(self._holdings)
+        start_offsets = StartOffsetResolver(instance, self._offsets, settings.start(time.time()))
+        callbacks = QueueCallbacks(start_offset=start_offsets.resolve, start=self._start_queue)
+        self._held_queues = HeldQueues(self._offsets, callbacks, None, commits=settings.auto_commit)
+        self._chosen = ChosenQueues(self._held_queues)
         self._member = PullMember(
             instance,
             group,
             settings,
-            progress=self._holdings.progress,
-            helds=lambda: self._holdings,
+            progress=self._held_queues.progress,
+            helds=lambda: self._held_queues,
         )
         self._rebalancer = Rebalancer(
-            self._member, settings.allocate, self._holdings, self._assignment_listener()
+            self._member, settings.allocate, self._held_queues, self._assignment_listener()
         )
-        self._feeder = self._make_feeder(instance, group)
-        self._watch = QueueWatch(instance)
+        self._pull_loop = self._make_pull_loop(instance, group)
+        self._watch = TopicQueueWatcher(instance)
         return self._member
 
     async def _begin(self) -> None:
-        self._keepers.every(SAMPLE_EVERY, self._member.counters.sample)
-        self._keepers.every(self.settings.topic_check_interval, self._watch.look)
+        self._periodic.every(SAMPLE_EVERY, self._member.counters.sample)
+        self._periodic.every(self.settings.topic_check_interval, self._watch.check)
 
     async def _end(self) -> None:
-        self._settle_polled()
-        await self._keepers.close()
-        await self._holdings.close(within=0.0)
+        self._finish_polled()
+        await self._periodic.close()
+        await self._held_queues.close(within=0.0)
 
-    def _make_feeder(self, instance: ClientInstance, group: str) -> Feeder:
+    def _make_pull_loop(self, instance: ClientInstance, group: str) -> PullLoop:
         settings = self.settings
-        options = FeedOptions(
+        options = PullOptions(
             batch=settings.pull_batch_size,
             batch_bytes=None,
             suspend=settings.suspend,
@@ -344,20 +349,20 @@ class LitePullConsumer(Consumer[LitePullSettings]):
             with_subscription=True,
             is_lite=True,
         )
-        point = FeedPoint(
+        callbacks = PullCallbacks(
             filter_of=self._filter_of,
             is_blocked=self._is_blocked,
             deliver=self._buffer.put,
             moved=self._moved,
         )
         puller = Puller(instance, group, settings.filter_hooks)
-        return Feeder(self._member, puller, options, point, self._member.counters)
+        return PullLoop(self._member, puller, options, callbacks, self._member.counters)
 
-    def _begin_queue(self, held: HeldQueue, _before: HeldQueue | None) -> None:
-        start_feeding(self._feeder, held)
+    def _start_queue(self, held: HeldQueue, _before: HeldQueue | None) -> None:
+        start_feeding(self._pull_loop, held)
 
     def _moved(self, held: HeldQueue, queue_offset: int) -> None:
-        self._holdings.restart(held, queue_offset, commit=self.settings.auto_commit)
+        self._held_queues.restart(held, queue_offset, commit=self.settings.auto_commit)
 
     def _is_blocked(self, held: HeldQueue) -> bool:
         is_full = len(self._buffer) > self.settings.most_held
@@ -373,11 +378,11 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         if self._is_assigned not in {None, assigned}:
             raise WrongState("subscribe and assign exclude each other: use one of them")
         if self._is_assigned is None:
-            self._keepers.run(self._chosen.run() if assigned else self._rebalancer.run())
+            self._periodic.run(self._chosen.run() if assigned else self._rebalancer.run())
         self._is_assigned = assigned
         return instance
 
-    def _settle_polled(self) -> None:
+    def _finish_polled(self) -> None:
         """Count what polls have returned as consumed."""
         for polled in self._polled:
             polled.held.done(polled.messages)
@@ -390,4 +395,4 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         now = time.monotonic()
         if now >= self._next_commit:
             self._next_commit = now + self.settings.commit_interval
-            await self._holdings.commit_by_the_way()
+            await self._held_queues.try_commit()

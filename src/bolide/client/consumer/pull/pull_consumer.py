@@ -21,34 +21,36 @@ from bolide.model.message_queue import MessageQueue
 log = logging.getLogger(__name__)
 
 
-class NotedOffsets:
+class UpdatedOffsets:
     """Writes each offset once: the queue may be another member's by now, and he further on."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
-        self._noted: dict[MessageQueue, int] = {}
+        self._updated: dict[MessageQueue, int] = {}
         self._unwritten: set[MessageQueue] = set()
         self._writing = asyncio.Lock()  # an older offset must not be written after a newer one
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
-    def note(self, queue: MessageQueue, queue_offset: int) -> None:
-        self._noted[queue] = queue_offset
+    def update(self, queue: MessageQueue, queue_offset: int) -> None:
+        self._updated[queue] = queue_offset
         self._unwritten.add(queue)
 
     def find(self, queue: MessageQueue) -> int | None:
-        return self._noted.get(queue)
+        return self._updated.get(queue)
 
     def all(self) -> dict[MessageQueue, int]:
-        return dict(self._noted)
+        return dict(self._updated)
 
     async def write(self) -> None:
         """Commit what was noted since it was committed last. Raises what the store raises."""
         async with self._writing:
-            changed = {queue: self._noted[queue] for queue in self._unwritten}
+            changed = {queue: self._updated[queue] for queue in self._unwritten}
             if not changed:
                 return
             await self._store.write(changed, wait=True)
-            same = {queue for queue, offset in changed.items() if self._noted.get(queue) == offset}
+            same = {
+                queue for queue, offset in changed.items() if self._updated.get(queue) == offset
+            }
             self._unwritten -= same
 
     async def try_write(self) -> None:
@@ -56,17 +58,17 @@ class NotedOffsets:
         try:
             await self.write()
         except Exception as exc:  # noqa: BLE001  the store may be the user's
-            self._rare.warning("write", "offsets cannot be committed now: %r", exc)
+            self._throttled.warning("write", "offsets cannot be committed now: %r", exc)
         else:
-            self._rare.forget("write")
+            self._throttled.forget("write")
 
-    async def let_go(self, queues: Iterable[MessageQueue]) -> None:
+    async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Commit a last time what was noted of queues that are another's now, and forget them."""
-        lost = self._noted.keys() & set(queues)
+        lost = self._updated.keys() & set(queues)
         if lost & self._unwritten:
             await self.try_write()
         for queue in lost:
-            self._noted.pop(queue, None)
+            self._updated.pop(queue, None)
         self._unwritten -= lost
 
 
@@ -130,8 +132,8 @@ class PullConsumer(Consumer[ConsumerSettings]):
         """
         self._running()
         wrapped = self._wrapped(queue)
-        noted = None if from_store else self._noted.find(wrapped)
-        return await self._offsets.read(wrapped) if noted is None else noted
+        updated = None if from_store else self._updated.find(wrapped)
+        return await self._offsets.read(wrapped) if updated is None else updated
 
     async def update_consume_offset(self, queue: MessageQueue, queue_offset: int) -> None:
         """Note how far a queue was consumed; it is committed within `commit_interval`.
@@ -141,8 +143,8 @@ class PullConsumer(Consumer[ConsumerSettings]):
         self._running()
         wrapped = self._wrapped(queue)
         shared = wrapped.topic in self._member.filters
-        if not shared or wrapped in self._shares.of_topic(wrapped.topic):
-            self._noted.note(wrapped, queue_offset)
+        if not shared or wrapped in self._balanced.of_topic(wrapped.topic):
+            self._updated.update(wrapped, queue_offset)
 
     async def commit(self) -> None:
         """Commit what was updated now.
@@ -151,7 +153,7 @@ class PullConsumer(Consumer[ConsumerSettings]):
             BolideError: a broker refused, or did not answer.
         """
         self._running()
-        await self._noted.write()
+        await self._updated.write()
 
     async def register_topics(self, *topics: str) -> None:
         """Take part in sharing out the queues of these topics; see `fetch_balanced_queues`."""
@@ -163,7 +165,7 @@ class PullConsumer(Consumer[ConsumerSettings]):
         self._running()
         if self._client.wrap(topic) not in self._member.filters:
             await self.register_topics(topic)
-        return frozenset(map(self._unwrapped, self._shares.of_topic(self._client.wrap(topic))))
+        return frozenset(map(self._unwrapped, self._balanced.of_topic(self._client.wrap(topic))))
 
     async def _pull(
         self,
@@ -193,27 +195,27 @@ class PullConsumer(Consumer[ConsumerSettings]):
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         settings = self.settings
-        self._keepers = PeriodicTasks()
+        self._periodic = PeriodicTasks()
         self._offsets = offset_store(instance, group, settings)
-        self._noted = NotedOffsets(self._offsets)
-        self._shares = Shares(self._noted.let_go)
+        self._updated = UpdatedOffsets(self._offsets)
+        self._balanced = BalancedQueues(self._updated.release)
         self._puller = Puller(instance, group, settings.filter_hooks)
-        member = PullMember(instance, group, settings, progress=self._noted.all)
+        member = PullMember(instance, group, settings, progress=self._updated.all)
         self._rebalancer = Rebalancer(
-            member, settings.allocate, self._shares, self._assignment_listener()
+            member, settings.allocate, self._balanced, self._assignment_listener()
         )
         return member
 
     async def _begin(self) -> None:
-        self._keepers.run(self._rebalancer.run())
-        self._keepers.every(self.settings.commit_interval, self._noted.try_write)
+        self._periodic.run(self._rebalancer.run())
+        self._periodic.every(self.settings.commit_interval, self._updated.try_write)
 
     async def _end(self) -> None:
-        await self._keepers.close()
-        await self._noted.try_write()
+        await self._periodic.close()
+        await self._updated.try_write()
 
 
-class Shares:
+class BalancedQueues:
     """The queues that are ours, of which nothing is held; `lose` hears of those that go."""
 
     def __init__(self, lose: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
@@ -226,7 +228,7 @@ class Shares:
     def topics(self) -> Collection[str]:
         return [topic for topic, queues in self._queues.items() if queues]
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         lost = self.of_topic(topic).difference(wanted)
         self._queues[topic] = frozenset(wanted)
         await self._lose(lost)

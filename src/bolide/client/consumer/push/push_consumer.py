@@ -115,7 +115,7 @@ class PushConsumer(Consumer[PushSettings]):
         async with self._engine.rebalancer.between_rounds():
             before = self._handlers.get(topic)
             if before is not None and before.ordering != called.ordering:
-                await self._engine.holdings.change(wanted.topic, [])
+                await self._engine.held_queues.assign(wanted.topic, [])
             self._handlers[topic] = called
         await self._join([wanted])
 
@@ -159,9 +159,9 @@ class PushConsumer(Consumer[PushSettings]):
         Where brokers share them out and they are popped, queue -1 is all of a broker.
         """
         self._running()
-        held = [each.queue for each in self._engine.holdings]
+        held = [each.queue for each in self._engine.held_queues]
         if self._engine.pops is not None:
-            held += [each.queue for each in self._engine.pops.holdings]
+            held += [each.queue for each in self._engine.pops.held_queues]
         return frozenset(
             self._unwrapped(queue) for queue in held if not queue.topic.startswith(RETRY_PREFIX)
         )
@@ -173,7 +173,7 @@ class PushConsumer(Consumer[PushSettings]):
             BolideError: a broker refused, or did not answer.
         """
         self._running()
-        await self._engine.holdings.commit()
+        await self._engine.held_queues.commit()
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         listener = self._assignment_listener()

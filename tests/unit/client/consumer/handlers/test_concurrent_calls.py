@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.handlers import workers as thread_workers
-from bolide.client.consumer.handlers.concurrent import ConcurrentConsumption
+from bolide.client.consumer.handlers import workers
+from bolide.client.consumer.handlers.concurrent import ConcurrentDelivery
 from bolide.client.consumer.handlers.handler import Handler
-from bolide.client.consumer.handlers.invocation import ConsumeContext, Consumption, Hooks
+from bolide.client.consumer.handlers.invocation import ConsumeContext, ConsumerRuntime, Hooks
 from bolide.client.consumer.handlers.workers import Workers
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -45,16 +45,18 @@ class Scene:
         send_back: Any = Broker()
         self.broker: Broker = send_back
         self.workers = Workers(limit, "test")
-        self.counters = ConsumptionCounters(lambda: 0.0)
-        self.consuming = ConcurrentConsumption(
-            Consumption("G", {"T": handler}, self.workers, send_back, self.counters, Hooks(hooks))
+        self.counters = TopicCounters(lambda: 0.0)
+        self.consuming = ConcurrentDelivery(
+            ConsumerRuntime(
+                "G", {"T": handler}, self.workers, send_back, self.counters, Hooks(hooks)
+            )
         )
         self.held = HeldQueue(MessageQueue("T", "broker-a", 0), 0, FakeClock())
 
     def pull(self, count: int) -> None:
         start = self.held.process.next_offset
         found = [stored(offset) for offset in range(start, start + count)]
-        self.consuming.take(self.held, self.held.take(found, start + count))
+        self.consuming.deliver(self.held, self.held.accept(found, start + count))
 
     @property
     def unfinished(self) -> int:
@@ -62,7 +64,7 @@ class Scene:
 
     async def idle(self) -> None:
         async with asyncio.timeout(PATIENCE):
-            await self.held.idle()
+            await self.held.wait_until_idle()
 
     async def close(self) -> None:
         await self.consuming.close()
@@ -88,7 +90,7 @@ async def test_every_message_is_handled_once_and_counted(place: str) -> None:
     assert sorted(seen) == list(range(150))
     assert (it.unfinished, len(it.held.process), it.held.process.size) == (150, 0, 0)
     it.counters["T"].sample(10.0)
-    assert it.counters["T"].shown().consume_ok_tps == pytest.approx(15.0)
+    assert it.counters["T"].status().consume_ok_tps == pytest.approx(15.0)
     await it.close()
 
 
@@ -274,7 +276,7 @@ async def test_threads_that_the_system_does_not_have_are_asked_for_again(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", limited)
-    monkeypatch.setattr(thread_workers, "_AGAIN", 0.01)
+    monkeypatch.setattr(workers, "_THREAD_RETRY_DELAY", 0.01)
     together = threading.Barrier(2, timeout=PATIENCE)
     it = Scene(handler("in_thread", lambda _message: together.wait()), limit=2)
     it.pull(20)

@@ -5,9 +5,14 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.pull.feeder import Feeder, FeedOptions, FeedPoint, start_feeding
+from bolide.client.consumer.pull.pull_loop import (
+    PullCallbacks,
+    PullLoop,
+    PullOptions,
+    start_feeding,
+)
 from bolide.client.consumer.pull.pull_request import Pull, PullResult, PullStatus
 from bolide.client.consumer.subscription import Filter
 from bolide.model.message import StoredMessage
@@ -34,18 +39,18 @@ class Scene:
         self.held = HeldQueue(MessageQueue("T", "broker-a", 0), 10, FakeClock())
         member: Any = SimpleNamespace(group="G", instance=self)
         puller: Any = self
-        options = FeedOptions(batch=256, carries_offsets=True, after_failure=0.001)
-        point = FeedPoint(
+        options = PullOptions(batch=256, carries_offsets=True, after_failure=0.001)
+        callbacks = PullCallbacks(
             filter_of=lambda _: Filter.of("T", "*", 1),
             is_blocked=lambda _: self.is_blocked,
             deliver=self._deliver,
             moved=lambda _, offset: self.moved.append(offset),
             room=lambda held: self.room - len(held.process),
         )
-        self._feeder = Feeder(member, puller, options, point, ConsumptionCounters(FakeClock()))
+        self._pull_loop = PullLoop(member, puller, options, callbacks, TopicCounters(FakeClock()))
 
     async def __aenter__(self) -> "Scene":
-        start_feeding(self._feeder, self.held)
+        start_feeding(self._pull_loop, self.held)
         return self
 
     async def __aexit__(self, *_: object) -> None:

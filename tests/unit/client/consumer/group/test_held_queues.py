@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from bolide.client.consumer.group.holdings import Holdings, Tenancy
-from bolide.client.consumer.handlers.workers import Job
+from bolide.client.consumer.group.held_queues import HeldQueues, QueueCallbacks
+from bolide.client.consumer.handlers.workers import HandlerCall
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop, until
@@ -42,7 +42,7 @@ class Broker:
         self.unlocks += 1
         self.locked.difference_update(queues)
 
-    async def locate(self, queue: MessageQueue) -> int:
+    async def start_offset(self, queue: MessageQueue) -> int:
         await self.tells_offsets.wait()
         if self.fails and queue == QUEUES[1]:
             raise self.failure
@@ -57,18 +57,20 @@ class Broker:
         (self.offset,) = offsets.values()
 
 
-def holdings(broker: Any, *, in_order: bool = True) -> Holdings:
-    tenancy = Tenancy(
-        locate=broker.locate, begin=lambda _held, _before: None, is_ordered=lambda _topic: in_order
+def held_queues(broker: Any, *, in_order: bool = True) -> HeldQueues:
+    callbacks = QueueCallbacks(
+        start_offset=broker.start_offset,
+        start=lambda _held, _before: None,
+        is_ordered=lambda _topic: in_order,
     )
-    return Holdings(broker, tenancy, broker)
+    return HeldQueues(broker, callbacks, broker)
 
 
 @on_loop
 async def test_queues_that_are_held_stay_locked_until_they_are_given_up() -> None:
     broker = Broker()
-    held = holdings(broker)
-    assert await held.change("T", QUEUES)
+    held = held_queues(broker)
+    assert await held.assign("T", QUEUES)
     assert (broker.locked, broker.unlocks) == (set(QUEUES), 0)
     await held.close(1.0)
     assert broker.locked == set()
@@ -77,7 +79,7 @@ async def test_queues_that_are_held_stay_locked_until_they_are_given_up() -> Non
 @on_loop
 async def test_a_round_that_is_cancelled_before_the_answer_gives_its_locks_back() -> None:
     broker = Broker()
-    held = holdings(broker)
+    held = held_queues(broker)
     broker.answers.clear()
     await cancelled(held, broker)
     await held.close(1.0)
@@ -87,7 +89,7 @@ async def test_a_round_that_is_cancelled_before_the_answer_gives_its_locks_back(
 @on_loop
 async def test_a_round_that_is_cancelled_with_the_locks_gives_them_back() -> None:
     broker = Broker()
-    held = holdings(broker)
+    held = held_queues(broker)
     broker.tells_offsets.clear()
     await cancelled(held, broker)
     await held.close(1.0)
@@ -97,9 +99,9 @@ async def test_a_round_that_is_cancelled_with_the_locks_gives_them_back() -> Non
 @on_loop
 async def test_the_lock_of_a_queue_whose_offset_is_not_known_is_given_back() -> None:
     broker = Broker()
-    held = holdings(broker)
+    held = held_queues(broker)
     broker.fails = True
-    assert not await held.change("T", QUEUES)
+    assert not await held.assign("T", QUEUES)
     await until(lambda: broker.locked == {QUEUES[0]})
     await held.close(1.0)
 
@@ -107,9 +109,9 @@ async def test_the_lock_of_a_queue_whose_offset_is_not_known_is_given_back() -> 
 @on_loop
 async def test_closing_while_queues_are_got_gives_their_locks_back() -> None:
     broker = Broker()
-    held = holdings(broker)
+    held = held_queues(broker)
     broker.tells_offsets.clear()
-    getting = asyncio.create_task(held.change("T", QUEUES))
+    getting = asyncio.create_task(held.assign("T", QUEUES))
     await until(lambda: broker.locked)
     await held.close(1.0)
     broker.tells_offsets.set()
@@ -123,16 +125,16 @@ async def test_a_handler_that_ends_late_does_not_move_the_group_back(
     by_the_next: int | None, stands_at: int
 ) -> None:
     broker = Broker()
-    held, job = holdings(broker), cast(Job, object())
-    await held.change("T", QUEUES[:1])
+    held, call = held_queues(broker), cast(HandlerCall, object())
+    await held.assign("T", QUEUES[:1])
     (queue,) = held
-    queue.take([stored(5), stored(6)], 7)
-    queue.begin(job)
-    await held.change("T", [])
+    queue.accept([stored(5), stored(6)], 7)
+    queue.begin(call)
+    await held.assign("T", [])
     await until(lambda: broker.offset == 5)
     broker.offset = by_the_next
     queue.done([stored(5)])
-    queue.end(job)
+    queue.end(call)
     await held.close(1.0)
     assert broker.offset == stands_at
 
@@ -140,11 +142,11 @@ async def test_a_handler_that_ends_late_does_not_move_the_group_back(
 @on_loop
 async def test_what_a_users_store_raises_keeps_only_its_queue_back() -> None:
     broker = Broker()
-    held = holdings(broker, in_order=False)
+    held = held_queues(broker, in_order=False)
     broker.fails, broker.failure = True, OSError("database away")
-    assert not await held.change("T", QUEUES)
+    assert not await held.assign("T", QUEUES)
     assert held.of_topic("T") == {QUEUES[0]}
-    await held.commit_by_the_way()
+    await held.try_commit()
     with pytest.raises(OSError, match="away"):
         await held.commit()
     await held.close(1.0)
@@ -154,15 +156,17 @@ async def test_what_a_users_store_raises_keeps_only_its_queue_back() -> None:
 async def test_a_queue_that_two_changes_get_is_held_once() -> None:
     begun: list[MessageQueue] = []
     broker: Any = Broker()
-    tenancy = Tenancy(locate=broker.locate, begin=lambda held, _before: begun.append(held.queue))
-    held = Holdings(broker, tenancy, None)
-    assert all(await asyncio.gather(held.change("T", QUEUES), held.change("T", QUEUES)))
+    callbacks = QueueCallbacks(
+        start_offset=broker.start_offset, start=lambda held, _before: begun.append(held.queue)
+    )
+    held = HeldQueues(broker, callbacks, None)
+    assert all(await asyncio.gather(held.assign("T", QUEUES), held.assign("T", QUEUES)))
     assert sorted(begun) == QUEUES
     await held.close(1.0)
 
 
-async def cancelled(held: Holdings, broker: Broker) -> None:
-    getting = asyncio.create_task(held.change("T", QUEUES))
+async def cancelled(held: HeldQueues, broker: Broker) -> None:
+    getting = asyncio.create_task(held.assign("T", QUEUES))
     await until(lambda: broker.locked)
     getting.cancel()
     await asyncio.gather(getting, return_exceptions=True)

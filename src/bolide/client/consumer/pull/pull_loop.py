@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import HeldQueue
 from bolide.client.consumer.group.membership import Membership
 from bolide.client.consumer.pull.pull_request import Pull, Puller, PullResult, PullStatus
@@ -37,7 +37,7 @@ _UNHEARD = (SubscriptionNotFound, SubscriptionOutdated, FilterNotFound, FilterOu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedOptions:
+class PullOptions:
     """How a consumer pulls; durations in seconds."""
 
     batch: int = 32
@@ -53,7 +53,7 @@ class FeedOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedPoint:
+class PullCallbacks:
     """What the consumer says to a feeder."""
 
     filter_of: Callable[[HeldQueue], Filter | None]
@@ -66,23 +66,23 @@ class FeedPoint:
     """How many messages more may be held."""
 
 
-class Feeder:
+class PullLoop:
     """Runs one loop for each held queue until it is cancelled."""
 
     def __init__(
         self,
         member: Membership,
         puller: Puller,
-        options: FeedOptions,
-        point: FeedPoint,
-        counters: ConsumptionCounters,
+        options: PullOptions,
+        callbacks: PullCallbacks,
+        counters: TopicCounters,
     ) -> None:
         self._member = member
         self._puller = puller
         self._options = options
-        self._point = point
+        self._callbacks = callbacks
         self._counters = counters
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
     async def run(self, held: HeldQueue) -> None:
         stalls = 0
@@ -101,17 +101,17 @@ class Feeder:
 
     async def _feed(self, held: HeldQueue) -> float | None:
         """Pull once; how long to wait before the next pull, None if nothing at all came of it."""
-        while self._point.is_blocked(held):
-            await held.change()
-        wanted = self._point.filter_of(held)
+        while self._callbacks.is_blocked(held):
+            await held.wait_for_change()
+        wanted = self._callbacks.filter_of(held)
         if wanted is None:
             return self._options.after_failure
         offset, begun = held.process.next_offset, time.monotonic()
         held.last_pull = time.time()
         result = await self._puller.pull(self._pull(held, wanted, offset))
         seconds = time.monotonic() - begun
-        self._rare.forget(_place(held))
-        self._take(held, result, seconds)
+        self._throttled.forget(_place(held))
+        self._accept(held, result, seconds)
         if result.next_offset == offset and seconds < _QUICK:
             return None
         return self._options.interval if result.messages else 0.0
@@ -134,19 +134,19 @@ class Feeder:
     def _count(self, held: HeldQueue) -> int:
         """One of two numbers: brokers remember what the pulls of a consumer are like."""
         batch = self._options.batch
-        return batch if self._point.room(held) >= batch else min(batch, _SMALL_BATCH)
+        return batch if self._callbacks.room(held) >= batch else min(batch, _SMALL_BATCH)
 
-    def _take(self, held: HeldQueue, result: PullResult, seconds: float) -> None:
+    def _accept(self, held: HeldQueue, result: PullResult, seconds: float) -> None:
         if held.is_dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
             self._say_moved(held, result)
-            self._point.moved(held, result.next_offset)
+            self._callbacks.moved(held, result.next_offset)
             return
         if result.status is PullStatus.FOUND:
             self._counters[held.queue.topic].pulled(len(result.messages), seconds)
-        if fresh := held.take(result.messages, result.next_offset):
-            self._point.deliver(held, fresh)
+        if fresh := held.accept(result.messages, result.next_offset):
+            self._callbacks.deliver(held, fresh)
 
     def _say_moved(self, held: HeldQueue, result: PullResult) -> None:
         group, queue, offset = self._member.group, held.queue, result.next_offset
@@ -162,14 +162,14 @@ class Feeder:
         if isinstance(exc, _UNHEARD):
             self._member.instance.heartbeat_soon()
         # One line for all queues of a broker: they fail together.
-        self._rare.warning(
+        self._throttled.warning(
             _place(held), "%s: pulling %s fails: %s", self._member.group, held.queue, exc
         )
         return self._options.after_failure
 
 
-def start_feeding(feeder: Feeder, held: HeldQueue) -> None:
-    held.pulling = asyncio.create_task(feeder.run(held), name=f"bolide-pull-{held.queue}")
+def start_feeding(pull_loop: PullLoop, held: HeldQueue) -> None:
+    held.pulling = asyncio.create_task(pull_loop.run(held), name=f"bolide-pull-{held.queue}")
 
 
 def _place(held: HeldQueue) -> tuple[str, str]:
