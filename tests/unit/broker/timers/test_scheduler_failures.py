@@ -1,4 +1,4 @@
-"""What happens to messages that wait when something goes wrong at a bad moment."""
+"""Failures, crashes and clock changes at unfavourable moments of the timer."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.timers import due_queue
-from bolide.broker.timers import inspection as listing
-from bolide.broker.timers import scheduler as timers
+from bolide.broker.timers import due_queue, inspection, scheduler
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import MAX_PROPERTIES_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
@@ -29,8 +27,8 @@ DAY = 24 * HOUR
 
 @pytest.fixture(autouse=True)
 def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is the test's own: nobody sets it while the timer sleeps."""
-    monkeypatch.setattr(timers, "_LONGEST_SLEEP", float(DAY))
+    """The test owns the clock, so no sleep has to watch for clock changes."""
+    monkeypatch.setattr(scheduler, "_MAX_SLEEP", float(DAY))
 
 
 def recall(bench: TimerBench, unique_id: str, due: int) -> None:
@@ -38,7 +36,7 @@ def recall(bench: TimerBench, unique_id: str, due: int) -> None:
 
 
 def fill_a_file(bench: TimerBench) -> LogFile:
-    """Go on in another file of the log; returns the first one."""
+    """Roll over to another log file; return the first one."""
     for _ in range(30):
         bench.store.append(draft("Other", b"x" * 600))
     bench.store.flush()
@@ -58,7 +56,7 @@ def delete(bench: TimerBench, file: LogFile) -> None:
 async def test_a_recall_counts_though_the_broker_stood_still_when_both_were_due(
     tmp_path: Path, is_first: bool
 ) -> None:
-    """They are to roll at different times, and many others are due between these."""
+    """The messages roll at different times, and many others are due between these."""
     bench = TimerBench(tmp_path / "store", timer_roll_window_slot=HOUR)
     await bench.start()
     due = bench.now_ms + 5_000_001
@@ -84,12 +82,12 @@ async def test_a_recall_counts_though_the_broker_stood_still_when_both_were_due(
     await bench.stop()
 
 
-# ---- files of the log that go
+# ---- log files about to be deleted
 
 
 @on_loop
 async def test_what_got_its_slot_late_is_not_taken_for_delivered(tmp_path: Path) -> None:
-    """The broker crashed before it had one, and stood still for most of a day."""
+    """The broker crashed before its first checkpoint and was down for most of a day."""
     bench = TimerBench(tmp_path / "store", log_size=16 * 1024)
     await bench.start()
     bench.send(bench.now_ms + 1000)
@@ -108,7 +106,7 @@ async def test_what_got_its_slot_late_is_not_taken_for_delivered(tmp_path: Path)
     delete(bench, first)
     await bench.pass_time(DAY)
 
-    assert bench.bodies == [2]  # the first was delivered into the file that went
+    assert bench.bodies == [2]  # the first was delivered into the deleted file
     await bench.stop()
 
 
@@ -194,7 +192,7 @@ async def test_a_crash_while_lost_files_are_made_again_loses_nothing(
     await bench.stop()
     (bench.root / "timerwheel").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr(timers.Timers, "_save_now", crashed)
+        patched.setattr(scheduler.Timers, "_save_now", crashed)
         await bench.start()
     await bench.crash()
     await bench.start()
@@ -276,7 +274,7 @@ async def test_one_that_is_too_large_now_holds_no_other_up(
     await bench.stop()
 
 
-# ---- when it sleeps
+# ---- sleeping
 
 
 @on_loop
@@ -292,13 +290,13 @@ async def test_slots_are_read_in_time_after_a_flood(
         bench.send(bench.now_ms + 500)
     while not (pause := await bench.timers.feed()):
         pass
-    bench.timers._woken.clear()
+    bench.timers._feed_wanted.clear()
     bench.clock.advance(0.6)
     while not await bench.timers.deliver():
         pass
 
     assert len(bench.bodies) == 100
-    assert pause < 4 or bench.timers._woken.is_set()
+    assert pause < 4 or bench.timers._feed_wanted.is_set()
     await bench.stop()
 
 
@@ -368,14 +366,14 @@ async def test_a_shorter_window_takes_nothing_for_delivered(tmp_path: Path) -> N
     await bench.stop()
 
 
-# ---- looking at what waits
+# ---- listing
 
 
 @on_loop
 async def test_a_page_ends_though_nothing_of_a_topic_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_MOST_PASSED", 10)
+    monkeypatch.setattr(inspection, "_MAX_SKIPPED", 10)
     bench = TimerBench(tmp_path / "store")
     await bench.start()
     for at in range(25):
