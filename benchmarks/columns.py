@@ -1,7 +1,7 @@
-"""Records into record batches, compiled beside plain Python, on one core.
+"""Conversion of records into Arrow record batches, compiled beside plain Python, on one core.
 
 Run as `python -m benchmarks.columns`; prints Markdown. Each figure is the best of several rounds by
-CPU time, the two kernels in turns: noise of the machine only ever adds time.
+CPU time, alternating between the kernels: noise of the machine only adds time.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def best_rates(figure: Figure, rows: int, rounds: int) -> dict[str, float]:
 
 
 def rate(figure: Figure, log: bytes, rows: int) -> float:
-    """Rows a second of CPU time."""
+    """Rows per CPU-second."""
     target = BatchBuilder(broker="broker-a", include_properties=figure.include_properties)
     began, found, position = time.process_time(), 0, 0
     while position < len(log):

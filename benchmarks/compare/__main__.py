@@ -22,14 +22,13 @@ from benchmarks.compare import baseline, code, report
 from benchmarks.compare.cells import BY_NAME, CELLS, LONG_LIVED, STAGES, Cell
 from benchmarks.compare.context import measure_context
 from benchmarks.compare.footprint import start
+from benchmarks.compare.loads import COLD, warm_up
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
 from benchmarks.compare.stages import Stage
-from benchmarks.compare.warming import COLD, warm_up
 from benchmarks.generators import compile_generator
-from benchmarks.memory import new_page_us
-from benchmarks.processes import machine
-from benchmarks.publishing import has_written_part, publish, write
+from benchmarks.markdown import has_written_part, publish, write
+from benchmarks.processes import machine, new_page_us
 from tests.interop import apache
 
 COMMAND = "make bench-compare"
@@ -47,9 +46,9 @@ def main() -> int:
         return _compare_with_baseline(options)
     results = _results(options, "compare.json")
     if options.resume:
-        results.go_on(other_code=options.other_code)
+        results.resume(other_code=options.other_code)
     else:
-        results.begin_anew()
+        results.start_over()
     results.facts |= {"page_us": new_page_us(), "page_again_us": new_page_us()}
     _measure(_wanted(options, results), results, options)
     if options.context:
@@ -144,7 +143,7 @@ def _compare_with_baseline(options: argparse.Namespace) -> int:
         sys.exit(str(unusable))
     results, old_code = _results(options, "baseline.json"), code.version(old)
     print(f"old: {old_code}\nnew: {results.code}", file=sys.stderr)
-    results.begin_anew()
+    results.start_over()
     cells = baseline.select(options.cells)
     _measure(cells, results, options, {BASELINE: old})
     comparisons = baseline.compare(results, cells, options.limit)
@@ -188,7 +187,7 @@ def _measure_stage(
                 results.fail(cell.name, f"{type(failed).__name__}: {failed}")
                 print(f"{cell.name}: {failed}", file=sys.stderr)
                 stage.stop_all()  # the broker may hang: the next cell starts new ones
-            results.note_most("disk_gb", (_disk_used() - used_before) / 1e9)
+            results.record_maximum("disk_gb", (_disk_used() - used_before) / 1e9)
             print(f"  {time.monotonic() - begin:.0f} s", file=sys.stderr)
 
 

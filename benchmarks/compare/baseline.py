@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import markdown
 from benchmarks.brokers import BASELINE, BOLIDE
 from benchmarks.compare import figures
 from benchmarks.compare.cells import CELLS, Cell
@@ -135,13 +135,13 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _row(found: Comparison) -> Iterator[str]:
     yield f"`{found.cell}`"
-    yield from (tables.cell(found.values(server)) for server in (BASELINE, BOLIDE))
-    yield tables.NO_VALUE if found.ratio is None else f"{found.ratio:.3f}"
+    yield from (markdown.cell(found.values(server)) for server in (BASELINE, BOLIDE))
+    yield markdown.NO_VALUE if found.ratio is None else f"{found.ratio:.3f}"
     ratios = found.round_ratios
-    yield f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else tables.NO_VALUE
+    yield f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else markdown.NO_VALUE
     for server in (BASELINE, BOLIDE):
-        yield tables.cell(figures.values(found.rounds, server, lambda each: each.per_second))
-    yield tables.cell([each.used.other_cores for each in found.rounds], 2)
+        yield markdown.cell(figures.values(found.rounds, server, lambda each: each.per_second))
+    yield markdown.cell([each.used.other_cores for each in found.rounds], 2)
     for server in (BASELINE, BOLIDE):
         failures = figures.values(found.rounds, server, lambda each: each.loaded.failures)
         yield f"{sum(failures):,.0f}"

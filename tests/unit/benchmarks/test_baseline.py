@@ -11,7 +11,7 @@ from benchmarks.compare import baseline
 from benchmarks.compare.baseline import Comparison
 from benchmarks.compare.cells import LONG_LIVED
 from benchmarks.compare.rounds import Round
-from tests.unit.benchmarks.rounds_at_hand import a_round, results_of
+from tests.unit.benchmarks.sample_rounds import sample_results, sample_round
 
 
 def rounds_of(old_us: list[float], new_us: list[float], failures: int = 0) -> list[Round]:
@@ -19,7 +19,10 @@ def rounds_of(old_us: list[float], new_us: list[float], failures: int = 0) -> li
     return [
         each
         for old, new in zip(old_us, new_us, strict=True)
-        for each in (a_round(BASELINE, cpu_us=old), a_round(BOLIDE, cpu_us=new, failures=failures))
+        for each in (
+            sample_round(BASELINE, cpu_us=old),
+            sample_round(BOLIDE, cpu_us=new, failures=failures),
+        )
     ]
 
 
@@ -49,7 +52,7 @@ def test_the_medians_decide_so_one_slow_round_changes_nothing() -> None:
 
 
 def test_a_cell_without_rounds_fails_with_the_end_of_its_reason(tmp_path: Path) -> None:
-    results = results_of(tmp_path / "a.json")
+    results = sample_results(tmp_path / "a.json")
     results.fail("send-64", "RuntimeError: no start\nImportError: no module")
     (found,) = baseline.compare(results, baseline.select(["send-64"]), 5.0)
     assert found.problem == "not measured: ImportError: no module"
@@ -76,7 +79,7 @@ def test_cells_without_a_cost_per_message_are_refused(name: str) -> None:
 def test_the_report_has_both_commits_the_machine_and_a_verdict_for_each_cell(
     tmp_path: Path,
 ) -> None:
-    results = results_of(
+    results = sample_results(
         tmp_path / "a", send_64=rounds_of([10.0], [9.0]), pipelined=rounds_of([2.0], [3.0])
     )
     results.code = "Bolide 2, commit bbb"

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.brokers import BOLIDE, Running, started
 from benchmarks.compare.loads import Fill, Generated
-from benchmarks.compare.stages import Stage, create_topic, stored
+from benchmarks.compare.stages import Stage, count_stored, create_topic
 from benchmarks.generators import compile_generator
-from tests.unit.benchmarks.rounds_at_hand import results_of
+from tests.unit.benchmarks.sample_rounds import sample_results
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -23,7 +23,7 @@ def broker() -> Iterator[Running]:
 
 @pytest.fixture
 def stage(tmp_path: Path, broker: Running) -> Stage:
-    return Stage(compile_generator("brokerload"), results_of(tmp_path / "a"), 0.1)
+    return Stage(compile_generator("brokerload"), sample_results(tmp_path / "a"), 0.1)
 
 
 @pytest.mark.parametrize("options", [{}, {"batch": 16}, {"oneway": 3}])
@@ -37,7 +37,7 @@ def test_the_messages_that_it_counts_are_stored(
     assert found["failures"] == 0
     assert found["messages"] >= 640
     # One-way sends may be on their way when the answer to the next send is there.
-    assert stored(broker, topic) >= found["messages"]
+    assert count_stored(broker, topic) >= found["messages"]
 
 
 def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running) -> None:
@@ -51,7 +51,7 @@ def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running)
 
 def test_a_queue_is_read_once_and_whole(stage: Stage, broker: Running) -> None:
     Fill(topic="read", count=1000, options={"batch": 10}).apply(stage, broker)
-    each = stored(broker, "read") // 4
+    each = count_stored(broker, "read") // 4
     shape = Generated("pull", 4, 1, "read", size=32, limit=each, options={"once": 1})
     assert shape.generate(stage, broker, 10.0)["messages"] >= each * 4 - 3
 

@@ -10,7 +10,7 @@ from benchmarks.checkouts import Checkout
 from benchmarks.compare import __main__ as command
 from benchmarks.compare import stages
 from benchmarks.compare.cells import BY_NAME, MAIN, Cell
-from tests.unit.benchmarks.rounds_at_hand import results_of
+from tests.unit.benchmarks.sample_rounds import sample_results
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def test_a_cell_that_fails_does_not_lose_the_others(
 ) -> None:
     monkeypatch.setattr(stages, "started", refuse)
     cells = [BY_NAME["send-64"], Cell("send-1", "", "", BY_NAME["send-1"].load, contenders=())]
-    results = results_of(tmp_path / "a.json")
+    results = sample_results(tmp_path / "a.json")
     options = argparse.Namespace(millions=1.0, rounds=1, seconds=1.0, warm_up=1.0)
     command._measure_stage(MAIN, cells, results, options)
     assert list(results.missing) == ["send-64"]

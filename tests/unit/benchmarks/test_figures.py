@@ -1,23 +1,23 @@
 import pytest
 
 from benchmarks.compare import figures
-from tests.unit.benchmarks.rounds_at_hand import a_round
+from tests.unit.benchmarks.sample_rounds import sample_round
 
 
 def test_ratios_are_of_the_medians_so_one_lucky_round_changes_nothing() -> None:
-    ours = [a_round("ours", per_second=rate) for rate in (300, 310, 9_000)]
-    theirs = [a_round("theirs", per_second=rate) for rate in (1, 100, 155)]
+    ours = [sample_round("ours", per_second=rate) for rate in (300, 310, 9_000)]
+    theirs = [sample_round("theirs", per_second=rate) for rate in (1, 100, 155)]
     found = figures.ratio([*ours, *theirs], "ours", "theirs", lambda each: each.per_second)
     assert found == pytest.approx(3.1)
 
 
 def test_a_server_without_rounds_has_no_ratio() -> None:
-    rounds = [a_round("ours")]
+    rounds = [sample_round("ours")]
     assert figures.ratio(rounds, "ours", "theirs", lambda each: each.per_second) is None
 
 
 def test_values_that_a_round_does_not_have_are_left_out() -> None:
-    rounds = [a_round("ours"), a_round("ours", p99_us=7.0)]
+    rounds = [sample_round("ours"), sample_round("ours", p99_us=7.0)]
     assert figures.values(rounds, "ours", lambda each: each.loaded.p99_us) == [7.0]
 
 

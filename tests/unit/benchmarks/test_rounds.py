@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from benchmarks.brokers import Running
-from benchmarks.compare.rounds import Loaded, Meter
+from benchmarks.compare.rounds import LoadResult, Meter
 
 # Burns so many CPU seconds for each line that it reads.
 _WORKER = """
@@ -50,7 +50,7 @@ def test_work_that_a_broker_does_after_the_load_is_counted() -> None:
     with server(_WORKER) as (broker, process):
         with Meter(broker, patience=20.0) as meter:
             burn(process, 0.5)
-        found = meter.round(Loaded(100, 0.25, 0.0))
+        found = meter.round(LoadResult(100, 0.25, 0.0))
     assert found.used.cpu_seconds >= 0.5
     assert found.used.later_cpu_seconds >= 0.4
     assert found.per_second == 400, "the rate is the client's"

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.compare.java_programs import read_line
+from benchmarks.compare.programs import read_line
 
 PRODUCER = (
     "Current Time: 2026-11-16 02:20:01,123 | Send TPS: 35599 | Max RT(ms): 120 |"

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from benchmarks.compare.results import Results
-from benchmarks.compare.rounds import Loaded, Round, Used
+from benchmarks.compare.rounds import LoadResult, ResourceUsage, Round
 
 
-def a_round(
+def sample_round(
     server: str,
     *,
     per_second: float = 1000.0,
@@ -20,11 +20,11 @@ def a_round(
     """One second of load."""
     messages = round(per_second)
     client = client_us * messages / 1e6
-    loaded = Loaded(messages, 1.0, client, failures, p99_us=p99_us, extra=extra)
-    return Round(server, loaded, Used(cpu_us * messages / 1e6, private_mib=private_mib))
+    loaded = LoadResult(messages, 1.0, client, failures, p99_us=p99_us, extra=extra)
+    return Round(server, loaded, ResourceUsage(cpu_us * messages / 1e6, private_mib=private_mib))
 
 
-def results_of(file: Path, **cells: list[Round]) -> Results:
+def sample_results(file: Path, **cells: list[Round]) -> Results:
     """Cells by their names, with underscores for hyphens."""
     settings = {"rounds": 1, "seconds": 1.0, "warm_up": 0.0, "millions": 0.1}
     named = {name.replace("_", "-"): rounds for name, rounds in cells.items()}

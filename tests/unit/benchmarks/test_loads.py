@@ -3,10 +3,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.brokers import APACHE, BOLIDE, Running
-from benchmarks.compare.rounds import Loaded, Round, Used
+from benchmarks.compare.loads import warm_up
+from benchmarks.compare.rounds import LoadResult, ResourceUsage, Round
 from benchmarks.compare.stages import Stage
-from benchmarks.compare.warming import warm_up
-from tests.unit.benchmarks.rounds_at_hand import results_of
+from tests.unit.benchmarks.sample_rounds import sample_results
 
 
 @dataclass
@@ -22,14 +22,14 @@ class Brief:
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
         self.asked.append(seconds)
         time.sleep(0.05)
-        return Round(broker.name, Loaded(1, 0.05, 0.0), Used())
+        return Round(broker.name, LoadResult(1, 0.05, 0.0), ResourceUsage())
 
 
 def warmed_up(load: Brief, name: str, file: Path) -> Brief:
-    stage = Stage(Path("no generator"), results_of(file), 1.0)
+    stage = Stage(Path("no generator"), sample_results(file), 1.0)
     broker = Running(name, 1, (1,), (1,), "", 0.0, 0.0, lambda: None)
-    assert stage.is_cold(broker)
-    assert not stage.is_cold(broker)
+    assert stage.claim_start_warm_up(broker)
+    assert not stage.claim_start_warm_up(broker)
     warm_up(load, stage, broker, 0.8)
     return load
 

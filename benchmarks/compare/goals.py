@@ -1,24 +1,24 @@
-"""What the project set out to reach beside RocketMQ, and whether this run reached it."""
+"""The project's goals relative to RocketMQ, and whether a run met them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from benchmarks.brokers import APACHE, BOLIDE, PLAIN, WORKERS
 from benchmarks.compare import figures
-from benchmarks.compare.figures import Of
+from benchmarks.compare.figures import Metric
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
 
-# µs of CPU for a send in the prototypes of the append kernel, which check nothing.
+# µs of CPU per send in the prototypes of the append kernel, which validate nothing.
 PROTOTYPE_64_SENDERS, PROTOTYPE_PIPELINED = 10.0, 1.4
 _PROTOTYPES = 2.5
 _PART_OF_BOUND, _PART_OF_SYNC_BOUND = 0.85, 0.6
-_MOST_FAILED = 0.001
+_MAX_FAILED_SHARE = 0.001
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One goal."""
+class Goal:
+    """One goal, with the figure that this run measured for it."""
 
     what: str
     limit: float
@@ -27,13 +27,13 @@ class Bar:
     unit: str = "times"
     detail: str = ""
     cell: str = ""
-    """Where it was measured."""
+    """The cell that provides the figure."""
     server: str = BOLIDE
     is_void: bool = False
-    """Whether ours failed too many requests: then no figure meets a goal."""
+    """Whether Bolide failed too many requests, which makes the goal missed at any figure."""
 
     @property
-    def goal(self) -> str:
+    def target(self) -> str:
         return f"{'at most' if self.at_most else 'at least'} {_number(self.limit, self.unit)}"
 
     @property
@@ -50,28 +50,28 @@ class Bar:
         return "met" if met else "**missed**"
 
 
-def bars(results: Results) -> Iterator[Bar]:
+def goals(results: Results) -> Iterator[Goal]:
     for part in (_costs, _java, _rates, _latencies, _synced, _footprint, _scale, _client):
-        yield from (_with_failures(results, bar) for bar in part(results))
+        yield from (_with_failures(results, goal) for goal in part(results))
 
 
-def _with_failures(results: Results, bar: Bar) -> Bar:
-    """The bar with what both brokers failed to do in most of its rounds."""
-    rounds = results.rounds(bar.cell)
+def _with_failures(results: Results, goal: Goal) -> Goal:
+    """Add the share of failed requests in the median round of both brokers."""
+    rounds = results.rounds(goal.cell)
     ours, theirs = (
-        figures.median(rounds, server, _failed_part) or 0.0 for server in (bar.server, APACHE)
+        figures.median(rounds, server, _failed_part) or 0.0 for server in (goal.server, APACHE)
     )
-    found = {"our": ours, "RocketMQ's": theirs}
-    told = [
+    shares = {"our": ours, "RocketMQ's": theirs}
+    texts = [
         f"{part:.2%} of {whose} requests failed"
-        for whose, part in found.items()
-        if part > _MOST_FAILED
+        for whose, part in shares.items()
+        if part > _MAX_FAILED_SHARE
     ]
-    detail = ", ".join(filter(None, (bar.detail, *told)))
-    return replace(bar, detail=detail, is_void=ours > _MOST_FAILED)
+    detail = ", ".join(filter(None, (goal.detail, *texts)))
+    return replace(goal, detail=detail, is_void=ours > _MAX_FAILED_SHARE)
 
 
-def _costs(results: Results) -> Iterator[Bar]:
+def _costs(results: Results) -> Iterator[Goal]:
     goals = {
         "send-64": (3, "64 synchronous senders"),
         "pipelined": (6, "asynchronous sends"),
@@ -84,30 +84,30 @@ def _costs(results: Results) -> Iterator[Bar]:
     }
     for cell, (limit, what) in goals.items():
         found = _ratio(results, cell, _per_cpu_second)
-        yield Bar(f"messages per server-CPU-second, {what}", limit, found, cell=cell)
+        yield Goal(f"messages per server-CPU-second, {what}", limit, found, cell=cell)
     plain = figures.ratio(results.rounds("send-64"), PLAIN, APACHE, _per_cpu_second)
     what = "the same, 64 senders, without a compiler"
-    yield Bar(what, 0.7, plain, cell="send-64", server=PLAIN)
+    yield Goal(what, 0.7, plain, cell="send-64", server=PLAIN)
     for cell, prototype in (("send-64", PROTOTYPE_64_SENDERS), ("pipelined", PROTOTYPE_PIPELINED)):
         cost = _ours(results, cell, _cpu_us)
         what = f"server CPU for a send, `{cell}`: {_PROTOTYPES:g} times the prototype's {prototype}"
-        yield Bar(what, _PROTOTYPES * prototype, cost, at_most=True, unit="µs", cell=cell)
+        yield Goal(what, _PROTOTYPES * prototype, cost, at_most=True, unit="µs", cell=cell)
 
 
-def _java(results: Results) -> Iterator[Bar]:
+def _java(results: Results) -> Iterator[Goal]:
     for cell in ("java-sync", "java-batch", "java-transaction", "java-consumer"):
         rate = _ratio(results, cell, _per_second)
         bound = java_bound(results, cell)
         part = figures.quotient(rate, bound)
         detail = "" if bound is None else f"the bound is {bound:.2f} times"
         what = f"`{cell}`: messages per second, part of what the CPU costs allow"
-        yield Bar(what, 100 * _PART_OF_BOUND, None if part is None else 100 * part, unit="%",
+        yield Goal(what, 100 * _PART_OF_BOUND, None if part is None else 100 * part, unit="%",
                   detail=detail, cell=cell)  # fmt: skip
-        yield Bar(f"`{cell}`: messages per second", 1, rate, cell=cell)
+        yield Goal(f"`{cell}`: messages per second", 1, rate, cell=cell)
 
 
 def java_bound(results: Results, cell: str) -> float | None:
-    """By the smaller of the client's costs beside the two brokers, which is the stricter."""
+    """Bound by the lower of the two measured client costs, which gives the stricter bound."""
     rounds = results.rounds(cell)
     clients = [figures.median(rounds, name, _client_cpu_us) for name in (BOLIDE, APACHE)]
     ours, theirs = (figures.median(rounds, name, _cpu_us) for name in (BOLIDE, APACHE))
@@ -117,34 +117,34 @@ def java_bound(results: Results, cell: str) -> float | None:
     return figures.client_bound(min(found), theirs, ours)
 
 
-def _rates(results: Results) -> Iterator[Bar]:
+def _rates(results: Results) -> Iterator[Goal]:
     pipelined = _ratio(results, "pipelined", _per_second)
-    yield Bar("messages per second, asynchronous", 3, pipelined, cell="pipelined")
+    yield Goal("messages per second, asynchronous", 3, pipelined, cell="pipelined")
     rounds = results.rounds("send-64-workers")
     found = figures.ratio(rounds, WORKERS, APACHE, _per_second)
     what = "messages per second, 64 senders, `--workers 2`"
-    yield Bar(what, 3, found, cell="send-64-workers", server=WORKERS)
+    yield Goal(what, 3, found, cell="send-64-workers", server=WORKERS)
 
 
-def _latencies(results: Results) -> Iterator[Bar]:
+def _latencies(results: Results) -> Iterator[Goal]:
     half = _ratio(results, "half-load", lambda each: each.loaded.p99_us)
     what = "p99 of a send at half of RocketMQ's most"
-    yield Bar(what, 0.5, half, at_most=True, cell="half-load")
+    yield Goal(what, 0.5, half, at_most=True, cell="half-load")
     wake = _ours(results, "wake-up", lambda each: each.loaded.p50_us)
     in_ms = None if wake is None else wake / 1000
     what = "p50 from send to receipt by a long poll"
-    yield Bar(what, 1, in_ms, at_most=True, unit="ms", cell="wake-up")
+    yield Goal(what, 1, in_ms, at_most=True, unit="ms", cell="wake-up")
 
 
-def _synced(results: Results) -> Iterator[Bar]:
+def _synced(results: Results) -> Iterator[Goal]:
     for senders in (8, 64):
         cell = f"sync-{senders}"
-        yield Bar(f"SYNC_FLUSH, {senders} senders, messages per second", 1.5,
+        yield Goal(f"SYNC_FLUSH, {senders} senders, messages per second", 1.5,
                   _ratio(results, cell, _per_second), cell=cell)  # fmt: skip
         bound = sync_bound(results, senders)
         part = figures.quotient(_ours(results, cell, _per_second), bound)
         detail = "" if bound is None else f"the bound is {bound:,.0f} messages/s"
-        yield Bar(f"SYNC_FLUSH, {senders} senders, part of N ÷ (t + N ÷ r)",
+        yield Goal(f"SYNC_FLUSH, {senders} senders, part of N ÷ (t + N ÷ r)",
                   100 * _PART_OF_SYNC_BOUND, None if part is None else 100 * part, unit="%",
                   detail=detail, cell=cell)  # fmt: skip
 
@@ -158,42 +158,42 @@ def sync_bound(results: Results, senders: int) -> float | None:
     return figures.sync_bound(senders, sync_s, unsynced)
 
 
-def _footprint(results: Results) -> Iterator[Bar]:
-    yield Bar("private memory, idle", 1 / 8, _ratio(results, "start", _private), at_most=True)
+def _footprint(results: Results) -> Iterator[Goal]:
+    yield Goal("private memory, idle", 1 / 8, _ratio(results, "start", _private), at_most=True)
     after = (_last(results, "ten-million", name) for name in (BOLIDE, APACHE))
     found = figures.quotient(*(each.used.private_mib if each else None for each in after))
-    yield Bar("private memory after 10 million messages", 1 / 4, found, at_most=True)
+    yield Goal("private memory after 10 million messages", 1 / 4, found, at_most=True)
     first = _ratio(results, "start", lambda each: each.loaded.extra.get("first_send_s"))
-    yield Bar("start-up to the first accepted send", 1 / 5, first, at_most=True)
+    yield Goal("start-up to the first accepted send", 1 / 5, first, at_most=True)
 
 
-def _scale(results: Results) -> Iterator[Bar]:
+def _scale(results: Results) -> Iterator[Goal]:
     pairs = (("queues-10000", "send-64", 80), ("queues-10000-pipelined", "pipelined", 50))
     for cell, baseline, limit in pairs:
         many, few = (_ours(results, each, _per_second) for each in (cell, baseline))
         part = figures.quotient(many, few)
-        yield Bar(f"messages per second with 10,000 queues, of those with 4, `{baseline}`",
+        yield Goal(f"messages per second with 10,000 queues, of those with 4, `{baseline}`",
                   limit, None if part is None else 100 * part, unit="%", cell=cell)  # fmt: skip
     costs = figures.values(results.rounds("ten-million"), BOLIDE, _cpu_us)
     grown = figures.growth(costs)
     what = "cost of an append, the last of 10 million by the first"
-    yield Bar(what, 1.2, grown, at_most=True, cell="ten-million")
+    yield Goal(what, 1.2, grown, at_most=True, cell="ten-million")
 
 
-def _client(results: Results) -> Iterator[Bar]:
+def _client(results: Results) -> Iterator[Goal]:
     sends = _ours(results, "ours-async", _per_second)
-    yield Bar("our client: asynchronous sends", 25_000, sends, unit="/s", cell="ours-async")
+    yield Goal("our client: asynchronous sends", 25_000, sends, unit="/s", cell="ours-async")
     received = _ours(results, "ours-consumer", _per_second)
     what = "our client: messages consumed"
-    yield Bar(what, 100_000, received, unit="/s", cell="ours-consumer")
+    yield Goal(what, 100_000, received, unit="/s", cell="ours-consumer")
 
 
-def _ratio(results: Results, cell: str, of: Of) -> float | None:
-    return figures.ratio(results.rounds(cell), BOLIDE, APACHE, of)
+def _ratio(results: Results, cell: str, metric: Metric) -> float | None:
+    return figures.ratio(results.rounds(cell), BOLIDE, APACHE, metric)
 
 
-def _ours(results: Results, cell: str, of: Of) -> float | None:
-    return figures.median(results.rounds(cell), BOLIDE, of)
+def _ours(results: Results, cell: str, metric: Metric) -> float | None:
+    return figures.median(results.rounds(cell), BOLIDE, metric)
 
 
 def _last(results: Results, cell: str, server: str) -> Round | None:
