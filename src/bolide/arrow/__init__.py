@@ -1,6 +1,6 @@
-"""Messages as Arrow tables, without a JVM.
+"""Messages as Arrow tables, without a JVM: `read_topic` and `read_commit_log`.
 
-Importing it loads nothing heavy: public names are found when they are first used.
+Importing the package loads nothing heavy: public names are resolved on first use.
 """
 
 from importlib import import_module
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bolide.arrow.topic_reader import TopicReader as TopicReader
     from bolide.arrow.topic_reader import read_topic as read_topic
 
-_HOMES = {
+_MODULES = {
     "BadPosition": "errors",
     "BadValueSchema": "errors",
     "DataLost": "errors",
@@ -35,11 +35,11 @@ _HOMES = {
     "read_topic": "topic_reader",
 }
 
-__all__ = [*_HOMES]  # noqa: PLE0604  all of them are texts
+__all__ = [*_MODULES]  # noqa: PLE0604  all keys are strings
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)

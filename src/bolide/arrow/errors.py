@@ -23,14 +23,13 @@ _GO_ON = (
 
 
 class DataLost(BolideError):
-    """Messages that were to be read are no longer there."""
+    """Messages of the requested range were deleted."""
 
     def __init__(self, queue: MessageQueue, wanted: int, oldest: int, end: int) -> None:
         super().__init__(
             f"topic {queue.topic!r}, broker {queue.broker_name!r}, queue {queue.queue_id}: offset"
             f" {wanted} was wanted, but the broker has only {oldest} up to {end}: messages were"
-            " deleted before they were read, or the topic was made anew. To go on with what is"
-            " there, allow data loss (failOnDataLoss=false, fail_on_data_loss=False)"
+            f" deleted before they were read, or the topic was recreated. {_GO_ON}"
         )
         self.queue, self.wanted, self.oldest, self.end = queue, wanted, oldest, end
 
@@ -39,7 +38,7 @@ class DataLost(BolideError):
 
 
 class OutOfPatience(BolideError):
-    """Nothing succeeded for as long as the reader was to wait; the last failure is the cause."""
+    """No request succeeded within the time limit; `cause` is the last failure."""
 
     def __init__(self, what: str, seconds: float, cause: object) -> None:
         super().__init__(f"{what}: no success for {seconds:.3g} s; the last failure: {cause}")
@@ -50,11 +49,11 @@ class OutOfPatience(BolideError):
 
 
 class BadPosition(ConfigError):
-    """A start or an end that is none; the text names the option and what may stand there."""
+    """A malformed start or end position; the text names the option and the valid forms."""
 
 
 class BadValueSchema(ConfigError):
-    """A list of columns that is none; the text names the place."""
+    """A malformed list of columns; the text names the position of the error."""
 
 
 class NoCommitLog(ConfigError):
@@ -70,7 +69,7 @@ class NoCommitLog(ConfigError):
 
 
 class LogLost(BolideError):
-    """Records that were to be read cannot be."""
+    """Records of a log file are missing or damaged."""
 
     def __init__(self, path: Path | str, at: int, reason: str) -> None:
         super().__init__(f"{path}, physical offset {at}: {reason}. {_GO_ON}")
@@ -81,8 +80,8 @@ class LogLost(BolideError):
 
 
 class LogFileGone(LogLost):
-    """Retention deletes the oldest files; copies may miss some."""
+    """A log file is missing: deleted by retention, or not part of the copy."""
 
 
 class LogDamaged(LogLost):
-    """There is no record, or another one than was written."""
+    """The bytes at an offset are not a valid record."""

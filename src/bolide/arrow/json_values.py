@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-_AT_A_TIME = 1000
-_NO_JSON = (b"NaN", b"Inf")  # numbers for Arrow all the same
-_SAME_BOTH_WAYS = (
+_BLOCK_SIZE = 1000
+"""Bodies per block."""
+_NOT_JSON = (b"NaN", b"Inf")
+"""Not valid in JSON, but accepted by Arrow's reader."""
+_FAST_TYPES = (
     pa.types.is_boolean,
     pa.types.is_signed_integer,
     pa.types.is_float64,
@@ -27,46 +29,47 @@ _SAME_BOTH_WAYS = (
 
 
 def decode_values(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray:
-    """One struct a body; null where a body is no JSON object or does not fit the columns.
+    """One struct per body; null if a body is not a JSON object or does not match the columns.
 
     Missing fields are null, fields without a column are ignored. Times without a zone are UTC,
     binary columns are base64.
     """
-    may_be_quick = _is_quick(kind)
-    parts = []
-    for start in range(0, len(bodies), _AT_A_TIME):
-        part = bodies.slice(start, _AT_A_TIME)
-        found = _decode_together(part, kind) if may_be_quick else None
-        parts.append(_decode_each(part, kind) if found is None else found)
-    return pa.concat_arrays(parts) if parts else pa.array([], kind)
+    is_fast = _is_fast(kind)
+    blocks = []
+    for start in range(0, len(bodies), _BLOCK_SIZE):
+        block = bodies.slice(start, _BLOCK_SIZE)
+        found = _decode_together(block, kind) if is_fast else None
+        blocks.append(_decode_each(block, kind) if found is None else found)
+    return pa.concat_arrays(blocks) if blocks else pa.array([], kind)
 
 
-# All at once
+# A block at a time, by Arrow
 
 
 @lru_cache(maxsize=64)
-def _is_quick(kind: pa.DataType) -> bool:
+def _is_fast(kind: pa.DataType) -> bool:
+    """Whether Arrow and msgspec decode the type to the same values."""
     if pa.types.is_struct(kind):
-        return all(_is_quick(field.type) for field in kind)
+        return all(_is_fast(field.type) for field in kind)
     if pa.types.is_list(kind):
-        return _is_quick(kind.value_type)
-    return any(is_it(kind) for is_it in _SAME_BOTH_WAYS)
+        return _is_fast(kind.value_type)
+    return any(is_it(kind) for is_it in _FAST_TYPES)
 
 
 def _decode_together(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray | None:
-    """None if not every body is one object that fits.
+    """Decode with Arrow; None unless every body is exactly one matching object.
 
-    A body from brace to brace cannot run on into the next and gives one row at least, so that as
-    many rows as bodies are one each.
+    A body that begins and ends with a brace yields at least one row and cannot extend into the
+    next line, so an equal number of rows and bodies means one row per body.
     """
     braced = pc.and_(pc.starts_with(bodies, b"{"), pc.ends_with(bodies, b"}"))
     if bodies.null_count or not pc.all(braced).as_py():
         return None
     lines = b"\n".join(bodies.to_pylist())
-    if any(word in lines for word in _NO_JSON):
+    if any(word in lines for word in _NOT_JSON):
         return None
     try:
-        lines.decode()  # Arrow does not look
+        lines.decode()  # Arrow does not validate UTF-8
         table = pj.read_json(
             pa.BufferReader(lines),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(lines) + 1),
@@ -84,7 +87,7 @@ def _decode_together(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray | 
 
 
 def _has_infinity(found: pa.Array) -> bool:
-    """Whether there are numbers too large for their type."""
+    """Whether the array contains infinity, which Arrow yields for numbers out of range."""
     if pa.types.is_struct(found.type):
         return any(map(_has_infinity, found.flatten()))
     if pa.types.is_list(found.type):
@@ -92,7 +95,7 @@ def _has_infinity(found: pa.Array) -> bool:
     return pa.types.is_float64(found.type) and bool(pc.any(pc.is_inf(found)).as_py())
 
 
-# One by one
+# Body by body, by msgspec
 
 
 def _decode_each(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray:
@@ -100,7 +103,7 @@ def _decode_each(bodies: pa.Array, kind: pa.StructType) -> pa.StructArray:
     rows = [read(body) for body in bodies.to_pylist()]
     try:
         return pa.array(rows, kind)
-    except (pa.ArrowException, ValueError, OverflowError):  # a decimal with more digits, say
+    except (pa.ArrowException, ValueError, OverflowError):  # such as a decimal with more digits
         return pa.array([row if _fits(row, kind) else None for row in rows], kind)
 
 
@@ -128,7 +131,8 @@ def _reader(kind: pa.StructType) -> Callable[[bytes | None], Any]:
 def _python_type(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         fields = {field.name: _python_type(field.type) | None for field in kind}
-        msgspec.json.encode(list(fields))  # it finds names beyond ASCII only if it wrote them once
+        # Workaround: msgspec finds non-ASCII field names only after it has encoded them once.
+        msgspec.json.encode(list(fields))
         return TypedDict("Object", fields, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):
         return list[_python_type(kind.value_type) | None]  # type: ignore[misc]
@@ -140,7 +144,7 @@ def _python_type(kind: pa.DataType) -> Any:
     for is_it, python in _PYTHON_TYPES:
         if is_it(kind):
             return python
-    raise TypeError(f"no JSON is read as {kind}")
+    raise TypeError(f"JSON cannot be decoded to {kind}")
 
 
 _PYTHON_TYPES = (

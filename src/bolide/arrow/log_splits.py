@@ -24,18 +24,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+ReportLoss = Callable[[LogLost], None]
+"""Called for missing records; raises the error unless data loss is allowed."""
+
 SPLIT_SIZE = 128 * 1024 * 1024
-_CLOCK_SLACK = 600_000  # ms that store times may go back, as clocks are set
-_HEAD_SIZE = 128  # more than lies before the store time
-_LAST_PARTS = (1 << 20, 1 << 24)
-Lose = Callable[[LogLost], None]
-"""What to do about records that are gone; raises unless that is allowed."""
+_CLOCK_SLACK = 600_000
+"""Milliseconds by which store times may decrease along the log, after clock adjustments."""
+_HEAD_SIZE = 128  # bytes that include the store time of a record
+_TAIL_SIZES = (1 << 20, 1 << 24)
+"""Distances before the end of the data where a search for the last records starts."""
 _MAX_QUEUES = 64
-_FIRST, _LAST = -1, 1 << 63
+_BEFORE_ALL, _AFTER_ALL = -1, 1 << 63  # sort keys of filler units and of missing ones
 
 
 class Split(NamedTuple):
-    """A part of one log file, from a record up to another one; plain values for workers."""
+    """A section of one log file between record boundaries; can be sent to worker processes."""
 
     path: str
     base: int
@@ -44,48 +47,50 @@ class Split(NamedTuple):
     end: int
 
 
-class Times(NamedTuple):
-    """Store times wanted, in ms; `until` itself is not."""
+class TimeRange(NamedTuple):
+    """Half-open range of store times, in ms."""
 
     since: int
     until: int
 
 
-class _Timed(NamedTuple):
+class _TimedSplit(NamedTuple):
     split: Split
     first_time: int | None
 
 
-def plan(path: str, times: Times, split_size: int, lose: Lose) -> list[Split]:
-    """The splits of a log that may hold records of these times, in the order of the log.
+def plan(path: str, times: TimeRange, split_size: int, report_loss: ReportLoss) -> list[Split]:
+    """The splits that may contain records of a time range, in log order.
 
     Args:
         path: a store directory, its commitlog directory or one file.
-        times: by them files and splits are left out, not records.
-        split_size: bytes; 0 makes each file one split, which needs no search for records.
-        lose: is told what is missing.
+        times: excludes whole files and splits; single records are not filtered here.
+        split_size: bytes; 0 makes each file one split, without a search for record boundaries.
+        report_loss: called for each missing file.
 
     Raises:
-        NoCommitLog: there is none at that path.
+        NoCommitLog: the path contains no log.
     """
     found = find_log(path)
     for before, after in pairwise(found.files):
         if before.end < after.base:
-            lose(LogFileGone(before.path.parent, before.end, "the next file is missing"))
-    queues = Queues(found.root)
-    parts: list[_Timed] = []
-    for file in _of_times(found.files, times, lambda file: file.first_time):
+            report_loss(LogFileGone(before.path.parent, before.end, "the next file is missing"))
+    queues = QueueIndex(found.root)
+    parts: list[_TimedSplit] = []
+    for file in _within(found.files, times, lambda file: file.first_time):
         try:
             with OpenLog(file.path, file.base) as opened:
                 is_last = file is found.files[-1]
-                parts += _cut(file, opened, queues, split_size, is_last=is_last)
+                parts += _split_file(file, opened, queues, split_size, is_last=is_last)
         except FileNotFoundError:
-            lose(LogFileGone(file.path, file.base, "the file was deleted while it was planned"))
-    return [part.split for part in _of_times(parts, times, lambda part: part.first_time)]
+            report_loss(
+                LogFileGone(file.path, file.base, "the file was deleted while it was planned")
+            )
+    return [part.split for part in _within(parts, times, lambda part: part.first_time)]
 
 
-def _of_times(items: Sequence[T], times: Times, first_time: Callable[[T], int | None]) -> list[T]:
-    """Leave out what lies before or behind, as its neighbours tell."""
+def _within(items: Sequence[T], times: TimeRange, first_time: Callable[[T], int | None]) -> list[T]:
+    """Drop items outside the time range; an item ends where the next one begins."""
     firsts = [*map(first_time, items), None]
     return [
         item
@@ -95,18 +100,18 @@ def _of_times(items: Sequence[T], times: Times, first_time: Callable[[T], int | 
     ]
 
 
-def _cut(
-    file: LogFile, opened: OpenLog, queues: "Queues", split_size: int, *, is_last: bool
-) -> Iterator[_Timed]:
-    end = _sound_end(opened, queues, search=split_size > 0) if is_last else file.end
+def _split_file(
+    file: LogFile, opened: OpenLog, queues: "QueueIndex", split_size: int, *, is_last: bool
+) -> Iterator[_TimedSplit]:
+    end = _valid_end(opened, queues, search=split_size > 0) if is_last else file.end
     starts = [file.base, *_boundaries(opened, queues, end, split_size)]
     for start, stop in pairwise([*starts, end]):
         if start < stop:
             time = file.first_time if start == file.base else _time_at(opened, start)
-            yield _Timed(Split(str(file.path), file.base, start, stop), time)
+            yield _TimedSplit(Split(str(file.path), file.base, start, stop), time)
 
 
-def _boundaries(opened: OpenLog, queues: "Queues", end: int, split_size: int) -> Iterator[int]:
+def _boundaries(opened: OpenLog, queues: "QueueIndex", end: int, split_size: int) -> Iterator[int]:
     for target in range(opened.base + split_size, end, split_size) if split_size else ():
         limit = min(target + split_size, end)
         place = queues.find(opened, target, limit)
@@ -116,10 +121,10 @@ def _boundaries(opened: OpenLog, queues: "Queues", end: int, split_size: int) ->
             yield place
 
 
-def _sound_end(opened: OpenLog, queues: "Queues", *, search: bool) -> int:
-    """Behind the last sound record of the last file, which may be growing."""
+def _valid_end(opened: OpenLog, queues: "QueueIndex", *, search: bool) -> int:
+    """The end of the last valid record in the last file, which may still grow."""
     begin, behind = opened.base, data_end(opened)
-    for size in _LAST_PARTS if search else ():
+    for size in _TAIL_SIZES if search else ():
         target = max(behind - size, opened.base)
         place = queues.find(opened, target, behind) or opened.search(target, behind)
         if place is not None:
@@ -135,59 +140,59 @@ def _time_at(opened: OpenLog, place: int) -> int:
     return store_time(opened.read(place, _HEAD_SIZE).ljust(_HEAD_SIZE, b"\0"))
 
 
-class Queues:
-    """The queues of a store, as its directory has them; some are enough."""
+class QueueIndex:
+    """Record boundaries known from consume queues; the largest queues of a store suffice."""
 
     def __init__(self, root: Path | None) -> None:
-        self._queues = [*_queues(root)] if root else []
+        self._queues = [*_largest_queues(root)] if root else []
 
     def find(self, log: OpenLog, at: int, end: int) -> int | None:
-        """The first record between two offsets that a queue knows."""
-        places = sorted({queue.first_place(at) for queue in self._queues})
-        return next((p for p in places if at <= p < end and log.is_record(p)), None)
+        """The first known record boundary in a range of physical offsets."""
+        places = sorted({queue.first_record_offset(at) for queue in self._queues})
+        return next((p for p in places if at <= p < end and log.valid_record_size(p)), None)
 
 
-def _queues(root: Path) -> Iterator["_Queue"]:
-    """The largest ones: they are likely to have a record anywhere."""
+def _largest_queues(root: Path) -> Iterator["_QueueFiles"]:
+    """The queues with the most files: they are likely to have records everywhere in the log."""
     found = []
     for _, _, directory in queue_directories(root):
         files = sorted(path for path in directory.iterdir() if path.name.isdigit())
         if files:
-            found.append((len(files), _Queue(files)))
+            found.append((len(files), _QueueFiles(files)))
     found.sort(key=lambda each: -each[0])
     return (queue for _, queue in found[:_MAX_QUEUES])
 
 
-class _Queue:
+class _QueueFiles:
     def __init__(self, files: list[Path]) -> None:
         self._files = files
 
-    def first_place(self, at: int) -> int:
-        """The place of its first record at or behind an offset; one past all if there is none."""
-        number = bisect_left(self._files, at, key=lambda path: _place(path, 0))
-        if number:  # the file before begins earlier, but may hold it
-            place = _first_place(self._files[number - 1], at)
-            if place < _LAST:
+    def first_record_offset(self, at: int) -> int:
+        """The first physical offset in the queue that is at least `at`, else `_AFTER_ALL`."""
+        number = bisect_left(self._files, at, key=lambda path: _unit_offset(path, 0))
+        if number:  # the previous file begins earlier but may contain the offset
+            place = _first_offset_in(self._files[number - 1], at)
+            if place < _AFTER_ALL:
                 return place
-        return _place(self._files[number], 0) if number < len(self._files) else _LAST
+        return _unit_offset(self._files[number], 0) if number < len(self._files) else _AFTER_ALL
 
 
-def _first_place(path: Path, at: int) -> int:
+def _first_offset_in(path: Path, at: int) -> int:
     try:
         units = range(path.stat().st_size // UNIT_SIZE)
-        number = bisect_left(units, at, key=lambda unit: _place(path, unit))
-    except FileNotFoundError:  # retention was here
-        return _LAST
-    return _place(path, number) if number < len(units) else _LAST
+        number = bisect_left(units, at, key=lambda unit: _unit_offset(path, unit))
+    except FileNotFoundError:  # deleted by retention
+        return _AFTER_ALL
+    return _unit_offset(path, number) if number < len(units) else _AFTER_ALL
 
 
-def _place(path: Path, unit: int) -> int:
+def _unit_offset(path: Path, unit: int) -> int:
     try:
         with path.open("rb", buffering=0) as file:
             file.seek(unit * UNIT_SIZE)
             place, size, _ = UNIT.unpack(file.read(UNIT_SIZE))
     except (FileNotFoundError, struct.error):
-        return _LAST
+        return _AFTER_ALL
     if size == BLANK_SIZE:
-        return _FIRST
-    return int(place) if size > 0 else _LAST
+        return _BEFORE_ALL
+    return int(place) if size > 0 else _AFTER_ALL

@@ -17,7 +17,7 @@ from bolide.arrow.offsets import (
     Offsets,
     Position,
 )
-from bolide.arrow.retry import for_each
+from bolide.arrow.retry import gather_by_key
 from bolide.client.consumer.pull.pull_request import Pull, PullStatus, RawPull
 from bolide.client.consumer.subscription import Filter
 from bolide.model.message_queue import MessageQueue
@@ -27,21 +27,26 @@ if TYPE_CHECKING:
     from bolide.arrow.cluster import Cluster
 
 
-_LOOK_AROUND = 32
-_RECENT = 32
-_ASKED_FOR_SIZE = 8
+_PROBE_COUNT = 32
+"""Messages read at a time around the offset that a broker returned for a time."""
+_SAMPLED_RECORDS = 32
+_SAMPLED_QUEUES = 8
 
 
 async def resolve_position(
     cluster: "Cluster", position: Position, queues: list[MessageQueue]
 ) -> dict[MessageQueue, int]:
-    """Raises BadPosition for exact offsets of other queues."""
+    """The offset of a position in each queue.
+
+    Raises:
+        BadPosition: exact offsets omit a queue, or name an unknown one.
+    """
     match position:
         case At(timestamp_ms):
-            return await _at(cluster, timestamp_ms, queues)
+            return await _resolve_time(cluster, timestamp_ms, queues)
         case Exact(offsets):
-            _check(offsets, queues)
-            return _exact(offsets, await cluster.bounds(_relative(offsets)))
+            _check_queues(offsets, queues)
+            return _resolve_exact(offsets, await cluster.bounds(_relative_queues(offsets)))
     bounds = await cluster.bounds(queues)
     oldest = {queue: each.oldest for queue, each in bounds.items()}
     match position:
@@ -56,7 +61,7 @@ async def resolve_position(
 # Exact offsets
 
 
-def _check(offsets: Offsets, queues: list[MessageQueue]) -> None:
+def _check_queues(offsets: Offsets, queues: list[MessageQueue]) -> None:
     if missing := sorted(set(queues) - offsets.keys()):
         raise BadPosition(
             f"the offsets lack {_names(missing)}: name every queue, with {EARLIEST} for its oldest"
@@ -72,11 +77,13 @@ def _names(queues: list[MessageQueue]) -> str:
     return f"queue {first.queue_id} of topic {first.topic!r} on {first.broker_name!r}{rest}"
 
 
-def _relative(offsets: Offsets) -> list[MessageQueue]:
+def _relative_queues(offsets: Offsets) -> list[MessageQueue]:
     return [queue for queue, offset in offsets.items() if offset < 0]
 
 
-def _exact(offsets: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def _resolve_exact(
+    offsets: Offsets, bounds: Mapping[MessageQueue, Bounds]
+) -> dict[MessageQueue, int]:
     found = dict(offsets)
     for queue, (oldest, end) in bounds.items():
         found[queue] = oldest if offsets[queue] == EARLIEST else end
@@ -86,27 +93,30 @@ def _exact(offsets: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> dict[Mess
 # Times
 
 
-async def _at(
+async def _resolve_time(
     cluster: "Cluster", timestamp_ms: int, queues: list[MessageQueue]
 ) -> dict[MessageQueue, int]:
     bounds = await cluster.bounds(queues)
 
     async def search(queue: MessageQueue) -> int:
         guess = await cluster.search(queue, timestamp_ms)
-        return await _settle(cluster, queue, bounds[queue], guess, timestamp_ms)
+        return await _refine(cluster, queue, bounds[queue], guess, timestamp_ms)
 
-    return await for_each(queues, search)
+    return await gather_by_key(queues, search)
 
 
-async def _settle(
+async def _refine(
     cluster: "Cluster", queue: MessageQueue, bounds: Bounds, guess: int, timestamp_ms: int
 ) -> int:
-    """RocketMQ 4.9 names the nearest message, and of several with one time any: look around."""
+    """Correct the offset a broker returned for a time by reading the messages around it.
+
+    RocketMQ 4.9 returns the nearest message, and any of several with the same store time.
+    """
     oldest, end = bounds
     at = min(max(guess, oldest), end)
     while at > oldest:
-        back = max(oldest, at - _LOOK_AROUND)
-        found = await records(cluster, queue, back, at)
+        back = max(oldest, at - _PROBE_COUNT)
+        found = await read_records(cluster, queue, back, at)
         later = [each.queue_offset for each in found if each.store_timestamp >= timestamp_ms]
         if not later:
             break
@@ -114,7 +124,7 @@ async def _settle(
         if at > back:
             break
     while at < end:
-        found = await records(cluster, queue, at, min(at + _LOOK_AROUND, end))
+        found = await read_records(cluster, queue, at, min(at + _PROBE_COUNT, end))
         later = [each.queue_offset for each in found if each.store_timestamp >= timestamp_ms]
         if later or not found:
             return later[0] if later else at
@@ -122,11 +132,13 @@ async def _settle(
     return at
 
 
-async def records(cluster: "Cluster", queue: MessageQueue, start: int, end: int) -> list[Record]:
-    """The records of a few messages; what is not there any more is left out."""
+async def read_records(
+    cluster: "Cluster", queue: MessageQueue, start: int, end: int
+) -> list[Record]:
+    """Read a short range of records; deleted ones are omitted."""
     found: list[Record] = []
     while start < end:
-        reply = await cluster.ride_out(queue, partial(_look, cluster, queue, start, end))
+        reply = await cluster.retry(queue, partial(_pull_once, cluster, queue, start, end))
         if reply.status is not PullStatus.FOUND:
             break
         found += iter_records(reply.body)
@@ -134,7 +146,7 @@ async def records(cluster: "Cluster", queue: MessageQueue, start: int, end: int)
     return [each for each in found if each.queue_offset < end]
 
 
-async def _look(cluster: "Cluster", queue: MessageQueue, start: int, end: int) -> RawPull:
+async def _pull_once(cluster: "Cluster", queue: MessageQueue, start: int, end: int) -> RawPull:
     return await cluster.pull(
         Pull(
             queue=cluster.on_wire(queue),
@@ -147,15 +159,15 @@ async def _look(cluster: "Cluster", queue: MessageQueue, start: int, end: int) -
 
 
 async def record_size(cluster: "Cluster", queues: Iterable[MessageQueue]) -> float:
-    """The average size of recent records in bytes; 0.0 while there are none."""
+    """The average size of recent records in bytes, from a sample; 0.0 if the queues are empty."""
     bounds = await cluster.find_bounds(queues)
     filled = [queue for queue, each in bounds.items() if each.end > each.oldest]
-    asked = filled[:: max(1, len(filled) // _ASKED_FOR_SIZE)][:_ASKED_FOR_SIZE]
+    sampled = filled[:: max(1, len(filled) // _SAMPLED_QUEUES)][:_SAMPLED_QUEUES]
 
     async def recent(queue: MessageQueue) -> list[int]:
         oldest, end = bounds[queue]
-        found = await records(cluster, queue, max(oldest, end - _RECENT), end)
+        found = await read_records(cluster, queue, max(oldest, end - _SAMPLED_RECORDS), end)
         return [record.size for record in found]
 
-    sizes = [size for found in (await for_each(asked, recent)).values() for size in found]
+    sizes = [size for found in (await gather_by_key(sampled, recent)).values() for size in found]
     return sum(sizes) / len(sizes) if sizes else 0.0

@@ -18,7 +18,7 @@ from bolide.arrow.batches import BATCH_BYTES, BATCH_ROWS
 from bolide.arrow.cluster import PATIENCE, READER_GROUP, Cluster
 from bolide.arrow.errors import DataLost, OutOfPatience
 from bolide.arrow.offsets import Bounds, QueueRange
-from bolide.arrow.retry import Patience, may_pass
+from bolide.arrow.retry import Backoff, is_transient
 from bolide.arrow.schema import message_schema, parse_ddl
 from bolide.client.consumer.pull.pull_request import MAX_COUNT, Pull, PullStatus, RawPull
 from bolide.client.consumer.subscription import Filter, Sql
@@ -28,36 +28,38 @@ from bolide.protocol.refusals import ServerError
 log = logging.getLogger(__name__)
 
 
-_QUEUE_OFFSET = struct.Struct(">20xq")  # of the first record; see bolide.protocol.record
-_REMOVING = "MESSAGE_WAS_REMOVING"
-_PASSED_OVER = "NO_MATCHED_MESSAGE"
-_CANNOT_FILTER = "to filter message by"
-_SECOND_LOOK = 1.0
-_HANDED_OVER = 256 * 1024
+_QUEUE_OFFSET = struct.Struct(">20xq")  # of the first record; layout in bolide.protocol.record
+_REMARK_REMOVING = "MESSAGE_WAS_REMOVING"
+_REMARK_FILTERED = "NO_MATCHED_MESSAGE"
+_REMARK_BAD_FILTER = "to filter message by"
+_RECHECK_DELAY = 1.0
+"""Seconds between the two checks of a gap."""
+_COALESCE_SIZE = 256 * 1024
+"""Bytes of replies that cross to the reader's thread together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Plain values that travel to workers; durations are seconds."""
+    """Options of a reader: plain values that can be sent to worker processes."""
 
     tags: str = "*"
-    """`A || B`; judged by the broker, and again here."""
+    """`A || B`; the broker filters by tag hash, the reader by the tag itself."""
     sql: str | None = None
-    """A SQL92 expression over properties, judged by the broker; instead of tags."""
+    """SQL92 expression over properties, evaluated by the broker; excludes `tags`."""
     include_properties: bool = True
     value_schema: str | None = None
-    """Columns of JSON bodies, such as `id bigint, name string`; they become `value`."""
+    """Columns of JSON bodies, such as `id bigint, name string`; they form the column `value`."""
     fail_on_data_loss: bool = True
     pull_batch_size: int = 1024
-    """Messages asked for at a time; brokers have a limit of their own."""
+    """Messages requested per pull; brokers have a limit of their own."""
     pull_timeout: float = 10.0
     patience: float = PATIENCE
-    """How long a reader goes without progress before it gives up."""
+    """Seconds without progress after which a reader gives up."""
     group: str = READER_GROUP
-    """Whose pulls these are by the eyes of the broker; its position does not move."""
+    """Consumer group in whose name the reader pulls; its committed offsets do not change."""
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
-    """Of bodies and properties in one batch; the last message may be more."""
+    """Bytes of bodies and properties per batch; the last message may exceed it."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError, BadTagExpression or BadValueSchema."""
@@ -77,32 +79,32 @@ class ReadOptions:
 
     @property
     def schema(self) -> pa.Schema:
-        """That of every batch."""
+        """The schema of every batch."""
         return message_schema(include_properties=self.include_properties, value=self.value)
 
     def filter_of(self, topic: str) -> Filter:
-        """What the broker of a topic is asked for, the topic by its name on the wire."""
+        """The filter sent to the broker; `topic` is the wire name."""
         return Filter.of(topic, self.tags if self.sql is None else Sql(self.sql), 0)
 
     @property
     def wants_all(self) -> bool:
-        """Whether every message of a range is to be read."""
+        """Whether no filter is set, so that every message of a range is read."""
         return self.sql is None and not self.filter_of("").tags
 
 
-class Fetched(NamedTuple):
-    """Records as a broker sent them; some may lie past the end of the part."""
+class RecordBlock(NamedTuple):
+    """Records as a broker sent them; some may lie beyond the end of the range."""
 
     body: bytes
     offset_delta: int
-    """To be added to the queue offsets that records tell."""
+    """Added to the queue offset stored in each record."""
 
 
-class RangeFetch:
-    """One part of a queue, pull after pull; once.
+class RangeFetcher:
+    """Fetches one queue range by successive pulls; single use.
 
-    It ends where the part ends and not before: what a filter leaves out uses up offsets, and a
-    broker that has nothing is asked again.
+    The fetch ends at the end offset of the range: filtered messages advance the offset too, and
+    an empty reply is retried.
     """
 
     def __init__(self, cluster: Cluster, part: QueueRange, options: ReadOptions) -> None:
@@ -113,51 +115,51 @@ class RangeFetch:
         self._filter = options.filter_of(self._queue.topic)
         self._wants_all = options.wants_all
         self._at = part.start
-        self._patience = Patience(f"queue {part.queue}", options.patience)
-        self._gaps_are_usual = False
+        self._backoff = Backoff(f"queue {part.queue}", options.patience)
+        self._gaps_are_normal = False
 
-    async def replies(self) -> AsyncGenerator[Fetched, None]:
+    async def replies(self) -> AsyncGenerator[RecordBlock, None]:
         """Raises as `bolide.arrow.topic_reader.read_range` does."""
         while self._at < self._part.end:
             try:
-                found = await self._turn()
+                found = await self._pull_once()
             except BolideError as exc:
-                await self._endure(exc)
+                await self._back_off(exc)
             else:
-                self._patience.succeeded()
+                self._backoff.succeeded()
                 if found is not None:
                     yield found
 
-    async def _endure(self, failure: BolideError) -> None:
-        if not (isinstance(failure, _NothingYet) or self._may_pass(failure)):
+    async def _back_off(self, failure: BolideError) -> None:
+        if not (isinstance(failure, _NotAvailable) or self._is_transient(failure)):
             raise failure
         try:
-            await self._patience.endure(failure)
+            await self._backoff.back_off(failure)
         except OutOfPatience:
-            if not isinstance(failure, _NothingYet):
+            if not isinstance(failure, _NotAvailable):
                 raise
-            self._lose(self._part.end, failure.bounds)
-        await self._cluster.renew(self._part.queue.topic)
+            self._report_loss(self._part.end, failure.bounds)
+        await self._cluster.refresh_route(self._part.queue.topic)
 
-    def _may_pass(self, failure: BolideError) -> bool:
-        if isinstance(failure, ServerError) and _CANNOT_FILTER in failure.remark:
+    def _is_transient(self, failure: BolideError) -> bool:
+        if isinstance(failure, ServerError) and _REMARK_BAD_FILTER in failure.remark:
             return False
-        return may_pass(failure)
+        return is_transient(failure)
 
-    async def _turn(self) -> Fetched | None:
-        """One pull; moves on as far as its answer allows."""
-        reply = await self._cluster.pull(self._pull(), self._options.group)
+    async def _pull_once(self) -> RecordBlock | None:
+        """Pull once and advance the offset as far as the reply covers."""
+        reply = await self._cluster.pull(self._next_request(), self._options.group)
         if reply.is_reset:
-            return None  # meant for members of the group
+            return None  # an offset reset concerns the members of the group only
         if reply.status is PullStatus.FOUND:
-            return await self._take(reply)
+            return await self._accept(reply)
         if reply.status is PullStatus.NO_MATCHED_MSG:
-            self._pass_over(reply)
+            self._skip_filtered(reply)
         else:
-            self._judge_outside(reply)
+            self._handle_out_of_bounds(reply)
         return None
 
-    def _pull(self) -> Pull:
+    def _next_request(self) -> Pull:
         wanted = self._options.pull_batch_size
         if self._wants_all:
             wanted = min(wanted, self._part.end - self._at)
@@ -170,69 +172,73 @@ class RangeFetch:
             with_subscription=True,
         )
 
-    # What answers mean
+    # Replies
 
-    async def _take(self, reply: RawPull) -> Fetched:
+    async def _accept(self, reply: RawPull) -> RecordBlock:
         header, delta = reply.header, reply.header.offset_delta or 0
         if header.next_begin_offset <= self._at:
-            raise _NothingYet(reply)
+            raise _NotAvailable(reply)
         first = _QUEUE_OFFSET.unpack_from(reply.body)[0] + delta
         if self._wants_all and first > self._at:
-            await self._judge_gap(first, reply)
+            await self._check_gap(first, reply)
         self._at = header.next_begin_offset
-        return Fetched(reply.body, delta)
+        return RecordBlock(reply.body, delta)
 
-    def _pass_over(self, reply: RawPull) -> None:
-        """A slave that hands over to its master says the same, with another remark."""
-        after = reply.header.next_begin_offset
-        if after <= self._at or (reply.remark or _PASSED_OVER) not in (_PASSED_OVER, _REMOVING):
-            raise _NothingYet(reply)
-        if reply.remark == _REMOVING:
-            self._lose(after, _bounds(reply))
+    def _skip_filtered(self, reply: RawPull) -> None:
+        """Skip messages that the filter rejected.
+
+        A slave that redirects to its master replies with the same status and another remark.
+        """
+        after, remark = reply.header.next_begin_offset, reply.remark or _REMARK_FILTERED
+        if after <= self._at or remark not in (_REMARK_FILTERED, _REMARK_REMOVING):
+            raise _NotAvailable(reply)
+        if reply.remark == _REMARK_REMOVING:
+            self._report_loss(after, _bounds(reply))
         else:
             self._at = after
 
-    def _judge_outside(self, reply: RawPull) -> None:
+    def _handle_out_of_bounds(self, reply: RawPull) -> None:
         oldest, end = bounds = _bounds(reply)
         if reply.from_slave:
-            raise _NothingYet(reply)  # it may be behind its master
+            raise _NotAvailable(reply)  # a slave may be behind its master
         if self._at < oldest:
-            self._lose(oldest, bounds)
+            self._report_loss(oldest, bounds)
         elif self._at > end:
-            self._lose(self._part.end, bounds)
+            self._report_loss(self._part.end, bounds)
         else:
-            raise _NothingYet(reply)
+            raise _NotAvailable(reply)
 
-    async def _judge_gap(self, first: int, reply: RawPull) -> None:
-        """Messages are missing before the first one: deleted just now, or long ago one by one.
+    async def _check_gap(self, first: int, reply: RawPull) -> None:
+        """Decide whether missing offsets before `first` are a loss or compaction.
 
-        The first is a loss. The second is how a compacted topic looks, whose queue begins earlier.
-        A broker may delete files of the log a moment before its queues begin later.
+        Deleted log files are a loss: the minimum offset of the queue then exceeds the requested
+        one. In a compacted topic single messages are missing and the queue begins earlier. The
+        check is repeated, because a broker deletes log files before it raises the minimum offset.
         """
-        for pause in (0.0, _SECOND_LOOK):
-            if self._gaps_are_usual:
+        for pause in (0.0, _RECHECK_DELAY):
+            if self._gaps_are_normal:
                 return
             await asyncio.sleep(pause)
             bounds = (await self._cluster.bounds([self._part.queue]))[self._part.queue]
             if bounds.oldest > self._at:
-                self._lose(first, bounds)
+                self._report_loss(first, bounds)
                 return
-        self._gaps_are_usual = True
+        self._gaps_are_normal = True
 
-    def _lose(self, goes_on: int, bounds: Bounds) -> None:
-        """Raises DataLost, unless that is allowed."""
+    def _report_loss(self, resume_at: int, bounds: Bounds) -> None:
+        """Raise DataLost, or log the loss and continue at `resume_at` if data loss is allowed."""
         if self._options.fail_on_data_loss:
             raise DataLost(self._part.queue, self._at, *bounds)
-        goes_on = min(goes_on, self._part.end)
+        resume_at = min(resume_at, self._part.end)
         log.warning(
             "queue %s: %s messages are lost, offsets %s up to %s; the broker has %s up to %s",
-            self._part.queue, goes_on - self._at, self._at, goes_on, *bounds,
+            self._part.queue, resume_at - self._at, self._at, resume_at, *bounds,
         )  # fmt: skip
-        self._at = goes_on
+        self._at = resume_at
 
 
-class _NothingYet(BolideError):
-    """The broker has no answer about an offset that it should know of."""
+class _NotAvailable(BolideError):
+    """The broker has no reply yet for an offset within the range."""
 
     def __init__(self, reply: RawPull) -> None:
         super().__init__(f"the broker has no message there: {reply.remark or reply.status.name}")
@@ -243,63 +249,68 @@ def _bounds(reply: RawPull) -> Bounds:
     return Bounds(reply.header.min_offset, reply.header.max_offset)
 
 
-class Share(NamedTuple):
-    """What was fetched for one of several parts; `is_last` when that part has ended."""
+class RangeBlocks(NamedTuple):
+    """Blocks fetched for one of several ranges."""
 
     number: int
-    replies: Sequence[Fetched]
+    """Index of the range."""
+    blocks: Sequence[RecordBlock]
     is_last: bool
+    """Whether the range is complete."""
 
 
 async def fetch_all(
     cluster: Cluster, parts: Iterable[QueueRange], options: ReadOptions, at_once: int = 1
-) -> AsyncGenerator[Share, None]:
-    """Fetch parts, so many at once, each in its order and a little ahead of who takes them."""
+) -> AsyncGenerator[RangeBlocks, None]:
+    """Fetch ranges, up to `at_once` concurrently, each in queue order.
+
+    The fetch runs ahead of its consumer by a bounded number of blocks.
+    """
     waiting = enumerate(parts)
-    ready: asyncio.Queue[Share | Exception | None] = asyncio.Queue(at_once)
+    ready: asyncio.Queue[RangeBlocks | Exception | None] = asyncio.Queue(at_once)
 
     async def fetch() -> None:
         for number, part in waiting:
-            async with aclosing(RangeFetch(cluster, part, options).replies()) as replies:
-                async for some in _together(replies):
-                    await ready.put(Share(number, some, is_last=False))
-            await ready.put(Share(number, (), is_last=True))
+            async with aclosing(RangeFetcher(cluster, part, options).replies()) as replies:
+                async for some in _coalesce(replies):
+                    await ready.put(RangeBlocks(number, some, is_last=False))
+            await ready.put(RangeBlocks(number, (), is_last=True))
 
     async def work() -> None:
         try:
             await fetch()
-        except Exception as exc:  # noqa: BLE001  it is raised to who takes them
+        except Exception as exc:  # noqa: BLE001  re-raised in the consumer by `_drain`
             await ready.put(exc)
         else:
             await ready.put(None)
 
     workers = [asyncio.create_task(work(), name="bolide-fetch") for _ in range(at_once)]
     try:
-        async for share in _until_all_end(ready, at_once):
-            yield share
+        async for blocks in _drain(ready, at_once):
+            yield blocks
     finally:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _together(replies: AsyncIterator[Fetched]) -> AsyncIterator[Sequence[Fetched]]:
-    """Many small replies are handed over as one: going from thread to thread takes its time."""
-    some: list[Fetched] = []
+async def _coalesce(replies: AsyncIterator[RecordBlock]) -> AsyncIterator[Sequence[RecordBlock]]:
+    """Group small replies: each hand-over to another thread has a fixed cost."""
+    some: list[RecordBlock] = []
     size = 0
     async for each in replies:
         some.append(each)
         size += len(each.body)
-        if size >= _HANDED_OVER:
+        if size >= _COALESCE_SIZE:
             yield some
             some, size = [], 0
     if some:
         yield some
 
 
-async def _until_all_end(
-    ready: "asyncio.Queue[Share | Exception | None]", workers: int
-) -> AsyncIterator[Share]:
+async def _drain(
+    ready: "asyncio.Queue[RangeBlocks | Exception | None]", workers: int
+) -> AsyncIterator[RangeBlocks]:
     while workers:
         item = await ready.get()
         if item is None:

@@ -19,36 +19,36 @@ T = TypeVar("T")
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
-_AWAY = RemotingError, NameServersUnreachable, BrokerUnknown, RouteNotFound
+_UNREACHABLE = RemotingError, NameServersUnreachable, BrokerUnknown, RouteNotFound
 
 
-def may_pass(failure: BolideError) -> bool:
-    """Whether the same may succeed later: the cluster is away, or has too much to do."""
+def is_transient(failure: BolideError) -> bool:
+    """Whether a retry may succeed: the cluster is unreachable or overloaded."""
     if isinstance(failure, Refusal):
-        # A broker knows its topics from its first moment on.
+        # A broker loads its topics before it serves, so an unknown topic stays unknown.
         return failure.retriable and not isinstance(failure, TopicNotFound)
-    return isinstance(failure, _AWAY)
+    return isinstance(failure, _UNREACHABLE)
 
 
-class Patience:
-    """How long nothing has succeeded; each pause is longer than the one before."""
+class Backoff:
+    """Exponential backoff that gives up after `seconds` without success."""
 
     def __init__(self, what: str, seconds: float) -> None:
         self._what = what
         self._seconds = seconds
-        self._since: float | None = None
+        self._since: float | None = None  # when the current series of failures began
         self._pause = _FIRST_PAUSE
 
-    async def endure(self, failure: BolideError) -> None:
-        """Wait a little after a failure; the first of a row is logged.
+    async def back_off(self, failure: BolideError) -> None:
+        """Sleep after a failure; the first failure of a series is logged.
 
         Raises:
-            OutOfPatience: they have gone on for too long.
+            OutOfPatience: the series of failures has reached the time limit.
         """
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            log.warning("%s: tried again for up to %g s: %s", self._what, self._seconds, failure)
+            log.warning("%s: retrying for up to %g s: %s", self._what, self._seconds, failure)
         left = self._since + self._seconds - now
         if left <= 0:
             raise OutOfPatience(self._what, self._seconds, failure) from failure
@@ -57,37 +57,37 @@ class Patience:
 
     def succeeded(self) -> None:
         if self._since is not None:
-            log.info("%s: it goes on after %.3g s", self._what, time.monotonic() - self._since)
+            log.info("%s: recovered after %.3g s", self._what, time.monotonic() - self._since)
         self._since = None
         self._pause = _FIRST_PAUSE
 
 
-async def ride_out(
-    patience: Patience, attempt: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[None]]
+async def retry_transient(
+    backoff: Backoff, attempt: Callable[[], Awaitable[T]], prepare: Callable[[], Awaitable[None]]
 ) -> T:
-    """Try until it succeeds; `renew` makes ready for another try.
+    """Repeat `attempt` until it succeeds; `prepare` runs before each retry.
 
     Raises:
-        OutOfPatience: it has failed for too long.
-        BolideError: it failed with what does not pass.
+        OutOfPatience: transient failures have lasted too long.
+        BolideError: the attempt failed for a permanent reason.
     """
     while True:
         try:
             found = await attempt()
         except BolideError as exc:
-            if not may_pass(exc):
+            if not is_transient(exc):
                 raise
-            await patience.endure(exc)
-            await renew()
+            await backoff.back_off(exc)
+            await prepare()
         else:
-            patience.succeeded()
+            backoff.succeeded()
             return found
 
 
-async def for_each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T]:
-    """Ask for all at once; the first failure ends the other questions."""
+async def gather_by_key(keys: Iterable[K], request: Callable[[K], Awaitable[T]]) -> dict[K, T]:
+    """Run a request for every key concurrently; the first failure cancels the others."""
     wanted = list(keys)
-    tasks = [asyncio.ensure_future(ask(key)) for key in wanted]
+    tasks = [asyncio.ensure_future(request(key)) for key in wanted]
     try:
         return dict(zip(wanted, await asyncio.gather(*tasks), strict=True))
     finally:

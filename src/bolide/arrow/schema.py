@@ -41,10 +41,10 @@ PROPERTIES_FIELD = pa.field("properties", PROPERTIES)
 def message_schema(
     *, include_properties: bool = True, value: pa.StructType | None = None
 ) -> pa.Schema:
-    """The schema of every batch: the fields, then `properties`, then `value` as far as asked for.
+    """The schema of every batch: the message fields, then optionally `properties` and `value`.
 
-    All may be null as far as Arrow goes; only `keys`, `tags` and `value` ever are, and the `broker`
-    of what was read from log files.
+    All fields are declared nullable. Nulls occur only in `keys`, `tags`, `value`, and in `broker`
+    for rows read from log files.
     """
     fields = [*MESSAGE_FIELDS]
     if include_properties:
@@ -89,13 +89,13 @@ def parse_ddl(text: str, *, option: str = "valueSchema") -> pa.StructType:
     """The type of `id bigint, name string, tags array<string>, at timestamp`.
 
     Raises:
-        BadValueSchema: names the option and the place.
+        BadValueSchema: the text names the option and the position of the error.
     """
     return _Parser(text, option).columns()
 
 
 def to_ddl(kind: pa.StructType) -> str:
-    """The text that `parse_ddl` reads as this type."""
+    """The inverse of `parse_ddl`."""
     return ", ".join(f"{_quoted(field.name)} {_type_name(field.type)}" for field in kind)
 
 
@@ -106,7 +106,7 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """Reads from left to right, one token ahead."""
+    """Recursive descent parser with one token of look-ahead."""
 
     def __init__(self, text: str, option: str) -> None:
         self._text = text
@@ -128,7 +128,7 @@ class _Parser:
         while at < end:
             found = _TOKEN.match(self._text, at)
             if found is None:
-                raise self._error("nothing can be read", self._text.find(self._text[at:].lstrip()))
+                raise self._error("unexpected text", self._text.find(self._text[at:].lstrip()))
             if found["quoted"]:
                 yield _Token(found["quoted"][1:-1].replace("``", "`"), found.start("quoted"))
             else:
@@ -162,7 +162,7 @@ class _Parser:
         found = f"at {self._text[place : place + 20]!r}" if self._text[place:] else "at the end"
         return BadValueSchema(
             f"{self._option}: {what} {found} (character {place + 1} of {self._text!r});"
-            f" write such as `id bigint, name string`; types: {_KINDS}"
+            f" expected, for example, `id bigint, name string`; types: {_KINDS}"
         )
 
     # Types
@@ -173,7 +173,7 @@ class _Parser:
             at = self._here.at
             name = self._word("the name of a column")
             if name.lower() in fields:
-                raise self._error(f"column {name!r} comes a second time", at)
+                raise self._error(f"column {name!r} is declared twice", at)
             after_name()
             fields[name.lower()] = pa.field(name, self._type())
             if not self._skip(","):
@@ -188,7 +188,7 @@ class _Parser:
         if name not in self._COMPOSED:
             raise self._error(f"there is no type {word!r}", at)
         if self._depth == _MOST_DEPTH:
-            raise self._error(f"types lie in one another more than {_MOST_DEPTH} deep", at)
+            raise self._error(f"types are nested more than {_MOST_DEPTH} deep", at)
         self._depth += 1
         found = self._COMPOSED[name](self)
         self._depth -= 1

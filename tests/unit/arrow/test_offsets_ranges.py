@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.arrow.offsets import QueueRange, between, share, split
+from bolide.arrow.offsets import QueueRange, between, limit_ends, split
 from bolide.model.message_queue import MessageQueue
 
 ONE, TWO, THREE = (MessageQueue("T", "broker-a", number) for number in range(3))
@@ -69,15 +69,15 @@ def test_pieces_cover_every_row_once(
 
 def test_a_limit_is_shared_by_backlog() -> None:
     start = {ONE: 100, TWO: 0, THREE: 7}
-    assert share(start, {ONE: 1000, TWO: 100, THREE: 7}, 100) == {ONE: 190, TWO: 10, THREE: 7}
+    assert limit_ends(start, {ONE: 1000, TWO: 100, THREE: 7}, 100) == {ONE: 190, TWO: 10, THREE: 7}
 
 
 def test_every_queue_with_a_backlog_gets_one_row_at_least() -> None:
-    assert share({ONE: 0, TWO: 0}, {ONE: 10**6, TWO: 1}, 10) == {ONE: 9, TWO: 1}
+    assert limit_ends({ONE: 0, TWO: 0}, {ONE: 10**6, TWO: 1}, 10) == {ONE: 9, TWO: 1}
 
 
 def test_a_backlog_within_the_limit_is_taken_whole() -> None:
-    assert share({ONE: 0, TWO: 5}, {ONE: 3, TWO: 7}, 5) == {ONE: 3, TWO: 7}
+    assert limit_ends({ONE: 0, TWO: 5}, {ONE: 3, TWO: 7}, 5) == {ONE: 3, TWO: 7}
 
 
 @given(backlogs, st.integers(1, 5000))
@@ -86,7 +86,7 @@ def test_a_share_stays_within_the_limit_but_for_one_row_a_queue(
 ) -> None:
     start = {queue: at for queue, (at, _) in backlog.items()}
     end = {queue: at + size for queue, (at, size) in backlog.items()}
-    shared = share(start, end, most)
+    shared = limit_ends(start, end, most)
     assert shared.keys() == end.keys()
     taken = {queue: shared[queue] - start[queue] for queue in shared if end[queue] > start[queue]}
     assert sum(taken.values()) <= most + len(taken)

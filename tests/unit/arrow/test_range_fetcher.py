@@ -106,21 +106,21 @@ async def test_what_waiting_does_not_cure_is_raised_at_once(refusal: Exception) 
 
 
 @on_loop
-async def test_refusals_that_pass_are_waited_out_and_told_of_once(
+async def test_transient_refusals_are_retried_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with one_queue(*range(4)) as it:
         it.broker.answers += [ServiceNotAvailable("shutting down"), ServerError("null")]
         with caplog.at_level(logging.INFO, "bolide.arrow"):
             assert await it.offsets(0, 4) == [0, 1, 2, 3]
-        told, again = (entry.getMessage() for entry in caplog.records)
-        assert told == "queue T/broker-a/0: tried again for up to 0.3 s: shutting down"
-        assert again.startswith("queue T/broker-a/0: it goes on after ")
+        failed, recovered = (entry.getMessage() for entry in caplog.records)
+        assert failed == "queue T/broker-a/0: retrying for up to 0.3 s: shutting down"
+        assert recovered.startswith("queue T/broker-a/0: recovered after ")
 
 
 @on_loop
 async def test_a_broker_may_come_back_at_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bolide.arrow.range_fetcher._HANDED_OVER", 1)
+    monkeypatch.setattr("bolide.arrow.range_fetcher._COALESCE_SIZE", 1)
     async with one_queue(*range(6)) as it:
         part = QueueRange(QUEUE, 0, 6)
         options = ReadOptions(pull_batch_size=1, batch_rows=1, pull_timeout=1.0)
@@ -242,7 +242,7 @@ async def test_a_gap_is_a_loss_once_the_queue_begins_behind_it() -> None:
 
 @on_loop
 async def test_gaps_of_a_compacted_topic_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bolide.arrow.range_fetcher._SECOND_LOOK", 0.01)
+    monkeypatch.setattr("bolide.arrow.range_fetcher._RECHECK_DELAY", 0.01)
     async with one_queue(0, 3, 7) as it:
         assert await it.offsets(0, 8, pull_batch_size=1) == [0, 3, 7]
 

@@ -59,14 +59,14 @@ def test_types_have_other_names_and_any_case() -> None:
         ("id bigint,", "expected the name of a column at the end"),
         ("id bigint name string", "expected a comma or the end at 'name string' (character 11 of"),
         ("id number", "there is no type 'number' at 'number' (character 4 of"),
-        ("id bigint, ID string", "column 'ID' comes a second time at 'ID string'"),
+        ("id bigint, ID string", "column 'ID' is declared twice at 'ID string'"),
         ("xs array<string", "expected '>' at the end"),
         ("s struct<a int>", "expected ':' at 'int>'"),
         ("m map<int,string>", "the keys of JSON objects are strings: expected `string` at 'int,"),
         ("d decimal(39,2)", "expected a number up to 38 at '39,2)'"),
         ("d decimal(4,5)", "expected a number up to 4 at '5)'"),
-        ("id bigint; x int", "nothing can be read at '; x int' (character 10 of"),
-        ("xs " + "array<" * 5000, "types lie in one another more than 64 deep at 'array<"),
+        ("id bigint; x int", "unexpected text at '; x int' (character 10 of"),
+        ("xs " + "array<" * 5000, "types are nested more than 64 deep at 'array<"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, says: str) -> None:
