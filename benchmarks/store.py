@@ -35,7 +35,7 @@ BODIES = {"128 B": 128, "1 KiB": 1024, "16 KiB": 16 * 1024}
 BATCH = 32
 SETTLE_EVERY = 32
 BYTES_PER_ROUND = 96 * 1024 * 1024
-MOST_PER_ROUND = 100_000
+MAX_PER_ROUND = 100_000
 RAW_SYNCS = 300
 GROUP_SECONDS = 2.0
 
@@ -149,7 +149,7 @@ def index(options: argparse.Namespace) -> None:
 
 
 def _append_round(options: argparse.Namespace, body: int, batch: int, *, keys: bool = True) -> Rate:
-    count = min(BYTES_PER_ROUND // (body + 200), MOST_PER_ROUND) // batch * batch
+    count = min(BYTES_PER_ROUND // (body + 200), MAX_PER_ROUND) // batch * batch
     drafts = [draft(number, body=body, keys=keys) for number in range(1000 // batch * batch)]
     groups = [drafts[at : at + batch] for at in range(0, len(drafts), batch)]
     with _store(options) as store:

@@ -18,7 +18,7 @@ QUEUES = 4
 SMALL, LARGE = 128, 1024
 PULLED = 32
 # Upper bounds of a round, so that a fast broker does not fill the disk.
-MOST_MESSAGES, MOST_BYTES = 1_500_000, 512 * 2**20
+MAX_MESSAGES, MAX_BYTES = 1_500_000, 512 * 2**20
 MILLIONS_TOPIC = "bench-millions"
 _FILL_SECONDS = 900.0
 _SYNCS = 300
@@ -99,14 +99,14 @@ class Generated:
         return meter.round(_loaded(found))
 
     def generate(self, stage: Stage, broker: Running, seconds: float) -> Any:
-        most = min(MOST_MESSAGES, MOST_BYTES // self.size)
+        maximum = min(MAX_MESSAGES, MAX_BYTES // self.size)
         options = [f"{name}={value}" for name, value in self.options.items()]
         if self.topics:
             options.append(f"topics={self.topics}")
         return run_generator(
             stage.generator, self.kind, "127.0.0.1", ",".join(map(str, broker.ports)),
             self.connections, self.window, seconds, self.topic, self.queues, self.size,
-            most if self.limit is None else self.limit, *options,
+            maximum if self.limit is None else self.limit, *options,
         )  # fmt: skip
 
 

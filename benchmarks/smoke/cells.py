@@ -48,7 +48,7 @@ class Server:
 
 
 class Bench:
-    """A broker that serves, the reference beside it, and what loads both."""
+    """Our broker and the reference server, and the loads for both."""
 
     def __init__(self, broker: Server, reference: Server, name_server: str, slow: float) -> None:
         self._broker, self._reference = broker, reference

@@ -1,4 +1,4 @@
-"""Rounds with chosen figures."""
+"""Rounds and results with given figures."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def sample_round(
 
 
 def sample_results(file: Path, **cells: list[Round]) -> Results:
-    """Cells by their names, with underscores for hyphens."""
+    """Results with the given cells; underscores in their names stand for hyphens."""
     settings = {"rounds": 1, "seconds": 1.0, "warm_up": 0.0, "millions": 0.1}
     named = {name.replace("_", "-"): rounds for name, rounds in cells.items()}
     return Results(file, settings, "a machine", cells=named)

@@ -1,4 +1,4 @@
-"""The load generator against a real broker: what it says it did is what the broker has."""
+"""The load generator against a real broker: its counts match the broker's store."""
 
 import shutil
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def stage(tmp_path: Path, broker: Running) -> Stage:
 
 
 @pytest.mark.parametrize("options", [{}, {"batch": 16}, {"oneway": 3}])
-def test_the_messages_that_it_counts_are_stored(
+def test_counted_messages_are_stored(
     stage: Stage, broker: Running, options: dict[str, object]
 ) -> None:
     topic = "sends" + "".join(options)
@@ -36,11 +36,11 @@ def test_the_messages_that_it_counts_are_stored(
     found = shape.generate(stage, broker, 10.0)
     assert found["failures"] == 0
     assert found["messages"] >= 640
-    # One-way sends may be on their way when the answer to the next send is there.
+    # One-way sends may be in flight when the response to the next send arrives.
     assert count_stored(broker, topic) >= found["messages"]
 
 
-def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running) -> None:
+def test_a_rate_is_independent_of_response_times(stage: Stage, broker: Running) -> None:
     create_topic(broker, "paced", 4)
     shape = Generated("send", 4, 500, "paced", limit=0, options={"rate": 2000})
     found = shape.generate(stage, broker, 0.5)
@@ -49,7 +49,7 @@ def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running)
     assert due / 2 < found["messages"] + found["unanswered"] <= due
 
 
-def test_a_queue_is_read_once_and_whole(stage: Stage, broker: Running) -> None:
+def test_a_queue_is_read_once_and_completely(stage: Stage, broker: Running) -> None:
     Fill(topic="read", count=1000, options={"batch": 10}).apply(stage, broker)
     each = count_stored(broker, "read") // 4
     shape = Generated("pull", 4, 1, "read", size=32, limit=each, options={"once": 1})
@@ -67,7 +67,7 @@ def test_one_marked_message_in_ten_passes_a_filter(
     assert found["failures"] == 0
 
 
-def test_consumers_receive_what_is_sent_meanwhile(stage: Stage, broker: Running) -> None:
+def test_live_consumers_receive_the_messages_sent(stage: Stage, broker: Running) -> None:
     create_topic(broker, "live", 4)
     options = {"consumers": 2, "rate": 1000}
     found = Generated("live", 2, 64, "live", limit=0, options=options).generate(stage, broker, 0.5)

@@ -19,7 +19,7 @@ def refuse(name: str, flush: str, checkout: Checkout | None) -> Iterator[Running
     yield
 
 
-def test_a_cell_that_fails_does_not_lose_the_others(
+def test_a_failed_cell_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages, "started", refuse)
@@ -32,6 +32,6 @@ def test_a_cell_that_fails_does_not_lose_the_others(
     assert list(results.cells) == ["send-1"]
 
 
-def test_the_order_of_brokers_changes_from_round_to_round() -> None:
+def test_the_order_of_brokers_alternates() -> None:
     turns = [list(command._in_turn("ab", number)) for number in range(4)]
     assert turns == [["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]]

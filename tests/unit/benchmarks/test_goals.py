@@ -13,7 +13,7 @@ def find(results: Results, words: str) -> Goal:
     return next(goal for goal in goals(results) if words in goal.what)
 
 
-def test_a_cheaper_send_meets_the_goal_of_its_kind(tmp_path: Path) -> None:
+def test_a_cheaper_send_meets_its_goal(tmp_path: Path) -> None:
     rounds = [
         sample_round(BOLIDE, cpu_us=10),
         sample_round(APACHE, cpu_us=31),
@@ -30,7 +30,7 @@ def test_a_goal_with_an_upper_limit_is_missed_above_it(tmp_path: Path) -> None:
     assert (goal.limit, goal.verdict) == (3.5, "**missed**")
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed(tmp_path: Path) -> None:
+def test_an_unmeasured_goal_is_neither_met_nor_missed(tmp_path: Path) -> None:
     for goal in goals(sample_results(tmp_path / "a")):
         assert (goal.result, goal.verdict) == ("not measured", "")
 
@@ -68,11 +68,11 @@ def test_a_broker_that_fails_requests_meets_no_goal(tmp_path: Path) -> None:
     assert "33.33% of our requests failed" in goal.detail
 
 
-def test_requests_that_rocketmq_refused_are_told_beside_the_goal(tmp_path: Path) -> None:
+def test_failures_of_rocketmq_are_reported_with_the_goal(tmp_path: Path) -> None:
     rounds = [sample_round(BOLIDE, cpu_us=1), sample_round(APACHE, cpu_us=40, failures=250)]
     goal = find(sample_results(tmp_path / "a", pipelined=rounds), "asynchronous sends")
     assert (goal.verdict, goal.detail) == ("met", "20.00% of RocketMQ's requests failed")
 
 
-def test_every_goal_of_a_load_knows_its_cell(tmp_path: Path) -> None:
+def test_every_goal_names_an_existing_cell(tmp_path: Path) -> None:
     assert {goal.cell for goal in goals(sample_results(tmp_path / "a"))} <= {"", *BY_NAME}

@@ -16,7 +16,7 @@ def test_rows_show_median_and_spread_and_the_ratio_to_rocketmq(tmp_path: Path) -
     assert cells[5:7] == ["100,000", "4.00"]
 
 
-def test_every_table_has_as_many_cells_in_each_row(tmp_path: Path) -> None:
+def test_all_rows_of_a_table_have_the_same_number_of_cells(tmp_path: Path) -> None:
     results = sample_results(
         tmp_path / "a",
         send_64=[sample_round(BOLIDE), sample_round(APACHE)],
@@ -55,21 +55,21 @@ def test_a_plot_is_a_line_through_all_points() -> None:
     assert points[2][0] - points[1][0] == 2 * (points[1][0] - points[0][0])
 
 
-def test_cells_have_names_of_their_own_and_stages_that_are_not_torn_apart() -> None:
+def test_cell_names_are_unique_and_stages_are_contiguous() -> None:
     assert len(BY_NAME) == len(CELLS)
     stages = [cell.stage for cell in CELLS]
     assert [name for name in stages if name not in STAGES] == []
     assert sorted(stages, key=list(STAGES).index) == stages
 
 
-def test_failures_of_all_rounds_are_shown_also_where_most_have_none(tmp_path: Path) -> None:
+def test_failures_are_summed_over_all_rounds(tmp_path: Path) -> None:
     ours = [sample_round(BOLIDE, failures=each) for each in (0, 0, 7)]
     text = report.whole(sample_results(tmp_path / "a", send_64=ours))
     (row,) = (row for row in text.splitlines() if f"| {BOLIDE} |" in row)
     assert row.endswith("| 7 |")
 
 
-def test_the_head_tells_the_command_the_code_and_the_machine(tmp_path: Path) -> None:
+def test_the_head_names_the_command_the_code_and_the_machine(tmp_path: Path) -> None:
     results = sample_results(tmp_path / "a", send_64=[sample_round(BOLIDE)])
     results.code, results.settings = "Bolide 1", report.DEFAULTS | {"seconds": 2.0}
     results.facts = {"page_us": 8.04, "page_again_us": 1.1, "disk_gb": 12.4}

@@ -14,7 +14,7 @@ def reopened(results: Results) -> Results:
     return again
 
 
-def test_a_run_goes_on_with_the_rounds_of_the_one_before(tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_rounds_of_the_previous_one(tmp_path: Path) -> None:
     results = sample_results(tmp_path / "deep" / "a.json")
     results.add("send-64", [sample_round("ours", p99_us=3.0, sync_s=0.5)])
     again = reopened(results)
@@ -22,7 +22,7 @@ def test_a_run_goes_on_with_the_rounds_of_the_one_before(tmp_path: Path) -> None
     assert again.machine == "a machine"
 
 
-def test_a_cell_that_failed_is_told_until_it_is_measured(tmp_path: Path) -> None:
+def test_a_failed_cell_is_missing_until_it_is_measured(tmp_path: Path) -> None:
     results = sample_results(tmp_path / "a.json")
     results.fail("send-64", "no such broker")
     assert reopened(results).missing == {"send-64": "no such broker"}
@@ -38,7 +38,7 @@ def test_rounds_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
         other.resume()
 
 
-def test_rounds_of_other_code_are_not_mixed_unless_asked_for(tmp_path: Path) -> None:
+def test_rounds_of_other_code_are_mixed_only_on_request(tmp_path: Path) -> None:
     results = replace(sample_results(tmp_path / "a.json"), code="Bolide 1, sources aa")
     results.add("send-64", [sample_round("ours")])
     other = replace(results, code="Bolide 1, sources bb", cells={}, codes={})
@@ -50,7 +50,7 @@ def test_rounds_of_other_code_are_not_mixed_unless_asked_for(tmp_path: Path) -> 
     assert "Measured with Bolide 1, sources aa: `send-64`." in report.whole(other)
 
 
-def test_a_commit_that_left_the_sources_alone_is_the_same_code(tmp_path: Path) -> None:
+def test_a_commit_without_changed_sources_is_the_same_code(tmp_path: Path) -> None:
     results = replace(sample_results(tmp_path / "a.json"), code="commit 1, sources aa")
     results.add("send-64", [sample_round("ours")])
     other = replace(results, code="commit 2, sources aa")
@@ -66,7 +66,7 @@ def test_rounds_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
         replace(results, machine="4 cores, monday").resume()
 
 
-def test_a_run_that_begins_anew_keeps_the_one_before(tmp_path: Path) -> None:
+def test_a_new_run_keeps_the_file_of_the_previous_one(tmp_path: Path) -> None:
     results = sample_results(tmp_path / "a.json")
     results.add("send-64", [sample_round("ours")])
     before = results.file.read_bytes()
@@ -75,6 +75,6 @@ def test_a_run_that_begins_anew_keeps_the_one_before(tmp_path: Path) -> None:
     assert not results.file.exists()
 
 
-def test_the_sources_have_a_digest_that_stays() -> None:
+def test_the_digest_of_the_sources_is_stable() -> None:
     assert code.digest() == code.digest()
     assert code.version().endswith(f"sources {code.digest()}")
