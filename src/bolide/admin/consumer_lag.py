@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bolide.admin.clients import Clients
 from bolide.admin.groups import group_of
 from bolide.admin.offsets import Offsets
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import Servers, gather_by_key
 from bolide.admin.topics import Topics
 from bolide.errors import BolideError
 from bolide.model.names import RETRY_PREFIX
@@ -15,13 +15,13 @@ from bolide.protocol.bodies.stats import ConsumeStats
 
 
 @dataclass(frozen=True, slots=True)
-class GroupProgress:
-    """One group: its clients, its speed and how far it is behind; None is not known."""
+class GroupLag:
+    """The clients, rate and lag of one group; None for unknown values."""
 
     group: str
     clients: int
     version: int | None
-    """The oldest among the clients."""
+    """The oldest version among the clients."""
     consume_type: ConsumeType | None
     message_model: MessageModel | None
     tps: float
@@ -29,35 +29,35 @@ class GroupProgress:
 
 
 def lag_of(stats: ConsumeStats) -> int:
-    """How many messages the group has not consumed yet."""
+    """The number of messages that the group has not consumed yet."""
     return sum(q.broker_offset - q.consumer_offset for q in stats.offset_table.values())
 
 
 def inflight_of(stats: ConsumeStats) -> int:
-    """How many messages the group has got but not finished; 4.9 does not tell."""
+    """The number of messages delivered but not committed; RocketMQ 4.9 does not report it."""
     return sum(q.pull_offset - q.consumer_offset for q in stats.offset_table.values())
 
 
-class Progress:
-    """Looks at every group that has a retry topic, as each that ever connected does."""
+class ConsumerLag:
+    """The lag of all groups that have a retry topic, which the first consumer creates."""
 
     def __init__(self, servers: Servers) -> None:
         self._topics = Topics(servers)
         self._clients = Clients(servers)
         self._offsets = Offsets(servers)
 
-    async def of_all(self) -> list[GroupProgress]:
-        """All groups by name."""
+    async def of_all(self) -> list[GroupLag]:
+        """All groups, sorted by name."""
         topics = await self._topics.names()
         groups = {group_of(topic) for topic in topics if topic.startswith(RETRY_PREFIX)}
-        return [*(await each(sorted(groups), self.of)).values()]
+        return [*(await gather_by_key(sorted(groups), self.of)).values()]
 
-    async def of(self, group: str) -> GroupProgress:
-        """One group; a broker that does not answer, or knows nothing of it, counts as nothing."""
+    async def of(self, group: str) -> GroupLag:
+        """One group; brokers that do not answer, or do not know the group, count as zero."""
         stats = await self._stats(group)
         clients = await self._connections(group)
         versions = [connection.version for connection in clients.connection_set]
-        return GroupProgress(
+        return GroupLag(
             group=group,
             clients=len(versions),
             version=min(versions, default=None),

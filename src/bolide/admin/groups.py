@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import Servers, gather_by_key
 from bolide.model.names import RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import (
@@ -33,9 +33,9 @@ class Groups:
         self._servers = servers
 
     async def names(self, cluster: str) -> list[str]:
-        """Names of all groups that a master of the cluster knows."""
+        """The names of all groups on the masters of a cluster."""
         masters = await self._servers.masters_of(cluster)
-        tables = await each(masters, self.configs)
+        tables = await gather_by_key(masters, self.configs)
         return sorted({name for t in tables.values() for name in t.subscription_group_table})
 
     async def config(self, address: str, group: str) -> GroupConfig:
@@ -43,7 +43,7 @@ class Groups:
         code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
         try:
             return await self._servers.fetch(address, code, GroupConfig, GroupHeader(group))
-        except RequestCodeNotSupported:  # 4.9 tells all groups or none
+        except RequestCodeNotSupported:  # RocketMQ 4.9 can only list all groups
             found = (await self.configs(address)).subscription_group_table.get(group)
         if found is None:
             raise GroupNotFound(f"broker {address} has no group {group!r}")
@@ -57,31 +57,31 @@ class Groups:
     async def update(self, address: str, config: GroupConfig) -> None:
         """Create the group on one broker, or change it."""
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-        await self._servers.ask(address, code, body=fastjson.encode(config))
+        await self._servers.call(address, code, body=fastjson.encode(config))
 
     async def update_all(self, address: str, configs: Iterable[GroupConfig]) -> None:
-        """Create or change many groups by one request; 4.9 does not know it."""
+        """Create or change many groups in one request; not supported by RocketMQ 4.9."""
         body = fastjson.encode(GroupConfigList([*configs]))
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
-        await self._servers.ask(address, code, body=body)
+        await self._servers.call(address, code, body=body)
 
     async def delete(self, address: str, group: str, *, offsets: bool = False) -> None:
-        """Delete the group from one broker, and if told so what it has consumed."""
+        """Delete the group from one broker, optionally with its committed offsets."""
         header = DeleteGroupHeader(group_name=group, clean_offset=offsets)
-        await self._servers.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await self._servers.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def topics(self, group: str) -> list[str]:
-        """The topics of which the group has consumed something, on any broker."""
+        """The topics that the group has consumed, on any broker."""
         addresses = await self._servers.addresses_of_group(group)
         code = RequestCode.QUERY_TOPICS_BY_CONSUMER
-        found = await each(
+        found = await gather_by_key(
             addresses.values(),
             lambda address: self._servers.fetch(address, code, TopicList, GroupHeader(group)),
         )
         return sorted({topic for part in found.values() for topic in part.topic_list})
 
     async def find_subscription(self, group: str, topic: str) -> Subscription | None:
-        """What the group's clients want of the topic, as the first broker of it knows."""
+        """The subscription of the group to the topic, from the first broker that knows it."""
         header = TopicGroupHeader(topic, group)
         code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
         for address in (await self._servers.addresses_of(topic)).values():
@@ -93,19 +93,19 @@ class Groups:
     async def forbid(
         self, address: str, group: str, topic: str, *, readable: bool | None = None
     ) -> GroupForbidden:
-        """Whether the group may read the topic; with `readable` that is changed first."""
+        """Whether the group may read the topic, after setting it to `readable` if given."""
         header = GroupForbiddenHeader(group=group, topic=topic, readable=readable)
         code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
         return await self._servers.fetch(address, code, GroupForbidden, header)
 
 
 def group_of(retry_topic: str) -> str:
-    """The group whose failed messages a retry topic holds; pops have one for each topic too."""
+    """The group of a retry topic; pop consumers also have one retry topic per topic."""
     return retry_topic.removeprefix(RETRY_PREFIX).partition("+")[0]
 
 
 class Pop:
-    """The consume modes of a cluster's groups; brokers of 4.9 have none of this."""
+    """Consume modes of groups, pull or pop; not supported by RocketMQ 4.9."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -113,35 +113,35 @@ class Pop:
     async def set_mode(
         self, address: str, topic: str, group: str, mode: RequestMode, share_with: int = 0
     ) -> None:
-        """Have consumers that ask one broker for their queues pull or pop.
+        """Set whether consumers with broker-side queue assignment pull or pop.
 
         Args:
-            address: of the broker; tell every master of a cluster the same.
-            topic: of which the messages are.
-            group: whose consumers; those that share queues out themselves go on pulling.
-            mode: how.
-            share_with: with how many members each one shares its queues when popping; 0 is all.
+            address: address of a broker; use the same mode on every master of a cluster.
+            topic: topic of the messages.
+            group: group of the consumers; consumers that rebalance themselves continue to pull.
+            mode: pull or pop.
+            share_with: in pop mode, how many members share a queue; 0 for all.
 
         Raises:
-            TopicNotFound: the broker has no such topic.
-            GroupNotFound: nor such a group, and does not create it.
-            NoPermission: it is a retry topic.
+            TopicNotFound: the broker does not have the topic.
+            GroupNotFound: the broker does not have the group and does not create it.
+            NoPermission: the topic is a retry topic.
         """
         setting = RequestModeSetting(
             topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=share_with
         )
         code = RequestCode.SET_MESSAGE_REQUEST_MODE
-        await self._servers.ask(address, code, body=fastjson.encode(setting))
+        await self._servers.call(address, code, body=fastjson.encode(setting))
 
     async def modes(self, address: str) -> list[RequestModeSetting]:
-        """What was set at one broker; groups that are not there have its default."""
+        """The modes set on one broker; other groups have the broker's default."""
         code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
         table = await self._servers.fetch(address, code, RequestModeTable)
         groups = table.message_request_mode_map.values()
         return [setting for by_group in groups for setting in by_group.values()]
 
     async def waiting(self, address: str, group: str, topic: str, queue_id: int = -1) -> int:
-        """How many pops wait at one broker for messages of a queue; -1 is all queues."""
+        """The number of pop requests in long polling on one broker; queue -1 means all queues."""
         header = PollingHeader(consumer_group=group, topic=topic, queue_id=queue_id)
-        reply = await self._servers.ask(address, RequestCode.POLLING_INFO, header)
+        reply = await self._servers.call(address, RequestCode.POLLING_INFO, header)
         return PollingReply.from_fields(reply.fields).polling_num

@@ -15,27 +15,30 @@ from bolide.protocol.headers.transactions import (
 from bolide.protocol.message_id import OffsetId
 from bolide.remoting.address import format_address
 
-_PAGE = 100
-_PATIENCE = 15.0
+_PAGE_SIZE = 100
+_LIST_TIMEOUT = 15.0
 
 
 class Timers:
-    """What waits at brokers of Bolide; Apache's have no such requests."""
+    """Pending timer messages of Bolide brokers; RocketMQ has no such requests."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     async def page(
-        self, address: str, topic: str = "", *, begin: str = "", limit: int = _PAGE
+        self, address: str, topic: str = "", *, begin: str = "", limit: int = _PAGE_SIZE
     ) -> PendingTimers:
-        """Some of what waits at one broker, of one topic or of all, earliest first but for what
-        is days away; `next` of the answer is where to go on."""
+        """One page of the pending timers of a broker, of one topic or of all.
+
+        Timers are sorted by due time, except those days ahead. `next` is the start of the next
+        page.
+        """
         header = ListTimersHeader(topic=topic, begin=begin, max_num=limit)
         code = RequestCode.BOLIDE_LIST_TIMERS
-        return await self._servers.fetch(address, code, PendingTimers, header, within=_PATIENCE)
+        return await self._servers.fetch(address, code, PendingTimers, header, within=_LIST_TIMEOUT)
 
     async def each(self, address: str, topic: str = "") -> AsyncIterator[PendingTimer]:
-        """All of it, page by page."""
+        """All pending timers of a broker, fetched page by page."""
         begin = ""
         while True:
             page = await self.page(address, topic, begin=begin)
@@ -46,15 +49,17 @@ class Timers:
                 return
 
     async def recall(self, address: str, topic: str, key: str) -> list[PendingTimer]:
-        """Take back what waits at one broker with a key, or a unique id; tells what that is."""
+        """Recall the pending timers of a broker with a key or unique id; returns them."""
         header = RecallTimersHeader(topic=topic, key=key)
         code = RequestCode.BOLIDE_RECALL_TIMERS
-        found = await self._servers.fetch(address, code, PendingTimers, header, within=_PATIENCE)
+        found = await self._servers.fetch(
+            address, code, PendingTimers, header, within=_LIST_TIMEOUT
+        )
         return found.timers
 
 
-class TransactionDesk:
-    """The half messages of brokers. Brokers of Apache know `resume` only."""
+class HalfMessages:
+    """Half messages of open transactions; RocketMQ brokers support only `resume`."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -67,15 +72,17 @@ class TransactionDesk:
         group: str | None = None,
         topic: str | None = None,
         begin: int = 0,
-        limit: int = _PAGE,
+        limit: int = _PAGE_SIZE,
     ) -> Transactions:
-        """Some that are open at one broker, or were `set_aside`, oldest first; `next_begin` of the
-        answer is where to go on."""
+        """One page of the open or `set_aside` transactions of a broker, oldest first.
+
+        `next_begin` is the start of the next page.
+        """
         header = ListTransactionsHeader(
             set_aside=set_aside, producer_group=group, topic=topic, begin=begin, max_num=limit
         )
         code = RequestCode.BOLIDE_LIST_TRANSACTIONS
-        return await self._servers.fetch(address, code, Transactions, header, within=_PATIENCE)
+        return await self._servers.fetch(address, code, Transactions, header, within=_LIST_TIMEOUT)
 
     async def each(
         self,
@@ -85,7 +92,7 @@ class TransactionDesk:
         group: str | None = None,
         topic: str | None = None,
     ) -> AsyncIterator[OpenTransaction]:
-        """All of them, page by page."""
+        """All open or `set_aside` transactions of a broker, fetched page by page."""
         begin = 0
         while begin >= 0:
             page = await self.page(
@@ -98,35 +105,35 @@ class TransactionDesk:
     async def resolve(
         self, message_id: str, *, commit: bool, by: str, address: str | None = None
     ) -> None:
-        """End a transaction in its producer's place, one that was set aside too.
+        """End a transaction in place of its producer, open or set aside.
 
         Args:
-            message_id: that of the half, as the lists tell it.
-            commit: whether the message is delivered.
-            by: who decided so; the broker writes it down.
-            address: of its broker, if it is not to be reached as the id says.
+            message_id: offset message id of the half message, as listed.
+            commit: True delivers the message, False discards it.
+            by: who decided; the broker records it.
+            address: address of the broker, if it differs from the one in the id.
 
         Raises:
-            BadMessageId: it is no such id.
-            QueryNotFound: there is no half message.
-            TransactionFailed: it has ended, and not so.
-            TopicNotFound: the topic of the message is gone.
+            BadMessageId: the id is malformed.
+            QueryNotFound: no half message has this id.
+            TransactionFailed: the transaction has already ended the other way.
+            TopicNotFound: the topic of the message was deleted.
         """
         header = ResolveTransactionHeader(msg_id=message_id, commit=commit, by=by)
         code = RequestCode.BOLIDE_RESOLVE_TRANSACTION
-        await self._servers.ask(address or _broker_of(message_id), code, header)
+        await self._servers.call(address or _broker_of(message_id), code, header)
 
     async def resume(self, message_id: str, *, address: str | None = None) -> None:
-        """Have the producers of a transaction that was set aside asked again.
+        """Resume the check-back of a transaction that was set aside.
 
         Raises:
-            BadMessageId: it is no such id.
-            QueryNotFound: there is no half message.
-            InvalidParameter: it was not set aside, or has ended since.
+            BadMessageId: the id is malformed.
+            QueryNotFound: no half message has this id.
+            InvalidParameter: the transaction is not set aside, or has ended since.
         """
         header = ResumeCheckHeader(msg_id=message_id)
         code = RequestCode.RESUME_CHECK_HALF_MESSAGE
-        await self._servers.ask(address or _broker_of(message_id), code, header)
+        await self._servers.call(address or _broker_of(message_id), code, header)
 
 
 def _broker_of(message_id: str) -> str:

@@ -29,28 +29,29 @@ from bolide.protocol.trace import (
 )
 
 _STEPS = (PUB, END_TRANSACTION, RECALL, SUB_BEFORE, SUB_AFTER)
-"""In the order in which they happen: all may be within the same millisecond."""
+"""The order of records with the same millisecond."""
 ALL_TAGS = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TraceEntry:
     """One record of a message's trace."""
 
     record: TraceRecord
     client_host: str
-    """The address that the record came from."""
+    """The IP address of the client that wrote the record."""
     stored_ms: int
-    """When the broker stored it, by its own clock."""
+    """Store time of the trace message, by the broker's clock."""
 
     @property
     def time_ms(self) -> int:
-        """When it happened, by the client's clock; clients before 4.8 do not tell it of all."""
+        """Time of the event by the client's clock; for records without one (clients before 4.8)
+        the store time."""
         return self.stored_ms if self.record.time_ms is None else self.record.time_ms
 
 
 class Traces:
-    """Traces as our clients write them, and Java's of all ages."""
+    """Traces in the formats of Bolide and of all versions of the Java client."""
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
@@ -64,42 +65,42 @@ class Traces:
         end: int | None = None,
         limit: int = DEFAULT_LIMIT,
         cluster: str | None = None,
-    ) -> list[Traced]:
-        """The records of one message in the order of time.
+    ) -> list[TraceEntry]:
+        """The records of one message, sorted by time.
 
         Args:
-            message_id: the id that its sender was told.
+            message_id: the id returned to the sender.
             topic: the trace topic.
-            begin: trace messages stored from then on, in ms.
-            end: and until then.
-            limit: trace messages to look at, of each broker.
-            cluster: only the brokers of this one.
+            begin: first store time of trace messages, in ms.
+            end: last store time of trace messages, in ms.
+            limit: maximum number of trace messages read from each broker.
+            cluster: query only the brokers of this cluster.
 
         Raises:
-            MessageNotFound: nobody told of it.
-            Refusal: there is no such topic.
+            MessageNotFound: no trace record mentions the message.
+            Refusal: the trace topic does not exist.
         """
         found = await self._messages.by_key(
             topic, message_id, limit=limit, begin=begin, end=end, cluster=cluster
         )
         traced = [
-            Traced(record, message.born_host.ip, message.store_timestamp)
+            TraceEntry(record, message.born_host.ip, message.store_timestamp)
             for message in found
             for record in read_records(message.body.decode("utf-8", "replace"))
-            if isinstance(record, TraceRecord) and _tells_of(record, message_id)
+            if isinstance(record, TraceRecord) and _concerns(record, message_id)
         ]
-        if not traced:  # it is the key of another message, or nobody can read what was told
+        if not traced:  # the id is a key of other messages, or no record is readable
             raise MessageNotFound(topic, f"id {message_id}")
         return sorted(traced, key=lambda each: (each.time_ms, _STEPS.index(each.record.kind)))
 
 
-def _tells_of(record: TraceRecord, message_id: str) -> bool:
-    """Java's clients tell of a batch as one, with commas between the ids."""
+def _concerns(record: TraceRecord, message_id: str) -> bool:
+    """Java clients write one record per batch, with comma-separated ids."""
     return message_id in {record.message_id, *(record.message_id or "").split(",")}
 
 
 class TrackType(StrEnum):
-    """What a group has to do with a message."""
+    """The state of a message with respect to one consumer group."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -112,7 +113,7 @@ class TrackType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One group and one message; `reason` says why nothing is known."""
+    """The state of a message in one group; `reason` says why the state is unknown."""
 
     group: str
     kind: TrackType
@@ -120,7 +121,7 @@ class Track:
 
 
 class Tracks:
-    """Follows messages to the groups of their topic."""
+    """Determines which groups have consumed a message."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -129,7 +130,7 @@ class Tracks:
         self._offsets = Offsets(servers)
 
     async def of(self, message: StoredMessage) -> list[Track]:
-        """What each group that consumes the topic has to do with the message."""
+        """The state of the message in each group that consumes the topic."""
         return [
             await self._track(message, each) for each in await self._topics.groups(message.topic)
         ]
@@ -159,7 +160,7 @@ class Tracks:
         return TrackType.CONSUMED_BUT_FILTERED
 
     async def _is_past(self, message: StoredMessage, group: str) -> bool:
-        """Whether the group's position in the message's queue is behind it."""
+        """Whether the committed offset of the group is past the message."""
         brokers = (await self._servers.info()).broker_addr_table
         stored_at = str(message.store_host)
         names = {n for n, b in brokers.items() if b.broker_addrs and address_of(b) == stored_at}
@@ -168,6 +169,6 @@ class Tracks:
             queue.topic == message.topic
             and queue.queue_id == message.queue_id
             and queue.broker_name in names
-            and place.consumer_offset > message.queue_offset
-            for queue, place in progress.offset_table.items()
+            and position.consumer_offset > message.queue_offset
+            for queue, position in progress.offset_table.items()
         )

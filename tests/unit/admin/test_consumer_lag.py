@@ -1,6 +1,6 @@
 """All groups at a glance."""
 
-from bolide.admin.consumer_lag import GroupProgress, inflight_of, lag_of
+from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
 from bolide.protocol.bodies.consumers import Connection, ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -40,7 +40,7 @@ async def test_every_group_with_a_retry_topic_is_told_the_oldest_client_counts()
 
         (found,) = await stage.admin.progress.of_all()
 
-        assert found == GroupProgress(
+        assert found == GroupLag(
             "billing",
             2,
             409,
@@ -56,4 +56,4 @@ async def test_a_group_that_brokers_will_not_tell_of_is_told_as_offline() -> Non
     async with cast() as stage:
         found = await stage.admin.progress.of("billing")
 
-        assert found == GroupProgress("billing", 0, None, None, None, 0.0, 0)
+        assert found == GroupLag("billing", 0, None, None, None, 0.0, 0)
