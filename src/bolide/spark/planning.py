@@ -18,16 +18,16 @@ log = logging.getLogger(__name__)
 
 
 async def require_queues(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
-    """The queues there are now.
+    """The queues of the subscribed topics.
 
     Raises:
-        RouteNotFound: nobody has a topic that is named; a pattern may match none.
+        RouteNotFound: no broker has a topic given by name; a pattern may match no topic.
     """
     return await cluster.queues(await _topics(cluster, options))
 
 
 async def find_queues(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
-    """The queues there are now: no topic is waited for that nobody has at the moment."""
+    """The queues of the subscribed topics; topics without a route at the moment have none."""
     topics = await _topics(cluster, options)
     found = await gather_by_key(topics, lambda topic: _find(cluster, topic))
     return sorted(queue for queues in found.values() for queue in queues)
@@ -64,7 +64,7 @@ async def _find(cluster: Cluster, topic: str) -> list[MessageQueue]:
 
 
 class QueuesGone(BolideError):
-    """Queues that a stream reads are no longer served by anybody."""
+    """No broker has served queues of a stream for longer than the configured patience."""
 
     def __init__(self, queues: Collection[MessageQueue], seconds: float) -> None:
         names = ", ".join(map(str, sorted(queues)))
@@ -85,16 +85,19 @@ def advance(
     max_rows: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> dict[MessageQueue, int]:
-    """Where the next batch ends, from what the queues hold.
+    """The end offsets of the next batch.
 
-    Queues that are new begin at 0; those that nobody serves keep their position.
+    New queues begin at 0; queues without a broker keep their position.
 
     Args:
-        target: where to stop for good; queues that it does not have are left alone.
-        max_rows: at most about so many offsets in all.
+        start: where the batch begins.
+        bounds: the offsets that each reachable queue holds.
+        target: where the run ends; queues without a target are not read.
+        max_rows: approximate limit on the number of offsets in the batch.
+        fail_on_data_loss: raise if messages that were to be read have been deleted.
 
     Raises:
-        DataLost: messages that were to be read are gone, and that is not allowed.
+        DataLost: messages that were to be read have been deleted.
     """
     if target is not None:
         bounds = {queue: found for queue, found in bounds.items() if queue in target}
@@ -109,7 +112,7 @@ def advance(
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[QueueRange]:
-    """What a batch reads: all between two positions, of queues new or made anew from 0 on."""
+    """The ranges of a batch; queues that are new or were recreated are read from 0."""
     ranges = []
     for queue in sorted(end):
         first = start.get(queue, 0)
@@ -118,9 +121,9 @@ def ranges_between(start: Offsets, end: Offsets) -> list[QueueRange]:
 
 
 class AbsenceTracker:
-    """Keeps the time for which queues have been away.
+    """Tracks for how long queues have had no broker.
 
-    Name servers drop a broker at once when it restarts: it is given time to come back.
+    NameServers drop a restarting broker at once, so it is given time to come back.
     """
 
     def __init__(
@@ -132,10 +135,12 @@ class AbsenceTracker:
         self._since: dict[MessageQueue, float] = {}
 
     def should_wait(self, away: Collection[MessageQueue]) -> bool:
-        """Whether to wait for one of these; those seen last time and not named now are back.
+        """Whether the caller should wait for some of the absent queues.
+
+        Queues of the previous call that are not in `absent` are back.
 
         Raises:
-            QueuesGone: some have been away for too long, and that is not allowed.
+            QueuesGone: queues have been absent for too long, and data loss is not allowed.
         """
         now = self._now()
         if new := sorted(queue for queue in away if queue not in self._since):
@@ -150,7 +155,7 @@ class AbsenceTracker:
 def _first_readable(
     queue: MessageQueue, wanted: int, found: Bounds, fail_on_data_loss: bool
 ) -> int:
-    """Where there still is something to read."""
+    """The first offset from `wanted` on that the queue still holds."""
     if found.oldest <= wanted <= found.end:
         return wanted
     if fail_on_data_loss:

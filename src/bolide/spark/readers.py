@@ -61,13 +61,13 @@ from bolide.spark.planning import (
 T = TypeVar("T")
 _rare_log = ThrottledLog(logging.getLogger(__name__))
 _ABSENT_POLL_INTERVAL = 0.5
-"""Seconds between two looks for a broker that is away."""
+"""Seconds between two lookups of an absent broker."""
 _MIN_POLL_INTERVAL = 0.2
-"""Seconds between two looks at all: Spark asks a hundred times a second while nothing comes."""
+"""Minimum seconds between two lookups of offsets: an idle query asks a hundred times a second."""
 
 
 class BatchPlan(NamedTuple):
-    """Where a batch begins and ends, and what the queues hold."""
+    """Start and end offsets of a batch, and the offsets that the queues hold."""
 
     start: Offsets
     end: Offsets
@@ -75,7 +75,7 @@ class BatchPlan(NamedTuple):
 
 
 class BatchReader(DataSourceReader):
-    """Plans on the driver, reads in tasks; a copy of it travels to each."""
+    """Plans on the driver and reads in tasks; Spark pickles a copy for each task."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -85,15 +85,15 @@ class BatchReader(DataSourceReader):
         self._end = _end_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each queue, or more. Raises ConfigError for a range that is not there."""
+        """One or more for each queue. Raises ConfigError for a range that does not exist."""
         plan = ask(self._connection, self._plan, patience=self._options.patience)
-        # What is gone at the beginning of a queue the tasks judge.
+        # Deleted messages at the beginning of a queue are detected by the tasks.
         refuse_past_end(plan.start, plan.bounds, option="startingOffsets")
         refuse_past_end(plan.end, plan.bounds, option="endingOffsets")
         return to_partitions(between(plan.start, plan.end), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # what Spark makes of an empty plan
+        if partition.value is None:  # Spark's placeholder for an empty plan
             return iter(())
         return read_range_blocking(self._connection, partition.value, self._reading)
 
@@ -105,7 +105,7 @@ class BatchReader(DataSourceReader):
 
 
 def to_partitions(ranges: list[QueueRange], options: SourceOptions) -> list[InputPartition]:
-    """Ranges cut as the options ask, the queues still in order."""
+    """Split ranges as the options ask; queues stay in order."""
     parts = split(ranges, options.min_partitions or 1, options.max_records_per_partition)
     return [InputPartition(part) for part in parts]
 
@@ -133,7 +133,7 @@ def _names(position: Position, offset: int) -> bool:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's view of a stream. Offsets are `{"topic": {"broker": {"queue": offset}}}`."""
+    """Streaming reader; offsets are `{"topic": {"broker": {"queue": offset}}}`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -146,12 +146,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._absent: set[MessageQueue] = set()
         self._last_poll = -_MIN_POLL_INTERVAL
         self._target: dict[MessageQueue, int] | None = None
-        """Where a run ends that takes only what is there when it begins."""
+        """Where a run with the trigger `availableNow` ends."""
 
     # Offsets, on the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Asked for twice by Spark: `latest` is looked up once."""
+        """Resolved once: Spark calls this twice, and `latest` may move in between."""
         if self._initial is None:
             self._initial = self._ask(self._resolve)
         return dict(to_plain(self._initial))
@@ -167,11 +167,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _ends(self._ask(self._bounds))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; the start itself if there is nothing new.
+        """The end of the next batch; equal to `start` if there is nothing new.
 
         Raises:
-            DataLost: messages that were to be read are gone, and that is not allowed.
-            QueuesGone: queues have been away for too long, and that is not allowed.
+            DataLost: messages that were to be read have been deleted.
+            QueuesGone: queues have been absent for too long, and data loss is not allowed.
         """
         self._pause()
         begun = from_plain(start)
@@ -187,11 +187,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(to_plain(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """What the last look saw, for the query's progress."""
+        """The queue ends seen by the last lookup, for the query's progress."""
         return None if self._latest is None else dict(to_plain(self._latest))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the group; Spark calls this one batch late. It is for show, so it never fails."""
+        """Commit the position of `commitGroup`. Informational, so failures are only logged."""
         group = self._options.commit_group
         if group is None:
             return
@@ -201,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except BolideError as exc:
             _rare_log.warning(group, "group %s was not told the position: %s", group, exc)
 
-    # Work
+    # Partitions, on the driver and in tasks
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return to_partitions(ranges_between(from_plain(start), from_plain(end)), self._options)
@@ -209,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range_blocking(self._connection, partition.value, self._reading)
 
-    # Questions
+    # Lookups, on the driver
 
     def _pause(self) -> None:
         time.sleep(max(0.0, self._last_poll + _MIN_POLL_INTERVAL - time.monotonic()))
@@ -226,7 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return await cluster.find_bounds(await find_queues(cluster, self._options))
 
     async def _look(self, cluster: Cluster, begun: Offsets) -> dict[MessageQueue, Bounds]:
-        """What the queues hold; those that are away are left out, but a run to a target waits."""
+        """Bounds of the queues. Absent queues are left out; a run with a target waits for them."""
         known = {queue for queue in begun if is_subscribed(queue.topic, self._options)}
         while True:
             bounds = await self._bounds(cluster)
@@ -235,13 +235,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is None:
                 return bounds
             if not waiting:
-                # What was away when the target was set belongs to it all the same.
+                # A queue that was absent when the target was set still belongs to it.
                 self._target = _ends({q: b for q, b in bounds.items() if q in known}) | self._target
                 return bounds
             await asyncio.sleep(_ABSENT_POLL_INTERVAL)
 
     def _max_rows(self, limit: ReadLimit, queues: Iterable[MessageQueue]) -> int | None:
-        """How many offsets a batch may have; None is all there are."""
+        """The limit on the offsets of a batch; None for no limit."""
         if isinstance(limit, ReadMaxBytes):
             return self._rows_of(limit.max_bytes, queues)
         if not isinstance(limit, ReadMaxRows):

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class RocketMQSource(DataSource):
-    """Messages of topics as rows, and rows as messages."""
+    """Reads messages of topics as rows, and writes rows as messages."""
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq"
 
     def schema(self) -> "StructType":
-        """The columns of a message. Raises ConfigError for options that cannot be used."""
+        """The columns of a message. Raises ConfigError for invalid options."""
         return from_arrow_schema(self._source_options().reading().schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
@@ -63,10 +63,10 @@ class RocketMQSource(DataSource):
 
 
 def check_schema(schema: "StructType", source: "DataSource") -> None:
-    """Spark takes a schema that the user gives without a question.
+    """Refuse a schema given by `.schema(…)`: Spark accepts any without checking.
 
     Raises:
-        ConfigError: it is not that of the source.
+        ConfigError: the schema differs from that of the source.
     """
     own = source.schema()
     if schema.simpleString() != (own if isinstance(own, str) else own.simpleString()):

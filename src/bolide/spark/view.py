@@ -1,8 +1,8 @@
-"""Topics as tables: what the log has, and before that what an archive has, each message once.
+"""Topics as tables: the messages of an archive, continued by those of the log, each once.
 
-An archive's manifest says up to which offset of each queue it goes; the log is read from there.
-The two are looked at when the view is made: it is a snapshot of the archive, and the log up to the
-moment at which a query first runs. Make it again to see what came later.
+The manifest of an archive records the end offset of each queue; the log is read from there on. The
+seam is fixed when the view is made: the view is a snapshot of the archive, and of the log up to the
+moment a query first runs. Make a new view to see later messages.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  conventional alias
 from pyspark.sql.pandas.functions import arrow_udf
 
 from bolide.arrow.cluster import Cluster, ask
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class UnknownTopic(ConfigError):
-    """Neither the cluster nor the archive has it."""
+    """Neither the cluster nor the archive has the topic."""
 
     def __init__(self, topic: str, known: Iterable[str]) -> None:
         near = difflib.get_close_matches(topic, list(known), n=3)
@@ -62,23 +62,23 @@ def topic_view(
     allow_gaps: bool = False,
     **options: str,
 ) -> "DataFrame":
-    """The messages of a topic, those of the log and before them those of an archive.
+    """The messages of a topic: those of an archive, continued by those of the log.
 
     Args:
         spark: the session.
-        topic: its name.
+        topic: name of the topic.
         name_server: as `host:port;host:port`; else those of the session or of
             `NAMESRV_ADDR`.
-        archive: path of an archive; without one there is only the log.
-        value_schema: columns of JSON bodies; that of the archive if it is not said.
+        archive: path of an archive; without one only the log is read.
+        value_schema: columns of JSON bodies; defaults to that of the archive.
         allow_gaps: messages may be missing between the archive and the log.
         options: further options of the source `rocketmq`, such as credentials.
 
     Raises:
-        UnknownTopic: there is none.
-        NoArchive: there is none at that path.
+        UnknownTopic: neither the cluster nor the archive has the topic.
+        NoArchive: there is no archive at the path.
         SeamGap: messages between the archive and the log are in neither.
-        OtherLog: the topic was made anew since it was archived.
+        OtherLog: the topic was recreated since it was archived.
     """
     views = Views(spark, name_server=name_server, archive=archive, **options)
     return views.view(topic, value_schema=value_schema, allow_gaps=allow_gaps)
@@ -93,7 +93,7 @@ def topics(
     allow_gaps: bool = False,
     **options: str,
 ) -> "DataFrame":
-    """Make a temporary view of each topic, so that SQL can name it; returns what there is.
+    """Register a temporary view of each topic for use in SQL, and return a list of the topics.
 
     Names with a hyphen or a percent sign are quoted in SQL: select … from `my-topic`.
 
@@ -102,7 +102,7 @@ def topics(
         name_server: as `host:port;host:port`; else those of the session or of
             `NAMESRV_ADDR`.
         archive: path of an archive; its messages come before those of the log.
-        pattern: a regular expression that whole names match; each view takes a moment to make.
+        pattern: regular expression for whole topic names; each view takes a moment to create.
         allow_gaps: messages may be missing between the archive and the log.
         options: further options of the source `rocketmq`, such as credentials.
 
@@ -118,13 +118,13 @@ def topics(
 
 
 def register(frame: "DataFrame", name: str) -> None:
-    """Let SQL name a frame."""
+    """Register a frame as a temporary view."""
     quoted = name.replace("`", "``")
     frame.createOrReplaceTempView(f"`{quoted}`")
 
 
 class Views:
-    """Makes views of the topics of one cluster and one archive."""
+    """Creates views over the topics of one cluster and one archive."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Views:
         self._state = self._table.state() if self._table else State()
 
     def names(self, pattern: str = ".*") -> list[str]:
-        """The topics of the cluster whose names match, and those of the archive."""
+        """Topics of the cluster and of the archive whose names match."""
         matching = self._cluster_topics(pattern)
         archived = [topic for topic in self._state.topics if re.fullmatch(pattern, topic)]
         return sorted({*matching, *archived})
@@ -182,7 +182,7 @@ class Views:
         return joined
 
     def _settings(self, value_schema: str | None, *, archived: bool) -> Settings:
-        """The columns of a view; the log can give any."""
+        """The columns of a view; the log can produce any."""
         if self._table is None or not archived:
             return Settings(value_schema=value_schema)
         made = self._table.settings()
@@ -236,12 +236,12 @@ class Views:
 
 
 def _value_column(settings: Settings) -> "Column":
-    """Decoded as the source does: Spark's from_json makes a struct of nulls of a bad body."""
+    """Decode bodies as the source does: from_json turns a bad body into a struct of nulls."""
     kind = parse_ddl(settings.value_schema or "")
 
     def decode(bodies: pa.Array) -> pa.Array:
         return decode_values(bodies, kind)
 
-    typed: Any = arrow_udf  # its overloads want a kind that it finds by itself
+    typed: Any = arrow_udf  # its overloads reject an inferred type
     made: Column = typed(decode, columns_of(settings)["value"].dataType)("body")
     return made

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  conventional alias
 
 from bolide.arrow.offsets import Bounds, QueueRange, to_json
 from bolide.model.message_queue import MessageQueue
@@ -21,11 +21,11 @@ _QUEUE = ("topic", "broker", "queue_id")
 
 
 class RowCounts(NamedTuple):
-    """What the files have of a queue in an hour."""
+    """Rows that the files have of a queue in an hour."""
 
     rows: int
     distinct: int
-    """Different offsets."""
+    """Distinct offsets."""
     still_in_log: int
     """Rows whose offsets the log still has."""
 
@@ -34,7 +34,7 @@ QueueHour = tuple[MessageQueue, str]
 
 
 class HourComparison(NamedTuple):
-    """One queue in one hour; `log` is None where the log has nothing left to compare with."""
+    """One queue in one hour; `log` is None where the log has nothing left to compare."""
 
     queue: MessageQueue
     hour: str
@@ -48,7 +48,7 @@ class HourComparison(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Something that an archive must not have, and where: a queue or a file."""
+    """An inconsistency of an archive, and its place: a queue or a file."""
 
     place: str
     text: str
@@ -57,7 +57,7 @@ class Fault(NamedTuple):
 def still_in_log(
     state: State, bounds: Mapping[MessageQueue, Bounds]
 ) -> dict[MessageQueue, QueueRange]:
-    """The part of each archived queue that the log still has; queues that are gone have none."""
+    """The part of each archived queue that the log still has; deleted queues have none."""
     found = {}
     for queue, end in state.covered.items():
         if queue in bounds:
@@ -67,7 +67,7 @@ def still_in_log(
 
 
 def hours_between(first: str, last: str) -> list[str]:
-    """All hours from one to another, both included."""
+    """All hours from `first` to `last`, inclusive."""
     moment, end = (datetime.strptime(each, HOUR).replace(tzinfo=UTC) for each in (first, last))
     return [
         (moment + timedelta(hours=n)).strftime(HOUR)
@@ -82,12 +82,12 @@ def start_ms(hour: str) -> int:
 def log_counts(
     part: QueueRange, hours: Sequence[str], hour_starts: Sequence[int]
 ) -> dict[str, int]:
-    """Messages of a part of a queue by hour.
+    """Messages of a queue range by hour.
 
     Args:
-        part: what both have.
-        hours: without a hole; nothing of the part lies before the first or after the last.
-        edges: the first offset of each hour but the first.
+        part: the range that both archive and log have.
+        hours: consecutive hours that contain the whole range.
+        hour_starts: the first offset of each hour but the first.
     """
     inner = (min(max(edge, part.start), part.end) for edge in hour_starts)
     cuts = [part.start, *inner, part.end]
@@ -100,7 +100,7 @@ def compare(
     log: Mapping[QueueHour, int],
     reach: Iterable[MessageQueue],
 ) -> list[HourComparison]:
-    """Lines for all that either has, in order."""
+    """Comparisons of every queue and hour that the table or the log has, in order."""
     lines = []
     known = set(reach)
     for queue, hour in sorted({*table, *(key for key, count in log.items() if count)}):
@@ -115,7 +115,7 @@ def compare(
 def find_faults(
     state: State, table: Mapping[QueueHour, RowCounts], lines: Iterable[HourComparison]
 ) -> list[Fault]:
-    """What is wrong, in words: queues with holes, offsets twice, hours that differ."""
+    """Descriptions of gaps and duplicates in queues, and of hours that differ."""
     faults = []
     for queue, end in sorted(state.covered.items()):
         rows = [found for (each, _), found in table.items() if each == queue]
@@ -138,7 +138,7 @@ def _of_queue(start: int, end: int, rows: Sequence[RowCounts]) -> Iterator[str]:
 async def find_hour_starts(
     timestamps: Sequence[int], search: Callable[[int], Awaitable[int]]
 ) -> list[int]:
-    """`search` at each of the marks, without asking where the answers around are the same."""
+    """Call `search` for each timestamp, by bisection: equal neighbours are not searched between."""
     found: dict[int, int] = {}
 
     async def fill(low: int, high: int) -> None:
@@ -160,7 +160,7 @@ async def find_hour_starts(
 
 
 def check_files(table: ArchiveTable, state: State) -> tuple[list[DataFile], list[Fault]]:
-    """The files of the manifest that are there, and what is wrong with files."""
+    """The files of the manifest that exist, and the faults of files."""
     directories = [name for name in table.files.names("") if name.startswith("topic=")]
     there = {
         found.path: found.size
@@ -186,7 +186,7 @@ def check_files(table: ArchiveTable, state: State) -> tuple[list[DataFile], list
 def count_rows(
     frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]
 ) -> dict[QueueHour, RowCounts]:
-    """Rows of the table by queue and hour; those that the log still has by themselves."""
+    """Rows of the table by queue and hour."""
     marked = _flag_in_log(frame.select(*_QUEUE, "hour", "queue_offset"), parts)
     counted = marked.groupBy(*_QUEUE, "hour").agg(
         F.count("*"), F.countDistinct("queue_offset"), F.count_if("still_in_log")
@@ -208,7 +208,7 @@ def compare_content(
     bounds: Mapping[MessageQueue, Bounds],
     source: Mapping[str, str],
 ) -> tuple[dict[QueueHour, int], list[Fault]]:
-    """Read the log again: its messages by queue and hour, and where contents differ."""
+    """Read the log again: its messages by queue and hour, and the hours whose contents differ."""
     spark = frame.sparkSession
     with_properties = "properties" in frame.columns
     log = _contents(_read_log(spark, parts, bounds, source), with_properties=with_properties)
@@ -229,7 +229,7 @@ def _read_log(
     bounds: Mapping[MessageQueue, Bounds],
     source: Mapping[str, str],
 ) -> "DataFrame":
-    """All queues must be named; those that the archive has nothing of are read from end to end."""
+    """The source needs offsets for all queues; queues without archived rows get an empty range."""
     ends = {queue: QueueRange(queue, end, end) for queue, (_, end) in bounds.items()} | dict(parts)
     options = {
         **source,
@@ -255,7 +255,7 @@ def _hash(*, with_properties: bool) -> "Column":
     columns = ["queue_offset", "physical_offset", "message_id", "keys", "tags", "body"]
     columns += ["born_timestamp", "store_timestamp", "reconsume_times", "flag"]
     of_message = [F.col(name) for name in columns]
-    if with_properties:  # maps have no order, and so no hash
+    if with_properties:  # Spark cannot hash maps, as they have no order
         of_message.append(F.array_sort(F.map_entries("properties")))
     return F.xxhash64(*of_message)
 

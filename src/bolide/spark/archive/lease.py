@@ -1,9 +1,9 @@
-"""Who may write a table: one run at a time, until it lets go or falls silent.
+"""The write lease of a table: at most one run writes at a time.
 
-The lease is a file that only one run can make. Its holder gives a sign of life in a file of its own
-now and then; once there was none for `STALE_AFTER`, or at once if the holder's process on this
-machine is gone, the lease may be taken over. A holder that wakes up after that finds out
-before its next commit.
+The lease is a file that only one run can create. Its holder writes heartbeats to a file of its own.
+Another run may take the lease over when the last heartbeat is older than `STALE_AFTER`, or at once
+if the holder's process on this machine is gone. The old holder detects the loss before its next
+commit.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Lease:
-    """Held while its `with` block runs."""
+    """Held within its `with` block."""
 
     def __init__(self, files: Files, run: str) -> None:
         self._files = files
@@ -65,14 +65,14 @@ class Lease:
         self._files.delete(_heartbeat_path(self._run))
 
     def confirm(self) -> None:
-        """Raises LeaseLost if another run has taken it over."""
+        """Raises LeaseLost if another run has taken the lease over."""
         holder = _holder(self._files)
         if holder is None or holder.run != self._run:
             raise LeaseLost(self._files.url)
 
     def _acquire(self) -> None:
         held = Holder(self._run, socket.gethostname(), os.getpid(), time.time())
-        for _ in range(3):  # two may find it stale at the same time
+        for _ in range(3):  # two runs may find it stale at the same time
             with contextlib.suppress(FileExistsError):
                 self._files.write_new(_LEASE, msgspec.json.encode(held))
                 return
@@ -90,7 +90,7 @@ class Lease:
 
     def _send_heartbeats(self) -> None:
         while not self._ended.wait(HEARTBEAT_INTERVAL):
-            with contextlib.suppress(OSError):  # the next one may get through
+            with contextlib.suppress(OSError):  # a later heartbeat may succeed
                 self._files.overwrite(_heartbeat_path(self._run), str(time.time()).encode())
 
 
@@ -112,7 +112,7 @@ def _last_heartbeat(files: Files, holder: Holder) -> float:
         return float(files.read(_heartbeat_path(holder.run)))
     except FileNotFoundError:
         return holder.at
-    except ValueError:  # being written right now
+    except ValueError:  # a heartbeat is being written
         return time.time()
 
 

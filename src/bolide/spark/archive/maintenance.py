@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TARGET_FILE_SIZE = 128 * 1024 * 1024
-"""Bytes that a file should have; half of it is large enough to be left alone."""
+"""Target size of a file in bytes; files of at least half that size are not compacted."""
 
 
 class CompactionGroup(NamedTuple):
@@ -42,13 +42,13 @@ class CompactionResult(NamedTuple):
 
 
 class RowsDiffer(BolideError):
-    """What was read and written again is not the same; nothing was changed."""
+    """Compacted files differ from their inputs; the table is unchanged."""
 
     def __init__(self, group: CompactionGroup) -> None:
         super().__init__(
-            f"topic {group.topic!r}, hour {group.hour}: the merged files do not have the rows of the"
-            f" {len(group.files)} files they are made of; nothing was changed. Run the reconcile"
-            " pipeline to see which file is damaged"
+            f"topic {group.topic!r}, hour {group.hour}: the merged files do not have the rows of"
+            f" the {len(group.files)} files they are made of; nothing was changed. Run the"
+            " reconcile pipeline to see which file is damaged"
         )
 
 
@@ -59,7 +59,7 @@ def find_compaction_groups(
     least: int = 2,
     target: int = TARGET_FILE_SIZE,
 ) -> list[CompactionGroup]:
-    """Hours before `before_hour` that have `least` or more small files."""
+    """Hours before `before_hour` with at least `least` small files."""
     groups = defaultdict(list)
     for file in files:
         if file.hour < before_hour and file.size < target // 2:
@@ -77,7 +77,7 @@ def merge(
     target: int = TARGET_FILE_SIZE,
     each: Callable[[CompactionGroup], bool] = lambda _: True,
 ) -> CompactionResult:
-    """Merge heap after heap, each a change of its own; `each` is told, and may end it by False."""
+    """Compact group by group, one commit each; stops when `each` returns False."""
     done = CompactionResult()
     for group in groups:
         made = _merge_one(spark, writer, group, target)
@@ -107,7 +107,7 @@ class _Total(NamedTuple):
 
 
 def _totals(files: Iterable[DataFile]) -> dict[MessageQueue, _Total]:
-    """What there is of each queue, however it is cut into files."""
+    """First offset, last offset and rows of each queue, over all files."""
     found: dict[MessageQueue, _Total] = {}
     for file in files:
         for span in file.spans:
@@ -118,7 +118,7 @@ def _totals(files: Iterable[DataFile]) -> dict[MessageQueue, _Total]:
 
 
 def drop_before(writer: TableWriter, moment: datetime) -> int:
-    """Delete the files of hours that were over at `moment`; returns how many rows they had."""
+    """Delete the files of hours that ended before `moment`; returns the number of rows deleted."""
     last = hour_of(moment)
     old = [each for each in writer.state().files_of() if each.hour < last]
     if old:

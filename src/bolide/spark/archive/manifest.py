@@ -1,16 +1,16 @@
-"""What an archive's manifest says, as plain values: commits, and what they add up to.
+"""The manifest of an archive, as plain values: commits, and the state they add up to.
 
     TABLE/topic=orders/hour=2026-07-01-05/000000000042-RUN-0003.parquet   rows
-    TABLE/_bolide/table.json                   how the table was made
+    TABLE/_bolide/table.json                   settings of the table
     TABLE/_bolide/commits/000000000042.json    one change each: files added and removed
-    TABLE/_bolide/states/000000000040.json     what all commits up to that one add up to
-    TABLE/_bolide/pending/000000000043.json    a change under way, to be finished after a crash
-    TABLE/_bolide/staging/                     files of changes under way
-    TABLE/_bolide/writer.json                  who may write now
-    TABLE/_bolide/checkpoint/                  Spark's own
+    TABLE/_bolide/states/000000000040.json     sum of all commits up to that number
+    TABLE/_bolide/pending/000000000043.json    change in progress, completed after a crash
+    TABLE/_bolide/staging/                     files of changes in progress
+    TABLE/_bolide/writer.json                  lease of the current writer
+    TABLE/_bolide/checkpoint/                  Spark's checkpoint
 
-Numbers of commits have no gap. A commit is there once all its files are in place, so that whoever
-reads by the manifest sees all of a change or nothing of it.
+Commit numbers have no gap. A commit is written once all its files are in place, so a reader of the
+manifest sees all of a change or none of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,18 +63,18 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     begin: Plain = {}
-    """Where the archive starts in queues that it had not seen before."""
+    """Start offsets of queues that are new to the archive."""
 
 
 class PendingCommit(msgspec.Struct, frozen=True):
-    """A change that is decided on: where each of its files is, and where it belongs."""
+    """A change in progress: the staged path and the final path of each file."""
 
     commit: Commit
     moves: tuple[tuple[str, str], ...] = ()
 
 
 class StoredState(msgspec.Struct, frozen=True):
-    """A state as a file has it."""
+    """The file format of `State`."""
 
     number: int
     files: tuple[DataFile, ...]
@@ -84,10 +84,10 @@ class StoredState(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What the table has after some commit.
+    """The contents of the table after some commit.
 
-    Offsets are per queue: the archive has everything from `begin` up to and without `covered`,
-    apart from what lies before `dropped`, which retention took away.
+    Offsets are per queue: the archive has all offsets from `begin` up to but excluding `covered`,
+    except those before `dropped`, which retention deleted.
     """
 
     number: int = 0
@@ -105,11 +105,11 @@ class State(msgspec.Struct, frozen=True):
         return State(commit.number, files, begin, _advanced(self.covered, commit.added), dropped)
 
     def start_of(self, queue: MessageQueue) -> int:
-        """The first offset that the archive of a queue has to have."""
+        """The first offset that the archive of a queue must have."""
         return max(self.begin.get(queue, 0), self.dropped.get(queue, 0))
 
     def next_of(self, queue: MessageQueue) -> int:
-        """The offset that comes next in a queue."""
+        """The offset that the archive of a queue needs next."""
         return max(self.covered.get(queue, 0), self.begin.get(queue, 0))
 
     @property
@@ -121,7 +121,7 @@ class State(msgspec.Struct, frozen=True):
         return sorted({queue.topic for queue in (*self.begin, *self.covered)})
 
     def files_of(self, topics: Iterable[str] | None = None) -> list[DataFile]:
-        """All files, or those of some topics; sorted by their paths."""
+        """All files, or those of some topics, sorted by path."""
         wanted = None if topics is None else set(topics)
         return [
             each for _, each in sorted(self.files.items()) if wanted is None or each.topic in wanted

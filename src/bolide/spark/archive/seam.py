@@ -7,7 +7,7 @@ that the log continues the archive. The last archived message of each queue is c
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  conventional alias
 
 from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.arrow.range_fetcher import ReadOptions
@@ -26,7 +26,7 @@ _QUEUE = ("topic", "broker", "queue_id")
 
 
 def find_shorter_queues(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[SeamGap]:
-    """Queues that end before the archive of them does: they are not the same queues."""
+    """Queues that end before their archive does, which means that the topic was recreated."""
     return [
         SeamGap(queue, state.next_of(queue), oldest, end)
         for queue, (oldest, end) in sorted(bounds.items())
@@ -35,7 +35,7 @@ def find_shorter_queues(state: State, bounds: Mapping[MessageQueue, Bounds]) -> 
 
 
 def refuse_shorter_log(state: State, bounds: Mapping[MessageQueue, Bounds]) -> None:
-    """Raises SeamGap if a queue ends before the archive of it does."""
+    """Raises SeamGap if a queue ends before its archive does."""
     for gap in find_shorter_queues(state, bounds):
         raise gap
 
@@ -50,12 +50,12 @@ def refuse_gap(state: State, bounds: Mapping[MessageQueue, Bounds]) -> None:
 
 
 def log_start(state: State, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
-    """From where to read queues so that together with the archive each message comes once."""
+    """Start offsets in the log, so that archive and log together have each message once."""
     return {queue: max(oldest, state.next_of(queue)) for queue, (oldest, _) in bounds.items()}
 
 
 def log_ranges_before(state: State, bounds: Mapping[MessageQueue, Bounds]) -> list[QueueRange]:
-    """What the log has from before the archive: older than its start, or deleted from it."""
+    """Ranges that only the log has, before the archive begins or where retention deleted rows."""
     firsts = {queue: state.next_of(queue) for queue in bounds}
     for file in state.files_of({queue.topic for queue in bounds}):
         for span in file.spans:
@@ -75,7 +75,7 @@ def find_other_messages(
     bounds: Mapping[MessageQueue, Bounds],
     source: ConnectionOptions,
 ) -> list[OtherLog]:
-    """Queues whose last archived message is another one in the log, where both have it."""
+    """Queues whose last archived message differs from the message in the log."""
     last_archived = _last_archived(state, bounds)
     if not last_archived:
         return []
@@ -103,7 +103,7 @@ def refuse_other_messages(
 def _last_archived(
     state: State, bounds: Mapping[MessageQueue, Bounds]
 ) -> list[tuple[QueueRange, DataFile]]:
-    """The last archived message of each queue and its file, if the log can have it too."""
+    """The last archived message of each queue and its file, if the log still has that offset."""
     found = []
     for file in state.files_of({queue.topic for queue in bounds}):
         for span in file.spans:

@@ -1,15 +1,15 @@
-"""An archive table: its manifest read and written, and put right after a crash.
+"""An archive table: reads, writes and repairs its manifest.
 
-A change goes through these steps, each of which may be the last one before a crash:
+A change takes these steps; a crash may happen after any of them:
 
-1. Spark writes the new files below `staging`, where nobody looks.
-2. The change is written to `pending`: from here on it will happen.
-3. The files are moved to their places.
-4. The commit is written: whoever reads by the manifest sees the change now.
+1. Spark writes the new files below `staging`, which readers ignore.
+2. The change is written to `pending`: from now on it will be completed.
+3. The files are moved to their final paths.
+4. The commit is written: readers of the manifest see the change.
 5. Files that the change replaces are deleted, then `staging` and `pending`.
 
-Whoever opens the table for writing next finishes from step 3 what is pending, and throws away what
-is only staged. Each step may be done again.
+The next writer completes pending changes from step 3 on, and deletes files that are only staged.
+Every step is idempotent.
 """
 
 import threading
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATE_EVERY = 50
-"""Commits between two states: so many at most are read beside a state."""
+"""Commits between two states; bounds the number of commits that a reader reads."""
 KEPT_COMMITS = 2 * STATE_EVERY
-"""Commits that stay although a later state has them: readers may be at them."""
+"""Commits kept although a later state includes them: readers may still be reading them."""
 
 _COMMITS = "_bolide/commits"
 _STATES = "_bolide/states"
@@ -45,7 +45,7 @@ CHECKPOINT = "_bolide/checkpoint"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The columns of a table; fixed when it is made."""
+    """The columns of a table; fixed when it is created."""
 
     include_properties: bool = True
     value_schema: str | None = None
@@ -53,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def canonical(self) -> "Settings":
-        """The same columns, however they are spelled."""
+        """The same columns with a normalised schema text."""
         if self.value_schema is None:
             return self
         schema = to_ddl(parse_ddl(self.value_schema))
@@ -61,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class ArchiveTable:
-    """Reads the manifest; anybody may, at any time."""
+    """Reads the manifest; safe at any time, in any process."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -89,9 +89,9 @@ class ArchiveTable:
             raise NoArchive(self.url) from None
 
     def state(self) -> State:
-        """What the table has now. Raises NoArchive."""
+        """The current contents of the table. Raises NoArchive."""
         while True:
-            # A commit that is there no longer is in a newer state: look again.
+            # A commit deleted meanwhile is included in a newer state: retry.
             with suppress(FileNotFoundError):
                 return self._state()
 
@@ -112,15 +112,15 @@ class ArchiveTable:
 
     @contextmanager
     def writing(self, settings: Settings | None = None) -> Iterator["TableWriter"]:
-        """Open it for writing and put right what a crash left; make it if there is none.
+        """Open the table for writing and repair it; create it if there is none.
 
         Args:
-            settings: what the table is to be; that of the table if it is not said.
+            settings: columns of the table; None to keep those of the existing table.
 
         Raises:
-            TableBusy: another run does so.
-            NoArchive: there is none, and no settings to make one by.
-            OtherSettings: there is one with other columns.
+            TableBusy: another run writes the table.
+            NoArchive: there is no table, and no settings to create one.
+            OtherSettings: the table has other columns.
         """
         run = uuid.uuid4().hex[:12]
         if settings is None:
@@ -145,7 +145,7 @@ class ArchiveTable:
 
 
 class TableWriter(ArchiveTable):
-    """Changes the table; `state` is kept, for nobody else changes it."""
+    """Changes the table. Caches the state, as the lease excludes other writers."""
 
     def __init__(self, files: Files, lease: Lease, run: str) -> None:
         super().__init__(files)
@@ -153,19 +153,19 @@ class TableWriter(ArchiveTable):
         self._run = run
         self._current = State()
         self._staged = 0
-        self._changing = threading.Lock()  # a change is not left half done when the hold ends
+        self._changing = threading.Lock()  # guards a change against the end of the lease
         self._closed = False
 
     def state(self) -> State:
         return self._current
 
     def close(self) -> None:
-        """Wait for a change under way in another thread; later ones are refused."""
+        """Wait for a change in another thread; later changes are refused."""
         with self._changing:
             self._closed = True
 
     def repair(self) -> None:
-        """Finish what is pending, throw away what is only staged, and read the state."""
+        """Complete pending changes, delete files that are only staged, and read the state."""
         for number in _numbers(self.files, _PENDING):
             data = self.files.read(_path(_PENDING, number))
             self._complete(msgspec.json.decode(data, type=PendingCommit))
@@ -173,21 +173,21 @@ class TableWriter(ArchiveTable):
         self._current = super().state()
 
     def begin(self, offsets: Offsets) -> None:
-        """Say where the archive starts in queues that it has not seen."""
+        """Record the start offsets of queues that are new to the archive."""
         new = {queue: at for queue, at in offsets.items() if queue not in self._current.begin}
         if new:
             self._apply(PendingCommit(self._next("begin", begin=new)))
 
     def new_staging(self) -> str:
-        """A directory of its own for the files of one change."""
+        """A new directory for the files of one change."""
         self._staged += 1
         return f"{_STAGING}/{self._run}-{self._staged}"
 
     def commit(self, kind: Kind, staged: Sequence[DataFile], removed: Iterable[str] = ()) -> None:
-        """Put staged files in their places and take others away, both or neither.
+        """Add staged files and remove others atomically.
 
         Raises:
-            LeaseLost: the table is another run's now; nothing was changed.
+            LeaseLost: another run has taken the table over; nothing was changed.
         """
         name = f"{self._current.number + 1:012d}-{self._run}"
         added = [
@@ -231,9 +231,9 @@ class TableWriter(ArchiveTable):
             self._write_state()
 
     def _complete(self, pending: PendingCommit) -> bool:
-        """Steps 3 to 5, without those that are done already; False if another run was first."""
+        """Run steps 3 to 5, skipping those already done; False if another run was first."""
         commit = pending.commit
-        if self._find_run(commit.number) != commit.run:  # else later changes may have its files
+        if self._find_run(commit.number) != commit.run:  # else its files may be replaced
             if not self._can_complete(pending):
                 return self._undo(pending)
             for source, target in pending.moves:
@@ -247,7 +247,7 @@ class TableWriter(ArchiveTable):
         return True
 
     def _can_complete(self, pending: PendingCommit) -> bool:
-        """Not if the table was taken over: then the staged files are gone, or the number is."""
+        """False after a takeover: the staged files are gone, or the commit number is taken."""
         for source, target in pending.moves:
             if not self.files.exists(target) and not self.files.exists(source):
                 return False
@@ -267,7 +267,7 @@ class TableWriter(ArchiveTable):
             return None
 
     def _undo(self, pending: PendingCommit) -> bool:
-        for _, target in pending.moves:  # names have the run in them: nobody else's
+        for _, target in pending.moves:  # the run id is part of the name, so these files are ours
             self.files.delete(target)
         self._clean_up(pending)
         return False
@@ -287,7 +287,7 @@ class TableWriter(ArchiveTable):
 
 
 def _place(file: DataFile, name: str) -> str:
-    """Where a staged file belongs: in the same directories, below the table."""
+    """The final path of a staged file: the same directories, below the table."""
     return "/".join([*file.path.split("/")[-3:-1], f"{name}.parquet"])
 
 

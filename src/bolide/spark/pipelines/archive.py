@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 EVERY = Trigger(60.0)
 _STARTS = {"startingoffsets", "startingtimestamp"}
 MIN_FILES_PAST_HOUR = 8
-"""Small files that an hour which is over must have to be merged by the way."""
+"""Small files of a past hour from which on it is compacted during a run."""
 MIN_FILES_CURRENT_HOUR = 200
-"""The same of the hour that is not over, as more are to come."""
+"""The same for the current hour, which will get more files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """What a run does beside adding rows; `keep` in seconds."""
+    """Compaction and retention during a run; `keep` in seconds."""
 
     compact: bool = True
     file_size: int = TARGET_FILE_SIZE
@@ -86,7 +86,7 @@ class MaintenancePolicy:
 
 
 def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline:
-    """Raises ConfigError; names the option."""
+    """Raises ConfigError, naming the option."""
     source = run.source(
         topic=options.topic,
         topicPattern=options.topic_pattern,
@@ -113,7 +113,7 @@ def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline:
 
 
 def _check(source: SourceOptions) -> None:
-    """Here, where a mistake is told in a line: in the stream it would be told by Spark."""
+    """Check early, for a one-line error: Spark reports errors of the stream at length."""
     source.start(default="earliest")
     columns_of(Settings(source.include_properties, source.value_schema))
     if source.tags or source.sql:
@@ -137,7 +137,7 @@ def _name(options: ArchiveOptions) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSource(Source):
-    """Without a checkpoint it goes on from where the table ends."""
+    """A source that continues where the table ends, if there is no checkpoint."""
 
     path: str
 
@@ -159,7 +159,7 @@ class ArchiveSource(Source):
 
 
 class ArchiveRun:
-    """Holds the table while the stream runs."""
+    """Writes the batches of one run; holds the table's lease while the stream runs."""
 
     def __init__(
         self,
@@ -181,12 +181,12 @@ class ArchiveRun:
 
     @contextmanager
     def around(self, spark: "SparkSession", screen: Screen) -> Iterator[None]:
-        """Hold the table, and say where queues begin that it has not seen.
+        """Open the table, and record the start offsets of new queues.
 
         Raises:
-            TableBusy: another run holds it.
-            OtherSettings: it was made with other columns.
-            SeamGap, OtherLog: a topic was made anew since.
+            TableBusy: another run holds the table.
+            OtherSettings: the table was created with other columns.
+            SeamGap, OtherLog: a topic was recreated since it was archived.
         """
         del screen
         with ArchiveTable.at(spark, self._path).writing(self._settings) as writer:
@@ -195,19 +195,19 @@ class ArchiveRun:
             yield
 
     def write(self, rows: "DataFrame", batch: int, screen: Screen) -> None:
-        """Add a batch, and merge the files of one hour if there are too many.
+        """Append a batch, and compact one hour if it has too many files.
 
         Raises:
-            ArchiveGap: messages are missing, and none may be.
+            ArchiveGap: messages are missing, and data loss is not allowed.
         """
-        del batch, screen  # the table knows by offsets what it has
+        del batch, screen  # the manifest identifies rows by offset
         writer, lossy = self._require_writer(), not self._source.fail_on_data_loss
         self._rows += append(rows, writer, allow_gaps=lossy)
         self._drop_old(writer)
         self._merge(rows.sparkSession, writer, self._compaction_groups(writer.state())[:1])
 
     def summarize(self, spark: "SparkSession", screen: Screen) -> Sequence[Table]:
-        """Tidy the table; tell what it has now, and what this run did."""
+        """Run the final maintenance; returns a summary of the table and the run."""
         writer = self._require_writer()
         self._drop_old(writer)
         if not screen.stop_requested:
@@ -228,10 +228,10 @@ class ArchiveRun:
         assert self._writer is not None, "the stream runs outside of `around`"
         return self._writer
 
-    # Where it begins
+    # Start offsets
 
     def _begin_queues(self, spark: "SparkSession", writer: TableWriter) -> None:
-        """Queues that come later are read from their oldest message, as the source does."""
+        """Record where new queues begin; once the stream has run, at their oldest message."""
         state = writer.state()
         has_begun = any(
             name.isdecimal() for name in files_at(spark, self._checkpoint).names("offsets")
@@ -253,7 +253,7 @@ class ArchiveRun:
         unseen = found.keys() - state.covered.keys()
         writer.begin({queue: found[queue][1] for queue in unseen})
 
-    # Care
+    # Maintenance
 
     def _drop_old(self, writer: TableWriter) -> None:
         if self._maintenance.keep is not None:

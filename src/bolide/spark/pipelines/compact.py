@@ -1,4 +1,4 @@
-"""`compact`: the small files of an archive put together, and old hours deleted."""
+"""`compact`: merges the small files of an archive, and deletes old hours."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ class CompactOptions:
 
 
 def plan(options: CompactOptions, run: RunSettings) -> Job:
-    """Raises ConfigError; names the option."""
+    """Raises ConfigError, naming the option."""
     keep = parse_duration(options.keep, option="keep") if options.keep else None
 
     def work(spark: "SparkSession", screen: Screen) -> Outcome:
@@ -57,7 +57,7 @@ def _compact(
 
 
 class _CompactionProgress:
-    """Tells the screen of each hour that is done, and asks whether to go on."""
+    """Reports each compacted hour, and stops the compaction on request."""
 
     def __init__(self, screen: Screen, rows: int) -> None:
         self._screen = screen

@@ -18,13 +18,13 @@ _WORDS = (".txt", ".ids")
 
 
 def as_table(title: str, frame: DataFrame) -> Table:
-    """All rows of a frame: it must be a small one. Times are texts in the session's zone."""
+    """Collect a small frame as a table. Timestamps become texts in the session's time zone."""
     rows = [[_cell(value) for value in row] for row in _with_texts(frame).collect()]
     return Table(title, tuple(frame.columns), rows)
 
 
 def _with_texts(frame: DataFrame) -> DataFrame:
-    """Python would turn times into those of its own zone."""
+    """Format timestamps in Spark, as Python would convert them to its own time zone."""
     times = [each.name for each in frame.schema.fields if isinstance(each.dataType, TimestampType)]
     texts = {name: fn.regexp_replace(fn.date_format(name, _TIME), _ZEROS, "") for name in times}
     return frame.withColumns(texts)
@@ -39,10 +39,10 @@ def _cell(value: object) -> object:
 
 
 def filter_by_sql(frame: DataFrame, condition: str, *, option: str) -> DataFrame:
-    """The rows of which an SQL expression of the user's is true.
+    """The rows for which a user's SQL condition is true.
 
     Raises:
-        ConfigError: it is none, or names columns that are not there; names the option.
+        ConfigError: the condition is invalid or names unknown columns; names the option.
     """
     try:
         return frame.where(condition)
@@ -52,9 +52,9 @@ def filter_by_sql(frame: DataFrame, condition: str, *, option: str) -> DataFrame
 
 
 def write_message_list(rows: DataFrame, path: str) -> None:
-    """One file of JSON lines if the name ends so, else a directory of Parquet; replaces the old.
+    """Write one file of JSON lines if the name has such a suffix, else a directory of Parquet.
 
-    Only a list that fits into the driver's memory should be one file.
+    Replaces an existing list. A single file must fit into the driver's memory.
     """
     if PurePosixPath(path).suffix not in _LINES:
         rows.coalesce(1).write.mode("overwrite").parquet(path)
@@ -66,7 +66,7 @@ def write_message_list(rows: DataFrame, path: str) -> None:
 
 
 def read_message_list(spark: SparkSession, path: str) -> DataFrame:
-    """Parquet, JSON lines (.jsonl), or message ids line by line (.txt): a column `message_id`."""
+    """Read Parquet, JSON lines (.jsonl), or lines of ids (.txt) as the column `message_id`."""
     suffix = PurePosixPath(path).suffix
     if suffix in _LINES:
         return spark.read.json(path)

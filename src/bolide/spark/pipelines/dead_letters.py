@@ -25,14 +25,14 @@ from bolide.spark.pipelines.times import parse_duration
 
 _ALL_GROUPS = f"{DEAD_LETTER_PREFIX}.*"
 CAUSE_PROPERTIES: Final = ("FAILURE_CAUSE", "EXCEPTION", "ERROR")
-"""Where a cause is looked for if nothing else is said."""
+"""Properties that are searched for a cause by default."""
 LOCATION: Final = ("dead_topic", "broker", "queue_id", "queue_offset")
-"""Columns of a list that say where a dead letter is."""
+"""Columns that locate a dead letter."""
 _LONGEST_CAUSE = 200
 
 
 class NotReadable(BolideError):
-    """Brokers before 4.9.2 let nobody read dead letters until they are told to."""
+    """Brokers before 4.9.2 create dead-letter topics without read permission."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -129,7 +129,7 @@ class DeadLetterReport:
 
 
 def to_dead_letters(messages: DataFrame, cause_properties: Iterable[str] = ()) -> DataFrame:
-    """One row a dead letter, of messages of %DLQ% topics as the source `rocketmq` reads them."""
+    """One row per dead letter, from messages of %DLQ% topics read by the source `rocketmq`."""
     return messages.select(
         fn.expr(f"substring(topic, {len(DEAD_LETTER_PREFIX) + 1})").alias("group_name"),
         _first_property(PropertyName.DEAD_LETTER_ORIGIN_TOPIC, PropertyName.RETRY_TOPIC).alias(
@@ -153,7 +153,7 @@ def to_dead_letters(messages: DataFrame, cause_properties: Iterable[str] = ()) -
 
 
 def count_by_cause(found: DataFrame) -> DataFrame:
-    """How many died of what, the most frequent first; numbers in texts are left out of account."""
+    """Dead letters by cause, most frequent first; causes that differ only in numbers are merged."""
     alike = found.withColumn("cause", _without_numbers(fn.col("cause")))
     grouped = alike.groupBy("group_name", "origin_topic", "tags", "cause").agg(
         fn.count("*").alias("messages"),
@@ -165,14 +165,14 @@ def count_by_cause(found: DataFrame) -> DataFrame:
 
 
 def count_by_time(found: DataFrame, width: float) -> DataFrame:
-    """How many died per group and window of `width` seconds."""
+    """Dead letters per group and window of `width` seconds."""
     window = fn.window("died", f"{width} seconds")["start"].alias("window_start")
     counted = found.groupBy(window, "group_name").agg(fn.count("*").alias("messages"))
     return counted.orderBy("window_start", "group_name")
 
 
 def redrive_list(found: DataFrame) -> DataFrame:
-    """What `replay` needs to find each again, and people to choose among them."""
+    """Ordered dead letters, with the columns that `replay` needs to find them."""
     return found.orderBy(*LOCATION)
 
 
@@ -189,7 +189,7 @@ def _cause(names: Iterable[str]) -> Column:
 
 
 def _without_numbers(text: Column) -> Column:
-    """`order 4711 at 0x7f3a` and `order 4712 at 0x7f3b` died of the same."""
+    """`order 4711 at 0x7f3a` and `order 4712 at 0x7f3b` have the same cause."""
     hexadecimal = r"\b(0[xX][0-9a-fA-F]+|[0-9a-fA-F]{16,})\b"
     plain = fn.regexp_replace(text, hexadecimal, "#")
     kept = fn.col("cause").startswith("given up after ")

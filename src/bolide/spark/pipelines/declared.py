@@ -1,4 +1,4 @@
-"""A pipeline declared in one small YAML file; docs/reference/pipelines.md tells its keys."""
+"""A pipeline declared in a YAML file; docs/reference/pipelines.md documents the keys."""
 
 import re
 from collections.abc import Callable
@@ -34,10 +34,10 @@ _OWN_SINK_KEYS = {"format", "mode", "partitionBy", "table", "unique"}
 
 
 def read_pipeline(file: Path, run: RunSettings) -> Pipeline:
-    """The pipeline that a file declares; what the run is told beats what stands there.
+    """The pipeline that a file declares; settings of the run override those of the file.
 
     Raises:
-        BadFile: it cannot be meant so; names line and column.
+        BadFile: the content is invalid; names line and column.
         ConfigError: the file cannot be read.
     """
     mapping = read_mapping(file, "the pipeline")
@@ -56,7 +56,7 @@ def read_pipeline(file: Path, run: RunSettings) -> Pipeline:
 
 
 def check_name(name: str) -> str:
-    """Raises ConfigError where a directory or a consumer group cannot have that name."""
+    """Raises ConfigError unless the name is valid for a directory and a consumer group."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"name {name!r}: letters, digits, _ and -, at most 100")
     return name
@@ -71,7 +71,7 @@ def _trigger(mapping: YamlMapping) -> Trigger:
 
 
 class _ClusterOptions:
-    """The options by which source and sink reach the cluster."""
+    """The options with which source and sink reach the cluster."""
 
     def __init__(self, run: RunSettings, name_server: str | None) -> None:
         self._run = run
@@ -145,7 +145,7 @@ def _sink(value: YamlNode, cluster: _ClusterOptions) -> Sink:
 
 
 def _guessed_format(mapping: YamlMapping) -> str | None:
-    """The format that a key gives away; None where a table of the catalog is meant."""
+    """The format that a key implies; None for a table of the catalog."""
     for key, kind in (("topic", _ROCKETMQ), ("url", "jdbc"), ("path", "parquet")):
         if key in mapping:
             return kind

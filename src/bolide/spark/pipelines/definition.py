@@ -24,32 +24,32 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 INPUT = "input"
-"""The name of the rows so far, in SQL."""
+"""The SQL name of a step's input."""
 
 
 class Screen(Protocol):
-    """Where work tells how far it is: the terminal, and the topic BOLIDE_PIPELINES.
+    """Output and stop flag of a run: the terminal, and the topic BOLIDE_PIPELINES.
 
-    All of it may be called from any thread.
+    All methods are thread-safe.
     """
 
     def say(self, line: str) -> None:
-        """Tell the person in front of it, on standard error."""
+        """Print a line on standard error."""
 
     def show(self, table: "Table") -> None:
-        """Give a result, on standard output: as a table, or as JSON with --json."""
+        """Print a result on standard output: as a table, or as JSON with --json."""
 
     def advance(self, done: int, total: int | None = None) -> None:
-        """Rows dealt with so far, and of how many if that is known; call it as often as wanted."""
+        """Report the rows processed so far, and the total if known; may be called often."""
 
     @property
     def stop_requested(self) -> bool:
-        """Somebody wants the work to end: finish what is under way, and return."""
+        """Whether a stop is requested: finish the work in progress, and return."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A result for people and programs; cells are texts, numbers, booleans or None."""
+    """A result table; cells are texts, numbers, booleans or None."""
 
     title: str
     columns: tuple[str, ...]
@@ -58,7 +58,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: what it has to show, and what was wrong (exit code 1) if anything was."""
+    """The result of a run: its tables, and the failure (exit code 1) if there was one."""
 
     tables: tuple[Table, ...] = ()
     rows: int = 0
@@ -67,20 +67,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Work with an end: `run` returns when it is done, or soon after `screen.stop_asked`."""
+    """A batch job: `run` returns when it is done, or soon after `screen.stop_requested`."""
 
     name: str
     text: str
-    """What it does, in one line, for `explain` and `status`."""
+    """One-line description for `explain` and `status`."""
     run: Callable[["SparkSession", Screen], Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What `spark.readStream` is told; options of `rocketmq` are in the reference of options."""
+    """Arguments of `spark.readStream`; options of `rocketmq` are documented in the reference."""
 
     format: str = "rocketmq"
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # has secrets
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain secrets
     schema: str | None = None
 
     def load(self, spark: "SparkSession") -> "DataFrame":
@@ -90,31 +90,31 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transformation, and how to call it in `explain`."""
+    """One transformation, and its description for `explain`."""
 
     text: str
     apply: Callable[["DataFrame"], "DataFrame"]
 
 
 class Sink(Protocol):
-    """Where the rows go."""
+    """The target of a pipeline."""
 
     @property
     def text(self) -> str:
-        """What it is, in one line."""
+        """One-line description."""
 
     def writer(self, frame: "DataFrame", screen: Screen) -> "DataStreamWriter":
-        """The writer; the runner adds name, checkpoint and trigger."""
+        """The writer, to which the runner adds name, checkpoint and trigger."""
 
     def start(self, writer: "DataStreamWriter") -> "StreamingQuery":
-        """Start it with what the runner added."""
+        """Start the query of the completed writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class EachBatch:
-    """A sink that is a function of a batch's rows, its number and the screen.
+    """A sink that calls a function with a batch's rows, its number and the screen.
 
-    A batch whose run was cut off comes again with the same number and rows.
+    An interrupted batch is repeated with the same number and rows.
     """
 
     text: str
@@ -133,10 +133,11 @@ class EachBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Work without an end, or (trigger `ONCE`) up to what is there when it starts.
+    """A stream without an end, or with the trigger `ONCE` up to the messages present at its start.
 
-    `around` is entered before the stream starts and left after it has ended, however that was:
-    the place for locks and repairs. `closing` gives what to show after a run that went well.
+    `around` is a context manager that is entered before the stream starts and left after it ends,
+    also on failure: the place for locks and repairs. `summarize` returns the tables to show after
+    a successful run.
     """
 
     name: str
@@ -146,7 +147,7 @@ class Pipeline:
     steps: tuple[Step, ...] = ()
     trigger: Trigger = ONCE
     commit_group: str | None = None
-    """Consumer group that gets the position after each batch; None: by the name."""
+    """Consumer group that gets the position after each batch; None to derive it from the name."""
     around: "Callable[[SparkSession, Screen], AbstractContextManager[object]] | None" = None
     summarize: "Callable[[SparkSession, Screen], Sequence[Table]] | None" = None
 
@@ -157,10 +158,10 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatSink:
-    """What `DataFrame.writeStream` is told; with `table` it goes to a table of the catalog."""
+    """Arguments of `DataFrame.writeStream`; `table` names a table of the catalog."""
 
     format: str | None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # has secrets
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain secrets
     output_mode: str = "append"
     partition_by: tuple[str, ...] = ()
     table: str | None = None
@@ -171,7 +172,7 @@ class FormatSink:
         return " ".join(word for word in (self.format, place) if word)
 
     def writer(self, frame: "DataFrame", screen: Screen) -> "DataStreamWriter":
-        del screen  # a sink of Spark's own tells nobody how far it is
+        del screen  # Spark's own sinks report no progress
         writer = frame.writeStream.outputMode(self.output_mode).options(**self.options)
         writer = writer.format(self.format) if self.format else writer
         return writer.partitionBy(*self.partition_by) if self.partition_by else writer
@@ -181,10 +182,10 @@ class FormatSink:
 
 
 def jdbc_sink(options: Mapping[str, str], unique: tuple[str, ...] = ()) -> EachBatch:
-    """A table of a database, by Spark's JDBC writer.
+    """A database table, written by Spark's JDBC writer.
 
-    A batch that was cut off comes again. With `unique` columns it adds no row twice: the first
-    batch of a run, the only one that can be a repeat, is compared with what the table has.
+    An interrupted batch is repeated. With `unique` columns no row is added twice: the first batch
+    of a run, the only one that can be a repeat, is compared with the rows of the table.
     """
     return EachBatch(f"jdbc {options.get('dbtable', '')}", _Rows(options, unique).write)
 
@@ -205,7 +206,7 @@ class _Rows:
 
 
 class StepFailed(ConfigError):
-    """A step could not be applied; the text names the step and where it stands."""
+    """A step failed; the message names the step and its location."""
 
 
 def sql_step(text: str, place: str) -> Step:
@@ -232,7 +233,7 @@ def python_step(target: str, place: str, directory: Path) -> Step:
 
 
 def check_target(target: str, directory: Path) -> None:
-    """Raises ConfigError where a function cannot be meant, without loading anything."""
+    """Raises ConfigError for a malformed target or a missing file; imports nothing."""
     module, _, name = target.rpartition(":")
     if not module or not name.isidentifier():
         raise ConfigError(f"{target!r}: say module:function or ./file.py:function")
@@ -247,7 +248,7 @@ def is_file(module: str) -> bool:
 def require_function(
     module: str, name: str, directory: Path
 ) -> Callable[["DataFrame"], "DataFrame"]:
-    """Raises ConfigError where it is not there; what the module itself raises comes through."""
+    """Raises ConfigError if the function does not exist; errors of the module itself propagate."""
     found = _load_file(directory / module) if is_file(module) else importlib.import_module(module)
     function = getattr(found, name, None)
     if not callable(function):
@@ -257,7 +258,7 @@ def require_function(
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Load a file under a name of its own; its functions travel to workers by value."""
+    """Load a file as a module with a unique name; its functions are pickled by value."""
     from pyspark import cloudpickle  # noqa: PLC0415
 
     name = f"bolide_step_{path.stem}_{abs(hash(path.resolve())):x}"
@@ -266,7 +267,7 @@ def _load_file(path: Path) -> ModuleType:
         raise ConfigError(f"{path} cannot be loaded as a Python module")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # as pyspark has it
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # untyped
     return module
 
 
@@ -283,8 +284,10 @@ def _naming(
 
 
 def _why(exc: Exception) -> str:
-    """Of what a function of the user's raised, also its kind and where: its text may be a word."""
-    if isinstance(exc, BolideError) or hasattr(exc, "getCondition"):  # Spark's own say enough
+    """The first line of an error; errors of user code get their type and location as well."""
+    if isinstance(exc, BolideError) or hasattr(
+        exc, "getCondition"
+    ):  # Spark's own errors are descriptive
         return first_line(exc)
     frames = traceback.extract_tb(exc.__traceback__)
     at = next((frame for frame in reversed(frames) if "pyspark" not in frame.filename), None)
@@ -293,6 +296,6 @@ def _why(exc: Exception) -> str:
 
 
 def first_line(exc: BaseException) -> str:
-    """What went wrong, without the plans and traces that Spark puts below."""
+    """The error message without the plans and traces that Spark appends."""
     lines = str(exc).strip().splitlines()
     return lines[0] if lines else type(exc).__name__

@@ -12,7 +12,7 @@ _TRACE = "Traceback (most recent call last):"
 
 
 class RunFailed(BolideError):
-    """A run ended before its time; the text says why."""
+    """A run failed; the message gives the reason."""
 
 
 class AlreadyRunning(BolideError):
@@ -27,7 +27,7 @@ class AlreadyRunning(BolideError):
 
 
 def failure_reason(exc: BaseException) -> str:
-    """One line: of an error that a Python worker raised, what it raised."""
+    """A one-line reason; for an error in a Python worker, the exception raised there."""
     text = _CALL.sub("", str(exc).strip())
     _, trace, below = text.rpartition(_TRACE)
     if trace and (found := _RAISED.search(below)):

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bolide.admin.client import AdminClient
 from bolide.admin.groups import group_of
-from bolide.admin.servers import each
+from bolide.admin.servers import gather_by_key
 from bolide.arrow.cluster import Connection
 from bolide.arrow.schema import TIMESTAMP
 from bolide.errors import BolideError
@@ -79,7 +79,7 @@ def plan(options: LagOptions, run: RunSettings) -> Job:
 
 
 class GroupPosition(NamedTuple):
-    """Where a group is in a queue at a time, and where the queue ends."""
+    """The position of a group in a queue at some time, and the end of the queue."""
 
     taken: datetime
     group_name: str
@@ -96,23 +96,23 @@ def to_table(positions: Iterable[GroupPosition]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Looks at these groups, or at all that are not the brokers' own if none is named."""
+    """Samples the positions of some groups, or of all but system groups."""
 
     connection: Connection
     groups: tuple[str, ...] = ()
 
     async def sample(self) -> list[GroupPosition]:
-        """All positions now, as good as at once.
+        """The current positions, read nearly simultaneously.
 
         Raises:
-            BolideError: no name server or no broker answers.
+            BolideError: no NameServer or no broker answers.
         """
         async with self._admin() as admin:
             taken = datetime.now(UTC)
             asked = [
                 (at, group) for at in await _masters(admin) for group in await self._of(admin, at)
             ]
-            found = await each(asked, lambda pair: _stats(admin, *pair))
+            found = await gather_by_key(asked, lambda pair: _stats(admin, *pair))
         return [
             position
             for (_, group), stats in found.items()
@@ -130,7 +130,7 @@ class Sampler:
         )
 
     async def _of(self, admin: AdminClient, address: str) -> Sequence[str]:
-        """The groups that a broker knows: set up by hand, or consumers of it came once."""
+        """The groups that a broker knows, by configuration or by their retry topics."""
         if self.groups:
             return self.groups
         known = set((await admin.groups.configs(address)).subscription_group_table)
@@ -141,7 +141,7 @@ class Sampler:
 
 @dataclass(slots=True, kw_only=True)
 class LagMonitor:
-    """Takes samples, keeps those of the last window, and tells what they say."""
+    """Samples positions, keeps those of the last window, and reports forecasts."""
 
     sampler: Sampler
     interval: float
@@ -169,7 +169,7 @@ class LagMonitor:
         return Outcome((table,) if self.once else (), taken)
 
     def _sample(self, spark: SparkSession, screen: Screen) -> int:
-        """How many positions there are; a cluster that is away is said once, and asked again."""
+        """Take a sample; returns its size. An unreachable cluster is reported once and retried."""
         try:
             found = to_table(asyncio.run(self.sampler.sample()))
         except BolideError as exc:
@@ -187,7 +187,7 @@ class LagMonitor:
         return len(found)
 
     def _load_recent(self, spark: SparkSession) -> None:
-        """What an earlier run saw within the window."""
+        """Load the samples of earlier runs that lie within the window."""
         if self.path and files_at(spark, self.path).names("samples"):
             since = datetime.now(UTC) - timedelta(seconds=self.window)
             self._samples = samples_at(spark, self.path).where(fn.col("taken") >= since).toArrow()
@@ -205,7 +205,7 @@ class LagMonitor:
 
 
 def samples_at(spark: SparkSession, path: str) -> DataFrame:
-    """All samples that were kept at a path; `lag_forecast.by_window` looks back over them."""
+    """All samples kept at a path; `lag_forecast.by_window` evaluates them over time."""
     return spark.read.schema(from_arrow_schema(SCHEMA)).parquet(f"{path}/samples")
 
 
@@ -253,7 +253,7 @@ async def _masters(admin: AdminClient) -> list[str]:
 async def _stats(admin: AdminClient, address: str, group: str) -> ConsumeStats:
     try:
         return await admin.offsets.progress_at(address, group)
-    except BolideError:  # of this broker the group knows nothing, or it is away: no news
+    except BolideError:  # the broker does not know the group, or is away
         return ConsumeStats()
 
 

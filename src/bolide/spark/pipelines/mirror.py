@@ -1,4 +1,4 @@
-"""`mirror`: topics to a topic, changed by SQL on the way, in the same cluster or another."""
+"""`mirror`: copies topics to a topic of the same or another cluster, optionally through SQL."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ class MirrorOptions:
 
 
 def plan(options: MirrorOptions, run: RunSettings) -> Pipeline:
-    """Raises ConfigError where it would send to where it reads from."""
+    """Raises ConfigError if the target is one of the source topics."""
     source = run.source(topic=options.topic, tags=options.tags)
     SourceOptions.of(source.options)
     sink = _sink(options, run)

@@ -1,8 +1,8 @@
-"""`reconcile`: prove that an archive has every message of its topics once.
+"""`reconcile`: proves that an archive has every message of its topics exactly once.
 
-The table's side is counted in its files. The log's side is asked of the brokers: the offsets at
-which each hour begins. Where the log is deleted already, the archive is checked by itself: the
-offsets of a queue have no hole, and none is there twice.
+Rows of the table are counted in its files; messages of the log are counted from the offsets at
+which each hour begins, which brokers look up by time. Where the log is already deleted, the archive
+is checked by itself: the offsets of a queue have no gap and no duplicate.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ class ReconcileOptions:
 
 
 class ReconcileReport(NamedTuple):
-    """What was compared, and what is wrong."""
+    """The comparisons made, and the faults found."""
 
     lines: list[HourComparison]
     faults: list[Fault]
@@ -66,7 +66,7 @@ class ReconcileReport(NamedTuple):
 
 
 def plan(options: ReconcileOptions, run: RunSettings) -> Job:
-    """Raises ConfigError; names the option."""
+    """Raises ConfigError, naming the option."""
     source = run.connection
     ConnectionOptions.of(source)
 
@@ -82,10 +82,10 @@ def plan(options: ReconcileOptions, run: RunSettings) -> Job:
 def reconcile(
     spark: "SparkSession", options: ReconcileOptions, source: Mapping[str, str]
 ) -> ReconcileReport:
-    """Compare an archive with the log of the cluster that the options of a source lead to.
+    """Compare an archive with the log of the cluster that the source options lead to.
 
     Raises:
-        NoArchive: there is none.
+        NoArchive: there is no archive at the path.
     """
     table = ArchiveTable.at(spark, options.path)
     state = _of_topics(table.state(), options.topic)
@@ -129,7 +129,7 @@ def _with_files(state: State, files: Iterable[DataFile]) -> State:
 
 
 def _hours_of(state: State, here: Iterable[QueueHour]) -> dict[str, list[str]]:
-    """The hours of each topic from the first to the last: by the manifest and by the files."""
+    """All hours of each topic from the first to the last, by manifest and by files."""
     found: dict[str, set[str]] = {}
     for queue, hour in here:
         found.setdefault(queue.topic, set()).add(hour)
@@ -139,14 +139,14 @@ def _hours_of(state: State, here: Iterable[QueueHour]) -> dict[str, list[str]]:
 
 
 class _LogReader:
-    """Asks the brokers."""
+    """Looks up offsets of the log at the brokers."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         self._connection = options.connection()
         self._patience = options.patience
 
     def bounds(self, topics: list[str]) -> dict[MessageQueue, Bounds]:
-        """What the log has of topics; nothing of those that are deleted."""
+        """The bounds of the topics' queues; deleted topics have none."""
 
         async def look(cluster: Cluster) -> dict[MessageQueue, Bounds]:
             found: dict[MessageQueue, Bounds] = {}
@@ -162,7 +162,7 @@ class _LogReader:
     def counts(
         self, parts: Mapping[MessageQueue, QueueRange], hours: Mapping[str, list[str]]
     ) -> dict[QueueHour, int]:
-        """Messages by queue and hour; `hours` has those of each topic, without a hole."""
+        """Messages by queue and hour; `hours` has consecutive hours for each topic."""
 
         async def look(cluster: Cluster) -> dict[QueueHour, int]:
             found: dict[QueueHour, int] = {}
@@ -185,7 +185,7 @@ async def _counts(cluster: Cluster, part: QueueRange, hours: list[str]) -> dict[
     return log_counts(part, hours, hour_starts)
 
 
-# Tables
+# Result tables
 
 
 def _outcome(report: ReconcileReport, options: ReconcileOptions) -> Outcome:

@@ -30,10 +30,9 @@ from bolide.spark.sink.options import SinkOptions
 _SLICE_ROWS = 100_000
 _SLICE_SECONDS = 30
 _WORTH_A_TASK = 100.0
-"""Rows a second below which one more task is not worth its while."""
+"""Rows per second that justify one more task."""
 REPLAYED_FROM: Final = "REPLAYED_FROM"
-"""The property of a replayed message that says where its first copy was:
-topic/broker/queue@offset."""
+"""Property with the position of the first copy of a replayed message: topic/broker/queue@offset."""
 _NEEDED = ("topic", "broker", "queue_id", "queue_offset", "store_timestamp", "body")
 
 
@@ -94,13 +93,13 @@ def plan(options: ReplayOptions, run: RunSettings) -> Job:
         start=_parse_bound(options.since, "since"),
         end=_parse_bound(options.until, "until"),
     )
-    replay.sink()  # what is wrong with it is said before anything is read
+    replay.sink()  # reports invalid options before any message is read
     origin, target = options.archive or options.ids, options.to or "their own topics"
     return Job(name=run.named("replay"), text=f"{origin} to {target}", run=replay.run)
 
 
 class TimeSlice(NamedTuple):
-    """Messages stored from `start` up to and without `end`."""
+    """Messages stored from `start` up to but excluding `end`."""
 
     start: datetime
     end: datetime
@@ -130,7 +129,7 @@ class Replay:
 
     @property
     def _size(self) -> int:
-        """Messages of a chunk: about what is sent in half a minute."""
+        """Messages per slice: about half a minute's worth at the chosen rate."""
         rate = self.options.rate
         return _SLICE_ROWS if rate is None else min(_SLICE_ROWS, max(1, int(rate * _SLICE_SECONDS)))
 
@@ -161,7 +160,7 @@ class Replay:
         rows.write.format("rocketmq").options(**self.sink(tasks)).mode("append").save()
 
     def sink(self, tasks: int = 1) -> dict[str, str]:
-        """Options of the sink; raises ConfigError for those that cannot be used."""
+        """Options of the sink. Raises ConfigError for invalid options."""
         chosen = {"keepOrder": "true", "dedup": str(self.options.dedup).lower()}
         server = self.options.to_name_server
         chosen |= {"nameServer": server} if server else self.settings.connection
@@ -171,21 +170,21 @@ class Replay:
         SinkOptions.of(chosen)
         return chosen
 
-    # Choosing
+    # Selection
 
     def _selected(self, spark: SparkSession, time_slice: TimeSlice | None = None) -> DataFrame:
-        """What to send, of all times or of a chunk's."""
+        """The messages to send, of all times or of one slice."""
         start, end = self._times(time_slice)
         if self.options.ids is None:
             return self._filtered(self._messages(spark, start, end))
-        # Of copies the first is chosen, so all must be looked at whatever the chunk.
+        # The first of several copies is chosen, so the time slice must not hide the others.
         found = self._filtered(self._messages(spark, self.start, self.end))
         return stored_between(
             select_listed(found, read_message_list(spark, self.options.ids)), start, end
         )
 
     def _times(self, time_slice: TimeSlice | None) -> tuple[datetime | None, datetime | None]:
-        """A chunk of whole minutes may begin before the first time asked for."""
+        """The bounds of a slice, whose whole minutes may exceed the requested times."""
         if time_slice is None:
             return self.start, self.end
         start = max(time_slice.start, self.start or time_slice.start)
@@ -218,7 +217,7 @@ class Replay:
         return spark.read.format(source.format).options(**source.options).load()
 
     def _missing(self, spark: SparkSession, found: int) -> str | None:
-        """What a list names and is not there, unless filters may have left it out."""
+        """Reports listed messages that were not found; None if filters may have excluded them."""
         filters = (self.start, self.end, self.options.topic, self.options.where)
         if self.options.ids is None or any(each is not None for each in filters):
             return None
@@ -229,7 +228,7 @@ class Replay:
 
 
 def tasks_for(rate: float | None, parallelism: int) -> int:
-    """How many tasks to share a rate among, all of which must be able to run at once."""
+    """The number of tasks that share the rate; all of them must run concurrently."""
     if rate is None:
         return parallelism
     return max(1, min(parallelism, int(rate / _WORTH_A_TASK)))
@@ -246,7 +245,7 @@ def _resume_hint(time_slice: TimeSlice) -> str:
 def read_messages(
     spark: SparkSession, path: str, start: datetime | None, end: datetime | None
 ) -> DataFrame:
-    """Messages of an archive, or of other Parquet with its columns; by when they were stored.
+    """Messages of an archive, or of other Parquet with its columns, by store time.
 
     Raises:
         ConfigError: columns are missing; names them.
@@ -256,7 +255,7 @@ def read_messages(
     found = spark.read.parquet(path)
     if missing := [name for name in _NEEDED if name not in found.columns]:
         raise ConfigError(f"{path} is no archive, and lacks the columns {', '.join(missing)}")
-    # Said and not guessed: a topic called 0123 is no number.
+    # An explicit schema: inference would read a topic named 0123 as a number.
     columns = [*from_arrow_schema(message_schema()).fields, StructField("hour", StringType())]
     return stored_between(spark.read.schema(StructType(columns)).parquet(path), start, end)
 
@@ -268,10 +267,10 @@ def stored_between(messages: DataFrame, start: datetime | None, end: datetime | 
 
 
 def select_listed(messages: DataFrame, ids: DataFrame) -> DataFrame:
-    """Those on a list, each once however often it was stored.
+    """The messages of a list, each once however often it was stored.
 
-    A list with places (of dead letters) chooses among dead letters by these; else ids choose,
-    among the messages of `origin_topic` if the list says so.
+    A list with locations selects dead letters by location. Other messages are selected by id,
+    within `origin_topic` if the list has that column.
     """
     is_dead = fn.col("topic").startswith(DEAD_LETTER_PREFIX)
     by_id = _by_id(messages.where(~is_dead), ids)
@@ -283,7 +282,7 @@ def select_listed(messages: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def with_target(messages: DataFrame, to: str | None) -> DataFrame:
-    """Add `target`, the topic that each goes to; retries and dead letters to their first one."""
+    """Add `target`, the topic to send to; retries and dead letters go to their origin topic."""
     marks = (DEAD_LETTER_PREFIX, RETRY_PREFIX)
     is_returned = fn.col("topic").startswith(marks[0]) | fn.col("topic").startswith(marks[1])
     origin = fn.when(is_returned, fn.col("properties")[PropertyName.RETRY_TOPIC])
@@ -292,9 +291,9 @@ def with_target(messages: DataFrame, to: str | None) -> DataFrame:
 
 
 def ordered_by_queue(messages: DataFrame, tasks: int) -> DataFrame:
-    """Each queue's messages in one task and in their order, those of several by time."""
+    """Each queue in one task and in order; several queues of a task are merged by time."""
     queue = ["topic", "broker", "queue_id"]
-    # Never earlier than one before it in its queue, though a clock may have been set back.
+    # Running maximum per queue: a broker's clock may have been set back.
     latest = fn.expr(
         f"max(store_timestamp) over (partition by {', '.join(queue)} order by queue_offset)"
     )
@@ -303,7 +302,7 @@ def ordered_by_queue(messages: DataFrame, tasks: int) -> DataFrame:
 
 
 def sink_rows(messages: DataFrame) -> DataFrame:
-    """The columns that the sink takes."""
+    """The columns that the sink expects."""
     place = fn.expr("concat(topic, '/', broker, '/', queue_id, '@', queue_offset)")
     said = fn.coalesce("properties", fn.expr("cast(map() as map<string,string>)"))
     others = fn.map_filter(said, lambda name, _: name != REPLAYED_FROM)
@@ -330,7 +329,7 @@ def by_minute(messages: DataFrame) -> DataFrame:
 
 
 def by_hour(minutes: DataFrame) -> DataFrame:
-    """Counts for people: per topic, target and hour."""
+    """Counts per topic, target and hour."""
     hour = fn.date_format("minute", "yyyy-MM-dd HH:00").alias("hour")
     counted = minutes.groupBy("topic", "target", hour)
     sums = counted.agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
@@ -338,7 +337,7 @@ def by_hour(minutes: DataFrame) -> DataFrame:
 
 
 def time_slices(minutes: DataFrame, size: int) -> list[TimeSlice]:
-    """Whole minutes one after the other, until each chunk has about `size` messages."""
+    """Group consecutive minutes into slices of about `size` messages."""
     start = fn.unix_seconds("minute").alias("start")
     rows = minutes.groupBy(start).agg(fn.sum("messages").alias("messages")).orderBy("start")
     return [*iter_time_slices(rows.collect(), size)]
@@ -365,7 +364,7 @@ def _by_id(messages: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def _first_of_each(messages: DataFrame) -> DataFrame:
-    """By id and the topic that it goes to: a message may be dead for several groups."""
+    """The first copy per id and target: a message may be dead for several groups."""
     number = fn.expr(
         "row_number() over (partition by message_id, target"
         " order by store_timestamp, topic, broker, queue_id, queue_offset)"

@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LOOK_BACK = 3 * MAX_INTERVAL
-"""Seconds to look back for another run."""
+"""Seconds of events to search for another run."""
 _SECRETS = ("secret", "password", "token", "accesskey")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunControls:
-    """How a run is shown and stopped, whatever it runs."""
+    """How a run is displayed and reported."""
 
     display: Callable[[], Display] = Lines
     show: Callable[[Table], None] = show_text
     interval: float = REPORT_INTERVAL
     """Seconds between two reports."""
     force: bool = False
-    """Run even if another run of the name seems to be there."""
+    """Run even if another run of the same name seems to be active."""
 
 
 def run(
@@ -64,22 +64,22 @@ def run(
     spark: "SparkSession",
     connection: Connection | None,
     *,
-    controls: RunControls = RunControls(),  # noqa: B008  it is frozen
+    controls: RunControls = RunControls(),  # noqa: B008  immutable
     stop: Flag | None = None,
 ) -> Outcome:
-    """Run it and wait for its end.
+    """Run a pipeline or job and wait for its end.
 
     Args:
-        work: what to run.
+        work: the pipeline or job.
         spark: the session; it stays open.
-        connection: the cluster whose topic BOLIDE_PIPELINES is told; None: nobody is.
-        manner: how it is shown.
-        stop: set by whoever wants it to end.
+        connection: the cluster whose topic BOLIDE_PIPELINES gets the reports; None for no reports.
+        controls: how the run is displayed and reported.
+        stop: set by the caller to end the run.
 
     Raises:
-        AlreadyRunning: another run of that name reports.
-        NameServersUnreachable: none answers, and the pipeline reads from them.
-        RunFailed: it did not come to its end.
+        AlreadyRunning: another run of the same name is active.
+        NameServersUnreachable: no NameServer answers, and the pipeline reads from the cluster.
+        RunFailed: the run failed.
     """
     if connection is not None and not controls.force:
         refuse_second_run(connection, work.name, needed=reads_cluster(work))
@@ -96,12 +96,12 @@ def find_connection(work: Pipeline | Job, settings: RunSettings) -> Connection |
             return SinkOptions.of(sink.options).connection()
     try:
         return settings.connect()
-    except ConfigError:  # no name server is named: it does without
+    except ConfigError:  # no NameServer is configured: run without reports
         return None
 
 
 def reads_cluster(work: Pipeline | Job) -> bool:
-    """Whether there is nothing to do without it; a job may have another source."""
+    """Whether the run needs the cluster; a job may have another source."""
     return isinstance(work, Pipeline) and is_rocketmq(work.source)
 
 
@@ -158,7 +158,7 @@ class _Run:
         try:
             self._monitor.until_end()
         finally:
-            if query.isActive:  # an interrupt that did not want to wait
+            if query.isActive:  # an interrupt ended the wait
                 query.stop()
             self._publish()
 
@@ -189,7 +189,7 @@ class _Run:
         )
 
     def _publish(self) -> None:
-        """Tell the group where the stream is: Spark itself does so one batch late."""
+        """Commit the position of the pipeline's group, as Spark calls the reader one batch late."""
         work, monitor = self._work, self._monitor
         if not isinstance(work, Pipeline) or monitor is None or self._connection is None:
             return
@@ -214,7 +214,7 @@ class _Run:
 
 
 def start(pipeline: Pipeline, spark: "SparkSession", screen: RunScreen) -> "StreamingQuery":
-    """Start the stream; the runner looks after it."""
+    """Start the stream of a pipeline."""
     activate(spark)
     frame = build(pipeline, spark)
     writer = pipeline.sink.writer(frame, screen).queryName(pipeline.name)
@@ -226,8 +226,8 @@ def build(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
     """The frame of the source with all steps applied.
 
     Raises:
-        StepFailed: one cannot be; names it.
-        ConfigError: a column cannot be sent: Spark would find that out with the first batch.
+        StepFailed: a step failed; names it.
+        ConfigError: a column is invalid for the sink, checked before the first batch.
     """
     frame, sink = pipeline.source.load(spark), pipeline.sink
     for step in pipeline.steps:
@@ -238,7 +238,7 @@ def build(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
 
 
 def text_of(work: Pipeline | Job) -> str:
-    """What it does, in one line."""
+    """One-line description of a run."""
     if isinstance(work, Job):
         return work.text
     options = {key.lower(): text for key, text in work.source.options.items()}
@@ -256,11 +256,13 @@ def _no_context(spark: "SparkSession", screen: RunScreen) -> "nullcontext[None]"
 
 
 def refuse_second_run(connection: Connection, pipeline: str, *, needed: bool = False) -> None:
-    """Nothing is refused where the cluster does not tell, unless it is `needed`.
+    """Refuse a run whose name is in use: two runs would share a checkpoint.
+
+    If the cluster cannot be reached nothing is refused, unless the run needs the cluster.
 
     Raises:
-        AlreadyRunning: another run of that name reports.
-        NameServersUnreachable: there is nothing to read from.
+        AlreadyRunning: another run of the same name is active.
+        NameServersUnreachable: no NameServer answers, and the cluster is `needed`.
     """
     try:
         with StatusTopic(connection) as status_topic:
@@ -276,23 +278,23 @@ def refuse_second_run(connection: Connection, pipeline: str, *, needed: bool = F
 
 
 def _was_killed(state: RunState) -> bool:
-    """A run of this machine whose process was killed: it may be started again at once."""
+    """Whether the process of a run on this machine is gone, so that it can be restarted at once."""
     if state.host != socket.gethostname():
         return False
     try:
         os.kill(state.pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # somebody else's, so it is there
+    except PermissionError:  # owned by another user, so it exists
         pass
     return False
 
 
 def explain(work: Pipeline | Job, spark: "SparkSession") -> str:
-    """Source, queues and offsets, steps, sink, checkpoint and Spark's plan.
+    """Describe source, queues and offsets, steps, sink, checkpoint and Spark's plan.
 
     Raises:
-        BolideError: the cluster cannot be asked, or a step or a column does not fit.
+        BolideError: the cluster cannot be reached, or a step or column is invalid.
     """
     if isinstance(work, Job):
         return f"job       {work.name}\ndoes      {work.text}"
@@ -338,7 +340,7 @@ def _reached(backlog: Backlog) -> str:
 def _plan(frame: "DataFrame") -> str:
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        # Spark only prints it, and of a frame that is plain SQL does not know that it is a stream.
+        # Spark only prints the plan, and treats a plain SQL frame as a batch without this select.
         frame.select("*").explain()
     return text.getvalue().strip()
 

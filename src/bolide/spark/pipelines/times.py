@@ -27,7 +27,7 @@ def parse_duration(text: str, *, option: str) -> float:
     """Seconds of `10s`, `5m`, `1.5h`, `7d`, `200ms`.
 
     Raises:
-        ConfigError: it is none of these, or zero; names the option.
+        ConfigError: the text has another form, or is zero; names the option.
     """
     found = _SPAN.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
@@ -37,10 +37,10 @@ def parse_duration(text: str, *, option: str) -> float:
 
 
 def parse_moment(text: str, *, option: str, now: float | None = None) -> datetime:
-    """A point of time in UTC: ISO (UTC if it names no zone) or `-10m`, before now.
+    """A point in time in UTC: ISO (UTC if it has no zone), or relative such as `-10m`.
 
     Raises:
-        ConfigError: it is neither; names the option.
+        ConfigError: the text has neither form; names the option.
     """
     found = parse_position(text, option=option, now=now)
     if not isinstance(found, At):
@@ -64,7 +64,7 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """`interval` in seconds; None: what is there now, in as many batches as it takes, then end."""
+    """Interval in seconds; None processes the available messages and ends."""
 
     interval: float | None
 
@@ -89,7 +89,7 @@ def parse_trigger(text: str) -> Trigger:
     """`once` (or `available-now`), or an interval such as `10 seconds`, `10s`, `500ms`, `1 min`.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text has neither form.
     """
     wanted = text.strip().lower()
     if wanted in _AVAILABLE:

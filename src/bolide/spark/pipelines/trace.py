@@ -1,13 +1,13 @@
-"""`trace`: what traced clients told, as tables of latencies, failures and slow messages.
+"""`trace`: message traces as tables of latencies, failures and slow messages.
 
-    PATH/records/day=2026-01-31/      every trace record, the unreadable ones among them
+    PATH/records/day=2026-01-31/      every trace record, including unreadable ones
     PATH/latencies/start=…/           percentiles and failure rates per window, topic and group
     PATH/failures/start=…/            failures per window, topic, group and outcome
     PATH/slowest/start=…/             the slowest messages of each window
 
-Records are appended as they come; one that comes twice is known by its place in the trace topic.
-The windows that a batch has records of are then computed anew from all records, so that late
-ones count and a repeated batch changes nothing.
+Records are appended as they arrive; duplicates are identified by their location in the trace topic.
+The windows that a batch touches are recomputed from all records, so late records count, and a
+repeated batch is idempotent.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,13 +37,13 @@ from bolide.spark.pipelines.trace_analysis import (
 )
 
 _REACH = timedelta(days=1)
-"""How long before its consumption the send of a message may have been traced."""
+"""Maximum time between the traced send of a message and its consumption."""
 _ORDERS: Mapping[str, tuple[str, ...]] = {
     "latencies": ("window_start", "topic", "group_name", "stage"),
     "failures": ("window_start", "topic", "group_name", "stage", "outcome"),
     "slowest": ("rank", "window_start"),
 }
-"""The tables, and by what their rows are shown."""
+"""The tables, and the sort order of their rows."""
 _SLOWEST_SHOWN = (
     "topic", "group_name", "total_ms", "send_ms", "store_ms", "consume_ms", "retry_times",
     "outcome", "sent", "keys", "message_id",
@@ -91,19 +91,19 @@ def plan(options: TraceOptions, run: RunSettings) -> Pipeline:
 
 @dataclass(slots=True, kw_only=True)
 class TraceTables:
-    """The tables below a path, and which of their windows this run has touched."""
+    """The tables below a path, and the windows that this run has touched."""
 
     path: str
     width: float
     slowest: int = 10
     keep: float = 7 * 86400.0
     live: bool = False
-    """Whether to show the windows of each batch, and not only those of the run when it ends."""
+    """Whether to show the windows of each batch, not only those of the run at its end."""
     _touched: set[int] = field(default_factory=set)
 
     def write_batch(self, records: DataFrame, batch: int, screen: Screen) -> None:
-        """Add a batch of records, and bring the windows up to date that it has records of."""
-        del batch  # records are known by their places, so a repeated batch is no harm
+        """Append a batch of records, and recompute the windows it touches."""
+        del batch  # records are identified by location, so a repeated batch is harmless
         spark = records.sparkSession
         records.persist()
         try:
@@ -120,17 +120,17 @@ class TraceTables:
             screen.show(self._result_table(spark, "latencies", touched))
 
     def summarize(self, spark: SparkSession, screen: Screen) -> Sequence[Table]:
-        """All windows that the run has touched."""
+        """The result tables of all windows that the run has touched."""
         del screen
         return [self._result_table(spark, name, self._touched) for name in _ORDERS if self._touched]
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
-        """One of the tables."""
+        """Read one of the tables."""
         made = self._compute(spark.createDataFrame([], RECORDS))[name]
         return spark.read.schema(made.schema).parquet(f"{self.path}/{name}").drop("start")
 
     def records(self, spark: SparkSession, since: datetime | None = None) -> DataFrame:
-        """Each record once, of those traced since the beginning of that day."""
+        """Distinct records, traced on the day of `since` or later."""
         schema = StructType([*RECORDS.fields, StructField("day", StringType())])
         stored = spark.read.schema(schema).parquet(f"{self.path}/records")
         if since is not None:
@@ -165,7 +165,7 @@ class TraceTables:
         }
 
     def _write(self, name: str, renewed: DataFrame) -> None:
-        """One directory a window: those written are replaced, the others stay."""
+        """One directory per window: only the windows written are replaced."""
         started = renewed.withColumn("start", fn.date_format("window_start", "yyyy-MM-dd-HH-mm-ss"))
         writer = started.coalesce(1).write.option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("start").mode("overwrite").parquet(f"{self.path}/{name}")

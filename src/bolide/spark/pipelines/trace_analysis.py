@@ -47,17 +47,18 @@ SCHEMA: Final = pa.schema([
     pa.field("queue_offset", pa.int64()),
     pa.field("number", pa.int32()),
 ])  # fmt: skip
-"""One row a record. A row with a `problem` says what could not be read, and nothing else;
-`traced` is when the message that held the record was stored, and the last four are its place."""
+"""One row per record. A row with a `problem` describes an unreadable record and nothing else.
+`traced` is the store time of the message with the record; the last four columns locate the record.
+"""
 RECORD_LOCATION: Final = ("broker", "queue_id", "queue_offset", "number")
-"""No two records have the same, so one that is read twice is known by it."""
+"""Columns that identify a record uniquely, also when it is read twice."""
 Row = dict[str, Any]
 RECORDS = from_arrow_schema(SCHEMA)
 _SHARES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 
 def record_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """From messages (`body`, `store_timestamp`, and where they are) to the records in them."""
+    """Extract the records of messages (`body`, `store_timestamp` and location)."""
     for batch in batches:
         rows = [row for message in batch.to_pylist() for row in _rows_of(message)]
         yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
@@ -78,22 +79,22 @@ def _rows_of(message: Row) -> Iterator[Row]:
 
 
 def records_of(messages: DataFrame) -> DataFrame:
-    """Messages of a trace topic to the records in them, those that cannot be read among them."""
+    """The records of trace messages, including unreadable ones."""
     return messages.select("body", "store_timestamp", *RECORD_LOCATION[:-1]).mapInArrow(
         record_batches, RECORDS
     )
 
 
 def sends(records: DataFrame) -> DataFrame:
-    """One row a send that was answered: Java traces no other."""
+    """One row per acknowledged send; Java traces no others."""
     return records.where("kind = 'Pub'")
 
 
 def consumptions(records: DataFrame) -> DataFrame:
-    """One row for each time that a message was given to a consumer.
+    """One row per delivery of a message to a consumer.
 
-    What began and has not ended has no `ended`; what 4.7 and older clients wrote has its group
-    and time by its beginning.
+    A consumption that has not ended has no `ended`. For clients up to 4.7 group and time are taken
+    from its beginning.
     """
     began = records.where("kind = 'SubBefore'").selectExpr(
         "request_id",
@@ -123,7 +124,7 @@ def consumptions(records: DataFrame) -> DataFrame:
 
 
 def paths(records: DataFrame) -> DataFrame:
-    """One row for each consumption, with what is known of its message's send."""
+    """One row per consumption, with the send of its message if that was traced."""
     joined = consumptions(records).join(_first_sends(records), "message_id", "left")
     first = fn.expr("coalesce(retry_times, 0) = 0 and message_type != 'Delay'")
     return joined.select(
@@ -139,7 +140,7 @@ def paths(records: DataFrame) -> DataFrame:
         "success",
         "outcome",
         "send_ms",
-        # what waited on purpose tells nothing of the broker
+        # the delay of retries and delayed messages is not broker latency
         fn.when(first, _ms_between("stored", "began")).alias("store_ms"),
         "consume_ms",
         _ms_between("sent", "ended").alias("total_ms"),
@@ -149,8 +150,8 @@ def paths(records: DataFrame) -> DataFrame:
 def latencies(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
     """Percentiles and failure rates per window, topic, group and stage; `width` in seconds.
 
-    Of `sends` and `paths`. The window is that of the send, or of the end of the consumption. A
-    topic is null where nobody traced the send: consumers do not tell it.
+    Takes the results of `sends` and `paths`. A row belongs to the window of the send, or of the end
+    of the consumption. The topic is null if the send was not traced, as consumers do not record it.
     """
     stages = fn.explode(
         fn.array(
@@ -177,7 +178,7 @@ def latencies(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
 
 
 def failures(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
-    """What failed per window, topic, group and outcome, with the id of one such message."""
+    """Failures per window, topic, group and outcome, with the id of an example message."""
     by = ("window_start", "topic", "group_name", "stage", "outcome")
     unsent = sent.where("not success").select(
         _window(width, "time"),
@@ -197,7 +198,7 @@ def failures(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
 
 
 def slowest(seen: DataFrame, width: float, count: int) -> DataFrame:
-    """The paths of each window that took longest from the send to the end of the consumption."""
+    """The slowest paths of each window, from send to end of consumption."""
     windowed = seen.where("total_ms is not null").select(_window(width, "ended"), "*")
     rank = fn.expr(
         "row_number() over (partition by window_start order by total_ms desc, message_id)"
@@ -206,9 +207,9 @@ def slowest(seen: DataFrame, width: float, count: int) -> DataFrame:
 
 
 def windows(records: DataFrame, width: float) -> set[int]:
-    """When the windows start that a record lies in (ms), and the ones behind them.
+    """Start times (ms) of the windows of the records, and of the windows after them.
 
-    The behind ones too, since the send of a message may be told after its consumption.
+    The next window is included because the send of a message may be traced after its consumption.
     """
     start = fn.unix_millis(_window(width, "time"))
     row = records.agg(fn.collect_set(start)).head()
@@ -217,7 +218,7 @@ def windows(records: DataFrame, width: float) -> set[int]:
 
 
 def _first_sends(records: DataFrame) -> DataFrame:
-    """By message: a batch is one send with the ids of its messages, commas between them."""
+    """The first send by message id; a batch is one record with comma-separated ids."""
     each = sends(records).withColumn("message_id", fn.explode(fn.split("message_id", ",")))
     return each.groupBy("message_id").agg(
         fn.min_by("topic", "time").alias("topic"),
@@ -230,7 +231,7 @@ def _first_sends(records: DataFrame) -> DataFrame:
 
 
 def _ms_between(start: str, end: str) -> Column:
-    """Never below zero, whatever two clocks say."""
+    """Clamped at zero, as clocks differ."""
     return fn.expr(f"greatest(0, unix_millis({end}) - unix_millis({start}))")
 
 

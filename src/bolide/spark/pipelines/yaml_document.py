@@ -19,11 +19,11 @@ _TRUE = {"yes", "true", "on"}
 
 
 class BadFile(ConfigError):
-    """A file that says what cannot be meant: `file:line:column: why`."""
+    """Invalid content of a file: `file:line:column: reason`."""
 
 
 class YamlNode:
-    """A node of the file."""
+    """A node with its location."""
 
     def __init__(self, file: Path, node: Any, title: str) -> None:
         self._file = file
@@ -43,7 +43,7 @@ class YamlNode:
         return BadFile(f"{self.place}: {reason}")
 
     def text(self) -> str:
-        """As it is written, `${NAME}` replaced from the environment; a list with commas."""
+        """The text, `${NAME}` replaced from the environment; a list is joined with commas."""
         if isinstance(self._node, yaml.SequenceNode):
             return ",".join(item.text() for item in self.items())
         if not isinstance(self._node, yaml.ScalarNode) or self._node.tag == _NULL:
@@ -53,7 +53,7 @@ class YamlNode:
         return _VARIABLE.sub(self._variable, self._node.value)
 
     def items(self) -> list["YamlNode"]:
-        """Those of a list; a text is a list of one."""
+        """The items of a list; a scalar counts as a list of one."""
         if isinstance(self._node, yaml.ScalarNode):
             return [self]
         if not isinstance(self._node, yaml.SequenceNode):
@@ -69,7 +69,7 @@ class YamlNode:
         return YamlMapping(self._file, self._node, self.title)
 
     def checked(self, make: Callable[[str], T]) -> T:
-        """Make something of the text; a ConfigError gets the place."""
+        """Convert the text; a ConfigError gets the location of the node."""
         try:
             return make(self.text())
         except BadFile:
@@ -85,7 +85,7 @@ class YamlNode:
 
 
 class YamlMapping(Mapping[str, YamlNode]):
-    """Keys and values, in the order of the file."""
+    """A mapping in the order of the file."""
 
     def __init__(self, file: Path, node: Any, title: str) -> None:
         self._own = YamlNode(file, node, title)
@@ -115,7 +115,7 @@ class YamlMapping(Mapping[str, YamlNode]):
         return self._values[key].text() if key in self._values else None
 
     def check_keys(self, known: Collection[str]) -> None:
-        """Raises BadFile for the first key that is not among these."""
+        """Raises BadFile for the first unknown key."""
         for key in self._values:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
@@ -126,7 +126,7 @@ class YamlMapping(Mapping[str, YamlNode]):
         return {key: value.text() for key, value in self.items() if key not in without}
 
     def checked(self, make: Callable[[], T]) -> T:
-        """Make something of several keys; a ConfigError gets the place of the key it names."""
+        """Convert several keys; a ConfigError gets the location of the key it names."""
         try:
             return make()
         except BadFile:
@@ -144,11 +144,11 @@ class YamlMapping(Mapping[str, YamlNode]):
 
 
 def read_mapping(file: Path, title: str) -> YamlMapping:
-    """The table that is the whole file.
+    """Read a file whose content is one mapping.
 
     Raises:
-        BadFile: it is not YAML, or no table; names the line.
-        ConfigError: it cannot be read.
+        BadFile: the file is not YAML, or not a mapping; names the line.
+        ConfigError: the file cannot be read.
     """
     try:
         text = file.read_text(encoding="utf-8")

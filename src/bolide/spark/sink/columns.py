@@ -29,31 +29,31 @@ _COLUMN_TYPES: Mapping[str, Collection[str]] = {
     "source_queue_id": _NUMBER,
     "source_queue_offset": _NUMBER,
 }
-"""Columns with a meaning, and the types that they may have, by the names of Spark SQL."""
+"""The columns that the sink interprets, with the Spark SQL types they may have."""
 _IGNORED_COLUMNS = {field.name for field in MESSAGE_FIELDS} | {VALUE}
-"""What the source also gives, and nobody can send."""
+"""Columns that the source produces and the sink ignores."""
 _NAMED_SOURCE = ("source_topic", "source_broker", "source_queue_id", "source_queue_offset")
 _OWN_SOURCE = ("topic", "broker", "queue_id", "queue_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns of a frame are used for."""
+    """How the sink uses the columns of a frame."""
 
     names: frozenset[str]
     source: tuple[str, ...] | None
-    """Those that say where a row came from: topic, broker, queue, offset."""
+    """The columns that give a row's origin: topic, broker, queue, offset."""
     is_routed: bool
-    """Whether `queue_id` says where a row goes. In rows of the source it says where from."""
+    """Whether `queue_id` selects the target queue; in rows of the source it is the origin."""
     is_keyed: bool
-    """Whether rows get a key by which a repeat is known."""
+    """Whether rows get a deduplication key."""
 
     @classmethod
     def of(cls, kinds: Mapping[str, str], options: SinkOptions) -> "Columns":
-        """Check the columns of a frame, given with the names of their types.
+        """Check the columns of a frame, given as Spark SQL type names by column name.
 
         Raises:
-            ConfigError: one is missing, unknown or of a wrong type; names it.
+            ConfigError: a column is missing, unknown or of a wrong type; names the column.
         """
         _check_kinds(kinds)
         _check_present(kinds, options)

@@ -27,9 +27,9 @@ _HEAD = np.dtype([("size", ">u4"), ("magic_crc", "V8"), ("flag", ">i4"), ("body_
 _LENGTH = np.dtype(">i2")
 _INT = 2**31
 SPARK_ROW = "SPARK_ROW"
-"""Names a row: query, batch, partition, number. The same at every try, unless rows move."""
+"""Property that identifies a row: query, batch, partition, number. Stable unless rows move."""
 MAX_SIZE = 0x7FFF
-"""Bytes of all properties of a message: their length is a signed short."""
+"""Maximum size of a message's properties in bytes: their length is a signed short."""
 _SEPARATORS = f"[{NAME_END}{PAIR_END}]"
 _BY_COLUMN = {
     PropertyName.KEYS: "keys",
@@ -40,7 +40,7 @@ _ALL_NAMES = frozenset(value for name, value in vars(PropertyName).items() if na
 
 
 class ItemEncoder:
-    """Encodes rows with these columns."""
+    """Encodes rows as batch items."""
 
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
         self._columns = columns
@@ -48,7 +48,7 @@ class ItemEncoder:
         self._texts = PropertyEncoder(columns, options)
 
     def encode(self, rows: Rows, dedup_keys: pa.Array | None) -> pa.Array:
-        """One item for each row. Raises RowFailed for one that cannot be sent."""
+        """One item for each row. Raises RowFailed for a row that cannot be sent."""
         bodies = self._bodies(rows)
         added = [(PropertyName.UNIQUE_ID, pa.array(make_ids(len(rows))))]
         if self._options.mark_rows:
@@ -84,7 +84,7 @@ class ItemEncoder:
 
 
 def row_ids(rows: Rows) -> pa.Array:
-    """The names of rows, as the property SPARK_ROW has them."""
+    """The values of the property SPARK_ROW."""
     task = rows.task
     prefix = f"{task.query}/{task.batch}/{task.partition}/"
     return pc.binary_join_element_wise(prefix, pa.array(rows.numbers).cast(pa.string()), "")
@@ -96,13 +96,13 @@ def _fixed(values: "np.ndarray[Any, Any]") -> pa.Array:
 
 
 def reserved_names(columns: Columns) -> frozenset[str]:
-    """The names that rows cannot set by their column `properties`."""
+    """Property names that the column `properties` cannot set."""
     kept = {name for name, column in _BY_COLUMN.items() if not columns.has(column)}
     return (_ALL_NAMES - kept) | {SPARK_ROW}
 
 
 class PropertyEncoder:
-    """Makes the texts of rows with these columns."""
+    """Encodes the properties of rows as property strings."""
 
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
         self._columns = columns
@@ -111,10 +111,10 @@ class PropertyEncoder:
         self._reserved_names = pa.array(sorted(reserved_names(columns)))
 
     def of(self, rows: Rows, added: Iterable[tuple[str, pa.Array]]) -> pa.Array:
-        """The texts of these rows, with some more properties of theirs.
+        """The property strings of rows, with additional properties.
 
         Raises:
-            RowFailed: one says what cannot be sent.
+            RowFailed: a property of a row cannot be sent.
         """
         pairs = [_pair(name, column) for name, column in [*self._column_properties(rows), *added]]
         if self._columns.has("properties"):
@@ -129,7 +129,7 @@ class PropertyEncoder:
         return texts
 
     def _column_properties(self, rows: Rows) -> Iterator[tuple[str, pa.Array]]:
-        """What columns of their own say."""
+        """Properties that have columns of their own."""
         has = self._columns.has
         if has("keys"):
             yield PropertyName.KEYS, _keys(rows)
@@ -181,7 +181,7 @@ class PropertyEncoder:
                 " brokers take any delay",
             )
 
-    # The user's own
+    # The column `properties`
 
     def _user_properties(self, rows: Rows) -> pa.Array:
         column = rows.batch.column("properties").cast(pa.map_(pa.string(), pa.string()))
@@ -201,7 +201,7 @@ _PROPERTY_OF = {column: name for name, column in _BY_COLUMN.items()}
 
 
 def _pair(name: str, values: pa.Array) -> pa.Array:
-    """Null where there is no value."""
+    """`name=value` pairs; null where the value is null."""
     return pc.binary_join_element_wise(name + NAME_END, values, PAIR_END, "")
 
 

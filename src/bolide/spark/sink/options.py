@@ -15,24 +15,24 @@ from bolide.store.config import StoreConfig, delay_levels
 
 DEFAULT_GROUP = "spark-rocketmq-sink"
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
-"""What Spark itself takes of a stream's options, and hands on."""
+"""Stream options that Spark interprets itself, and passes on to the sink."""
 
 
 class Dedup(StrEnum):
-    """By what a row is known when it comes a second time."""
+    """Where the deduplication key of a row comes from."""
 
     AUTO = "auto"
-    """Its `dedup_key`, if the rows have such a column."""
+    """The column `dedup_key`, if there is one."""
     TRUE = "true"
-    """Its `dedup_key`, else its place in the source; it is an error to have neither."""
+    """The column `dedup_key`, else the position in the source; an error if a row has neither."""
     ROW = "row"
-    """The same, and else its number: query, batch, partition, row."""
+    """As TRUE, else the row number: query, batch, partition, row."""
     FALSE = "false"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SinkOptions(ConnectionOptions):
-    """Where to send rows, and how."""
+    """Options of the sink: where rows are sent, and how."""
 
     topic: str | None = option(None, "Where all rows go; else each goes where its `topic` says.")
     producer_group: str = option(DEFAULT_GROUP, "The group that sends.")
@@ -90,16 +90,16 @@ class SinkOptions(ConnectionOptions):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Take Spark's options.
+        """Parse Spark's options.
 
         Raises:
-            ConfigError: one is unknown, has a wrong value, or does not go with another; names it.
+            ConfigError: an option is unknown, invalid or conflicts with another; names the option.
         """
         own = {name: text for name, text in options.items() if name.lower() not in _OF_SPARK}
         return super(SinkOptions, cls).of(own)
 
     def check(self) -> None:
-        """Raises ConfigError where options do not go together."""
+        """Raises ConfigError if options conflict."""
         ConnectionOptions.check(self)
         check_group(self.producer_group)
         self.levels()
@@ -110,7 +110,7 @@ class SinkOptions(ConnectionOptions):
                 raise ConfigError(f"topic: {exc.reason}") from exc
 
     def producer(self) -> ProducerArguments:
-        """How the producer of a task sends."""
+        """Arguments of a task's producer."""
         return {
             "send_timeout": self.send_timeout,
             "retries": self.retries,
@@ -118,10 +118,10 @@ class SinkOptions(ConnectionOptions):
         }
 
     def levels(self) -> dict[int, int]:
-        """Delay levels by their milliseconds; of two equal ones the first.
+        """Delay levels by milliseconds; the first of equal levels wins.
 
         Raises:
-            ConfigError: the text is none; names the word.
+            ConfigError: the text is not a list of delays; names the bad word.
         """
         try:
             delays = delay_levels(self.delay_levels)

@@ -23,14 +23,14 @@ from bolide.spark.sink.options import Dedup, SinkOptions
 from bolide.spark.sink.rows import Numbers, Rows, map_distinct
 
 ANY_QUEUE = -1
-"""In place of a queue's number in the list."""
+"""Stands for any queue in place of an index into the queue list."""
 QueueList = Callable[[str], Sequence[MessageQueue]]
-"""The writable queues of a topic, sorted. Raises RouteNotFound."""
+"""Returns the writable queues of a topic, sorted. Raises RouteNotFound."""
 MAX_LENGTH = 255
 
 
 class Routing:
-    """Chooses queues by these columns and options."""
+    """Chooses the queue of each row."""
 
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
         self._columns = columns
@@ -38,7 +38,7 @@ class Routing:
 
     @property
     def is_free(self) -> bool:
-        """Whether every row may go anywhere."""
+        """Whether every row may go to any queue."""
         columns = self._columns
         return not (
             columns.is_routed or columns.is_keyed or columns.has("sharding_key") or self._keep_order
@@ -47,10 +47,10 @@ class Routing:
     def choose(
         self, rows: Rows, queues: Sequence[MessageQueue], dedup_keys: pa.Array | None
     ) -> Numbers:
-        """For each row the number of its queue in the list, or ANY.
+        """For each row the index of its queue in the list, or ANY_QUEUE.
 
         Raises:
-            RowFailed: a row names a queue that there is not.
+            RowFailed: a row names a queue that does not exist.
         """
         choices = []
         if self._columns.is_routed:
@@ -66,7 +66,7 @@ class Routing:
         return pc.coalesce(*choices, pa.scalar(ANY_QUEUE, pa.int64())).to_numpy()  # type: ignore[no-any-return]
 
     def _named(self, rows: Rows, queues: Sequence[MessageQueue]) -> pa.Array:
-        """Null where a row names none."""
+        """Indexes of the queues that rows name; null where a row names none."""
         numbers = rows.whole_numbers("queue_id").to_pylist()
         has_broker = self._columns.has("broker")
         brokers = rows.text("broker").to_pylist() if has_broker else [None] * len(numbers)
@@ -100,7 +100,7 @@ def _hashed(count: int) -> Callable[[str | None], int | None]:
 
 
 def _by_source(rows: Rows, source: tuple[str, ...], count: int) -> pa.Array:
-    """Neighbours stay neighbours: queues of one broker are spread evenly."""
+    """Map consecutive source queues to consecutive target queues, which spreads them evenly."""
     topic, broker, queue, _ = source
     names = pc.binary_join_element_wise(
         rows.batch.column(topic).cast(pa.string()), rows.batch.column(broker).cast(pa.string()), "/"
@@ -113,7 +113,7 @@ def _by_source(rows: Rows, source: tuple[str, ...], count: int) -> pa.Array:
 
 
 def _by_key(keys: pa.Array, count: int) -> pa.Array:
-    """As `selectors.dedup_queue` chooses, for a list that is sorted."""
+    """The queue that `selectors.dedup_queue` chooses, for a sorted list."""
     hashes = [
         None if key is None else crc32(key) % count for key in keys.cast(pa.binary()).to_pylist()
     ]
@@ -121,10 +121,10 @@ def _by_key(keys: pa.Array, count: int) -> pa.Array:
 
 
 class DedupKeys:
-    """Keys of rows in their order: it remembers where the last row came from.
+    """Deduplication keys of rows in order; remembers the origin of the last row.
 
-    Rows of one place are numbered: a row of the source may have become several. That is right as
-    long as they stand together, as they do without a shuffle.
+    Rows with the same origin are numbered, as one source row may have become several. The numbering
+    is stable as long as those rows are adjacent, which holds without a shuffle.
     """
 
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
@@ -134,7 +134,7 @@ class DedupKeys:
         self._count = 0
 
     def of(self, rows: Rows) -> pa.Array | None:
-        """Null where a row has none. Raises RowFailed for one that must have one."""
+        """Null where a row has no key. Raises RowFailed for a row that needs a key and has none."""
         if not self._columns.is_keyed or not len(rows):
             return None
         found = list(self._candidates(rows))
@@ -162,7 +162,7 @@ class DedupKeys:
             yield row_ids(rows)
 
     def _numbered(self, places: pa.Array) -> pa.Array:
-        """The places, from the second row of one on with `#1`, `#2` …"""
+        """The positions, with `#1`, `#2` … appended from the second row of a position on."""
         before = pa.concat_arrays([pa.array([self._last], pa.string()), places[:-1]])
         if pc.any(pc.equal(places, before)).as_py():
             return pa.array([self._number(place) for place in places.to_pylist()], pa.string())
@@ -176,6 +176,6 @@ class DedupKeys:
 
 
 def source_positions(rows: Rows, source: tuple[str, ...]) -> pa.Array:
-    """Where rows came from, as `src:topic/broker/queue@offset`; null where a part is missing."""
+    """The origin of rows as `src:topic/broker/queue@offset`; null where a part is missing."""
     topic, broker, queue, offset = (rows.batch.column(name).cast(pa.string()) for name in source)
     return pc.binary_join_element_wise("src:", topic, "/", broker, "/", queue, "@", offset, "")

@@ -19,32 +19,32 @@ from bolide.spark.sink.routing import ANY_QUEUE, DedupKeys, QueueList, Routing
 from bolide.spark.sink.rows import Numbers, Rows, Task
 
 MAX_BATCH_BYTES = 1024 * 1024
-"""Of the items in one request; a longer one goes by itself."""
+"""Maximum size of the items in one request; a longer item is sent alone."""
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-_MAX_ENCODED_ROWS = 10_000  # encoded at once
+_MAX_ENCODED_ROWS = 10_000  # limits of one encoding step
 _MAX_ENCODED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Rows for one queue, or for any."""
+    """Rows for one queue, or for any queue."""
 
     topic: str
     queue: MessageQueue | None
     body: bytes
-    """Their items back to back."""
+    """The encoded items, back to back."""
     rows: Sequence[int]
-    """Their numbers in the partition."""
+    """Row numbers in the partition."""
     is_batchable: bool
-    """Whether they may go in one request; delayed and long ones may not."""
+    """Whether the rows fit into one request; delayed and oversized rows are sent one by one."""
 
 
 class RowBatcher:
-    """Makes parcels of the rows of one task."""
+    """Splits the rows of one task into row batches."""
 
     def __init__(self, columns: Columns, options: SinkOptions, task: Task) -> None:
         self.rows = 0
-        """How many there were so far."""
+        """Rows seen so far."""
         self._columns = columns
         self._options = options
         self._task = task
@@ -53,11 +53,11 @@ class RowBatcher:
         self._routing = Routing(columns, options)
 
     def pack(self, batch: pa.RecordBatch, queues_of: QueueList) -> Iterator[RowBatch]:
-        """Parcels of these rows; those of one queue in the order of the rows.
+        """Split a record batch; the rows of one queue stay in order.
 
         Raises:
-            RowFailed: a row cannot be sent. Parcels before it may have been sent.
-            BolideError: the queues of a topic are not known.
+            RowFailed: a row cannot be sent. Batches before it may have been sent.
+            BolideError: the queues of a topic cannot be looked up.
         """
         for part in _encodable_slices(batch):
             numbers = np.arange(self.rows, self.rows + part.num_rows)
@@ -102,7 +102,7 @@ class RowBatcher:
             )
 
     def _unbatchable(self, rows: Rows, items: pa.Array) -> Flags:
-        """Which rows cannot share a request."""
+        """Mask of the rows that need a request of their own."""
         unbatchable = pc.greater(pc.binary_length(items), MAX_BATCH_BYTES)
         for name in ("delay", "delay_level"):
             if self._columns.has(name):
@@ -112,7 +112,7 @@ class RowBatcher:
 
 
 def batch_bounds(sizes: Numbers, unbatchable: Flags, most_rows: int) -> Iterator[tuple[int, int]]:
-    """Where each parcel begins and ends: as many rows as may go together."""
+    """Start and end of each batch, as large as the limits allow."""
     ends = np.cumsum(sizes)
     turns = [*(np.flatnonzero(np.diff(unbatchable)) + 1).tolist(), len(sizes)]
     start = 0
@@ -126,7 +126,7 @@ def batch_bounds(sizes: Numbers, unbatchable: Flags, most_rows: int) -> Iterator
 
 
 def _encodable_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Arrow's offsets have 32 bits, and what is encoded is in memory twice."""
+    """Bound an encoding step: Arrow's offsets have 32 bits, and encoded rows exist twice."""
     count = batch.num_rows
     step = min(_MAX_ENCODED_ROWS, max(1, count * _MAX_ENCODED_BYTES // max(1, batch.nbytes)))
     for start in range(0, count, step):

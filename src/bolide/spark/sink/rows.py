@@ -14,7 +14,7 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RowFailed(BolideError):
-    """A row cannot be sent; says which one, and why."""
+    """A row cannot be sent; the message names the row and the reason."""
 
     def __init__(self, partition: int, row: int, topic: str | None, key: str | None, reason: str):
         place = f"row {row} of partition {partition}"
@@ -29,7 +29,7 @@ class RowFailed(BolideError):
 
 
 class RowsFailed(BolideError):
-    """Rows could not be sent for as long as the sink was to wait; the last failure is the cause."""
+    """Rows could not be sent within the configured patience; the last failure is the cause."""
 
     def __init__(self, partition: int, first: int, last: int, topic: str, reason: str) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class RowsFailed(BolideError):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Who sends: of a stream the query and the batch, of a batch the job alone."""
+    """Identity of a task: query and batch of a stream, or the job of a batch write."""
 
     query: str
     batch: str = "0"
@@ -59,7 +59,7 @@ class Rows:
     task: Task
     numbers: Numbers
     topic: str | None
-    """Where all of them go, if that is known."""
+    """The target topic of all rows, if they share one."""
 
     def __post_init__(self) -> None:
         assert len(self.numbers) == self.batch.num_rows
@@ -68,18 +68,18 @@ class Rows:
         return int(self.batch.num_rows)
 
     def text(self, name: str) -> pa.Array:
-        """A column as strings; the empty one is none."""
+        """A column as strings; empty strings become null."""
         return empty_to_null(self.batch.column(name).cast(pa.string()))
 
     def whole_numbers(self, name: str) -> pa.Array:
         return self.batch.column(name).cast(pa.int64())
 
     def take(self, chosen: Numbers, topic: str) -> "Rows":
-        """Some of them, all for one topic."""
+        """A subset of the rows, all for one topic."""
         return Rows(self.batch.take(pa.array(chosen)), self.task, self.numbers[chosen], topic)
 
     def refuse(self, bad: pa.Array, reason: str) -> None:
-        """Raises RowFailed for the first row that the mask holds; nulls are none."""
+        """Raises RowFailed for the first row whose mask is true; null counts as false."""
         index = pc.index(bad, pa.scalar(True)).as_py()
         if index >= 0:
             raise self.failure(index, reason)
@@ -102,7 +102,7 @@ def empty_to_null(texts: pa.Array) -> pa.Array:
 
 
 def map_distinct(column: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
-    """The column with each of its values converted; each different one once."""
+    """Convert the values of a column, each distinct value once."""
     encoded = column.dictionary_encode()
     values = [convert(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(values, kind).take(encoded.indices)

@@ -34,20 +34,20 @@ from bolide.spark.sink.topic_checks import refuse_absent_topic, require_dedup_wi
 
 T = TypeVar("T")
 _ROUTE_DELAY = 1.0
-"""Seconds until NameServers have heard of a new topic."""
+"""Seconds until NameServers know a new topic."""
 _NO_TIMER = "timerWheelEnable is false"
-"""What brokers without timers say, ours and Apache's: by its code it might pass."""
+"""Remark of brokers without timers. Its response code alone looks transient."""
 
 
 class Sender:
-    """One producer for a task. What names a queue goes there in order, one after the other."""
+    """One producer per task. Batches for a named queue are sent in order, one at a time."""
 
     def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
         self._connection = connection
         self._options = options
         self._partition = task.partition
         self._queue_locks: dict[MessageQueue, asyncio.Lock] = {}
-        self._seen: set[str] = set()  # topics that were there
+        self._seen: set[str] = set()  # topics that had a route before
 
     async def start(self) -> None:
         given = {field.name: getattr(self._connection, field.name) for field in fields(Connection)}
@@ -59,19 +59,19 @@ class Sender:
         await self._producer.close()
 
     async def queues_of(self, topic: str) -> Sequence[MessageQueue]:
-        """The writable queues, sorted; of a topic that must know repeats, if it does.
+        """The writable queues of a topic, sorted; checks its deduplication window if one is needed.
 
         Raises:
-            NoWindow: it does not.
-            TopicAbsent: no broker has it.
-            OutOfPatience: they could not be asked for long enough.
+            NoDedupWindow: the topic has none.
+            TopicAbsent: no broker has the topic.
+            OutOfPatience: the lookup failed for longer than the configured patience.
         """
         if self._options.dedup in {Dedup.TRUE, Dedup.ROW}:
             await self._retry(topic, lambda: require_dedup_window(self._connection, topic))
         return sorted(await self._retry(topic, lambda: self._producer.fetch_publish_queues(topic)))
 
     async def send(self, row_batch: RowBatch) -> None:
-        """Raises RowFailed or RowsFailed, or TopicAbsent."""
+        """Raises RowFailed, RowsFailed or TopicAbsent."""
         try:
             if row_batch.queue is None:
                 await self._send(row_batch)
@@ -93,11 +93,11 @@ class Sender:
                     row_batch.topic, row_batch.body, **_send_arguments(row_batch)
                 ),
             )
-        except (Refusal, SendFailed):  # all or none is stored: one of them may be at fault
+        except (Refusal, SendFailed):  # a batch is stored as a whole or not at all
             await self._send_each(row_batch)
 
     async def _send_each(self, row_batch: RowBatch) -> None:
-        """Send row by row; at once if they may go anywhere."""
+        """Send row by row, concurrently if the rows may go to any queue."""
         messages = [item.message(row_batch.topic) for item in iter_batch(row_batch.body)]
         sends = [
             self._send_row(row_batch, number, message)
@@ -121,7 +121,7 @@ class Sender:
             raise RowFailed(self._partition, number, row_batch.topic, keys, str(exc)) from exc
 
     async def _retry(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it succeeds, or fails with what does not pass."""
+        """Retry transient failures until the attempt succeeds or patience ends."""
         patience = Backoff(f"sending to topic {topic}", self._options.patience)
         began = time.monotonic()
         while True:
@@ -133,7 +133,7 @@ class Sender:
                 if isinstance(exc, RouteNotFound) and time.monotonic() - began > _ROUTE_DELAY:
                     await self._refuse_absent_topic(topic)
                 await patience.back_off(exc)
-                with suppress(BolideError):  # a broker may have come back elsewhere
+                with suppress(BolideError):  # the broker may be back at another address
                     await self._producer.fetch_publish_queues(topic)
             else:
                 patience.succeeded()
@@ -141,7 +141,7 @@ class Sender:
                 return done
 
     async def _refuse_absent_topic(self, topic: str) -> None:
-        """One that was there before is waited for."""
+        """Topics that had a route before are retried instead."""
         if topic not in self._seen:
             await refuse_absent_topic(self._connection, topic)
 
@@ -160,11 +160,11 @@ def _is_transient(failure: BolideError) -> bool:
 
 
 class BlockingSender:
-    """Sends parcels while its `with` block runs; at its end all of them are stored."""
+    """Sends row batches within its `with` block; on exit all of them are stored."""
 
     def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
         self.requests = 0
-        """How many parcels were sent."""
+        """Batches sent so far."""
         self._caller = Caller()
         self._sender = Sender(connection, options, task)
         self._max_in_flight = options.in_flight
@@ -191,11 +191,11 @@ class BlockingSender:
             self._caller.wait(self._sender.close())
 
     def send(self, row_batch: RowBatch) -> None:
-        """Hand one over; waits for the oldest if too many are under way, and raises its failure.
+        """Submit a batch; waits for the oldest one if too many are in flight.
 
         Raises:
             RowFailed: a broker refuses a row.
-            RowsFailed: rows could not be sent for as long as the options say.
+            RowsFailed: rows could not be sent within the configured patience.
         """
         while len(self._in_flight) >= self._max_in_flight:
             self._in_flight.popleft().result()
@@ -203,7 +203,7 @@ class BlockingSender:
         self.requests += 1
 
     def queues_of(self, topic: str) -> Sequence[MessageQueue]:
-        """The writable queues of a topic, sorted; asked for once."""
+        """The writable queues of a topic, sorted; cached for the task."""
         if topic not in self._queues:
             self._queues[topic] = self._caller.wait(self._sender.queues_of(topic))
         return self._queues[topic]

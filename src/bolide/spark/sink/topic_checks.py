@@ -13,7 +13,7 @@ from bolide.protocol.refusals import TopicNotFound
 
 
 class NoDedupWindow(BolideError):
-    """Rows are to be stored once, and a broker does not see to it."""
+    """Deduplication is requested, but a broker has no deduplication window for the topic."""
 
     def __init__(self, topic: str, broker: str) -> None:
         super().__init__(
@@ -28,7 +28,7 @@ class NoDedupWindow(BolideError):
 
 
 async def require_dedup_window(connection: Connection, topic: str) -> None:
-    """Raises NoWindow, or what keeps the brokers from being asked."""
+    """Raises NoDedupWindow, or the error of the lookup."""
     wire = connection.settings().wrap(topic)
     async with open_admin(connection) as admin:
         try:
@@ -45,7 +45,7 @@ async def require_dedup_window(connection: Connection, topic: str) -> None:
 
 
 def open_admin(connection: Connection) -> AdminClient:
-    """To be used in `async with`."""
+    """An admin client for `async with`."""
     return AdminClient(
         connection.name_server,
         timeout=connection.call_timeout,
@@ -56,7 +56,7 @@ def open_admin(connection: Connection) -> AdminClient:
 
 
 class TopicAbsent(BolideError):
-    """The brokers that are there do not have the topic, or do not take messages for it."""
+    """The reachable brokers do not have the topic, or have no writable queue of it."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic {topic!r}: {reason}")
@@ -67,7 +67,7 @@ class TopicAbsent(BolideError):
 
 
 async def refuse_absent_topic(connection: Connection, topic: str) -> None:
-    """Raises TopicAbsent; not while all brokers are away, or nobody can be asked."""
+    """Raises TopicAbsent if the topic is certainly absent, not if no broker answers."""
     wire = connection.settings().wrap(topic)
     reason = None
     with suppress(BolideError):
@@ -81,7 +81,7 @@ async def refuse_absent_topic(connection: Connection, topic: str) -> None:
 
 
 def _missing(wire: str, brokers: list[str]) -> str | None:
-    """A NameServer forgets a broker that is away, and its topics: without brokers it may be so."""
+    """NameServers forget the topics of an absent broker, so without brokers nothing is certain."""
     if not brokers:
         return None
     return (
@@ -91,7 +91,7 @@ def _missing(wire: str, brokers: list[str]) -> str | None:
 
 
 def _closed(route: TopicRoute) -> str | None:
-    """A broker without a master may get one."""
+    """None while a broker lacks a master, as a new master may be elected."""
     has_masters = all(0 in broker.broker_addrs for broker in route.broker_datas)
     if not has_masters or any(queues.perm & WRITE for queues in route.queue_datas):
         return None

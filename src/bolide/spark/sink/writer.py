@@ -30,7 +30,7 @@ _SLICES_A_SECOND = 10
 
 @dataclass(frozen=True, slots=True)
 class WriteResult(WriterCommitMessage):
-    """What one task has sent."""
+    """Rows and requests of one task."""
 
     partition: int
     rows: int
@@ -38,7 +38,7 @@ class WriteResult(WriterCommitMessage):
 
 
 class _SinkWriter:
-    """Plain values that travel to workers."""
+    """Base of both writers; holds plain values, as it is pickled to workers."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self._options = options
@@ -48,10 +48,10 @@ class _SinkWriter:
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool = False) -> Self:
-        """Check the options and the columns; nothing is sent yet.
+        """Check options and columns; sends nothing.
 
         Raises:
-            ConfigError: an option or a column cannot be used; names it.
+            ConfigError: an option or a column is invalid; names it.
         """
         if overwrite:
             raise ConfigError(
@@ -66,7 +66,7 @@ class _SinkWriter:
         """Send all rows of a task and wait until they are stored.
 
         Raises:
-            RowFailed, RowsFailed: some cannot be sent; names them.
+            RowFailed, RowsFailed: rows cannot be sent; names them.
         """
         task = current_task(self._job)
         batcher = RowBatcher(self._columns, self._options, task)
@@ -78,7 +78,7 @@ class _SinkWriter:
 
 
 class BatchSink(_SinkWriter, DataSourceArrowWriter):
-    """Writes a DataFrame, once."""
+    """Writes a DataFrame once."""
 
 
 class StreamSink(_SinkWriter, DataSourceStreamArrowWriter):
@@ -86,7 +86,7 @@ class StreamSink(_SinkWriter, DataSourceStreamArrowWriter):
 
 
 def current_task(job: str) -> Task:
-    """Of a stream the query and the batch name it the same at every try; of a batch, `job`."""
+    """Identity of the task, stable over retries: query and batch of a stream, else `job`."""
     context = TaskContext.get()
     if context is None:
         return Task(job)
@@ -101,13 +101,16 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Any]:
-    """Record batches cut small, each let through once the rows before it have had their time.
+    """Slice record batches, and delay each slice until the rate allows it.
+
+    The sink paces rows itself: Spark's operators buffer rows between two tasks, which would delay
+    them until the buffers are full.
 
     Args:
-        batches: what is to be sent.
-        rate: rows a second, at most; None: all as they come.
-        clock: seconds that never go back.
-        sleep: waits so many of them.
+        batches: record batches to send.
+        rate: maximum rows per second; None for no limit.
+        clock: monotonic seconds.
+        sleep: blocks for a number of seconds.
     """
     if rate is None:
         yield from batches

@@ -16,7 +16,7 @@ _LINE_EVERY = 5.0
 
 
 class Display(Protocol):
-    """Shows how far a run is while its `with` block runs; from any thread."""
+    """Shows the progress of a run within its `with` block; thread-safe."""
 
     def __enter__(self) -> Self: ...
 
@@ -28,7 +28,7 @@ class Display(Protocol):
 
 
 class RunScreen:
-    """The screen of one run: what work tells goes to the display and to whoever else listens."""
+    """The screen of one run: forwards output to the display, and progress to the reporter."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RunScreen:
 
 
 class Meter:
-    """Rows a second over the last half minute."""
+    """Rows per second over the last half minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -77,18 +77,18 @@ class Meter:
         return (rows - first) / passed if passed > 0 and began < now else 0.0
 
 
-# While it runs
+# Progress displays
 
 
 def choose_display(title: str, *, once: bool, stream: IO[str]) -> Display:
-    """A bar for what has an end, a live table for what has none; lines where nobody looks."""
+    """A bar for a run with an end, a live table for one without, lines if not on a terminal."""
     if not stream.isatty():
         return Lines(stream)
     return Bar(title, stream) if once else LiveTable(title, stream)
 
 
 class Lines:
-    """A line now and then, and one for the end."""
+    """Prints a progress line at intervals, and one at the end."""
 
     def __init__(self, stream: IO[str] = sys.stderr, every: float = _LINE_EVERY) -> None:
         self._stream = stream
@@ -119,7 +119,7 @@ class Lines:
 
 
 class Bar:
-    """A bar with rows of the total."""
+    """A progress bar over the total number of rows."""
 
     def __init__(self, title: str, stream: IO[str]) -> None:
         from rich import progress as rich  # noqa: PLC0415
@@ -156,7 +156,7 @@ class Bar:
 
 
 class LiveTable:
-    """One row a topic, and the sums; written over as it changes."""
+    """One row per topic and a total, refreshed in place."""
 
     def __init__(self, title: str, stream: IO[str]) -> None:
         from rich.console import Console  # noqa: PLC0415
@@ -210,7 +210,7 @@ def progress_text(progress: Progress) -> str:
 
 
 def show_json(table: Table) -> None:
-    """A line for each row, under the names of the columns."""
+    """One JSON object per row, keyed by column names."""
     for row in table.rows:
         document = dict(zip(table.columns, row, strict=True))
         sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
@@ -218,7 +218,7 @@ def show_json(table: Table) -> None:
 
 
 def show_text(table: Table) -> None:
-    """Columns under titles, as wide as they need to be."""
+    """Aligned columns under a title."""
     lines = [table.columns, *(tuple(map(_cell, row)) for row in table.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     numeric = [_is_numeric(table, index) for index in range(len(table.columns))]

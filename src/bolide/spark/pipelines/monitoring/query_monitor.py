@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _QUICKLY = 10.0
-"""Seconds to wait for a broker that is away: this is only to tell people."""
+"""Seconds to wait for an absent broker: the backlog is informational."""
 _LOOK = 0.25
 _LOOK_CLOSELY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The queues in order; `batch` is the last one of the checkpoint, None if that is new."""
+    """The ranges to read; `batch` is the last one of the checkpoint, None if there is none."""
 
     ranges: tuple[QueueRange, ...] = ()
     batch: int | None = None
@@ -51,10 +51,10 @@ def is_rocketmq(source: Source) -> bool:
 
 
 def measure_backlog(spark: "SparkSession", pipeline: Pipeline) -> Backlog:
-    """What the pipeline would read if it ran now; nothing of sources that are not ours.
+    """What the pipeline would read if it ran now; empty for sources other than `rocketmq`.
 
     Raises:
-        BolideError: the cluster cannot be asked.
+        BolideError: the cluster cannot be reached.
     """
     if not is_rocketmq(pipeline.source):
         return Backlog()
@@ -75,7 +75,7 @@ def measure_backlog(spark: "SparkSession", pipeline: Pipeline) -> Backlog:
 
 
 class QueryMonitor:
-    """Looks at a query until it ends; `position` is up to where it has read."""
+    """Follows a query until it ends; `position` has the offsets read so far."""
 
     def __init__(
         self, query: "StreamingQuery", screen: RunScreen, backlog: Backlog, *, once: bool
@@ -90,20 +90,20 @@ class QueryMonitor:
         self._meter = Meter()
 
     def until_end(self) -> None:
-        """Return when the query has ended, by itself or because that was asked for.
+        """Return when the query has ended, by itself or on request.
 
         Raises:
-            StreamingQueryException: it failed.
+            StreamingQueryException: the query failed.
         """
         self._show(None)
-        while not self._query.awaitTermination(_LOOK):  # type: ignore[arg-type]  # floats are fine
+        while not self._query.awaitTermination(_LOOK):  # type: ignore[arg-type]  # accepts floats
             self._observe()
             if self._screen.stop_requested:
                 self._stop()
         self._observe()
 
     def _stop(self) -> None:
-        """Let the batch under way be done: Spark would drop it, and do it again another time."""
+        """Stop after the current batch, which Spark would otherwise abort and repeat later."""
         before = self._seen
         while self._seen == before and self._query.status["isTriggerActive"]:
             time.sleep(_LOOK_CLOSELY)
@@ -111,7 +111,7 @@ class QueryMonitor:
         self._query.stop()
 
     def _observe(self) -> None:
-        """Batches that were done between two looks are counted by the offsets of the last."""
+        """Count rows by offsets, which covers batches that ended between two observations."""
         batch: Any = self._query.lastProgress
         if batch is None or _batch_key(batch) == self._seen:
             return
@@ -152,14 +152,14 @@ def _behind(batch: Any) -> dict[str, int] | None:
 
 
 class CheckpointPosition(NamedTuple):
-    """The last batch that is done, and where the next one starts."""
+    """The last completed batch, and the start offsets of the next one."""
 
     batch: int
     offsets: dict[MessageQueue, int]
 
 
 def find_checkpoint_position(spark: "SparkSession", checkpoint: str) -> CheckpointPosition | None:
-    """What a checkpoint of one source has reached; None if it has no batch that is done."""
+    """The position of a checkpoint with one source; None if no batch is completed."""
     folder = _Local(checkpoint) if _is_local(checkpoint) else _Remote(spark, checkpoint)
     done = set(folder.numbers("commits")) & set(folder.numbers("offsets"))
     if not done:
@@ -169,12 +169,12 @@ def find_checkpoint_position(spark: "SparkSession", checkpoint: str) -> Checkpoi
 
 
 def _offsets(text: str) -> dict[MessageQueue, int]:
-    """Of the sources that are ours."""
+    """Offsets of the `rocketmq` sources in a file of offsets."""
     found: dict[MessageQueue, int] = {}
     for line in text.splitlines()[2:]:
         try:
             found |= from_plain(json.loads(line))
-        except (ValueError, BadPosition):  # another kind of source; "-" where one has none
+        except (ValueError, BadPosition):  # another kind of source, or "-" for one without offsets
             continue
     return found
 
@@ -197,11 +197,11 @@ class _Local:
 
 
 class _Remote:
-    """By Hadoop's file systems, as Spark itself reads it."""
+    """Reads through Hadoop's file systems, as Spark does."""
 
     def __init__(self, spark: "SparkSession", checkpoint: str) -> None:
         self._spark = spark
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  Spark has no other way to a folder
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  no public accessor
         self._root = jvm.org.apache.hadoop.fs.Path(checkpoint)
         self._path = jvm.org.apache.hadoop.fs.Path
         context: Any = spark.sparkContext._jsc  # noqa: SLF001

@@ -27,7 +27,7 @@ _ACTIVE = {Kind.STARTED, Kind.PROGRESS}
 
 
 class EventChannel(Protocol):
-    """The topic, as a reporter uses it."""
+    """The part of `StatusTopic` that a reporter uses."""
 
     def __enter__(self) -> Self: ...
 
@@ -46,7 +46,7 @@ class EventChannel(Protocol):
 
 
 def new_run(pipeline: str, text: str, *, once: bool, interval: float) -> Event:
-    """What every event of a run repeats."""
+    """The description of a run that every event repeats."""
     return Event(
         kind=Kind.STARTED,
         pipeline=pipeline,
@@ -61,7 +61,7 @@ def new_run(pipeline: str, text: str, *, once: bool, interval: float) -> Event:
 
 
 class Reporter:
-    """Tells that the run started when its `with` block begins, and how it ended when it ends."""
+    """Publishes the start of a run on entry of its `with` block, and its end on exit."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Reporter:
         stop: threading.Event,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take where to tell it, and what the run is.
+        """Prepare the reporter; its thread starts with the `with` block.
 
         Args:
-            voice: the topic.
-            run: what all events repeat, from `new_run`.
-            stop: set when somebody asks the run to stop.
-            on_tick: called with every report, on the reporter's thread; it may be slow.
+            channel: the status topic.
+            run: the description of the run, from `new_run`.
+            stop: set when a stop request arrives.
+            on_tick: called with every report, on the reporter's thread; it may block.
         """
         self._stop = stop
         self._channel = channel
@@ -85,7 +85,7 @@ class Reporter:
         self._on_tick = on_tick
         self._wake = threading.Event()
         self._ending = threading.Event()
-        self._lock = threading.Lock()  # guards _now: the run changes it, the thread reads it
+        self._lock = threading.Lock()  # guards _now, shared with the thread
         self._thread = threading.Thread(target=self._run, name="pipeline-reporter", daemon=True)
         self._warned = False
         self._topic_known = False
@@ -98,11 +98,11 @@ class Reporter:
             return self._now
 
     def progress(self, progress: Progress) -> None:
-        """Note how far the run is; it is told with the next report."""
+        """Record progress for the next report."""
         self._update(progress=progress)
 
     def set_state(self, kind: Kind, reason: str | None = None) -> None:
-        """Tell another state, soon."""
+        """Publish another state soon."""
         self._update(kind=kind, reason=reason)
         self._wake.set()
 
@@ -126,11 +126,11 @@ class Reporter:
         with self._lock:
             self._now = msgspec.structs.replace(self._now, **facts)
 
-    # The thread
+    # On the reporter's thread
 
     def _run(self) -> None:
         with self._channel:
-            self._poll_stop_requests()  # the first time it only finds the place to listen from
+            self._poll_stop_requests()  # the first poll only finds the end of the topic
             while True:
                 is_last = self._ending.is_set()
                 self._report()
@@ -159,7 +159,7 @@ class Reporter:
                 self._now = msgspec.structs.replace(self._now, kind=Kind.PROGRESS)
 
     def _pause(self) -> None:
-        """Listen for requests until the next report is due, or something is to be told."""
+        """Poll for stop requests until the next report is due or the state changes."""
         until, told = time.monotonic() + self.run.interval, self.run.kind
         while time.monotonic() < until and self.run.kind is told:
             if self._wake.wait(min(_LISTEN_INTERVAL, self.run.interval)):
@@ -170,7 +170,7 @@ class Reporter:
     def _poll_stop_requests(self) -> None:
         try:
             heard = self._channel.poll()
-        except BolideError as exc:  # the next report complains of it
+        except BolideError as exc:  # the next report logs the failure
             log.debug("requests cannot be heard: %s", exc)
             return
         if any(_is_stop_request(event, self.run) for event in heard):

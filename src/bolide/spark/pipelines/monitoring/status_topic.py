@@ -25,7 +25,7 @@ from bolide.sync import Producer, PullConsumer
 
 TOPIC = "BOLIDE_PIPELINES"
 LOST_AFTER = 3
-"""A run that has not reported for so many of its intervals is taken for lost."""
+"""Missed report intervals after which a run counts as lost."""
 log = logging.getLogger(__name__)
 _GROUP = "BOLIDE_PIPELINES_PRODUCER"
 _AT_ONCE = 32
@@ -55,17 +55,17 @@ class State(StrEnum):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How far a run is."""
+    """Progress of a run."""
 
     rows: int = 0
-    """Dealt with by this run: offsets of the source, whether or not a filter let them pass."""
+    """Offsets of the source processed by this run, filtered ones included."""
     total: int | None = None
-    """Of how many, if the run has an end."""
+    """Total number of rows, if the run has an end."""
     rows_per_second: float = 0.0
     """Over the last batches."""
     batch: int | None = None
     behind: dict[str, int] | None = None
-    """Messages of each topic that were there and not read yet."""
+    """Unread messages per topic."""
 
     @property
     def backlog(self) -> int | None:
@@ -76,13 +76,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     kind: Kind
     pipeline: str
     run: str = ""
-    """Of a stop request: the run that is meant; any run of the pipeline if it is empty."""
+    """In a stop request the run to stop; empty for any run of the pipeline."""
     text: str = ""
     once: bool = False
     host: str = ""
     pid: int = 0
     started: int = 0
-    """When the run began, in ms since 1970."""
+    """Start of the run, in ms since 1970."""
     interval: float = 0.0
     """Seconds between two reports."""
     progress: Progress | None = None
@@ -90,14 +90,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class StoredEvent(NamedTuple):
-    """An event and when the broker stored it, in ms since 1970."""
+    """An event with its store time, in ms since 1970."""
 
     event: Event
     stored: int
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the newest event of a run tells."""
+    """The state of a run, from its newest event."""
 
     pipeline: str
     run: str
@@ -127,7 +127,7 @@ def encode(event: Event) -> bytes:
 
 
 def find_event(body: bytes) -> Event | None:
-    """The event of a message; None for what is none: anybody may write to an ordinary topic."""
+    """The event of a message; None if it is not one, as any client may write to the topic."""
     try:
         return msgspec.json.decode(body, type=Event)
     except msgspec.DecodeError:
@@ -135,9 +135,9 @@ def find_event(body: bytes) -> Event | None:
 
 
 def run_states(told: Iterable[StoredEvent], now: int) -> list[RunState]:
-    """The state of every run, those that began last first; `now` in ms since 1970."""
+    """The state of every run, latest start first; `now` in ms since 1970."""
     newest: dict[str, StoredEvent] = {}
-    for item in sorted(told, key=lambda item: item.stored):  # stable: queues keep their order
+    for item in sorted(told, key=lambda item: item.stored):  # stable: keeps queue order
         if item.event.kind is not Kind.REQUEST_STOP:
             before = newest.get(item.event.run)
             newest[item.event.run] = _latest(before, item)
@@ -146,7 +146,7 @@ def run_states(told: Iterable[StoredEvent], now: int) -> list[RunState]:
 
 
 def _latest(before: StoredEvent | None, item: StoredEvent) -> StoredEvent:
-    """A report that was under way when the run ended does not bring it back to life."""
+    """A report that is stored after the final event does not revive the run."""
     ended = before is not None and _STATES[before.event.kind] not in {
         State.RUNNING,
         State.STOPPING,
@@ -175,9 +175,9 @@ def _state(told: StoredEvent, now: int) -> RunState:
 
 
 class StatusTopic:
-    """Reaches the topic while its `with` block runs; from one thread.
+    """Client of the topic within its `with` block; not thread-safe.
 
-    Everything raises BolideError where the cluster cannot be asked or refuses.
+    All methods raise BolideError if the cluster is unreachable or refuses.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -204,7 +204,7 @@ class StatusTopic:
         self._stack.close()
 
     def ensure_topic(self) -> None:
-        """Make the topic, one queue on each broker, if nobody has it."""
+        """Create the topic with one queue per broker, unless it exists."""
         try:
             self._producer.fetch_publish_queues(TOPIC)
         except RouteNotFound:
@@ -215,7 +215,7 @@ class StatusTopic:
         self._producer.send(Message(TOPIC, body, keys=event.pipeline, tags=event.kind.value))
 
     def events_since(self, seconds: float) -> list[StoredEvent]:
-        """The events of the last so many seconds; none while there is no topic."""
+        """The events of the last `seconds`; empty while there is no topic."""
         since = int((time.time() - seconds) * 1000)
         told: list[StoredEvent] = []
         for queue in self._queues():
@@ -224,11 +224,11 @@ class StatusTopic:
         return told
 
     def states(self, seconds: float) -> list[RunState]:
-        """The runs that told something in the last so many seconds."""
+        """The states of runs that reported in the last `seconds`."""
         return run_states(self.events_since(seconds), int(time.time() * 1000))
 
     def poll(self) -> list[Event]:
-        """The events since the last call; the first call only notes where the topic ends."""
+        """The events since the last call; the first call only records the end of the topic."""
         queues = self._queues()
         if not self._is_polling:
             self._next_offsets = {queue: self._consumer.max_offset(queue) for queue in queues}
@@ -237,7 +237,7 @@ class StatusTopic:
         return [event for queue in queues for event in self._poll_queue(queue)]
 
     def _poll_queue(self, queue: MessageQueue) -> list[Event]:
-        """A broker that is away does not keep the others from being heard."""
+        """Failures are logged, so that an absent broker does not block the other queues."""
         try:
             found, self._next_offsets[queue] = self._read(queue, self._next_offsets.get(queue, 0))
         except BolideError as exc:
@@ -252,7 +252,7 @@ class StatusTopic:
             return []
 
     def _read(self, queue: MessageQueue, start: int) -> tuple[list[StoredMessage], int]:
-        """What is there from an offset on, and where to go on next time."""
+        """The messages from an offset on, and the next offset."""
         messages: list[StoredMessage] = []
         at = start
         while True:
