@@ -151,7 +151,7 @@ class SendLanes:
 
     def _note_ended(self, ended: Sequence[tuple[int, int, int]]) -> None:
         for each in ended:
-            self._halves.note_ended(*each)
+            self._halves.record_end(*each)
 
     def _note(self) -> None:
         """Have the pulls woken that wait for what the burst brought, if anybody waits."""

@@ -15,7 +15,7 @@ from tests.unit.broker.transactions.test_half_messages import half
 
 
 class Producer:
-    """A connection, as far as it is asked."""
+    """The connection of a producer, as `CheckBackSender` sees it."""
 
     def __init__(self, *, blocked: bool = False, lost: bool = False) -> None:
         self.is_blocked = blocked
@@ -29,25 +29,25 @@ class Producer:
         self.frames.append(frame)
 
 
-def asking(*producers: Producer) -> CheckBackSender:
+def sender_for(*producers: Producer) -> CheckBackSender:
     clients = SimpleNamespace(producers=lambda group: list(producers) if group == "g" else [])
     return CheckBackSender(cast("Any", clients), HOST, "broker-a")
 
 
 def test_producers_of_the_group_take_turns_and_those_that_do_not_read_are_passed_over() -> None:
     first, second, busy = Producer(), Producer(), Producer(blocked=True)
-    asked = asking(first, busy, second)
-    chosen: list[object] = [asked.choose("g") for _ in range(4)]
+    sender = sender_for(first, busy, second)
+    chosen: list[object] = [sender.choose("g") for _ in range(4)]
     assert chosen == [first, second, first, second]
-    assert asked.choose("nobody") is None
+    assert sender.choose("nobody") is None
     with pytest.raises(AllBlocked):
-        asking(busy).choose("g")
+        sender_for(busy).choose("g")
 
 
 @on_loop
 async def test_the_question_names_the_place_of_the_half_and_shows_the_message() -> None:
     producer = Producer()
-    await asking(producer).ask(cast("Any", producer), half())
+    await sender_for(producer).send_check(cast("Any", producer), half())
     (frame,) = producer.frames
     header = CheckTransactionHeader.from_fields(frame.fields)
     assert frame.code == RequestCode.CHECK_TRANSACTION_STATE
@@ -62,4 +62,4 @@ async def test_the_question_names_the_place_of_the_half_and_shows_the_message() 
 @on_loop
 async def test_a_producer_that_is_gone_meanwhile_hurts_nobody() -> None:
     producer = Producer(lost=True)
-    await asking(producer).ask(cast("Any", producer), half())
+    await sender_for(producer).send_check(cast("Any", producer), half())
