@@ -151,7 +151,7 @@ async def _pull_once(cluster: "Cluster", queue: MessageQueue, start: int, end: i
         Pull(
             queue=cluster.on_wire(queue),
             filter=Filter.of(queue.topic, "*", 0),
-            offset=start,
+            queue_offset=start,
             max_count=end - start,
             with_subscription=True,
         )

@@ -166,7 +166,7 @@ class RangeFetcher:
         return Pull(
             queue=self._queue,
             filter=self._filter,
-            offset=self._at,
+            queue_offset=self._at,
             max_count=wanted,
             within=self._options.pull_timeout,
             with_subscription=True,

@@ -1,4 +1,4 @@
-"""A consumer as its client instance and the brokers see it: status, direct consumption."""
+"""Group members of push and pull consumers: status, offset resets, direct consumption."""
 
 import asyncio
 import inspect
@@ -24,6 +24,8 @@ from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.refusals import ServerError
 from bolide.version import ROCKETMQ_VERSION_NAME
 
+log = logging.getLogger(__name__)
+
 
 def running_consumer(
     member: Membership,
@@ -33,7 +35,10 @@ def running_consumer(
     *,
     started: float,
 ) -> RunningConsumer:
-    """Fill the form; `started` is the time in seconds, and RocketMQ's tools want all of PROP_*."""
+    """The status of a consumer; RocketMQ's tools require all properties named PROP_*.
+
+    `started` is in seconds since 1970.
+    """
     servers = "".join(f"{address};" for address in member.instance.name_servers.addresses)
     shown = {
         "consumerGroup": member.group,
@@ -61,20 +66,20 @@ def _text(value: object) -> str:
 
 
 async def consume_directly(handler: Handler | None, message: StoredMessage) -> DirectConsumption:
-    """Call the handler and tell how it went; nothing is committed or sent back.
+    """Call the handler and return its verdict; nothing is committed or sent back.
 
     Raises:
         ServerError: the consumer has no handler for the topic.
     """
     if handler is None:
         raise ServerError(f"there is no handler for topic {message.topic} here")
-    begun = time.monotonic()
+    began = time.monotonic()
     verdict, remark = await _verdict(handler, message)
     return DirectConsumption(
         order=handler.is_ordered,
         consume_result=verdict,
         remark=remark,
-        spent_time_mills=int((time.monotonic() - begun) * 1000),
+        spent_time_mills=int((time.monotonic() - began) * 1000),
     )
 
 
@@ -92,11 +97,8 @@ async def _verdict(handler: Handler, message: StoredMessage) -> tuple[ConsumeVer
     return (ConsumeVerdict.CR_SUCCESS if outcome.done else ConsumeVerdict.CR_LATER), None
 
 
-log = logging.getLogger(__name__)
-
-
 class Engine(Protocol):
-    """The parts of a push consumer that are shown."""
+    """The parts of `PushEngine` that a member uses."""
 
     is_paused: bool
     held_queues: HeldQueues
@@ -108,7 +110,7 @@ class Engine(Protocol):
 
 
 class PushMember(Membership):
-    """A member that can be reset, and be given a message to try."""
+    """Member of a push consumer: its offsets can be reset and its handlers called directly."""
 
     def __init__(
         self,
@@ -163,22 +165,22 @@ class PushMember(Membership):
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         held_queues = self._engine.held_queues
-        for queue, offset in offsets.items():
+        for queue, queue_offset in offsets.items():
             held = held_queues.find(queue)
             if held is not None and topic == queue.topic:
-                log.info("%s: %s is reset to %d", self.group, queue, offset)
-                held_queues.restart(held, offset)
+                log.info("%s: %s is reset to %d", self.group, queue, queue_offset)
+                held_queues.restart(held, queue_offset)
 
     async def consume_directly(self, message: StoredMessage) -> DirectConsumption:
         return await consume_directly(self._engine.handlers.get(message.topic), message)
 
 
 class PullMember(Membership):
-    """A member that takes its messages itself.
+    """Member of a consumer without handlers.
 
     Args:
-        progress: how far each queue was consumed.
-        helds: the queues of which messages are held.
+        progress: returns the consumed offset of each queue.
+        helds: returns the held queues.
     """
 
     def __init__(

@@ -150,7 +150,7 @@ class LockRenewer:
         return bool(granted) and await self._resume(held)
 
     async def _resume(self, held: HeldQueue) -> bool:
-        """Continue after a lost lock; if another member committed further, restart at its offset."""
+        """Continue after a lost lock, at the offset of another member if it committed further."""
         try:
             stored = await self._offsets.read(held.queue)
         except Exception as exc:  # noqa: BLE001  the offset store may be user code

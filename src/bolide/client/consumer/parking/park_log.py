@@ -81,7 +81,7 @@ class ParkLog:
             Pull(
                 queue=self.queue,
                 filter=self._filter,
-                offset=park_offset,
+                queue_offset=park_offset,
                 max_count=count,
                 suspend=wait,
                 within=wait + _CALL_GRACE,

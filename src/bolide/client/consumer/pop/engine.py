@@ -106,7 +106,7 @@ class PopDelivery:
     async def _buried(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
         for message in messages:
             try:
-                await self._send_back.bury(message)
+                await self._send_back.dead_letter(message)
             except BolideError as exc:
                 text = "%s: %s is no dead letter yet: %s"
                 self.runtime.throttled.warning("bury", text, self.runtime.group, message, exc)

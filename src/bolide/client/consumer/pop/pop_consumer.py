@@ -12,7 +12,7 @@ from bolide.client.consumer.pop.pop_request import Popper
 from bolide.client.consumer.pop.receipts import Receipts, back_off
 from bolide.client.consumer.pop.sources import PopSources, ReceiveOptions
 from bolide.client.consumer.settings import MAX_POP, PopArguments, PopSettings
-from bolide.client.consumer.subscription import Expression, FilterFunction, check_sql, chosen
+from bolide.client.consumer.subscription import Expression, FilterFunction, check_filter, chosen
 from bolide.client.errors import WrongState
 from bolide.client.instance.instance import ClientInstance
 from bolide.model.message import StoredMessage
@@ -68,7 +68,7 @@ class PopConsumer(Consumer[PopSettings]):
         if isinstance(given, FilterFunction):
             raise TypeError("filter functions are for consumers that pull: use tags or SQL92")
         wanted = self._filter(topic, given)
-        await check_sql(instance, self._member.group, wanted)
+        await check_filter(instance, self._member.group, wanted)
         await instance.routes.require(wanted.topic)
         self._member.filters[wanted.topic] = wanted
         await instance.heartbeat()
@@ -158,7 +158,7 @@ class PopConsumer(Consumer[PopSettings]):
         """
         self._running()
         if delay_level < 0:
-            await self._send_back.bury(message)
+            await self._send_back.dead_letter(message)
             await self._receipts.ack([message])
             return
         seconds = back_off(delay_level or message.reconsume_times)

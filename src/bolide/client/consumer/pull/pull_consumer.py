@@ -1,4 +1,4 @@
-"""The pull consumer: pulls on demand, commits what its user says, or runs on a schedule."""
+"""The pull consumer: the user pulls and commits; `PullSchedule` calls a task for each queue."""
 
 import asyncio
 import logging
@@ -20,15 +20,23 @@ from bolide.model.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
+PULL_TIMEOUT = 10.0
+NEXT_DELAY = 0.2
+AFTER_FAILURE = 1.0
+_CALL_GRACE = 10.0
+
 
 class UpdatedOffsets:
-    """Writes each offset once: the queue may be another member's by now, and he further on."""
+    """Offsets reported by the user; each is committed once.
+
+    Writing an offset again could move back a group whose queue another member holds by now.
+    """
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
         self._updated: dict[MessageQueue, int] = {}
         self._unwritten: set[MessageQueue] = set()
-        self._writing = asyncio.Lock()  # an older offset must not be written after a newer one
+        self._writing = asyncio.Lock()  # keeps writes in order
         self._throttled = ThrottledLog(log)
 
     def update(self, queue: MessageQueue, queue_offset: int) -> None:
@@ -42,7 +50,7 @@ class UpdatedOffsets:
         return dict(self._updated)
 
     async def write(self) -> None:
-        """Commit what was noted since it was committed last. Raises what the store raises."""
+        """Commit the offsets updated since the last commit. Raises the errors of the store."""
         async with self._writing:
             changed = {queue: self._updated[queue] for queue in self._unwritten}
             if not changed:
@@ -54,30 +62,26 @@ class UpdatedOffsets:
             self._unwritten -= same
 
     async def try_write(self) -> None:
-        """As `write`, but a failure is only said: the next write makes up for it."""
+        """Like `write`, but failures are logged; the next write includes the offsets."""
         try:
             await self.write()
-        except Exception as exc:  # noqa: BLE001  the store may be the user's
+        except Exception as exc:  # noqa: BLE001  the offset store may be user code
             self._throttled.warning("write", "offsets cannot be committed now: %r", exc)
         else:
             self._throttled.forget("write")
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
-        """Commit a last time what was noted of queues that are another's now, and forget them."""
-        lost = self._updated.keys() & set(queues)
-        if lost & self._unwritten:
+        """Commit the offsets of released queues one last time and forget them."""
+        released = self._updated.keys() & set(queues)
+        if released & self._unwritten:
             await self.try_write()
-        for queue in lost:
+        for queue in released:
             self._updated.pop(queue, None)
-        self._unwritten -= lost
-
-
-PULL_TIMEOUT = 10.0
-_CALL_GRACE = 10.0
+        self._unwritten -= released
 
 
 class PullConsumer(Consumer[ConsumerSettings]):
-    """Pulls for a group while its `async with` block runs; positions are the user's business.
+    """Pulls for a group while its `async with` block runs; the user manages offsets.
 
     ```python
     async with PullConsumer("orders", name_server="127.0.0.1:9876") as c:
@@ -89,10 +93,10 @@ class PullConsumer(Consumer[ConsumerSettings]):
     """
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
-        """Take the settings; `ClientSettings` and `ConsumerSettings` tell them.
+        """See `ClientSettings` and `ConsumerSettings` for the arguments.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         super().__init__(ConsumerSettings, group, arguments)
 
@@ -103,13 +107,13 @@ class PullConsumer(Consumer[ConsumerSettings]):
         queue_offset: int,
         max_count: int = 32,
         *,
-        timeout: float = PULL_TIMEOUT,  # noqa: ASYNC109  as users of RocketMQ know it
+        timeout: float = PULL_TIMEOUT,  # noqa: ASYNC109  as in RocketMQ
     ) -> PullResult:
-        """Ask once; the result's `next_offset` says where to go on, whatever was found.
+        """Pull once; continue at the result's `next_offset`, whatever the status.
 
         Raises:
             ValueError: the offset or the count is out of its bounds.
-            RemotingError: no answer came.
+            RemotingError: no reply arrived.
             Refusal: the broker refused.
         """
         return await self._pull(queue, expression, queue_offset, max_count, within=timeout)
@@ -117,7 +121,7 @@ class PullConsumer(Consumer[ConsumerSettings]):
     async def pull_block_if_not_found(
         self, queue: MessageQueue, expression: Expression, queue_offset: int, max_count: int = 32
     ) -> PullResult:
-        """As `pull`, but the broker waits for a message, at most `suspend` seconds."""
+        """Like `pull`, but the broker waits for a message for at most `suspend` seconds."""
         suspend = self.settings.suspend
         return await self._pull(
             queue, expression, queue_offset, max_count, within=suspend + _CALL_GRACE, wait=suspend
@@ -126,9 +130,9 @@ class PullConsumer(Consumer[ConsumerSettings]):
     async def fetch_consume_offset(
         self, queue: MessageQueue, *, from_store: bool = False
     ) -> int | None:
-        """The group's offset in a queue; None if it has none.
+        """The group's offset in a queue, or None.
 
-        With `from_store` what this consumer has updated and not committed yet does not count.
+        With `from_store`, offsets that were updated and not committed yet are ignored.
         """
         self._running()
         wrapped = self._wrapped(queue)
@@ -136,32 +140,32 @@ class PullConsumer(Consumer[ConsumerSettings]):
         return await self._offsets.read(wrapped) if updated is None else updated
 
     async def update_consume_offset(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Note how far a queue was consumed; it is committed within `commit_interval`.
+        """Set the consumed offset of a queue, to be committed within `commit_interval`.
 
-        Of a queue that was shared out and belongs to another member by now nothing is noted.
+        Ignored for a balanced queue that belongs to another member by now.
         """
         self._running()
         wrapped = self._wrapped(queue)
-        shared = wrapped.topic in self._member.filters
-        if not shared or wrapped in self._balanced.of_topic(wrapped.topic):
+        is_balanced = wrapped.topic in self._member.filters
+        if not is_balanced or wrapped in self._balanced.of_topic(wrapped.topic):
             self._updated.update(wrapped, queue_offset)
 
     async def commit(self) -> None:
-        """Commit what was updated now.
+        """Commit the updated offsets now.
 
         Raises:
-            BolideError: a broker refused, or did not answer.
+            BolideError: a broker refused or did not answer.
         """
         self._running()
         await self._updated.write()
 
     async def register_topics(self, *topics: str) -> None:
-        """Take part in sharing out the queues of these topics; see `fetch_balanced_queues`."""
+        """Take part in balancing the queues of these topics; see `fetch_balanced_queues`."""
         self._running()
         await self._rebalancer.join(*(self._filter(topic, "*") for topic in topics))
 
     async def fetch_balanced_queues(self, topic: str) -> frozenset[MessageQueue]:
-        """The queues of a topic that are this member's share of it now."""
+        """The queues of a topic that are assigned to this member."""
         self._running()
         if self._client.wrap(topic) not in self._member.filters:
             await self.register_topics(topic)
@@ -185,7 +189,7 @@ class PullConsumer(Consumer[ConsumerSettings]):
         pull = Pull(
             queue=wrapped,
             filter=self._filter(queue.topic, expression),
-            offset=queue_offset,
+            queue_offset=queue_offset,
             max_count=max_count,
             suspend=wait,
             within=within,
@@ -216,10 +220,14 @@ class PullConsumer(Consumer[ConsumerSettings]):
 
 
 class BalancedQueues:
-    """The queues that are ours, of which nothing is held; `lose` hears of those that go."""
+    """The queues assigned to this member, without buffered messages.
 
-    def __init__(self, lose: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
-        self._lose = lose
+    Args:
+        on_release: called with the queues that are no longer assigned.
+    """
+
+    def __init__(self, on_release: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
+        self._on_release = on_release
         self._queues: dict[str, frozenset[MessageQueue]] = {}
 
     def of_topic(self, topic: str) -> frozenset[MessageQueue]:
@@ -229,22 +237,18 @@ class BalancedQueues:
         return [topic for topic, queues in self._queues.items() if queues]
 
     async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        lost = self.of_topic(topic).difference(wanted)
+        released = self.of_topic(topic).difference(wanted)
         self._queues[topic] = frozenset(wanted)
-        await self._lose(lost)
+        await self._on_release(released)
         return True
 
 
-NEXT_DELAY = 0.2
-AFTER_FAILURE = 1.0
-
-
 class PullTurn:
-    """What a pull task is called with beside its queue."""
+    """Passed to each call of a pull task."""
 
     def __init__(self, consumer: PullConsumer) -> None:
         self.consumer = consumer
-        """To pull with, and to keep offsets."""
+        """For pulling and for updating offsets."""
         self.next_delay = NEXT_DELAY
         """Seconds until the next call for the queue; the task may set it."""
 
@@ -253,13 +257,13 @@ PullTask = Callable[[MessageQueue, PullTurn], Awaitable[object]]
 
 
 class PullSchedule(Startable):
-    """A task for each queue that is this member's share of the registered topics.
+    """Runs a task for each queue of the registered topics that is assigned to this member.
 
-    Queues that come get a task, those that go lose theirs; when broadcasting all queues have one.
+    Tasks start and stop as the assignment changes; when broadcasting, every queue has one.
     """
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
-        """Take the settings of a `PullConsumer`; `on_assignment` is called here as well."""
+        """Takes the arguments of `PullConsumer`."""
         self._listener = arguments.get("on_assignment")
         arguments["on_assignment"] = self._assigned
         self.consumer = PullConsumer(group, **arguments)
@@ -277,7 +281,7 @@ class PullSchedule(Startable):
         await self.consumer.close()
 
     async def register(self, topic: str, task: PullTask) -> None:
-        """Have `task` called for each queue of a topic that is ours."""
+        """Call `task` repeatedly for each assigned queue of a topic."""
         self._callbacks[topic] = task
         await self.consumer.register_topics(topic)
 
@@ -291,9 +295,9 @@ class PullSchedule(Startable):
         for queue in mine - running:
             self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"bolide-{queue}")
         if self._listener is not None:
-            heard = self._listener(topic, queues, mine)
-            if isinstance(heard, Awaitable):
-                await heard
+            result = self._listener(topic, queues, mine)
+            if isinstance(result, Awaitable):
+                await result
 
     async def _run(self, queue: MessageQueue) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Keep a held queue fed: pull, hand over, pull again, as fast as its consumer can take it."""
+"""The pull loop of a held queue: pull, deliver, and pull again unless flow control stops it."""
 
 import asyncio
 import logging
@@ -27,25 +27,26 @@ log = logging.getLogger(__name__)
 
 AFTER_FAILURE = 1.0
 AFTER_FLOW_CONTROL = 0.02
-_QUICK = 0.01
-_LONGEST_STALL = 1.0
+_IMMEDIATE = 0.01
+"""Seconds below which a reply without progress counts towards the back-off."""
+_MAX_BACK_OFF = 1.0
 _SMALL_BATCH = 32
-"""Messages to ask for where a large batch would go beyond what may be held."""
+"""Messages to request when a full batch would exceed the flow limits."""
 
-# A heartbeat tells a broker of the subscription; one that restarted has forgotten it.
-_UNHEARD = (SubscriptionNotFound, SubscriptionOutdated, FilterNotFound, FilterOutdated)
+# A heartbeat announces the subscription; a restarted broker has lost it.
+_SUBSCRIPTION_UNKNOWN = (SubscriptionNotFound, SubscriptionOutdated, FilterNotFound, FilterOutdated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullOptions:
-    """How a consumer pulls; durations in seconds."""
+    """Options of the pulls of one consumer; durations in seconds."""
 
     batch: int = 32
     batch_bytes: int | None = 256 * 1024
     suspend: float = 15.0
     within: float = 30.0
     interval: float = 0.0
-    """Between two pulls of one queue."""
+    """Pause between two pulls of one queue."""
     carries_offsets: bool = False
     with_subscription: bool = False
     is_lite: bool = False
@@ -54,20 +55,23 @@ class PullOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullCallbacks:
-    """What the consumer says to a feeder."""
+    """How a pull loop interacts with its consumer."""
 
     filter_of: Callable[[HeldQueue], Filter | None]
     is_blocked: Callable[[HeldQueue], bool]
-    """Whether to wait: paused, too much held, not locked. `HeldQueue.wake` has it asked again."""
+    """Whether pulling must wait: paused, flow limit reached, or not locked.
+
+    Evaluated again after `HeldQueue.wake`.
+    """
     deliver: Callable[[HeldQueue, Sequence[StoredMessage]], None]
-    moved: Callable[[HeldQueue, int], None]
-    """The broker refused the offset and told the nearest one there is."""
+    on_offset_moved: Callable[[HeldQueue, int], None]
+    """The broker rejected the offset and returned the nearest valid one."""
     room: Callable[[HeldQueue], float] = lambda _held: math.inf
-    """How many messages more may be held."""
+    """How many more messages may be buffered."""
 
 
 class PullLoop:
-    """Runs one loop for each held queue until it is cancelled."""
+    """Pulls the held queues of one consumer, each in a task of its own."""
 
     def __init__(
         self,
@@ -84,44 +88,48 @@ class PullLoop:
         self._counters = counters
         self._throttled = ThrottledLog(log)
 
-    async def run(self, held: HeldQueue) -> None:
+    def start(self, held: HeldQueue) -> None:
+        """Start the task that pulls a queue until it is cancelled."""
+        held.pulling = asyncio.create_task(self._run(held), name=f"bolide-pull-{held.queue}")
+
+    async def _run(self, held: HeldQueue) -> None:
         stalls = 0
         while not held.is_dropped:
             try:
-                pause = await self._feed(held)
+                pause = await self._pull_once(held)
             except BolideError as exc:
                 pause = self._failed(held, exc)
             except Exception:
-                log.exception("a pull of %s failed; it is tried again", held.queue)
+                log.exception("a pull of %s failed; it is repeated", held.queue)
                 pause = self._options.after_failure
-            # Answers at once without progress, again and again, must not become a busy loop.
+            # Back off from immediate replies without progress, to avoid a busy loop.
             stalls = stalls + 1 if pause is None else 0
-            if pause := min(_LONGEST_STALL, _QUICK * (stalls - 2)) if stalls > 2 else pause:
+            if pause := min(_MAX_BACK_OFF, _IMMEDIATE * (stalls - 2)) if stalls > 2 else pause:
                 await held.sleep(pause)
 
-    async def _feed(self, held: HeldQueue) -> float | None:
-        """Pull once; how long to wait before the next pull, None if nothing at all came of it."""
+    async def _pull_once(self, held: HeldQueue) -> float | None:
+        """Pull once; return the seconds until the next pull, or None if there was no progress."""
         while self._callbacks.is_blocked(held):
             await held.wait_for_change()
         wanted = self._callbacks.filter_of(held)
         if wanted is None:
             return self._options.after_failure
-        offset, begun = held.process.next_offset, time.monotonic()
+        queue_offset, began = held.process.next_offset, time.monotonic()
         held.last_pull = time.time()
-        result = await self._puller.pull(self._pull(held, wanted, offset))
-        seconds = time.monotonic() - begun
-        self._throttled.forget(_place(held))
+        result = await self._puller.pull(self._request(held, wanted, queue_offset))
+        seconds = time.monotonic() - began
+        self._throttled.forget(_topic_and_broker(held))
         self._accept(held, result, seconds)
-        if result.next_offset == offset and seconds < _QUICK:
+        if result.next_offset == queue_offset and seconds < _IMMEDIATE:
             return None
         return self._options.interval if result.messages else 0.0
 
-    def _pull(self, held: HeldQueue, wanted: Filter, offset: int) -> Pull:
+    def _request(self, held: HeldQueue, wanted: Filter, queue_offset: int) -> Pull:
         options = self._options
         return Pull(
             queue=held.queue,
             filter=wanted,
-            offset=offset,
+            queue_offset=queue_offset,
             max_count=self._count(held),
             max_bytes=options.batch_bytes,
             suspend=options.suspend,
@@ -132,7 +140,7 @@ class PullLoop:
         )
 
     def _count(self, held: HeldQueue) -> int:
-        """One of two numbers: brokers remember what the pulls of a consumer are like."""
+        """One of two sizes only: Bolide brokers keep a prepared plan for each kind of pull."""
         batch = self._options.batch
         return batch if self._callbacks.room(held) >= batch else min(batch, _SMALL_BATCH)
 
@@ -140,37 +148,33 @@ class PullLoop:
         if held.is_dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            self._say_moved(held, result)
-            self._callbacks.moved(held, result.next_offset)
+            self._log_offset_moved(held, result)
+            self._callbacks.on_offset_moved(held, result.next_offset)
             return
         if result.status is PullStatus.FOUND:
             self._counters[held.queue.topic].pulled(len(result.messages), seconds)
         if fresh := held.accept(result.messages, result.next_offset):
             self._callbacks.deliver(held, fresh)
 
-    def _say_moved(self, held: HeldQueue, result: PullResult) -> None:
+    def _log_offset_moved(self, held: HeldQueue, result: PullResult) -> None:
         group, queue, offset = self._member.group, held.queue, result.next_offset
         if result.is_reset:
-            log.info("%s: somebody reset %s to offset %d", group, queue, offset)
+            log.info("%s: %s was reset to offset %d at the broker", group, queue, offset)
         else:
             missing = held.process.next_offset
-            log.warning("%s: %s has no offset %d; going on at %d", group, queue, missing, offset)
+            log.warning("%s: %s has no offset %d; continuing at %d", group, queue, missing, offset)
 
     def _failed(self, held: HeldQueue, exc: BolideError) -> float:
         if isinstance(exc, FlowControl):
             return AFTER_FLOW_CONTROL
-        if isinstance(exc, _UNHEARD):
+        if isinstance(exc, _SUBSCRIPTION_UNKNOWN):
             self._member.instance.heartbeat_soon()
-        # One line for all queues of a broker: they fail together.
+        # One log line for all queues of a broker, which fail together.
         self._throttled.warning(
-            _place(held), "%s: pulling %s fails: %s", self._member.group, held.queue, exc
+            _topic_and_broker(held), "%s: pulling %s fails: %s", self._member.group, held.queue, exc
         )
         return self._options.after_failure
 
 
-def start_feeding(pull_loop: PullLoop, held: HeldQueue) -> None:
-    held.pulling = asyncio.create_task(pull_loop.run(held), name=f"bolide-pull-{held.queue}")
-
-
-def _place(held: HeldQueue) -> tuple[str, str]:
+def _topic_and_broker(held: HeldQueue) -> tuple[str, str]:
     return held.queue.topic, held.queue.broker_name

@@ -1,4 +1,4 @@
-"""The inside of a running push consumer: its parts, put together, started and stopped."""
+"""The components of a running push consumer, and their start and stop."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from bolide.client.consumer.consumer import PeriodicTasks
-from bolide.client.consumer.counters import SAMPLE_EVERY, TopicCounters
+from bolide.client.consumer.counters import SAMPLE_INTERVAL, TopicCounters
 from bolide.client.consumer.group.broker_rebalance import BrokerRebalancer
 from bolide.client.consumer.group.held_queue import FlowLimits, HeldQueue
 from bolide.client.consumer.group.held_queues import HeldQueues, QueueCallbacks, wake_all
@@ -29,7 +29,6 @@ from bolide.client.consumer.pull.pull_loop import (
     PullCallbacks,
     PullLoop,
     PullOptions,
-    start_feeding,
 )
 from bolide.client.consumer.pull.pull_request import Puller
 from bolide.client.consumer.send_back import SendBack
@@ -43,11 +42,11 @@ from bolide.protocol.pop_info import normal_topic
 log = logging.getLogger(__name__)
 
 _CALL_GRACE = 15.0
-"""Seconds that an answer may take beyond the time for which the broker may hold a pull."""
+"""Seconds that a reply may take beyond the time for which the broker may suspend a pull."""
 
 
 class PushEngine:
-    """Everything between a client instance and handlers. Names are those on the wire."""
+    """Connects a client instance with the handlers. Topic names include the namespace."""
 
     def __init__(
         self,
@@ -82,14 +81,14 @@ class PushEngine:
         periodic.run(self.rebalancer.run())
         periodic.every(settings.commit_interval, self.held_queues.try_commit)
         periodic.every(min(60.0, settings.consume_timeout / 4), self._expire)
-        periodic.every(SAMPLE_EVERY, self._counters.sample)
+        periodic.every(SAMPLE_INTERVAL, self._counters.sample)
         if self._lock_renewer is not None:
             periodic.every(RENEW_INTERVAL, self._lock_renewer.renew)
         if self.pops is not None:
             self.pops.start(periodic)
 
     async def close(self) -> None:
-        """Wait for handlers at work, commit, unlock; what still runs then is cancelled."""
+        """Wait for handler calls in flight, commit and unlock; then cancel calls still running."""
         await self._periodic.close()
         if self.pops is not None:
             await self.pops.close(self.settings.close_timeout)
@@ -108,11 +107,11 @@ class PushEngine:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By topic, as users call it."""
+        """By topic name without namespace."""
         return self._handlers
 
     def is_ordered(self, topic: str) -> bool:
-        """Retries are never: they come after what they once stood before."""
+        """Retry topics are never ordered: a retry arrives after messages that it preceded."""
         handler = self._handlers.get(self._instance.settings.unwrap(topic))
         return handler is not None and handler.is_ordered and not topic.startswith(RETRY_PREFIX)
 
@@ -121,17 +120,19 @@ class PushEngine:
         if self.is_ordered(topic):
             work = self._ordered.run(held, self._instance.settings.unwrap(topic), before)
             held.consuming = asyncio.create_task(work, name=f"bolide-ordered-{held.queue}")
-        start_feeding(self._pull_loop, held)
+        self._pull_loop.start(held)
 
     def _deliver(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
         if held.consuming is None:
             is_retry = held.queue.topic.startswith(RETRY_PREFIX)
-            self._concurrent.deliver(held, self._of_pops(messages) if is_retry else messages)
+            self._concurrent.deliver(
+                held, self._with_original_topics(messages) if is_retry else messages
+            )
         else:
             held.on_arrival(messages)
 
-    def _of_pops(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-        """The same; retries of pops, when pulled, do not say by themselves what they are of."""
+    def _with_original_topics(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """Restore the topics of POP retries, which do not carry it when they are pulled."""
         if not any(each.topic.startswith(RETRY_PREFIX) for each in messages):
             return messages
         group = self._instance.settings.unwrap(self._group)
@@ -140,13 +141,13 @@ class PushEngine:
     def _is_blocked(self, held: HeldQueue) -> bool:
         in_order = held.consuming is not None
         if in_order and self._lock_renewer is not None and not held.is_locked:
-            held.wake()  # for the loop that consumes: it gets the lock back
+            held.wake()  # the delivery loop regains the lock
             return True
         if self.is_paused:
             return True
         reason = self._limits(held).reached(held.process, in_order=in_order and not held.is_keyed)
         if reason:
-            log.debug("%s waits with pulling %s: %s", self._group, held.queue, reason)
+            log.debug("%s: flow control stops the pulls of %s: %s", self._group, held.queue, reason)
         return reason is not None
 
     def _limits(self, held: HeldQueue) -> FlowLimits:
@@ -223,7 +224,7 @@ class PushEngine:
             is_blocked=self._is_blocked,
             room=lambda held: self._limits(held).room(held.process),
             deliver=self._deliver,
-            moved=self.held_queues.restart,
+            on_offset_moved=self.held_queues.restart,
         )
         puller = Puller(self._instance, self._group, settings.filter_hooks)
         return PullLoop(self.member, puller, options, callbacks, self._counters)

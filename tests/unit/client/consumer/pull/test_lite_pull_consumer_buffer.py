@@ -1,4 +1,4 @@
-"""What waits to be polled."""
+"""The buffer of messages that wait for a poll."""
 
 import asyncio
 

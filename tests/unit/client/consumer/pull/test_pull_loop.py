@@ -1,4 +1,4 @@
-"""The loop that keeps a held queue fed."""
+"""The pull loop of a held queue."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from bolide.client.consumer.pull.pull_loop import (
     PullCallbacks,
     PullLoop,
     PullOptions,
-    start_feeding,
 )
 from bolide.client.consumer.pull.pull_request import Pull, PullResult, PullStatus
 from bolide.client.consumer.subscription import Filter
@@ -44,13 +43,13 @@ class Scene:
             filter_of=lambda _: Filter.of("T", "*", 1),
             is_blocked=lambda _: self.is_blocked,
             deliver=self._deliver,
-            moved=lambda _, offset: self.moved.append(offset),
+            on_offset_moved=lambda _, offset: self.moved.append(offset),
             room=lambda held: self.room - len(held.process),
         )
         self._pull_loop = PullLoop(member, puller, options, callbacks, TopicCounters(FakeClock()))
 
     async def __aenter__(self) -> "Scene":
-        start_feeding(self._pull_loop, self.held)
+        self._pull_loop.start(self.held)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,7 +79,7 @@ class Scene:
 
     @property
     def offsets(self) -> list[int]:
-        return [pull.offset for pull in self.pulls]
+        return [pull.queue_offset for pull in self.pulls]
 
 
 def result(status: PullStatus, next_offset: int, *offsets: int) -> PullResult:
