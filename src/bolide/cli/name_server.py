@@ -9,13 +9,13 @@ from bolide import logs
 from bolide.cli.server_process import Lifeline, reload_logs
 from bolide.config import from_environment, load, options_of, read_file, to_texts
 from bolide.logs import LogLevel
-from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import (
     IGNORED,
     IGNORED_CLIENT,
     IGNORED_TLS,
     NameServerConfig,
 )
+from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts

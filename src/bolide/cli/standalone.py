@@ -18,8 +18,8 @@ from bolide.cli.server_process import reload_logs
 from bolide.config import load, read_file
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
-from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import (
     keep_freed_memory,

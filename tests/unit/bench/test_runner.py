@@ -33,9 +33,9 @@ async def test_it_ends_when_its_time_is_over_and_tells_progress_meanwhile() -> N
     async def work() -> None:
         await run.stop.wait()
 
-    took = await run.until_done([work(), work()], lambda: told.append(None))
+    run_time = await run.until_done([work(), work()], lambda: told.append(None))
 
-    assert took.seconds >= 0.25 - CLOCK
+    assert run_time.seconds >= 0.25 - CLOCK
     assert 1 <= len(told) <= 2
     assert not run.is_interrupted
 
