@@ -74,7 +74,7 @@ class CommitLogOptions:
         """Raises ConfigError, naming the option that is unknown, missing or invalid."""
         found = load(cls, options)
         if not found.path:
-            raise ConfigError("path is missing: say .load(path) with a store directory")
+            raise ConfigError("path is missing: call .load(path) with a store directory")
         found.reading()
         return found
 

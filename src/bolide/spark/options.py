@@ -78,7 +78,7 @@ class ConnectionOptions:
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("accessKey and secretKey must be given together")
         if not self.name_server:
-            raise ConfigError("nameServer is missing: say nameServer=host:port")
+            raise ConfigError("nameServer is missing: set nameServer=host:port")
 
     def connection(self) -> Connection:
         """How a task, or the driver, connects to the cluster."""
@@ -225,7 +225,7 @@ class SourceOptions(ConnectionOptions):
         if value and other_value is not None:
             raise ConfigError(f"{name} and {other} cannot be given together")
         if needed and not value and other_value is None:
-            raise ConfigError(f"{name} or {other} is missing: say what to read")
+            raise ConfigError(f"{name} or {other} is missing: set one of them")
 
     def start(self, default: str) -> Position:
         """Raises ConfigError, naming the option."""

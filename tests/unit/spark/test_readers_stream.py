@@ -218,7 +218,7 @@ def test_a_group_is_told_of_what_is_there_while_a_broker_is_away(own: ClusterPro
     stream.commit(end)
 
     queues = [MessageQueue("orders", "broker-a", number) for number in (0, 1)]
-    told = stream._ask(lambda cluster: cluster.committed("told", queues))
+    told = stream._query(lambda cluster: cluster.committed("told", queues))
     assert told == dict.fromkeys(queues, 2)
 
 
@@ -228,7 +228,7 @@ def test_a_group_that_cannot_be_told_stops_nothing(caplog: pytest.LogCaptureFixt
 
     stream.commit(offset("t", 5))
 
-    assert "group g was not told the position" in caplog.text
+    assert "cannot commit the position of group g" in caplog.text
 
 
 # Outages and losses

@@ -115,7 +115,7 @@ def _steps(value: YamlNode, directory: Path) -> tuple[Step, ...]:
     steps = []
     for number, item in enumerate(value.items(), 1):
         if not item.is_mapping:
-            raise item.error(f"step {number}: say `sql: …` or `python: …`, each in a list item")
+            raise item.error(f"step {number}: write `sql: …` or `python: …`, each in a list item")
         steps.append(_step(item.mapping(), f"step {number}", directory))
     return tuple(steps)
 

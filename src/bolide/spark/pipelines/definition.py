@@ -83,6 +83,10 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain secrets
     schema: str | None = None
 
+    @property
+    def is_rocketmq(self) -> bool:
+        return self.format == "rocketmq"
+
     def load(self, spark: "SparkSession") -> "DataFrame":
         reader = spark.readStream.format(self.format).options(**self.options)
         return (reader.schema(self.schema) if self.schema else reader).load()
@@ -236,7 +240,7 @@ def check_target(target: str, directory: Path) -> None:
     """Raises ConfigError for a malformed target or a missing file; imports nothing."""
     module, _, name = target.rpartition(":")
     if not module or not name.isidentifier():
-        raise ConfigError(f"{target!r}: say module:function or ./file.py:function")
+        raise ConfigError(f"{target!r}: use module:function or ./file.py:function")
     if is_file(module) and not (directory / module).is_file():
         raise ConfigError(f"{target!r}: there is no file {directory / module}")
 

@@ -177,7 +177,7 @@ class PropertyEncoder:
             rows.refuse(
                 pc.is_valid(others),
                 "column delay: its milliseconds are those of no delay level"
-                f" ({self._options.delay_levels}): use one of these, or say timers=true if the"
+                f" ({self._options.delay_levels}): use one of these, or set timers=true if the"
                 " brokers take any delay",
             )
 

@@ -89,7 +89,7 @@ def _not_one(queues: Sequence[MessageQueue], broker: str | None, number: int | N
     if names and broker is None:
         return (
             f"column queue_id: brokers {', '.join(names)} all have a queue {number}:"
-            " add a column broker that says which"
+            " add a column broker"
         )
     there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
     return f"column queue_id: there is no queue {number}{of_broker} to send to, only {there}"
@@ -140,7 +140,7 @@ class DedupKeys:
         found = list(self._candidates(rows))
         keys = pc.coalesce(*found) if len(found) > 1 else found[0]
         if self._dedup is not Dedup.AUTO:
-            rows.refuse(pc.is_null(keys), "it has no dedup_key, and nothing says where it is from")
+            rows.refuse(pc.is_null(keys), "it has neither a dedup_key nor a known origin")
         rows.refuse(
             pc.greater(pc.utf8_length(keys), MAX_LENGTH),
             f"its key for de-duplication is over {MAX_LENGTH} characters",

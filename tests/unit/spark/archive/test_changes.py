@@ -122,5 +122,5 @@ def test_a_hole_at_the_seam_is_told(state: State) -> None:
 
 @pytest.mark.parametrize("state", [State(covered={QUEUE: 10}), State(begin={QUEUE: 10})])
 def test_a_log_that_ends_before_the_archive_is_another_one(state: State) -> None:
-    with pytest.raises(SeamGap, match="made anew"):
+    with pytest.raises(SeamGap, match="was recreated"):
         refuse_shorter_log(state, {QUEUE: Bounds(0, 4)})

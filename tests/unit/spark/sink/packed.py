@@ -38,7 +38,7 @@ def pack(
     chosen: SinkOptions, queues: QueueList = queues_of, /, **columns: object
 ) -> list[RowBatch]:
     batch = pa.record_batch(columns)
-    return list(batcher(chosen, batch).pack(batch, queues))
+    return list(batcher(chosen, batch).split(batch, queues))
 
 
 def messages(row_batches: Sequence[RowBatch]) -> list[Message]:
