@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from bolide.cli import bench_options as opt
-from bolide.cli.command_line import FAILED, Refusing
+from bolide.cli.command_line import FAILED, ExitOnError
 
 if TYPE_CHECKING:
     from bolide.bench.report import Summary
@@ -207,7 +207,7 @@ def consumer(
     """Consume messages until Ctrl-C, --duration or --count."""
     from bolide.bench.consumer import ConsumeLoad, measure_consumption  # noqa: PLC0415
 
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         wanted = _expression(filter_type, expression)
     what = ConsumeLoad(
         topic=topic,
@@ -278,7 +278,7 @@ def _run(measure: Callable[[Emit], Coroutine[Any, Any, "Summary"]], *, as_json: 
 
     logs.configure(logs.LogConfig(level=logs.LogLevel.WARNING), console=sys.stderr)
     lines = sys.stderr if as_json else sys.stdout
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         summary = run(measure(lambda text: print(text, file=lines, flush=True)))
     logs.shutdown()
     print(_document(summary) if as_json else summary.as_text())

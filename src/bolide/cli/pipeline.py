@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from bolide.cli import pipeline_options as opt
 from bolide.cli.admin.output import Table, print_json
-from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
+from bolide.cli.command_line import FAILED, ExitOnError, fail, parse_settings, require_spark
 
 if TYPE_CHECKING:
     from bolide.arrow.cluster import Connection
     from bolide.spark.pipelines.monitoring.status_topic import RunState, StatusTopic
 
-_LOOK = 0.5
+_TYPER_OPTIONS = 0.5
 _SINCE = "1d"
-_RECENT = 180.0
+_RECENT_SECONDS = 180.0
 
 
 def list_(
@@ -26,7 +26,7 @@ def list_(
     as_json: opt.Json = False,
 ) -> None:
     """Show the pipelines that reported lately, and what became of them."""
-    with spark_needed(), Refusing():
+    with require_spark(), ExitOnError():
         states = _states(_connection(name_server, option), since)
     shown = states if every_run else _last_of_each(states)
     if as_json:
@@ -44,7 +44,7 @@ def status(
     as_json: opt.Json = False,
 ) -> None:
     """Show how far the last run of a pipeline is; exit code 1 if it failed or is lost."""
-    with spark_needed(), Refusing():
+    with require_spark(), ExitOnError():
         states = _states(_connection(name_server, option), since)
     state = next((state for state in states if state.pipeline == name), None)
     if state is None:
@@ -65,7 +65,7 @@ def stop(
     timeout: opt.Timeout = 120.0,
 ) -> None:
     """Ask a pipeline to end after the batch under way, and wait until it has."""
-    with spark_needed(), Refusing():
+    with require_spark(), ExitOnError():
         from bolide.spark.pipelines.monitoring.status_topic import (  # noqa: PLC0415
             Event,
             Kind,
@@ -80,7 +80,7 @@ def stop(
             while _is_running(status_topic, name, run):
                 if time.monotonic() > until:
                     fail(f"pipeline {name!r} has not stopped within {timeout:g} s", FAILED)
-                time.sleep(_LOOK)
+                time.sleep(_TYPER_OPTIONS)
     print(f"pipeline {name} has stopped")
 
 
@@ -88,14 +88,16 @@ def bundle(file: opt.BundleFile) -> None:
     """Write the package into a file that `pipeline run --ship` carries to Spark's workers."""
     from bolide.spark.bundle import write_bundle  # noqa: PLC0415
 
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         print(write_bundle(file))
 
 
 def _connection(name_server: str | None, option: list[str] | None) -> "Connection":
     from bolide.spark.pipelines.builtin import RunSettings  # noqa: PLC0415
 
-    return RunSettings(name_server=name_server or "", source_options=settings_of(option)).connect()
+    return RunSettings(
+        name_server=name_server or "", source_options=parse_settings(option)
+    ).connect()
 
 
 def _states(connection: "Connection", since: str) -> "list[RunState]":
@@ -117,7 +119,7 @@ def _last_of_each(states: "Iterable[RunState]") -> "list[RunState]":
 def _is_running(status_topic: "StatusTopic", name: str, run: str) -> bool:
     return any(
         state.pipeline == name and run in {"", state.run} and state.state.is_live
-        for state in status_topic.states(_RECENT)
+        for state in status_topic.states(_RECENT_SECONDS)
     )
 
 
@@ -131,8 +133,8 @@ def _print_states(states: "list[RunState]") -> None:
             f"{progress.rows:,}" + (f"/{progress.total:,}" if progress.total is not None else ""),
             f"{progress.rows_per_second:,.0f}",
             "-" if progress.backlog is None else f"{progress.backlog:,}",
-            _moment(state.started),
-            _moment(state.seen),
+            _time_text(state.started),
+            _time_text(state.seen),
             state.text,
         )
     table.print()
@@ -146,8 +148,8 @@ def _print_state(state: "RunState") -> None:
         "state": state.state,
         "why": state.reason,
         "run": f"{state.run}, process {state.pid} on {state.host}",
-        "started": _moment(state.started),
-        "reported": _moment(state.seen),
+        "started": _time_text(state.started),
+        "reported": _time_text(state.seen),
         "rows": f"{progress.rows:,}" + (f" of {progress.total:,}" if progress.total else ""),
         "rows/s": f"{progress.rows_per_second:,.0f}",
         "batch": progress.batch,
@@ -158,5 +160,5 @@ def _print_state(state: "RunState") -> None:
             print(f"{name:<10} {value}")
 
 
-def _moment(timestamp_ms: int) -> str:
+def _time_text(timestamp_ms: int) -> str:
     return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""Options that the commands of pipelines have, and what is made of them."""
+"""Options of the `bolide pipeline` commands and of `bolide sql`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""`bolide sql`: a query whose tables are topics.
+"""`bolide sql`: SQL queries over topics.
 
-Spark is loaded when it runs: other commands start faster without it.
+Spark is imported when the command runs, so that other commands start faster.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bolide.cli import pipeline_options as opt
-from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
+from bolide.cli.command_line import FAILED, ExitOnError, fail, parse_settings, require_spark
 
 DEFAULT_LIMIT = 100
 
@@ -60,21 +60,21 @@ def sql(
     Names with a hyphen or a percent sign are quoted: from `my-topic`. A body is bytes;
     cast(body as string) makes it text, get_json_object takes it apart.
     """
-    with spark_needed(), Refusing():
-        from bolide.cli.sql_run import Asked, run  # noqa: PLC0415
+    with require_spark(), ExitOnError():
+        from bolide.cli.sql_run import SqlRequest, run  # noqa: PLC0415
 
-        asked = Asked(
+        request = SqlRequest(
             text=query,
             name_server=name_server,
             archive=archive,
             limit=limit or (DEFAULT_LIMIT if output is Format.TABLE else None),
             output=output,
-            value_schemas=settings_of(value_schema),
+            value_schemas=parse_settings(value_schema),
             allow_gaps=allow_gaps,
-            options=settings_of(option),
+            options=parse_settings(option),
             master=master,
-            conf=settings_of(conf),
+            conf=parse_settings(conf),
         )
-        failure = run(asked)
+        failure = run(request)
     if failure:
         fail(failure, FAILED)

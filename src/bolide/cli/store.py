@@ -1,6 +1,6 @@
 """`bolide store verify` and `bolide store dump`.
 
-The store is loaded when one of them runs: a NameServer starts faster without it.
+The store is imported when a command runs, so that other commands start faster.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bolide.cli.command_line import DAMAGE_FOUND, Refusing
+from bolide.cli.command_line import DAMAGE_FOUND, ExitOnError
 
 
 def verify(
@@ -24,12 +24,12 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only damage.")] = False,
 ) -> None:
     """Read a whole store that is not in use, and tell what is damaged."""
-    from bolide.cli.store_tools import look, print_document, print_report  # noqa: PLC0415
+    from bolide.cli.store_tools import print_json_report, print_report, run_verify  # noqa: PLC0415
 
-    with Refusing(OSError):
-        report = look(directory, config, repair=repair, silent=quiet or as_json)
+    with ExitOnError(OSError):
+        report = run_verify(directory, config, repair=repair, silent=quiet or as_json)
     if as_json:
-        print_document(report)
+        print_json_report(report)
     else:
         print_report(report, quiet=quiet)
     raise typer.Exit(0 if report.sound else DAMAGE_FOUND)
@@ -55,8 +55,8 @@ def dump(
     key: Annotated[str | None, typer.Option(help="Only this key or unique id.")] = None,
 ) -> None:
     """Print messages as JSON lines. Changes nothing; a broker may have the store open."""
-    from bolide.cli.store_tools import print_records, selection_of  # noqa: PLC0415
+    from bolide.cli.store_tools import parse_selection, print_records  # noqa: PLC0415
 
-    with Refusing(OSError):
-        selection = selection_of(topic, queue, key, first, last)
+    with ExitOnError(OSError):
+        selection = parse_selection(topic, queue, key, first, last)
         print_records(path, selection, limit, body)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bolide.cli.supervisor import FailedToStart, Server, Supervisor, ending, send_signal
+from bolide.cli.supervisor import FailedToStart, Server, Supervisor, describe_exit, send_signal_to
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from bolide.cli.supervisor import FailedToStart, Server, Supervisor, ending, sen
     ],
 )
 def test_the_end_of_a_server_is_told_whatever_ended_it(code: int, said: str) -> None:
-    assert ending(code) == said
+    assert describe_exit(code) == said
 
 
 def test_one_that_cannot_even_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,5 +42,5 @@ async def _code_of_one_killed() -> int:
     process.kill()
     until = time.monotonic() + 0.01
     while time.monotonic() < until:  # it ends meanwhile, and nobody has looked yet
-        send_signal(process, signal.SIGCONT)
+        send_signal_to(process, signal.SIGCONT)
     return await process.wait()
