@@ -1,4 +1,4 @@
-"""Queues that the broker shares out: to whom, and whether to be pulled or popped."""
+"""Queue assignment by the broker, and request modes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ POP = RequestModeSetting(topic="T", consumer_group="g", mode=RequestMode.POP)
 
 
 async def sharing(tables: BrokerTables, *client_ids: str) -> Assignments:
-    """A broker with topic T of four queues, and these members of group g."""
+    """A broker with topic T of four queues and members of group g."""
     config = TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)
     await tables.topics.update_all([config, TopicConfig(topic_name="%RETRY%g")])
     tables.groups.require("g")
@@ -106,7 +106,7 @@ def test_modes_are_read_as_java_brokers_write_them(tables: BrokerTables) -> None
 @pytest.mark.parametrize("strategy", [shares.average, shares.by_circle])
 @pytest.mark.parametrize("members", range(1, 6))
 @pytest.mark.parametrize("shared_with", [-1, 0, 1, 2, 7])
-def test_somebody_pops_every_queue(strategy: Any, members: int, shared_with: int) -> None:
+def test_every_queue_is_popped_by_a_member(strategy: Any, members: int, shared_with: int) -> None:
     popped: set[MessageQueue] = set()
     for index in range(members):
         popped |= set(pop_share(strategy, QUEUES, index, members, shared_with))

@@ -1,4 +1,4 @@
-"""Which topics have messages that expire."""
+"""The table of topics with expiring messages."""
 
 from errno import ENOSPC
 from pathlib import Path

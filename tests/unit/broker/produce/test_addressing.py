@@ -1,4 +1,4 @@
-"""Where a message goes at first."""
+"""Topic and queue in which a new message is stored."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_what_is_no_number_is_no_delay(text: str) -> None:
 def test_a_message_of_a_transaction_is_a_half_and_no_plain_one(mark: str, times: int) -> None:
     message = draft("T")._replace(reconsume_times=times)
     assert is_half(message, {"TRAN_MSG": mark})
-    with pytest.raises(NoPermission, match="in a transaction by itself"):
+    with pytest.raises(NoPermission, match="must be sent singly"):
         without_transaction(message, {"TRAN_MSG": mark})
 
 

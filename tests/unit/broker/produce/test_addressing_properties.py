@@ -1,4 +1,4 @@
-"""What a broker writes on every message and into every answer."""
+"""Properties added to every message, and fields of every answer."""
 
 import pytest
 

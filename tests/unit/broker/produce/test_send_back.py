@@ -1,4 +1,4 @@
-"""Messages that consumers could not handle."""
+"""Messages that consumers send back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def core_in(directory: Path, *topics: TopicConfig, **given: Any) -> AsyncI
 
 
 def stored(core: BrokerCore, times: int = 0, **properties: str) -> int:
-    """A message that was delivered; returns where it lies in the log."""
+    """Store a message; returns its physical offset."""
     message = draft("T", b"body", properties={"TAGS": "a"} | properties)
     return core.store.append(message._replace(reconsume_times=times)).physical_offset
 
@@ -195,7 +195,7 @@ async def test_a_store_that_takes_nothing_is_told_of_by_code_14(tmp_path: Path) 
 
 
 class HeldStore(MemoryStore):
-    """A store whose flushes the test tells of."""
+    """A store whose flushes the test completes."""
 
     def on_flushed(self, listener: Listener) -> None:
         self.tell = listener
