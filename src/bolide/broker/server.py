@@ -156,7 +156,7 @@ class Broker:
             server = RemotingServer(
                 config.server_config(delta),
                 dispatcher,
-                on_close=parts.clients.lost,
+                on_close=parts.clients.connection_lost,
                 fast=parts.fast_path,
             )
             servers.append(await starting.enter_async_context(server))

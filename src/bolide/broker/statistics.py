@@ -64,12 +64,12 @@ class Statistics:
 
     # ---- counting
 
-    def ask_first(self, tell: Callable[[], None]) -> None:
+    def ask_first(self, add_pending: Callable[[], None]) -> None:
         """Register a callback that runs before sums are read.
 
         A component that counts on its own uses it to add its pending counts.
         """
-        self._pending_counts.append(tell)
+        self._pending_counts.append(add_pending)
 
     def _collect(self) -> None:
         for add_pending in self._pending_counts:
@@ -91,7 +91,7 @@ class Statistics:
     def sent_singly(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Count messages stored in a queue by one call each; `seconds` is the duration per call.
 
-        Does not update `put_latencies`: the caller uses `took` for that.
+        Does not update `put_latencies`: the caller uses `add_put_latency`.
         """
         sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
         total, milliseconds = self._broker_put, seconds * 1000
@@ -103,7 +103,7 @@ class Statistics:
         total[SIZE] += size
         total[CALLS] += count
 
-    def took(self, count: int, seconds: float) -> None:
+    def add_put_latency(self, count: int, seconds: float) -> None:
         """Add `count` sends of the same duration to the latency histogram."""
         self.put_latencies.add(seconds * 1000, count)
 

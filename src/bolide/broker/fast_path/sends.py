@@ -156,7 +156,7 @@ class SendLanes:
     def _note(self) -> None:
         """Have the pulls woken that wait for what the burst brought, if anybody waits."""
         if self._count:
-            self._statistics.took(self._count, self._seconds / self._count)
+            self._statistics.add_put_latency(self._count, self._seconds / self._count)
             self._count, self._seconds = 0, 0.0
         if self._intake.is_awaited:
             self._tell_queues()

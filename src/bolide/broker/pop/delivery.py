@@ -71,7 +71,7 @@ class Positions:
         """
         topic, group, queue_id = name
         queue = self._state.queues.get(name)
-        if queue is None or self._offsets.take_reset(group, topic, queue_id) is not None:
+        if queue is None or self._offsets.claim_reset(group, topic, queue_id) is not None:
             queue = self._position(name, init_mode)
         committed = self._offsets.find(group, topic, queue_id)
         if committed is not None and committed != queue.published:
@@ -111,7 +111,7 @@ class Positions:
     def _position(self, name: QueueName, init_mode: int) -> PopQueue:
         """Position a queue that is new or was reset."""
         topic, group, queue_id = name
-        self._offsets.take_reset(group, topic, queue_id)
+        self._offsets.claim_reset(group, topic, queue_id)
         committed = self._offsets.find(group, topic, queue_id)
         if committed is None or committed < 0:
             committed = self._initial(topic, queue_id, init_mode)

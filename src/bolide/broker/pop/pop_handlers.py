@@ -150,7 +150,7 @@ class PopHandlers:
         self._pop.retry_topics.check(header.consumer_group, header.topic)
         wanted = EVERYTHING
         if header.exp:
-            wanted = self._parts.filters.wanted_by(header.exp_type, header.exp)
+            wanted = self._parts.filters.filter_for(header.exp_type, header.exp)
         admitted = AdmittedPop(header, topic, wanted, request.connection.peer, self._parts.now())
         return self._serve(admitted)
 
@@ -159,7 +159,7 @@ class PopHandlers:
     def _serve(self, admitted: AdmittedPop) -> Reply | DeferredReply:
         result = self._try_pop(admitted)
         if isinstance(result, _ColdPop):
-            return self._parts.background.answer(self._finish_cold(admitted, result))
+            return self._parts.background.defer(self._finish_cold(admitted, result))
         reply = self._reply_with_messages(admitted, result)
         if reply is None:
             return self._hold(admitted, result)
@@ -280,7 +280,7 @@ class PopHandlers:
             deferred.fail(exc)
             return True
         if isinstance(result, _ColdPop):
-            self._parts.background.settle(deferred, self._finish_cold(admitted, result))
+            self._parts.background.complete(deferred, self._finish_cold(admitted, result))
             return True
         reply = self._reply_with_messages(admitted, result)
         if reply is not None:

@@ -181,7 +181,7 @@ class ReplyHandlers:
     ) -> DeferredReply:
         peer = request.connection.peer
         incoming = Incoming(header, request.body, packed_peer(peer), peer, self._now())
-        deferred = self._background.answer(self._process(incoming))
+        deferred = self._background.defer(self._process(incoming))
         deferred.on_lost = None  # push the reply even if its sender disconnects
         return deferred
 

@@ -148,7 +148,7 @@ class TransactionHandlers:
             await (ender.end(end_request) if op is None else ender.wait_durable(op))
             return Reply()
 
-        deferred = self._background.answer(end())
+        deferred = self._background.defer(end())
         deferred.on_lost = None
         return deferred
 

@@ -258,7 +258,7 @@ async def test_offsets_are_reset_by_time_with_nobody_online(tables: BrokerTables
         tables.offsets.commit("g", "T", 0, 5)
         assert await reset(caller, reset_to(1_002_000)) == {0: 2, 1: 0}
     assert tables.offsets.find("g", "T", 0) == 2
-    assert tables.offsets.take_reset("g", "T", 0) == 2
+    assert tables.offsets.claim_reset("g", "T", 0) == 2
 
 
 @on_loop
@@ -273,7 +273,7 @@ async def test_one_queue_is_reset_by_time_or_to_an_offset(tables: BrokerTables) 
         assert await reset(caller, reset_to(1_003_000, queue_id=0)) == {0: 3}
         assert await reset(caller, reset_to(0, queue_id=0, offset=4)) == {0: 4}
         assert await reset(caller, reset_to(0, queue_id=0, offset=0)) == {0: 0}
-    assert tables.offsets.take_reset("g", "T", 1) is None
+    assert tables.offsets.claim_reset("g", "T", 1) is None
 
 
 @on_loop
@@ -288,7 +288,7 @@ async def test_a_reset_of_what_is_not_there_is_refused(tables: BrokerTables) -> 
         for header, refusal, text in cases:
             with pytest.raises(refusal, match=text):
                 await reset(caller, header)
-    assert tables.offsets.take_reset("g", "T", 0) is None
+    assert tables.offsets.claim_reset("g", "T", 0) is None
 
 
 # ---- resets in the consumers

@@ -222,11 +222,11 @@ async def test_a_lost_connection_takes_all_its_groups_along(tables: BrokerTables
     join(tables, producer("a", "p1", "p2"), lost)
     join(tables, beat("b", "T"), other)
     tables.told.clear()
-    tables.clients.lost(lost)
+    tables.clients.connection_lost(lost)
     assert tables.told == [(other, "g")]
     assert tables.clients.consumer_group("h") is None
     assert tables.clients.producer_groups() == []
-    tables.clients.lost(lost)
+    tables.clients.connection_lost(lost)
     tables.clients.unregister("a", "p1", "h", lost)
     assert tables.told == [(other, "g")]
 
@@ -238,7 +238,7 @@ async def test_a_client_that_reconnects_is_one_client(tables: BrokerTables) -> N
     join(tables, beat("a", "T"), new)
     assert tables.clients.consumer_ids("g") == ["a"]
     assert tables.clients.find_consumer("g", "a") is new
-    tables.clients.lost(old)
+    tables.clients.connection_lost(old)
     assert tables.clients.consumer_ids("g") == ["a"]
     assert tables.clients.find_consumer("g", "a") is new
 
@@ -252,7 +252,7 @@ async def test_two_clients_on_one_connection_are_the_last_of_them(
     assert not join(tables, beat("b", "T"), connection)
     assert tables.clients.consumer_ids("g") == ["b"]
     assert "clients a and b of group g share one connection" in caplog.text
-    tables.clients.lost(connection)
+    tables.clients.connection_lost(connection)
     assert tables.clients.consumer_group("g") is None
 
 
@@ -318,7 +318,7 @@ async def test_a_client_with_producers_is_found_by_its_id_where_it_was_heard_las
     clients.heartbeat(beat("b"), connected(), "JAVA", 1)
     assert clients.find_producer("a") is new
     assert clients.find_producer("b") is None  # it only consumes
-    clients.lost(old)
+    clients.connection_lost(old)
     assert clients.find_producer("a") is new
     clients.unregister("a", "p", None, new)
     assert clients.find_producer("a") is new

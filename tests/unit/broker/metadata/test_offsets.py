@@ -89,8 +89,8 @@ def test_a_reset_is_pending_until_a_pull_takes_it(tables: BrokerTables) -> None:
     assert tables.offsets.find("g", "T", 0) == 2
     assert not tables.offsets.commit("g", "T", 0, 10)
     assert tables.offsets.find("g", "T", 0) == 2
-    assert tables.offsets.take_reset("g", "T", 0) == 2
-    assert tables.offsets.take_reset("g", "T", 0) is None
+    assert tables.offsets.claim_reset("g", "T", 0) == 2
+    assert tables.offsets.claim_reset("g", "T", 0) is None
     assert tables.offsets.commit("g", "T", 0, 3)
     assert not tables.offsets.commit("g", "T", 1, 8)
     assert tables.offsets.find("g", "T", 1) == 7
@@ -98,8 +98,8 @@ def test_a_reset_is_pending_until_a_pull_takes_it(tables: BrokerTables) -> None:
 
 def test_a_reset_of_one_group_is_nothing_to_another(tables: BrokerTables) -> None:
     tables.offsets.reset("g", "T", {0: 2})
-    assert tables.offsets.take_reset("h", "T", 0) is None
-    assert tables.offsets.take_reset("g", "U", 0) is None
+    assert tables.offsets.claim_reset("h", "T", 0) is None
+    assert tables.offsets.claim_reset("g", "U", 0) is None
     assert tables.offsets.commit("h", "T", 0, 5)
     assert tables.offsets.commit("g", "T", 1, 5)
 
@@ -180,9 +180,9 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
             self.resets[group, topic, queue] = self.committed[group, topic, queue] = offset
 
     @rule(group=GROUPS, topic=TOPICS, queue=QUEUES)
-    def take_reset(self, group: str, topic: str, queue: int) -> None:
+    def claim_reset(self, group: str, topic: str, queue: int) -> None:
         expected = self.resets.pop((group, topic, queue), None)
-        assert self.table.take_reset(group, topic, queue) == expected
+        assert self.table.claim_reset(group, topic, queue) == expected
 
     @rule(source=GROUPS, copy=GROUPS, topic=TOPICS)
     def clone(self, source: str, copy: str, topic: str) -> None:
