@@ -14,7 +14,7 @@ import msgspec
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.consume.pull import COMMIT, SUSPEND, Pull, Pulls
-from bolide.broker.filters.filters import Judged, NotCompiled
+from bolide.broker.filters.filters import FunctionFilter, NotCompiled
 from bolide.kernel import PullAnswers, Sieve, decode_frame, encode_frame, read_plain_pull
 from bolide.kernel.pulls import Answer, PlainPull, refill
 from bolide.kernel.units import UNIT_SIZE
@@ -423,7 +423,7 @@ def _in(encoding: HeaderEncoding, reply: bytes) -> bytes:
 
 def _is_plain(wanted: MessageFilter) -> bool:
     """Whether the kernel can tell what is wanted."""
-    if isinstance(wanted, Judged) or not isinstance(wanted.record, Sieve | None):
+    if isinstance(wanted, FunctionFilter) or not isinstance(wanted.record, Sieve | None):
         return False
     if wanted.codes is None:
         return wanted.code is None
