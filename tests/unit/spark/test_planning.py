@@ -85,7 +85,7 @@ def test_ranges_come_from_the_two_positions_alone_and_in_order() -> None:
     assert ranges_between(start, end) == [QueueRange(B, 5, 9), QueueRange(C, 0, 2)]
 
 
-# Queues that are away
+# Absent queues
 
 
 def test_queues_that_are_away_are_waited_for_until_patience_ends() -> None:

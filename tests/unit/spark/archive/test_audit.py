@@ -1,4 +1,4 @@
-"""An archive beside the log: what is compared, and what is wrong."""
+"""Comparison of an archive with the log, and the faults it reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Built-in pipelines: each can be found, has no option twice, and becomes a command."""
+"""Built-in pipelines: each is found, has unique options, and becomes a command."""
 
 import dataclasses
 

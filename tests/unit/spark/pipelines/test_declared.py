@@ -1,4 +1,4 @@
-"""Pipelines in files: what they come to, and how mistakes are named."""
+"""Pipelines declared in files, and the location of errors."""
 
 import re
 from pathlib import Path

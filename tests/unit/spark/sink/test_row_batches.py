@@ -254,7 +254,7 @@ def test_rows_of_one_source_queue_stay_together_in_order() -> None:
     assert queues == {queues_of("T")[(start + number) % 4] for number in (0, 1)}
 
 
-# Repeats
+# Deduplication keys
 
 
 def test_rows_are_keyed_by_where_they_came_from() -> None:
@@ -308,7 +308,7 @@ def test_a_key_that_no_broker_takes_fails_its_row(key: str) -> None:
     assert "its key for de-duplication" in failure({"body": [b"a"], "dedup_key": [key]}).reason
 
 
-# Requests
+# Batches
 
 
 def test_a_request_has_so_many_rows_and_a_mib_at_most() -> None:

@@ -1,4 +1,4 @@
-"""A query as the watch sees it: progress in, figures out, and the end between two batches."""
+"""The query monitor: progress figures, and a stop between two batches."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ def batch(number: int, end: int, latest: int) -> dict[str, Any]:
 
 
 class Query:
-    """Has one batch more at every look, and ends when it is stopped or has no more."""
+    """Completes one batch per observation; ends when stopped or out of batches."""
 
     def __init__(self, *batches: dict[str, Any], endless: bool = False) -> None:
         self._coming = list(batches)

@@ -12,7 +12,7 @@ PATIENCE = 10.0
 
 
 class FakeChannel:
-    """A topic of one listener."""
+    """An in-memory status topic."""
 
     def __init__(self) -> None:
         self.published: Queue[Event] = Queue()
