@@ -1,6 +1,6 @@
 """`bolide bench producer|batch|transaction|timer|consumer|latency|e2e`.
 
-The client is loaded when one of them runs: other commands start faster without it.
+The client is imported when a command runs, so that other commands start faster.
 """
 
 import sys
@@ -176,7 +176,7 @@ def timer(
     interval: opt.Interval = 10_000,
     as_json: opt.Json = False,
 ) -> None:
-    """Send messages for random times, and show how late they come."""
+    """Send messages with random delivery times, and measure how late they are delivered."""
     from bolide.bench.timers import TimerLoad, measure_timers  # noqa: PLC0415
 
     load = TimerLoad(topic=topic, group=group, size=size, senders=senders, ahead=ahead, over=over)
@@ -238,7 +238,7 @@ def latency(
     interval: opt.Interval = 10_000,
     as_json: opt.Json = False,
 ) -> None:
-    """Send at a steady rate, and measure the time from send to listener."""
+    """Send at a fixed rate, and measure the time from send to listener."""
     from bolide.bench.round_trip import LatencyLoad, measure_latency  # noqa: PLC0415
 
     load = LatencyLoad(topic=topic, group=group, size=size, rate=rate, warm_up=warm_up)
@@ -272,7 +272,7 @@ def e2e(
 
 
 def _run(measure: Callable[[Emit], Coroutine[Any, Any, "Summary"]], *, as_json: bool) -> None:
-    """Measure, and print what came out."""
+    """Run a benchmark and print its summary."""
     from bolide import logs  # noqa: PLC0415
     from bolide.remoting.event_loop import run  # noqa: PLC0415
 

@@ -17,20 +17,18 @@ ConfigFile = Annotated[
 ]
 PrintConfig = Annotated[
     bool,
-    typer.Option("-p", "--print", "--printConfigItem", help="Print every setting and leave."),
+    typer.Option("-p", "--print", "--printConfigItem", help="Print all settings and exit."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse unknown keys.")]
 LogFile = Annotated[
-    Path | None, typer.Option("--log-config", help="TOML file that says what is logged and where.")
+    Path | None, typer.Option("--log-config", help="TOML file with the logging configuration.")
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        help="Processes that share the work, each a broker group with ports and store of its own."
-    ),
+    typer.Option(help="Worker processes, each a broker group with its own ports and store."),
 ]
 SettingWords = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by their keys.")
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings.")
 ]
 FAILED = 1
 """Exit code: the request was refused or failed."""

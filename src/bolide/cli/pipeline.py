@@ -1,4 +1,4 @@
-"""`bolide pipeline list|status|stop|bundle`; `run` and `explain` are groups of their own."""
+"""`bolide pipeline list|status|stop|bundle`; `run` and `explain` are in `pipeline_run`."""
 
 import time
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def list_(
     every_run: opt.All = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the pipelines that reported lately, and what became of them."""
+    """List the pipelines that have reported recently, with their state."""
     with require_spark(), ExitOnError():
         states = _states(_connection(name_server, option), since)
     shown = states if every_run else _last_of_each(states)
@@ -43,7 +43,7 @@ def status(
     since: opt.Since = _SINCE,
     as_json: opt.Json = False,
 ) -> None:
-    """Show how far the last run of a pipeline is; exit code 1 if it failed or is lost."""
+    """Show the progress of the last run of a pipeline; exit code 1 if it failed or is lost."""
     with require_spark(), ExitOnError():
         states = _states(_connection(name_server, option), since)
     state = next((state for state in states if state.pipeline == name), None)
@@ -64,7 +64,7 @@ def stop(
     run: opt.Run = "",
     timeout: opt.Timeout = 120.0,
 ) -> None:
-    """Ask a pipeline to end after the batch under way, and wait until it has."""
+    """Stop a pipeline after its current batch, and wait for its end."""
     with require_spark(), ExitOnError():
         from bolide.spark.pipelines.monitoring.status_topic import (  # noqa: PLC0415
             Event,
@@ -85,7 +85,7 @@ def stop(
 
 
 def bundle(file: opt.BundleFile) -> None:
-    """Write the package into a file that `pipeline run --ship` carries to Spark's workers."""
+    """Pack the package into a file that `pipeline run --ship` copies to Spark's workers."""
     from bolide.spark.bundle import write_bundle  # noqa: PLC0415
 
     with ExitOnError(OSError):

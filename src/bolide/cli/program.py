@@ -100,7 +100,7 @@ class PipelineGroup(LazyGroup):
         app = typer.Typer(rich_markup_mode=None)
         for group, verb, text in (
             (RunGroup, "run", "Run a pipeline: one of these, or that of a YAML file."),
-            (ExplainGroup, "explain", "Tell what a pipeline would do, without running it."),
+            (ExplainGroup, "explain", "Show what a pipeline would do, without running it."),
         ):
             app.add_typer(
                 typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None),
@@ -142,9 +142,9 @@ app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
 
 for _group, _name, _text in (
-    (StoreGroup, "store", "Look into a store directory, and mend it."),
-    (BenchGroup, "bench", "Load a cluster and measure it, ours or Apache's."),
-    (PipelineGroup, "pipeline", "Move and look into messages with Spark."),
+    (StoreGroup, "store", "Inspect and repair a store directory."),
+    (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
+    (PipelineGroup, "pipeline", "Process messages with Spark."),
 ):
     app.add_typer(
         typer.Typer(cls=_group, no_args_is_help=True, **_TYPER_OPTIONS), name=_name, help=_text
@@ -165,7 +165,7 @@ _mqbroker.command(**_ANY_WORDS)(broker)
 @app.callback(invoke_without_command=True)
 def bolide(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
     ] = False,
 ) -> None:
     """A RocketMQ-compatible messaging platform."""
@@ -176,7 +176,7 @@ def bolide(
 
 @_admin.callback()
 def admin() -> None:
-    """Look after a cluster, with the commands of RocketMQ's mqadmin."""
+    """Administer a cluster, with the commands of RocketMQ's mqadmin."""
 
 
 def main() -> None:

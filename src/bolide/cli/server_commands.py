@@ -34,15 +34,15 @@ def namesrv(
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     listen_port: Annotated[
-        int | None, typer.Option("--listen-port", help="Port to listen on, 9876 by default.")
+        int | None, typer.Option("--listen-port", help="Port to listen on; 9876 by default.")
     ] = None,
     bind_address: Annotated[
-        str | None, typer.Option("--bind-address", help="Address to listen on, all by default.")
+        str | None, typer.Option("--bind-address", help="Address to listen on; all by default.")
     ] = None,
     strict: Strict = False,
     log_config: LogFile = None,
 ) -> None:
-    """Run a NameServer until it is told to stop."""
+    """Run a NameServer until SIGTERM or SIGINT."""
     from bolide.cli.name_server import (  # noqa: PLC0415
         all_texts,
         file_texts,
@@ -82,13 +82,13 @@ def broker(
     print_important_config: Annotated[
         bool,
         typer.Option(
-            "-m", "--printImportantConfig", help="Print the settings that matter most and leave."
+            "-m", "--printImportantConfig", help="Print the most important settings and exit."
         ),
     ] = False,
     strict: Strict = False,
     log_config: LogFile = None,
 ) -> None:
-    """Run a broker until it is told to stop: bolide broker -c broker.conf -n 127.0.0.1:9876"""
+    """Run a broker until SIGTERM or SIGINT: bolide broker -c broker.conf -n 127.0.0.1:9876"""
     collect_seldom()
     from bolide.broker.settings.config import load_settings  # noqa: PLC0415
     from bolide.cli import broker_settings  # noqa: PLC0415
@@ -156,7 +156,7 @@ def standalone(
     workers: Workers = None,
     log_config: LogFile = None,
 ) -> None:
-    """Run a NameServer and a broker in one process, or by --workers, files under --data.
+    """Run a NameServer and a broker in one process, or with --workers in several.
 
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """

@@ -15,15 +15,17 @@ def verify(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store.")],
     config: Annotated[
         Path | None,
-        typer.Option("-c", "--config", help="broker.conf; without it the files tell their sizes."),
+        typer.Option(
+            "-c", "--config", help="broker.conf; by default, sizes are taken from the files."
+        ),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write consume queues and index again from the log.")
+        bool, typer.Option("--repair", help="Rebuild consume queues and index from the log.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only damage.")] = False,
 ) -> None:
-    """Read a whole store that is not in use, and tell what is damaged."""
+    """Check all files of a store that is not in use, and report damage."""
     from bolide.cli.store_tools import print_json_report, print_report, run_verify  # noqa: PLC0415
 
     with ExitOnError(OSError):
@@ -45,12 +47,10 @@ def dump(
         str | None,
         typer.Option("--from", help="First offset, or store time in ISO 8601 or as @milliseconds."),
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--to", help="Offset or time behind the last one.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Stop after so many messages.", min=0)] = None,
+    last: Annotated[str | None, typer.Option("--to", help="End offset or time, exclusive.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of messages.", min=0)] = None,
     body: Annotated[
-        Literal["text", "base64", "hex", "none"], typer.Option(help="How to write bodies.")
+        Literal["text", "base64", "hex", "none"], typer.Option(help="Format of bodies.")
     ] = "text",
     key: Annotated[str | None, typer.Option(help="Only this key or unique id.")] = None,
 ) -> None:

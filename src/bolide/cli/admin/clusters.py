@@ -22,10 +22,10 @@ Figures = Mapping[str, str]
 
 def cluster_list(
     more: Annotated[
-        bool, typer.Option("-m", "--moreStats", help="Show messages of yesterday and today.")
+        bool, typer.Option("-m", "--moreStats", help="Show message counts of yesterday and today.")
     ] = False,
     interval: Annotated[
-        int | None, typer.Option("-i", "--interval", min=1, help="Print again every so many s.")
+        int | None, typer.Option("-i", "--interval", min=1, help="Repeat every so many seconds.")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")
@@ -109,7 +109,7 @@ def _print_load(found: Mapping[Place, Figures | None]) -> None:
 def _load(figures: Figures) -> list[str]:
     sends = f"{_rate(figures, 'putTps'):.2f}({_queue(figures, 'send')})"
     waiting = f"{_queue(figures, 'pull')}|{_queue(figures, 'ack')}"
-    # 4.9 spells it with one r.
+    # RocketMQ 4.9 misspells the name with one r.
     transferred = max(_rate(figures, "getTransferredTps"), _rate(figures, "getTransferedTps"))
     pulls = f"{transferred:.2f}({waiting})"
     oldest = _number(figures, "earliestMessageTimeStamp")
@@ -140,7 +140,7 @@ def _timer(figures: Figures) -> str:
 
 
 def _rate(figures: Figures, name: str) -> float:
-    """The first of "10s 60s 600s"."""
+    """The 10-second rate, first of the rates over 10, 60 and 600 seconds."""
     return _float((figures.get(name, "").split() or [""])[0])
 
 

@@ -1,4 +1,4 @@
-"""Positions of groups: resetOffsetByTime."""
+"""Offset commands: resetOffsetByTime."""
 
 import time
 from datetime import datetime
@@ -25,7 +25,8 @@ def reset_offset_by_time(
         str, typer.Option("-s", "--timestamp", help="now, milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
     ],
     force: Annotated[
-        Switch, typer.Option("-f", "--force", help="false: only backwards, never past messages.")
+        Switch,
+        typer.Option("-f", "--force", help="false: only backwards, so that no message is skipped."),
     ] = "true",
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", help="With -q: address of one broker.")
@@ -34,13 +35,14 @@ def reset_offset_by_time(
         int | None, typer.Option("-q", "--queue", min=0, help="With -b: one queue.")
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("-o", "--offset", min=0, help="With -b and -q: to this offset.")
+        int | None,
+        typer.Option("-o", "--offset", min=0, help="With -b and -q: reset to this offset."),
     ] = None,
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Move a consumer group to a time.
+    """Reset a consumer group to a time.
 
     Its consumers may be running.
     """
@@ -80,7 +82,7 @@ def reset_offset_by_time(
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds of what -s may say; raises a usage error."""
+    """A time option in milliseconds: `now`, milliseconds or a date; raises a usage error."""
     if text == "now":
         return int(time.time() * 1000)
     if text.lstrip("-").isdecimal():

@@ -1,4 +1,4 @@
-"""Keys that a group has set aside: listParked, resumeParked, deadLetterParked; ours alone."""
+"""Parked keys: listParked, resumeParked, deadLetterParked; not part of RocketMQ."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ from bolide.cli.admin.session import Group, Json, NameServer, run
 
 OfTopic = Annotated[str | None, typer.Option("-t", "--topic", help="Only keys of this topic.")]
 Key = Annotated[
-    str | None, typer.Option("-k", "--key", help="Only this key; '' for messages without one.")
+    str | None, typer.Option("-k", "--key", help="Only this key; '' for messages without a key.")
 ]
-AllKeys = Annotated[bool, typer.Option("-a", "--all", help="All keys that are parked.")]
+AllKeys = Annotated[bool, typer.Option("-a", "--all", help="All parked keys.")]
 
 
 def list_parked(
@@ -22,7 +22,7 @@ def list_parked(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List the keys that a group's ordered consumers have set aside."""
+    """List the keys that the ordered consumers of a group have parked."""
     _show(run(name_server, lambda admin: admin.parked.keys(group, topic=topic, key=key)), as_json)
 
 
@@ -34,9 +34,9 @@ def resume_parked(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Have parked keys handled again.
+    """Resume parked keys.
 
-    Their messages are handled in order, and then what came later.
+    Their parked messages are handled in order, followed by later messages.
     """
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.resume(group, topic=topic, key=key))
@@ -52,9 +52,9 @@ def dead_letter_parked(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Make dead letters of the messages of parked keys.
+    """Send the messages of parked keys to the dead-letter topic.
 
-    What came later is handled.
+    Later messages of these keys are handled normally.
     """
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.dead_letter(group, topic=topic, key=key))
@@ -68,7 +68,7 @@ def _require_choice(key: str | None, all_keys: bool) -> None:
 
 
 def _tell(found: list[ParkedKeySummary], as_json: bool, fate: str) -> None:
-    """The consumer that has their queues does it; the table shows how it found them."""
+    """Print what the consumers of the queues will do; the table shows the state before."""
     if not as_json:
         print(
             f"{len(found)} {'key' if len(found) == 1 else 'keys'} {fate}, by the consumers online"

@@ -21,26 +21,24 @@ _END_TITLES = ("#Type", "#ProducerGroup", "#ClientHost", "#EndTime", "#FromCheck
 
 
 def query_msg_trace_by_id(
-    message_id: Annotated[str, typer.Option("-i", "--msgId", help="Id that the sender was told.")],
-    topic: Annotated[
-        str, typer.Option("-t", "--traceTopic", help="Topic that clients trace to.")
-    ] = TRACE_TOPIC,
+    message_id: Annotated[str, typer.Option("-i", "--msgId", help="Unique id of the message.")],
+    topic: Annotated[str, typer.Option("-t", "--traceTopic", help="Trace topic.")] = TRACE_TOPIC,
     begin: Annotated[
-        int, typer.Option("-b", "--beginTimestamp", help="Traces stored from then on, in ms.")
+        int, typer.Option("-b", "--beginTimestamp", help="First store time of traces, in ms.")
     ] = 0,
     end: Annotated[
-        int | None, typer.Option("-e", "--endTimestamp", help="Traces stored until then, in ms.")
+        int | None, typer.Option("-e", "--endTimestamp", help="Last store time of traces, in ms.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("-num", "--maxNum", help="Trace messages to look at.")
+        int, typer.Option("-num", "--maxNum", help="Maximum number of trace messages to read.")
     ] = DEFAULT_LIMIT,
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show who sent and who consumed a message, when, and how long it took.
+    """Show the trace of a message: its sender, its consumers, times and durations.
 
-    Clients tell it if their trace is on.
+    Clients record traces only if tracing is enabled.
     """
 
     async def act(admin: AdminClient) -> None:
@@ -56,7 +54,7 @@ def query_msg_trace_by_id(
 
 
 def _print_tables(traced: list[TraceEntry]) -> None:
-    """As RocketMQ's tool: a table for each send, and one for each group that consumed."""
+    """Print, like RocketMQ's tool, one table per send and one per consumer group."""
     for each in traced:
         if each.record.kind == PUB:
             _print_table(_PUB_TITLES, [_row("Pub", each)])
@@ -75,7 +73,7 @@ def _print_tables(traced: list[TraceEntry]) -> None:
 
 
 def _running(traced: list[TraceEntry]) -> list[TraceEntry]:
-    """Consumptions of which no end was told."""
+    """Consumptions without a record of their end."""
     ended = {each.record.request_id for each in traced if each.record.kind == SUB_AFTER}
     began = (each for each in traced if each.record.kind == SUB_BEFORE)
     return [each for each in began if each.record.request_id not in ended]
