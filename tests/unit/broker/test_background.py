@@ -58,7 +58,7 @@ async def _wait_for_ever(ended: asyncio.Event) -> Reply:
 
 
 @on_loop
-async def test_a_promise_is_kept_with_what_the_work_returns() -> None:
+async def test_a_deferred_reply_is_the_result_of_the_work() -> None:
     bench = Bench()
     bench.deferred = bench.background.defer(_reply())
     bench.ask()
@@ -67,7 +67,7 @@ async def test_a_promise_is_kept_with_what_the_work_returns() -> None:
 
 
 @on_loop
-async def test_what_the_work_raises_becomes_the_response() -> None:
+async def test_an_exception_of_the_work_becomes_the_response() -> None:
     bench = Bench()
     bench.ask()
     bench.background.complete(bench.deferred, _refuse())

@@ -138,7 +138,7 @@ STEPS = st.lists(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
-def test_no_message_is_early_and_none_stays_away_once_its_time_has_come(
+def test_every_message_is_delivered_on_time_and_none_early(
     tmp_path: Path, steps: list[tuple[int, float]]
 ) -> None:
     @on_loop
@@ -180,7 +180,7 @@ async def test_a_message_is_due_to_the_millisecond(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_is_due_behind_something_that_is_not_waits_for_it(tmp_path: Path) -> None:
+async def test_a_due_message_waits_for_an_earlier_one_that_is_not_due(tmp_path: Path) -> None:
     """Otherwise the later message would be skipped. This occurs when the clock is set back."""
     bench = Bench(tmp_path)
     first = bench.send(3)
@@ -198,7 +198,7 @@ async def test_what_is_due_behind_something_that_is_not_waits_for_it(tmp_path: P
 
 
 @on_loop
-async def test_a_message_comes_out_as_it_went_in(tmp_path: Path) -> None:
+async def test_a_message_is_delivered_unchanged(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.send(1, TAGS="a", UNIQ_KEY="id")
     (before,) = bench.store.read(SCHEDULE, 0, 0, ALL).records
@@ -276,7 +276,7 @@ async def test_a_damaged_message_is_skipped_and_logged_and_the_rest_is_delivered
 
 
 @on_loop
-async def test_a_whole_batch_of_ruins_does_not_stop_a_level(tmp_path: Path) -> None:
+async def test_a_batch_of_damaged_messages_does_not_stop_a_level(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for _ in range(70):
         bench.send(1)
@@ -324,7 +324,7 @@ async def test_a_level_that_waits_does_not_hold_up_the_others(tmp_path: Path) ->
 
 
 @on_loop
-async def test_messages_of_which_it_is_not_known_yet_if_they_were_delivered_hold_up_their_level(
+async def test_a_level_waits_until_it_is_known_whether_a_message_was_delivered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path)
@@ -346,7 +346,7 @@ async def test_messages_of_which_it_is_not_known_yet_if_they_were_delivered_hold
 
 
 @on_loop
-async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_delivery_resumes_after_a_restart(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     first = bench.send(1)
     async with bench.scheduling() as scheduler:
@@ -360,7 +360,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_after_a_crash_what_was_delivered_since_the_last_saving_comes_again(
+async def test_after_a_crash_deliveries_since_the_last_save_are_repeated(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path)
@@ -372,7 +372,7 @@ async def test_after_a_crash_what_was_delivered_since_the_last_saving_comes_agai
 
 
 @on_loop
-async def test_progress_is_saved_only_when_the_disk_has_what_was_delivered(
+async def test_offsets_are_saved_only_after_delivered_messages_are_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path)
@@ -414,7 +414,7 @@ async def test_progress_is_saved_by_one_thread_at_a_time(
 
 
 @on_loop
-async def test_where_files_are_gone_it_goes_on_with_what_is_left(tmp_path: Path) -> None:
+async def test_delivery_continues_after_deleted_files(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.send(1)
     bench.send(1)
@@ -481,7 +481,7 @@ async def test_a_message_that_the_store_will_not_have_waits_and_the_other_levels
 
 
 @on_loop
-async def test_what_the_store_takes_back_is_delivered_again(tmp_path: Path) -> None:
+async def test_a_message_that_the_store_discards_is_delivered_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FlushMode.SYNC)
     first, second = bench.send(1), bench.send(1)
     bench.clock.advance(1.0)
@@ -494,7 +494,7 @@ async def test_what_the_store_takes_back_is_delivered_again(tmp_path: Path) -> N
 
 
 @on_loop
-async def test_what_the_store_takes_back_late_is_delivered_again_too(tmp_path: Path) -> None:
+async def test_a_message_that_the_store_discards_late_is_delivered_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FlushMode.SYNC)
     message = bench.send(1)
     bench.clock.advance(1.0)

@@ -18,7 +18,7 @@ from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
-from bolide.model import shares
+from bolide.model import allocation
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import READ, is_retry_topic
 from bolide.protocol import fastjson
@@ -50,6 +50,14 @@ _RETRY_DELAY = 1.0
 _MAX_CACHED = 10_000
 
 QueueList = list[MessageQueue]
+Queues = Sequence[MessageQueue]
+Strategy = Callable[[Queues, int, int], Queues]
+
+STRATEGIES: dict[str, Strategy] = {"AVG": allocation.average, "AVG_BY_CIRCLE": allocation.by_circle}
+"""Strategies by the names that clients send."""
+
+WHOLE_BROKER = -1
+"""Queue id that stands for all queues of a broker."""
 
 
 @dataclass(slots=True)
@@ -147,16 +155,6 @@ class ClusterQueues:
             if queues.perm & READ and queues.broker_name != self._cell.value.broker_name
             for number in range(queues.read_queue_nums)
         ]
-
-
-Queues = Sequence[MessageQueue]
-Strategy = Callable[[Queues, int, int], Queues]
-
-STRATEGIES: dict[str, Strategy] = {"AVG": shares.average, "AVG_BY_CIRCLE": shares.by_circle}
-"""Strategies by the names that clients send."""
-
-WHOLE_BROKER = -1
-"""Queue id that stands for all queues of a broker."""
 
 
 class RequestModes:

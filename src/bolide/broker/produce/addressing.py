@@ -20,6 +20,8 @@ from bolide.remoting.address import split_address
 
 _MAX_DIGITS = 9
 _NOT_DELIVERED = (TransactionType.PREPARED, TransactionType.ROLLBACK)
+_SET_BY_BROKER = (PropertyName.REGION, PropertyName.TRACE_ON, PropertyName.CLUSTER)
+_UNKNOWN_HOST = Host("0.0.0.0", 0)  # noqa: S104  a placeholder
 
 
 def address(
@@ -94,9 +96,6 @@ def _is_retry(draft: RecordDraft, properties: dict[str, str]) -> bool:
     return draft.reconsume_times > 0 and delay_level(properties) > 0
 
 
-_SET_BY_BROKER = (PropertyName.REGION, PropertyName.TRACE_ON, PropertyName.CLUSTER)
-
-
 class SendReplyFields(Header, frozen=True, kw_only=True):
     """Fields of every answer to a send, also of refusals: clients read them unconditionally."""
 
@@ -124,9 +123,6 @@ class BrokerProperties:
         """Append to a property string that has none of the added properties yet."""
         separator = "" if not properties or properties.endswith(PAIR_END) else PAIR_END
         return f"{properties}{separator}{self.suffix}"
-
-
-_UNKNOWN_HOST = Host("0.0.0.0", 0)  # noqa: S104  a placeholder
 
 
 @lru_cache(maxsize=8192)

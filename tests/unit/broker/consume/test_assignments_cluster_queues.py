@@ -66,7 +66,7 @@ async def test_readable_queues_of_all_brokers_are_found_and_remembered(
 
 
 @on_loop
-async def test_what_was_known_counts_while_no_name_server_answers(tables: BrokerTables) -> None:
+async def test_cached_queues_are_used_while_no_name_server_answers(tables: BrokerTables) -> None:
     queues, servers, clock = await known(tables)
     await queues.find("T")
     servers.answer = ConnectFailed("up:1", "down too")
