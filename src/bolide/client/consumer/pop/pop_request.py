@@ -23,7 +23,7 @@ from bolide.protocol.headers.pop import (
     PopHeader,
     PopReply,
 )
-from bolide.protocol.pop_info import Receipt, read_order_counts, read_start_offsets, retry_mark
+from bolide.protocol.pop_info import Receipt, read_order_counts, read_start_offsets, retry_kind
 from bolide.protocol.refusals import RequestCodeNotSupported
 
 ALL_QUEUES = -1
@@ -177,7 +177,7 @@ def popped_messages(
     counts = read_order_counts(header.order_count_info)
     messages = []
     for stored in read_stored(body, broker_name):
-        retry, properties = retry_mark(stored.topic), stored.properties
+        retry, properties = retry_kind(stored.topic), stored.properties
         start = starts.setdefault((retry, stored.queue_id), stored.queue_offset)
         if not properties.get(PropertyName.POP_CHECKPOINT):  # retries already carry a receipt
             receipt = _receipt(header, stored, retry, start)
