@@ -31,7 +31,7 @@ from tests.support.aio import on_loop
 from tests.support.broker import BrokerClient
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
-TOPIC = "DeferredReply"
+TOPIC = "Later"
 LATE_MS = 500
 """Far more than deliveries need, for machines that are busy."""
 
