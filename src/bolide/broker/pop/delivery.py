@@ -173,7 +173,7 @@ class QueueRead(NamedTuple):
 
     topic: str
     queue_id: int
-    offset: int
+    queue_offset: int
     limits: ReadLimits
     wanted: MessageFilter
 
@@ -207,7 +207,7 @@ class PopResult:
 
     pop_time: int = 0
     rest: int = 0
-    """Messages left behind in the queues it looked at."""
+    """Messages left behind in the visited queues."""
     hit_scan_limit: bool = False
     """Whether the scan limit ended the pop: another attempt gets further."""
     batches: list[QueueBatch] = field(default_factory=list)

@@ -26,7 +26,7 @@ from bolide.protocol.pop_info import (
     Receipt,
     message_offsets,
     order_counts,
-    retry_mark,
+    retry_kind,
     start_offsets,
 )
 from bolide.protocol.record import Record
@@ -107,7 +107,7 @@ def _with_original_topic(
     assert isinstance(record, Record)
     receipt = Receipt(
         batch.start, result.pop_time, max(admitted.header.invisible_time, 0), revive_queue,
-        retry_mark(batch.topic), broker_name, batch.queue_id, record.queue_offset,
+        retry_kind(batch.topic), broker_name, batch.queue_id, record.queue_offset,
     )  # fmt: skip
     return with_original_topic(record, admitted.header.topic, receipt)
 
