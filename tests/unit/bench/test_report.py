@@ -1,4 +1,4 @@
-"""The lines are those of RocketMQ's benchmark programs, so that what reads them still can."""
+"""Progress lines have the format of RocketMQ's benchmark programs."""
 
 import re
 

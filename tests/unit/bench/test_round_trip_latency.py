@@ -14,7 +14,7 @@ from tests.support.aio import PATIENCE, on_loop
 
 
 class SlowPost:
-    """Answers nobody until all have sent."""
+    """Delays all replies until every message is sent."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted

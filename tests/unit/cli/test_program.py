@@ -1,4 +1,4 @@
-"""Options of the commands: none of them means two things, and what is missing is named."""
+"""Options of the commands: unique within a command, and required ones are named in errors."""
 
 from collections import Counter
 from collections.abc import Iterator
