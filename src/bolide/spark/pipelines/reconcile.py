@@ -25,8 +25,8 @@ from bolide.spark.archive.audit import (
     find_hour_starts,
     hours_between,
     log_counts,
+    ranges_still_in_log,
     start_ms,
-    still_in_log,
 )
 from bolide.spark.archive.manifest import DataFile, State
 from bolide.spark.archive.reading import read_files
@@ -98,7 +98,7 @@ def reconcile(
     faults += [
         Fault(str(each.queue), str(each)) for each in find_shorter_queues(state, bounds) + others
     ]
-    parts = still_in_log(state, bounds)
+    parts = ranges_still_in_log(state, bounds)
     here = count_rows(frame, parts)
     if options.deep:
         there, differing = compare_content(frame, parts, bounds, source)
