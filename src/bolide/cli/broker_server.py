@@ -9,10 +9,10 @@ from bolide.broker.server import Broker
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
 from bolide.cli.server_process import Lifeline, reload_logs
 from bolide.remoting.event_loop import (
-    keep_freed_memory,
+    freeze_gc,
     on_hangup,
+    retain_freed_memory,
     run,
-    spare_collections,
     until_stopped,
 )
 from bolide.store.config import FlushMode, StoreConfig
@@ -43,8 +43,8 @@ async def _run(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> Non
 
 async def _serve(broker: Broker, lifeline: Lifeline) -> None:
     async with broker:
-        spare_collections()
-        keep_freed_memory()
+        freeze_gc()
+        retain_freed_memory()
         announce(broker)
         lifeline.report_ready()
         await asyncio.Event().wait()

@@ -22,7 +22,7 @@ from bolide.cli.command_line import (
     parse_settings,
 )
 from bolide.cli.server_process import Lifeline, find_log_config, start_logging
-from bolide.remoting.event_loop import collect_seldom
+from bolide.remoting.event_loop import raise_gc_thresholds
 
 if TYPE_CHECKING:
     from bolide.broker.settings.config import BrokerConfig
@@ -57,7 +57,7 @@ def namesrv(
     with ExitOnError():
         lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
-        # What -p prints is a configuration file: nothing else may stand in it.
+        # The output of -p is a configuration file, so logs go to standard error.
         level = start_logging(log_file, sys.stderr if print_config else sys.stdout, lifeline.label)
         chosen = parse_settings(settings) | chosen
         texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
@@ -89,7 +89,7 @@ def broker(
     log_config: LogFile = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT: bolide broker -c broker.conf -n 127.0.0.1:9876"""
-    collect_seldom()
+    raise_gc_thresholds()
     from bolide.broker.settings.config import load_settings  # noqa: PLC0415
     from bolide.cli import broker_settings  # noqa: PLC0415
 
@@ -100,7 +100,7 @@ def broker(
     with ExitOnError(OSError):
         lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
-        # What -p prints is a configuration file: nothing else may stand in it.
+        # The output of -p is a configuration file, so logs go to standard error.
         level = start_logging(log_file, sys.stderr if prints else sys.stdout, lifeline.label)
         chosen = parse_settings(settings) | given
         if lifeline:
@@ -160,7 +160,7 @@ def standalone(
 
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """
-    collect_seldom()
+    raise_gc_thresholds()
     from bolide.cli.standalone import StandaloneSettings, serve  # noqa: PLC0415
 
     with ExitOnError(OSError):

@@ -114,7 +114,7 @@ def _print(spark: "SparkSession", request: SqlRequest) -> None:
 
 
 def _rows(frame: "DataFrame", limit: int | None) -> tuple["Iterable[Row]", Callable[[], bool]]:
-    """The rows to print, and a function that tells whether there are more than `limit`."""
+    """The rows to print, and a function that returns whether there are more than `limit`."""
     if limit is None:
         return frame.toLocalIterator(prefetchPartitions=True), lambda: False
     found = frame.limit(limit + 1).collect()

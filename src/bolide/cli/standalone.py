@@ -22,10 +22,10 @@ from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import (
-    keep_freed_memory,
+    freeze_gc,
     on_hangup,
+    retain_freed_memory,
     run,
-    spare_collections,
     until_stopped,
 )
 from bolide.store.config import StoreConfig
@@ -103,8 +103,8 @@ async def _serve(settings: StandaloneSettings) -> None:
     async with NameServer(settings.name_server) as server:
         name_server.announce(server)
         async with _broker(settings, server.port) as broker:
-            spare_collections()
-            keep_freed_memory()
+            freeze_gc()
+            retain_freed_memory()
             broker_server.announce(broker)
             await asyncio.Event().wait()
 
@@ -128,7 +128,7 @@ def _serve_by_workers(
 ) -> None:
     port = settings.name_server.listen_port
     if port == 0:
-        raise ConfigError("--namesrv-port 0: workers are told its port at their start; name one")
+        raise ConfigError("--namesrv-port 0: with --workers, the port must be given")
     workers = plan_workers(settings.broker, settings.store)
     flags = {"--log-config": log_config, "--config": shared_file(settings.broker)}
     for_workers = {**settings.chosen["broker"], "namesrvAddr": _local_address(settings, port)}

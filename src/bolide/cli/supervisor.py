@@ -135,16 +135,16 @@ class _ServerProcess:
     async def _start(self) -> Process:
         self.is_serving = False
         self._lifeline.close()
-        self._lifeline, theirs = socket.socketpair()
+        self._lifeline, child_end = socket.socketpair()
         self._lifeline.setblocking(False)
         self._started_at = asyncio.get_running_loop().time()
-        with theirs:
+        with child_end:
             self._process = await asyncio.create_subprocess_exec(
                 # -P: do not import a `bolide` from the current directory.
                 sys.executable, "-P", "-m", "bolide", *self._server.words,
                 # New session: Ctrl-C reaches only the supervisor, which stops servers in order.
-                stdin=DEVNULL, start_new_session=True, pass_fds=[theirs.fileno()],
-                env=os.environ | lifeline_environment(theirs, self._server.label),
+                stdin=DEVNULL, start_new_session=True, pass_fds=[child_end.fileno()],
+                env=os.environ | lifeline_environment(child_end, self._server.label),
             )  # fmt: skip
         return self._process
 

@@ -47,9 +47,9 @@ def broker_status(
         print_json(found)
     else:
         for address, figures in found.items():
-            place = f"{address:<24} " if cluster else ""
+            prefix = f"{address:<24} " if cluster else ""
             for key, value in sorted((figures or {}).items()):
-                print(f"{place}{key:<32}: {value}")
+                print(f"{prefix}{key:<32}: {value}")
     _end(found)
 
 

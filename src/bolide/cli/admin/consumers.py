@@ -111,11 +111,11 @@ def _print_progress(stats: ConsumeStats, owners: dict[MessageQueue, str] | None)
     titles += ["#Client IP"] if owners is not None else []
     table = Table(*titles, "#Diff", "#Inflight", "#LastTime")
     for queue, at in sorted(stats.offset_table.items()):
-        place = [queue.topic, queue.broker_name, queue.queue_id]
+        columns = [queue.topic, queue.broker_name, queue.queue_id]
         owner = [] if owners is None else [owners.get(queue, "N/A")]
-        behind = [at.broker_offset - at.consumer_offset, at.pull_offset - at.consumer_offset]
+        lags = [at.broker_offset - at.consumer_offset, at.pull_offset - at.consumer_offset]
         last = time_text(at.last_timestamp, millis=False) if at.last_timestamp else "N/A"
-        table.add(*place, at.broker_offset, at.consumer_offset, *owner, *behind, last)
+        table.add(*columns, at.broker_offset, at.consumer_offset, *owner, *lags, last)
     table.print()
     print(f"\nConsume TPS: {stats.consume_tps:.2f}")
     print(f"Consume Diff Total: {lag_of(stats)}")

@@ -218,7 +218,7 @@ def set_consume_mode(
             facts = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share}
             print_json({"brokers": addresses, **facts})
         else:
-            said = f"consume mode[{mode}] popShareQueueNum[{share}]"
-            print(f"topic[{topic}] group[{group}] {said}")
+            mode_text = f"consume mode[{mode}] popShareQueueNum[{share}]"
+            print(f"topic[{topic}] group[{group}] {mode_text}")
 
     run(name_server, act)

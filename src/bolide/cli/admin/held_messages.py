@@ -144,7 +144,9 @@ def resolve_transaction(
 ) -> None:
     """Commit or roll back a transaction in place of its producer."""
     if commit is None:
-        raise typer.BadParameter("give --commit to deliver the message, or --rollback to discard it")
+        raise typer.BadParameter(
+            "give --commit to deliver the message, or --rollback to discard it"
+        )
     who = by or getpass.getuser()
 
     async def act(admin: AdminClient) -> None:

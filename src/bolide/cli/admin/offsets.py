@@ -50,8 +50,8 @@ def reset_offset_by_time(
     names = f"group[{group}], topic[{topic}]"
     times = f"timestamp(string)[{when}], timestamp(long)[{timestamp}]"
     if broker is not None and queue_id is not None:
-        place = (broker, MessageQueue(topic, "", queue_id))
-        target = _reset_queue(name_server, group, place, timestamp, offset)
+        target_queue = (broker, MessageQueue(topic, "", queue_id))
+        target = _reset_queue(name_server, group, target_queue, timestamp, offset)
         if as_json:
             print_json({"broker": broker, "topic": topic, "queueId": queue_id, "offset": target})
             return
@@ -97,11 +97,11 @@ def parse_time(text: str) -> int:
 def _reset_queue(
     name_server: str | None,
     group: str,
-    place: tuple[str, MessageQueue],
+    target_queue: tuple[str, MessageQueue],
     timestamp: int,
     offset: int | None,
 ) -> int:
-    address, queue = place
+    address, queue = target_queue
 
     async def act(admin: AdminClient) -> int:
         target = offset
@@ -124,8 +124,8 @@ def _print_moved(moved: Moved) -> None:
     table = Table("#brokerName", "#queueId", *titles)
     for each in moved:
         offsets = (each.broker_offset, each.consumer_offset)
-        place = (each.queue.broker_name, each.queue.queue_id)
-        table.add(*place, *offsets, each.timestamp_offset, each.reset_offset)
+        names = (each.queue.broker_name, each.queue.queue_id)
+        table.add(*names, *offsets, each.timestamp_offset, each.reset_offset)
     table.print()
 
 

@@ -41,7 +41,7 @@ def resume_parked(
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.resume(group, topic=topic, key=key))
     _show(found, as_json)
-    _tell(found, as_json, "will be handled again")
+    _print_outcome(found, as_json, "will be handled again")
 
 
 def dead_letter_parked(
@@ -59,7 +59,7 @@ def dead_letter_parked(
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.dead_letter(group, topic=topic, key=key))
     _show(found, as_json)
-    _tell(found, as_json, "will be dead letters")
+    _print_outcome(found, as_json, "will be dead letters")
 
 
 def _require_choice(key: str | None, all_keys: bool) -> None:
@@ -67,12 +67,11 @@ def _require_choice(key: str | None, all_keys: bool) -> None:
         raise typer.BadParameter("give either -k, one key, or -a, all of them")
 
 
-def _tell(found: list[ParkedKeySummary], as_json: bool, fate: str) -> None:
+def _print_outcome(found: list[ParkedKeySummary], as_json: bool, outcome: str) -> None:
     """Print what the consumers of the queues will do; the table shows the state before."""
     if not as_json:
-        print(
-            f"{len(found)} {'key' if len(found) == 1 else 'keys'} {fate}, by the consumers online"
-        )
+        count = f"{len(found)} {'key' if len(found) == 1 else 'keys'}"
+        print(f"{count} {outcome}, by the consumers online")
 
 
 def _show(found: list[ParkedKeySummary], as_json: bool) -> None:
@@ -83,8 +82,8 @@ def _show(found: list[ParkedKeySummary], as_json: bool) -> None:
     table = Table(*titles)
     for each in found:
         queue, since = each.queue, time_text(each.since_ms)
-        place = (queue.topic, queue.broker_name, queue.queue_id)
-        table.add(*place, each.key, each.count, since, _state(each), each.error)
+        columns = (queue.topic, queue.broker_name, queue.queue_id)
+        table.add(*columns, each.key, each.count, since, _state(each), each.error)
     table.print()
 
 

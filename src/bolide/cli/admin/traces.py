@@ -86,24 +86,24 @@ def _print_table(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> 
     print()
 
 
-def _row(title: str, traced: TraceEntry) -> tuple[object, ...]:
-    record = traced.record
-    took = "-" if record.cost_ms is None else f"{record.cost_ms}ms"
+def _row(title: str, entry: TraceEntry) -> tuple[object, ...]:
+    record = entry.record
+    duration = "-" if record.cost_ms is None else f"{record.cost_ms}ms"
     status = {True: "success", False: "failed", None: "running"}[record.success]
-    return title, record.group, traced.client_host, _time(traced), took, status
+    return title, record.group, entry.client_host, _time(entry), duration, status
 
 
-def _end_row(traced: TraceEntry) -> tuple[object, ...]:
-    record = traced.record
-    said = (record.from_check, record.transaction_state)
-    return "EndTrans", record.group, traced.client_host, _time(traced), *said
+def _end_row(entry: TraceEntry) -> tuple[object, ...]:
+    record = entry.record
+    end = (record.from_check, record.transaction_state)
+    return "EndTrans", record.group, entry.client_host, _time(entry), *end
 
 
-def _time(traced: TraceEntry) -> str:
-    return time_text(traced.time_ms, millis=False)
+def _time(entry: TraceEntry) -> str:
+    return time_text(entry.time_ms, millis=False)
 
 
-def _document(traced: TraceEntry) -> dict[str, object]:
-    said = structs.asdict(traced.record)
-    told = {name: value for name, value in said.items() if value is not None}
-    return told | {"client_host": traced.client_host, "stored_ms": traced.stored_ms}
+def _document(entry: TraceEntry) -> dict[str, object]:
+    fields = structs.asdict(entry.record)
+    present = {name: value for name, value in fields.items() if value is not None}
+    return present | {"client_host": entry.client_host, "stored_ms": entry.stored_ms}
