@@ -31,7 +31,7 @@ from bolide.protocol.batch import BadBatch, iter_batch
 from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import encode_frame
 from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
-from bolide.protocol.record import Place, RecordDraft, encode_record
+from bolide.protocol.record import Placement, RecordDraft, encode_record
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.version import ROCKETMQ_VERSION
 
@@ -387,7 +387,7 @@ class Sends:
             for each in hashes:
                 keys += _ITEM.pack(each, physical, timestamp)
         queue_offset = units.add(physical, size, code)
-        placed = Place(queue_offset, physical, timestamp)
+        placed = Placement(queue_offset, physical, timestamp)
         reference.write_encoded(place.view, place.at, record, placed)
         self.last_record = physical
         place.pass_over(size)

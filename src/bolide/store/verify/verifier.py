@@ -165,7 +165,7 @@ class Verifier:
         return at >= 0 and physical_offset < self._damaged[at][1]
 
     def _check_tail(self, reach: int) -> None:
-        """Report bytes behind the last record: damage if queue, index or checkpoint refer to them."""
+        """Report bytes behind the last record: damage if queue, index or checkpoint cover them."""
         tail = self._tail
         if tail is None:
             return
