@@ -39,7 +39,7 @@ _PLACE = struct.Struct(">Iq")  # key hash and physical offset of an item
 
 @dataclass(frozen=True, slots=True)
 class IndexRecoveryPoint:
-    """What a flush made durable: `count` entries of one file, and all files before it."""
+    """The state that a flush made durable: `count` entries of a file, and all files before it."""
 
     name: str = ""
     count: int = 0

@@ -1,4 +1,4 @@
-"""What waits for the end of a turn of the loop."""
+"""The outbox: sends deferred to the end of an iteration of the loop."""
 
 import asyncio
 

@@ -38,7 +38,7 @@ def test_rocketmqs_fields_stand_where_it_looks_for_them() -> None:
     )  # fmt: skip
 
 
-def test_a_mark_is_void_when_rocketmq_wrote_its_times_since() -> None:
+def test_a_recovery_point_is_void_when_rocketmq_wrote_its_times_since() -> None:
     data = bytearray(FULL.encode())
     struct.pack_into(">q", data, 0, 1_700_000_009_000)
     found = Checkpoint.decode(bytes(data))
@@ -47,7 +47,7 @@ def test_a_mark_is_void_when_rocketmq_wrote_its_times_since() -> None:
 
 
 @pytest.mark.parametrize("at", range(1024, 1024 + 137))
-def test_a_damaged_mark_is_none(at: int) -> None:
+def test_a_damaged_recovery_point_is_none(at: int) -> None:
     data = bytearray(FULL.encode())
     data[at] ^= 0x40
     assert Checkpoint.decode(bytes(data)).recovery_point is None
@@ -75,7 +75,7 @@ def test_a_saved_checkpoint_is_there_for_the_next_one(tmp_path: Path) -> None:
     assert path.stat().st_size == 4096
 
 
-def test_voiding_takes_the_mark_away_and_leaves_the_times(tmp_path: Path) -> None:
+def test_voiding_removes_the_recovery_point_and_keeps_the_times(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "checkpoint", Disk())
     file.save(FULL)
     file.void_recovery_point()

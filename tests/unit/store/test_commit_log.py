@@ -286,7 +286,7 @@ def test_a_cold_read_that_may_not_block_says_so_or_is_answered_from_the_cache(
         log.read(0, 1000, may_block=False)
 
 
-# ---- upkeep
+# ---- preparing and removing files
 
 
 def test_the_next_file_is_made_ahead_when_half_is_used(open_log: Open, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_entries_behind_the_end_of_the_log_are_forgotten(file: IndexFile, path: 
     assert (file.count, file.slots_in_use) == (2, 1)
 
 
-def test_a_file_goes_back_to_its_mark_whatever_the_disk_kept(file: IndexFile, path: Path) -> None:
+def test_a_file_goes_back_to_its_count_whatever_the_disk_kept(file: IndexFile, path: Path) -> None:
     file.put(b"".join(item(n % 4, n * 100, n) for n in range(4)))
     whole = path.read_bytes()
     file.put(b"".join(item(n % 4, n * 100, n) for n in range(4, 7)))

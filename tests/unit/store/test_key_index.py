@@ -267,7 +267,7 @@ def test_a_flush_syncs_what_has_changed_and_nothing_else(directory: Path) -> Non
     index.close()
 
 
-def test_others_go_on_during_a_flush_and_the_mark_is_from_before(directory: Path) -> None:
+def test_others_go_on_during_a_flush_and_its_point_is_from_before(directory: Path) -> None:
     disk = Watched()
     index = opened(directory, disk)
     index.put(items(9))
@@ -280,8 +280,8 @@ def test_others_go_on_during_a_flush_and_the_mark_is_from_before(directory: Path
         found.append(index.find("T", "k", **EVER))
 
     disk.meanwhile = lambda: _in_thread(meanwhile)
-    mark = index.flush()
-    assert mark.end_offset == 900
+    point = index.flush()
+    assert point.end_offset == 900
     assert found == [[1000, 900, 800, 700, 600, 500]]
     assert index.flush().end_offset == 1000
     index.close()
@@ -323,21 +323,21 @@ def test_a_full_disk_refuses_a_put_that_can_be_made_again(directory: Path) -> No
     index.close()
 
 
-def test_a_mark_without_a_file_restores_to_nothing(index: KeyIndex, directory: Path) -> None:
+def test_a_point_without_a_file_restores_to_nothing(index: KeyIndex, directory: Path) -> None:
     index.put(items(6))
     index.restore(IndexRecoveryPoint())
     assert (index.sizes, index.end_offset) == ([], 0)
     assert names(directory) == []
 
 
-def test_a_mark_of_a_file_that_is_gone_keeps_older_ones(index: KeyIndex, directory: Path) -> None:
+def test_a_point_of_a_file_that_is_gone_keeps_older_ones(index: KeyIndex, directory: Path) -> None:
     index.put(items(6))
-    mark = index.flush()
+    point = index.flush()
     index.put(items(5, 7))
     index.close()
-    (directory / mark.name).unlink()
+    (directory / point.name).unlink()
     again = opened(directory)
-    again.restore(mark)
+    again.restore(point)
     assert again.find("T", "k", **EVER) == [400, 300, 200, 100]
     again.close()
 
@@ -378,7 +378,7 @@ class AgainstAModel(RuleBasedStateMachine):
         self.next = 0
         self.now = BEGIN
         self.trimmed = 0
-        self.mark = IndexRecoveryPoint()
+        self.point = IndexRecoveryPoint()
 
     @rule(found=records)
     def put(self, found: list[tuple[list[str], int]]) -> None:
@@ -391,7 +391,7 @@ class AgainstAModel(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.mark = self.index.flush()
+        self.point = self.index.flush()
 
     @rule()
     def reopen(self) -> None:
@@ -406,33 +406,33 @@ class AgainstAModel(RuleBasedStateMachine):
             self.next = end
             self.log = [each for each in self.log if each[1] < end]
             self.index.truncate(end)
-            self.mark = IndexRecoveryPoint()
+            self.point = IndexRecoveryPoint()
 
     @rule(share=st.floats(0, 1))
     def lose_the_begin_of_the_log(self, share: float) -> None:
         self.trimmed = max(self.trimmed, round(self.next * share / 100) * 100)
         self.index.trim(self.trimmed)
 
-    @precondition(lambda self: self.mark.name == "" or self.index.has(self.mark.name))
+    @precondition(lambda self: self.point.name == "" or self.index.has(self.point.name))
     @rule(noise=st.binary(min_size=8 + 4 * SLOTS, max_size=8 + 4 * SLOTS))
     def lose_power(self, noise: bytes) -> None:
-        """Slots and counts of the marked file, and all that came later, may be anything."""
-        if self.mark.name:
-            with (self.directory / self.mark.name).open("r+b") as file:
+        """After a power cut, slots, counts and later bytes of that file may be garbage."""
+        if self.point.name:
+            with (self.directory / self.point.name).open("r+b") as file:
                 file.seek(32)
                 file.write(noise)
-                later = 40 + 4 * SLOTS + 20 * self.mark.count
+                later = 40 + 4 * SLOTS + 20 * self.point.count
                 file.seek(later)
                 file.write((noise * 8)[: 40 + 4 * SLOTS + 20 * CAPACITY - later])
         self.index.close()
         self.index = opened(self.directory)
-        self.index.restore(self.mark)
+        self.index.restore(self.point)
         self._redo()
 
     @rule(share=st.floats(0, 1))
     def lose_files_after_a_time(self, share: float) -> None:
         self.index.drop_after(BEGIN + round((self.now - BEGIN) * share))
-        self.mark = IndexRecoveryPoint()
+        self.point = IndexRecoveryPoint()
         self._redo()
 
     @invariant()

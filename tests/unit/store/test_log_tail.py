@@ -54,10 +54,10 @@ def store_of(root: Path, log_size: int = 4096) -> MessageStore:
 
 
 class Crashed:
-    """What a store left that was not closed; its last record can be torn."""
+    """The files of a store that was not closed; its last record can be torn."""
 
     def __init__(self, directory: Path, *drafts: RecordDraft, marked: int = 0) -> None:
-        """`marked`: a checkpoint comes behind so many of them."""
+        """`marked`: number of drafts after which a checkpoint is written."""
         self.root = directory / "crashed"
         self._scratch = directory / "copy"
         with store_of(directory / "living") as store:

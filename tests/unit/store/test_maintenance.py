@@ -107,11 +107,11 @@ def test_a_checkpoint_waits_for_queues_that_are_being_written(
         monkeypatch.setattr(store.queues, "write", write_later)
         store.maintenance.run()
         other.join()
-        mark = store._checkpoint.value.recovery_point
-        assert mark
+        point = store._checkpoint.value.recovery_point
+        assert point
         queue = store.queues.find(b"T", 0)
         assert queue
-        assert (mark.units, queue.synced) == (1, 1)
+        assert (point.units, queue.synced) == (1, 1)
 
 
 def test_a_failed_checkpoint_leaves_the_store_to_be_recovered(tmp_path: Path) -> None:

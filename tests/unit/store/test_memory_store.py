@@ -1,4 +1,4 @@
-"""What only the store in memory does; the rest is in `tests/contract`."""
+"""Behaviour of the memory store alone; the rest is in `tests/contract`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What questions find where a queue has lost units; the rest is in `tests/contract`."""
+"""Queries on a queue that has lost units; the rest is in `tests/contract`."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -67,9 +67,9 @@ def only(report: Report, part: Part) -> Finding:
 
 
 def marked_end(config: StoreConfig) -> int:
-    mark = Checkpoint.decode((config.root / "checkpoint").read_bytes()).recovery_point
-    assert mark
-    return mark.position
+    point = Checkpoint.decode((config.root / "checkpoint").read_bytes()).recovery_point
+    assert point
+    return point.position
 
 
 # A sound store

@@ -59,7 +59,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What the walk over the log found; the queues are checked against it."""
+    """Result of the walk over the log; the queues are checked against it."""
 
     start: int
     end: int

@@ -213,7 +213,7 @@ def test_without_its_wheel_a_log_counts_as_lost(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_mark_counts_only_as_long_as_rocketmq_has_not_written(tmp_path: Path) -> None:
+def test_a_recovery_point_counts_only_as_long_as_rocketmq_has_not_written(tmp_path: Path) -> None:
     ours = TimerCheckpoint(
         read_time=1, log_position=2, queue_offset=3, recovery_point=TimerRecoveryPoint()
     )
@@ -282,7 +282,7 @@ class Files(RuleBasedStateMachine):
         self.reopen()
 
     def reopen(self) -> None:
-        """What came after the checkpoint is put in again, as it is still in the queue."""
+        """Entries added after the checkpoint are added again, from the queue."""
         self.files = files_in(self.root, file_size=52 * 9 + 30)
         found = self.files.open()
         assert found.is_whole
