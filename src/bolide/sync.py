@@ -1,6 +1,6 @@
-"""The same clients without `await`, for any thread: `with Producer("group") as p: p.send(…)`.
+"""Blocking clients, usable from any thread: `with Producer("group") as p: p.send(…)`.
 
-Every class here is a front of its namesake in `bolide` and does what that does.
+Every class wraps the asyncio class of the same name in `bolide`.
 """
 
 import asyncio
@@ -12,7 +12,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from bolide import admin
-from bolide.client.blocking import Caller, Front, Subject, blocking, on_the_loop
+from bolide.client.blocking import (
+    BlockingClient,
+    BlockingProxy,
+    LoopCaller,
+    blocking,
+    on_loop_thread,
+)
 from bolide.client.consumer import consumer
 from bolide.client.consumer.group import assignment
 from bolide.client.consumer.group.held_queue import FlowLimits
@@ -88,8 +94,8 @@ Q = TypeVar("Q", bound="producer.Producer | consumer.Consumer[Any]")
 C = TypeVar("C", bound="consumer.Consumer[Any]")
 
 
-class _Client(Front[Q]):
-    """What can be asked of producers and consumers alike."""
+class _Client(BlockingClient[Q]):
+    """Methods common to producers and consumers."""
 
     create_topic = blocking(LookupMethods.create_topic)
     max_offset = blocking(LookupMethods.max_offset)
@@ -98,7 +104,7 @@ class _Client(Front[Q]):
     earliest_time = blocking(LookupMethods.earliest_time)
     view_message = blocking(LookupMethods.view_message)
     query_messages = blocking(LookupMethods.query_messages)
-    set_name_servers = on_the_loop(LookupMethods.set_name_servers)
+    set_name_servers = on_loop_thread(LookupMethods.set_name_servers)
 
     @property
     def group(self) -> str:
@@ -126,7 +132,7 @@ class Producer(_Client[producer.Producer]):
     def send(
         self, message: Message | Iterable[Message], **how: Unpack[SendArguments]
     ) -> SendResult | list[SendResult]:
-        """Send one message, or several, and wait until it is stored."""
+        """Send a message, or several, and wait until it is stored."""
         if isinstance(message, Message):
             return self.wait(self.client.send(message, **how))
         return self.wait(self.client.send(message, **how))
@@ -140,13 +146,13 @@ class Producer(_Client[producer.Producer]):
         """Send without waiting.
 
         Args:
-            message: what to send.
-            callback: called with the future when the send has ended, on the loop's thread: it must
-                be quick and may not make blocking calls of a client.
-            how: as in `send`.
+            message: the message.
+            callback: called with the future when the send has ended, on the loop thread; it must
+                be fast and must not make blocking calls of a client.
+            how: like in `send`.
 
         Returns:
-            A future of the result, or of what `send` would have raised.
+            A future with the result or exception of `send`.
         """
         outcome = self.submit(self.client.send(message, **how))
         if callback is not None:
@@ -162,18 +168,18 @@ class Producer(_Client[producer.Producer]):
     recall = blocking(producer.Producer.recall)
 
     def add_send_hook(self, hook: SendHook) -> None:
-        """Have `hook` see every try of a send from now on; it runs on the loop's thread."""
+        """Call `hook` before and after every try of a send, on the loop thread."""
         self.client.add_send_hook(hook)
 
     def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
-        """Have `hook` asked before every try whether it is allowed; it raises if not."""
+        """Call `hook` before every try, on the loop thread; it raises to forbid the try."""
         self.client.add_forbidden_hook(hook)
 
 
 class Transaction:
-    """A half message whose transaction is under way; end it, once."""
+    """An open transaction; end it exactly once."""
 
-    def __init__(self, caller: Caller, inner: transactions.Transaction) -> None:
+    def __init__(self, caller: LoopCaller, inner: transactions.Transaction) -> None:
         self._caller = caller
         self.inner = inner
         self.message = inner.message
@@ -185,22 +191,22 @@ class Transaction:
         return self.inner.is_over
 
     def commit(self) -> TransactionResult:
-        """Have the message delivered."""
+        """Deliver the message."""
         return self._caller.wait(self.inner.commit())
 
     def rollback(self) -> TransactionResult:
-        """Have the message forgotten."""
+        """Discard the message."""
         return self._caller.wait(self.inner.rollback())
 
     def leave_open(self) -> TransactionResult:
-        """Say that it cannot be told yet: the broker will ask."""
+        """End with UNKNOWN: the broker checks back later."""
         return self._caller.wait(self.inner.leave_open())
 
 
 class TransactionProducer(Producer):
     """Sends messages in transactions; see `bolide.TransactionProducer`.
 
-    Local transactions are plain functions here, and run in the thread that sends.
+    Local transactions are plain functions and run in the calling thread.
     """
 
     def __init__(
@@ -215,10 +221,10 @@ class TransactionProducer(Producer):
         self._inner = transactions.TransactionProducer(
             group, check=check, topics=topics, check_threads=check_threads, **arguments
         )
-        Front.__init__(self, self._inner)
+        BlockingClient.__init__(self, self._inner)
 
     def begin(self, message: Message, **how: Unpack[SendArguments]) -> Transaction:
-        """Store the half of a message. Nobody gets it until the transaction is committed."""
+        """Store a half message, which is not delivered until the transaction is committed."""
         return Transaction(self, self.wait(self._inner.begin(message, **how)))
 
     def send_in_transaction(
@@ -228,9 +234,9 @@ class TransactionProducer(Producer):
         *args: Any,
         **how: Unpack[SendArguments],
     ) -> TransactionResult:
-        """Store the half of a message, run the local transaction, and tell the broker of its end.
+        """Store a half message, run the local transaction, and report its end to the broker.
 
-        If `local` raises, the transaction stays open for the check to decide.
+        If `local` raises, the transaction stays open for the check.
         """
         half = self.begin(message, **how)
         if half.half.status is not SendStatus.SEND_OK:
@@ -244,7 +250,7 @@ class TransactionProducer(Producer):
 
     @contextmanager
     def transaction(self, message: Message, **how: Unpack[SendArguments]) -> Iterator[Transaction]:
-        """A block that commits at its end, or rolls back if it raises."""
+        """Run the block as the local transaction: commit at its end, roll back if it raises."""
         half = self.begin(message, **how)
         try:
             yield half
@@ -256,22 +262,22 @@ class TransactionProducer(Producer):
             half.commit()
 
     def add_end_transaction_hook(self, hook: EndTransactionHook) -> None:
-        """Have `hook` see the end of every transaction; it runs on the loop's thread."""
+        """Call `hook` after the end of every transaction was reported, on the loop thread."""
         self._inner.add_end_transaction_hook(hook)
 
 
 class _Consumer(_Client[C]):
-    """What consumers of every kind can do."""
+    """Methods common to all consumers."""
 
     fetch_subscribe_queues = blocking(consumer.Consumer.fetch_subscribe_queues)
     send_back = blocking(consumer.Consumer.send_back)
 
 
 class PushConsumer(_Consumer[push_consumer.PushConsumer]):
-    """Has messages brought to handlers while its `with` block runs; see `bolide.PushConsumer`.
+    """Calls handlers with messages while its `with` block runs; see `bolide.PushConsumer`.
 
-    Plain handlers run in a thread pool and may use blocking clients; coroutines run on the loop's
-    thread and may not.
+    Plain handlers run in a thread pool and may use blocking clients; coroutines run on the loop
+    thread and must not.
     """
 
     def __init__(self, group: str, **arguments: Unpack[PushArguments]) -> None:
@@ -280,8 +286,8 @@ class PushConsumer(_Consumer[push_consumer.PushConsumer]):
     subscribe = blocking(push_consumer.PushConsumer.subscribe)
     unsubscribe = blocking(push_consumer.PushConsumer.unsubscribe)
     commit = blocking(push_consumer.PushConsumer.commit)
-    pause = on_the_loop(push_consumer.PushConsumer.pause)
-    resume = on_the_loop(push_consumer.PushConsumer.resume)
+    pause = on_loop_thread(push_consumer.PushConsumer.pause)
+    resume = on_loop_thread(push_consumer.PushConsumer.resume)
 
     @property
     def is_paused(self) -> bool:
@@ -289,7 +295,7 @@ class PushConsumer(_Consumer[push_consumer.PushConsumer]):
 
     @property
     def concurrency(self) -> int:
-        """How many handlers run at a time; may be set while they do."""
+        """How many handlers run at a time; may be changed while running."""
         return self.client.concurrency
 
     @concurrency.setter
@@ -301,26 +307,26 @@ class PushConsumer(_Consumer[push_consumer.PushConsumer]):
 
     @property
     def assigned_queues(self) -> frozenset[MessageQueue]:
-        """The queues that are this consumer's now, without those of retries."""
+        """The queues assigned to this consumer, without those of the retry topic."""
 
-        async def look() -> frozenset[MessageQueue]:
+        async def read() -> frozenset[MessageQueue]:
             return self.client.assigned_queues
 
-        return self.wait(look())
+        return self.wait(read())
 
 
 class PullConsumer(_Consumer[pull_consumer.PullConsumer]):
-    """Pulls from queues as it is told while its `with` block runs; see `bolide.PullConsumer`."""
+    """Pulls on demand while its `with` block runs; see `bolide.PullConsumer`."""
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
         super().__init__(pull_consumer.PullConsumer(group, **arguments))
 
     @classmethod
     def of(cls, client: pull_consumer.PullConsumer) -> "PullConsumer":
-        """The front of a consumer that is there already."""
-        front = cls.__new__(cls)
-        Front.__init__(front, client)
-        return front
+        """Wrap an existing asyncio consumer."""
+        blocking_client = cls.__new__(cls)
+        BlockingClient.__init__(blocking_client, client)
+        return blocking_client
 
     pull = blocking(pull_consumer.PullConsumer.pull)
     pull_block_if_not_found = blocking(pull_consumer.PullConsumer.pull_block_if_not_found)
@@ -332,17 +338,17 @@ class PullConsumer(_Consumer[pull_consumer.PullConsumer]):
 
 
 class PullTurn:
-    """What a pull task is called with beside its queue; see `bolide.PullTurn`."""
+    """Passed to each call of a pull task; see `bolide.PullTurn`."""
 
     def __init__(self, consumer: PullConsumer) -> None:
         self.consumer = consumer
         self.next_delay = pull_consumer.NEXT_DELAY
 
 
-class PullSchedule(Front[pull_consumer.PullSchedule]):
-    """A task for each queue, called while its `with` block runs; see `bolide.PullSchedule`.
+class PullSchedule(BlockingClient[pull_consumer.PullSchedule]):
+    """Runs a task for each assigned queue; see `bolide.PullSchedule`.
 
-    Tasks are plain functions here, and run in threads.
+    Tasks are plain functions and run in threads.
     """
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
@@ -351,7 +357,7 @@ class PullSchedule(Front[pull_consumer.PullSchedule]):
         self._pool = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix=f"pull-{group}")
 
     def register(self, topic: str, task: Callable[[MessageQueue, PullTurn], object]) -> None:
-        """Have `task` called for each queue of a topic that is ours."""
+        """Call `task` repeatedly for each assigned queue of a topic."""
 
         async def call(queue: MessageQueue, turn: pull_consumer.PullTurn) -> None:
             here = PullTurn(self.consumer)
@@ -363,7 +369,7 @@ class PullSchedule(Front[pull_consumer.PullSchedule]):
         self.wait(self.client.register(topic, call))
 
     def close(self) -> None:
-        """End; a task that is in its thread still goes on to its end."""
+        """Close; a task that runs in its thread continues to its end."""
         super().close()
         self._pool.shutdown(wait=False)
 
@@ -378,7 +384,7 @@ class PullSchedule(Front[pull_consumer.PullSchedule]):
 
 
 class LitePullConsumer(_Consumer[lite_pull_consumer.LitePullConsumer]):
-    """Polls what was pulled ahead while its `with` block runs; see `bolide.LitePullConsumer`."""
+    """Polls prefetched messages while its `with` block runs; see `bolide.LitePullConsumer`."""
 
     def __init__(self, group: str, **arguments: Unpack[LitePullArguments]) -> None:
         super().__init__(lite_pull_consumer.LitePullConsumer(group, **arguments))
@@ -393,22 +399,22 @@ class LitePullConsumer(_Consumer[lite_pull_consumer.LitePullConsumer]):
     offset_for_timestamp = blocking(lite_pull_consumer.LitePullConsumer.offset_for_timestamp)
     commit = blocking(lite_pull_consumer.LitePullConsumer.commit)
     committed = blocking(lite_pull_consumer.LitePullConsumer.committed)
-    pause = on_the_loop(lite_pull_consumer.LitePullConsumer.pause)
-    resume = on_the_loop(lite_pull_consumer.LitePullConsumer.resume)
-    listen_for_queues = on_the_loop(lite_pull_consumer.LitePullConsumer.listen_for_queues)
+    pause = on_loop_thread(lite_pull_consumer.LitePullConsumer.pause)
+    resume = on_loop_thread(lite_pull_consumer.LitePullConsumer.resume)
+    listen_for_queues = on_loop_thread(lite_pull_consumer.LitePullConsumer.listen_for_queues)
 
     @property
     def assigned_queues(self) -> frozenset[MessageQueue]:
-        """The queues that are this consumer's now."""
+        """The queues this consumer holds."""
 
-        async def look() -> frozenset[MessageQueue]:
+        async def read() -> frozenset[MessageQueue]:
             return self.client.assigned_queues
 
-        return self.wait(look())
+        return self.wait(read())
 
 
 class PopConsumer(_Consumer[pop_consumer.PopConsumer]):
-    """Receives and acknowledges while its `with` block runs; see `bolide.PopConsumer`."""
+    """Receives and acknowledges messages on demand; see `bolide.PopConsumer`."""
 
     def __init__(self, group: str, **arguments: Unpack[PopArguments]) -> None:
         super().__init__(pop_consumer.PopConsumer(group, **arguments))
@@ -423,12 +429,12 @@ class PopConsumer(_Consumer[pop_consumer.PopConsumer]):
     def messages(
         self, *, max_messages: int = 16, invisible: float | None = None
     ) -> Iterator[StoredMessage]:
-        """One message after the other, for ever; acknowledge each of them."""
+        """Iterate over messages without end; acknowledge each of them."""
         seconds = self.client.settings.invisible if invisible is None else invisible
         while True:
-            found = self.wait(self.client.receive(max_messages, invisible=seconds))
+            received = self.wait(self.client.receive(max_messages, invisible=seconds))
             until = time.monotonic() + seconds
-            for message in found:
+            for message in received:
                 if time.monotonic() < until:
                     yield message
 
@@ -436,10 +442,10 @@ class PopConsumer(_Consumer[pop_consumer.PopConsumer]):
         return self.messages()
 
 
-class AdminClient(Caller):
-    """Looks after a cluster while its `with` block runs; see `bolide.AdminClient`.
+class AdminClient(LoopCaller):
+    """Administers a cluster while its `with` block runs; see `bolide.AdminClient`.
 
-    What it can do stands by the same subjects: `admin.topics`, `admin.groups` and so on.
+    Methods are grouped by the same attributes: `admin.topics`, `admin.groups` and so on.
     """
 
     def __init__(self, name_server: str | Iterable[str] | None = None, **settings: Any) -> None:
@@ -459,4 +465,4 @@ class AdminClient(Caller):
         self.wait(self.client.__aexit__(kind, exc, traceback))
 
     def __getattr__(self, name: str) -> Any:
-        return Subject(self, getattr(self.client, name))
+        return BlockingProxy(self, getattr(self.client, name))

@@ -1,7 +1,7 @@
-"""The clients without `await`: one event loop in a thread of its own does the work.
+"""Blocking wrappers of the asyncio clients.
 
-A front holds a client of asyncio and hands each call to the loop's thread; there is no second
-implementation. The thread is made when the first front is used, in each process anew.
+A `BlockingClient` runs each call of its asyncio client on the event loop of a background thread,
+which all blocking clients of a process share. The thread is started on first use.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ C = TypeVar("C", bound=Startable)
 
 
 class LoopThread:
-    """An event loop that runs until the process ends."""
+    """The background thread with an event loop; runs until the process ends."""
 
     _current: "LoopThread | None" = None
     _lock = threading.Lock()
@@ -32,14 +32,14 @@ class LoopThread:
     def __init__(self) -> None:
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = threading.Thread(
-            target=event_loop.run, args=(_stay(started),), name="bolide-sync", daemon=True
+            target=event_loop.run, args=(_run_forever(started),), name="bolide-sync", daemon=True
         )
         self._thread.start()
         self._loop = started.result()
 
     @classmethod
     def get(cls) -> "LoopThread":
-        """The one of this process."""
+        """The loop thread of this process, started if necessary."""
         with cls._lock:
             if cls._current is None:
                 cls._current = cls()
@@ -47,7 +47,7 @@ class LoopThread:
 
     @classmethod
     def forget(cls) -> None:
-        """In a forked child the thread is not there, and the lock may be anybody's."""
+        """Reset in a forked child: the thread does not exist there, and the lock may be held."""
         cls._current = None
         cls._lock = threading.Lock()
 
@@ -55,7 +55,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have it done and wait for the outcome; an interrupt ends the work too."""
+        """Run a coroutine on the loop and wait for its result; an interrupt cancels it."""
         if threading.current_thread() is self._thread:
             work.close()
             raise WrongState(
@@ -73,42 +73,42 @@ class LoopThread:
 os.register_at_fork(after_in_child=LoopThread.forget)
 
 
-async def _stay(started: "Future[asyncio.AbstractEventLoop]") -> None:
+async def _run_forever(started: "Future[asyncio.AbstractEventLoop]") -> None:
     started.set_result(asyncio.get_running_loop())
     await asyncio.Event().wait()
 
 
-class Caller:
-    """Hands work to the loop's thread of the process it was made in."""
+class LoopCaller:
+    """Runs coroutines on the loop thread of the process that created this object."""
 
     def __init__(self) -> None:
         self._thread: LoopThread | None = None
         self._pid = os.getpid()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Have it done on the loop's thread; the future tells the outcome."""
-        return self._here(work).submit(work)
+        """Run a coroutine on the loop thread and return a future of its result."""
+        return self._require_thread(work).submit(work)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have it done on the loop's thread and wait for the outcome."""
-        return self._here(work).wait(work)
+        """Run a coroutine on the loop thread and wait for its result."""
+        return self._require_thread(work).wait(work)
 
-    def _here(self, work: Coroutine[Any, Any, T]) -> LoopThread:
+    def _require_thread(self, work: Coroutine[Any, Any, T]) -> LoopThread:
         if os.getpid() != self._pid:
             work.close()
-            raise WrongState("this client was made before a fork: make one in each process")
+            raise WrongState("this client was created before a fork: create one in each process")
         if self._thread is None:
             self._thread = LoopThread.get()
         return self._thread
 
 
-class Front(Caller, Generic[C]):
-    """A client with blocking methods, for any thread."""
+class BlockingClient(LoopCaller, Generic[C]):
+    """A client with blocking methods, usable from any thread."""
 
     def __init__(self, client: C) -> None:
         super().__init__()
         self.client = client
-        """The client of asyncio behind this front."""
+        """The wrapped asyncio client."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -123,29 +123,29 @@ class Front(Caller, Generic[C]):
         self.wait(self.client.__aexit__(kind, exc, traceback))
 
     def start(self) -> None:
-        """Begin; `with` does so."""
+        """Start, as `with` does."""
         self.wait(self.client.start())
 
     def close(self) -> None:
-        """End; `with` does so. A second time does nothing."""
+        """Close, as `with` does. Idempotent."""
         self.wait(self.client.close())
 
 
-class Subject:
-    """One subject of a client with many: every coroutine of it becomes a blocking call."""
+class BlockingProxy:
+    """Proxy of an object whose coroutine methods become blocking calls."""
 
-    def __init__(self, caller: Caller, subject: object) -> None:
+    def __init__(self, caller: LoopCaller, target: object) -> None:
         self._caller = caller
-        self._subject = subject
+        self._target = target
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._subject, name)
-        if not iscoroutinefunction(found):
-            return found
+        attribute = getattr(self._target, name)
+        if not iscoroutinefunction(attribute):
+            return attribute
 
-        @wraps(found)
+        @wraps(attribute)
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._caller.wait(found(*args, **kwargs))
+            return self._caller.wait(attribute(*args, **kwargs))
 
         return call
 
@@ -153,23 +153,23 @@ class Subject:
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The method of a front that waits for the coroutine of that name."""
+    """Make a blocking method of a coroutine method of the wrapped client."""
 
     @wraps(method)
-    def call(front: Front[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return front.wait(method(front.client, *args, **kwargs))
+    def call(blocking_client: BlockingClient[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return blocking_client.wait(method(blocking_client.client, *args, **kwargs))
 
     return call
 
 
-def on_the_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """The method of a front that calls the plain one of that name, on the loop's thread."""
+def on_loop_thread(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Make a method that calls a plain method of the wrapped client on the loop thread."""
 
     @wraps(method)
-    def call(front: Front[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(blocking_client: BlockingClient[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         async def work() -> T:
-            return method(front.client, *args, **kwargs)
+            return method(blocking_client.client, *args, **kwargs)
 
-        return front.wait(work())
+        return blocking_client.wait(work())
 
     return call

@@ -1,17 +1,17 @@
-"""What a client itself refuses or fails at. A broker's refusal is `protocol.refusals.Refusal`.
+"""Errors raised by the client itself. A broker's refusal is `protocol.refusals.Refusal`.
 
 ClientError
-├── NoNameServer              nobody to ask for routes
+├── NoNameServer              no NameServer is known
 │   └── NameServersUnreachable
-├── RouteNotFound             no broker has the topic
-├── BrokerUnknown             no route names this broker
+├── RouteNotFound             the topic has no route
+├── BrokerUnknown             no known route contains the broker
 ├── SendFailed                all tries of a send failed
 │   └── SendTimedOut
 ├── BatchPartlySent           some batches of a list were stored, one was not
-├── RequestTimedOut           a request was sent, and no reply came in time
-├── CannotReply               a message does not say where its reply goes
-├── PopNotSupported           a broker that only serves pulls
-├── GroupTaken                the instance has one of that group
+├── RequestTimedOut           no reply to a request arrived in time
+├── CannotReply               the message is not a request
+├── PopNotSupported           the broker serves only pulls
+├── GroupTaken                the instance has a client of that group
 └── WrongState                not started, started twice, or closed
 """
 
@@ -35,13 +35,13 @@ CANNOT_REPLY = 10007
 
 
 class ClientError(BolideError):
-    """Something this client could not do; `code` is what RocketMQ's clients call it, or -1."""
+    """Base of client errors; `code` is the code of RocketMQ's clients, or -1."""
 
     code: int = -1
 
 
 class NoNameServer(ClientError):
-    """There is nobody to ask for routes."""
+    """No NameServer is known."""
 
     code = NO_NAME_SERVER
 
@@ -54,7 +54,7 @@ class NoNameServer(ClientError):
 
 
 class NameServersUnreachable(NoNameServer):
-    """Every NameServer of the list was tried; the last failure is the cause."""
+    """No NameServer answered; the last failure is the cause."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class NameServersUnreachable(NoNameServer):
 
 
 class RouteNotFound(ClientError):
-    """No NameServer knows a broker that has the topic."""
+    """The NameServer knows no broker with the topic."""
 
     code = ROUTE_NOT_FOUND
 
@@ -78,7 +78,7 @@ class RouteNotFound(ClientError):
 
 
 class BrokerUnknown(ClientError):
-    """No route that this client has names the broker."""
+    """No known route contains the broker."""
 
     code = BROKER_UNKNOWN
 
@@ -91,7 +91,10 @@ class BrokerUnknown(ClientError):
 
 
 class SendFailed(ClientError):
-    """No try of a send succeeded; the last failure is the cause. It may still have been stored."""
+    """No try of a send succeeded; the last failure is the cause.
+
+    The message may have been stored nevertheless.
+    """
 
     def __init__(
         self, topic: str, brokers: Sequence[str], seconds: float, cause: Exception | None
@@ -103,7 +106,7 @@ class SendFailed(ClientError):
 
 
 class SendTimedOut(SendFailed):
-    """The time for the send, or for its last try, was over; it may still have been stored."""
+    """The send, or its last try, timed out; the message may have been stored nevertheless."""
 
     def __init__(
         self, topic: str, brokers: Sequence[str], seconds: float, cause: Exception | None
@@ -113,12 +116,12 @@ class SendTimedOut(SendFailed):
 
 
 class BatchPartlySent(ClientError):
-    """`results` are those of the batches before the one that failed, which is the cause."""
+    """A batch failed with the cause; `results` are those of the batches before it."""
 
     def __init__(
         self, results: Sequence["SendResult"], sent: int, left: int, *, keyed: bool = False
     ) -> None:
-        advice = (  # keyed ones are sent queue by queue, not in their order
+        advice = (  # keyed messages are sent queue by queue, not in list order
             "send all again, their keys keep the topic from storing one twice"
             if keyed
             else f"send those from number {sent} on again"
@@ -132,7 +135,7 @@ class BatchPartlySent(ClientError):
 
 
 class RequestTimedOut(ClientError):
-    """The request was stored; whoever should reply did not, or not in time."""
+    """The request was stored, and no reply arrived in time."""
 
     code = REQUEST_TIMED_OUT
 
@@ -146,7 +149,7 @@ class RequestTimedOut(ClientError):
 
 
 class CannotReply(ClientError):
-    """A message is no request, or lost what says where its reply goes."""
+    """The message is not a request, or lost its reply properties."""
 
     code = CANNOT_REPLY
 
@@ -160,7 +163,7 @@ class CannotReply(ClientError):
 
 
 class PopNotSupported(ClientError):
-    """The broker does not know the request: it is older than 5.0."""
+    """The broker is older than 5.0 and does not support POP."""
 
     def __init__(self, broker_name: str, address: str) -> None:
         super().__init__(
@@ -183,7 +186,7 @@ class GroupTaken(ClientError):
 
 
 class WrongState(ClientError, RuntimeError):
-    """Used before its start or after its end, or started twice."""
+    """The client is used before its start or after its close, or started twice."""
 
 
 def _send_text(topic: str, brokers: Sequence[str], seconds: float, cause: Exception | None) -> str:

@@ -1,1 +1,1 @@
-"""What the clients of a process share: connections, routes, heartbeats, lookups."""
+"""Client instances, shared by producers and consumers: connections, routes, heartbeats, lookups."""

@@ -1,4 +1,4 @@
-"""Heartbeats to brokers, and the producers and consumers they announce."""
+"""Heartbeats to brokers, and the registry of producers and consumers they announce."""
 
 import asyncio
 import logging
@@ -20,31 +20,33 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.transactions import CheckTransactionHeader
 
+log = logging.getLogger(__name__)
+
 
 class ProducerMember(Protocol):
-    """A producer, as its instance sees it. Names are those on the wire."""
+    """The interface of a producer to its instance; names include the namespace."""
 
     def topics(self) -> Collection[str]:
-        """The topics whose routes are kept fresh."""
+        """The topics whose routes are refreshed periodically."""
         ...
 
 
 @runtime_checkable
 class TransactionMember(Protocol):
-    """A producer that can be asked about its transactions."""
+    """A producer that answers transaction checks."""
 
     def check_transaction(
         self, message: StoredMessage, header: CheckTransactionHeader, address: str
     ) -> None:
-        """A broker asks what became of one; the answer goes to the address."""
+        """Check a transaction and report its state to the broker at the address."""
         ...
 
 
 class ConsumerMember(Protocol):
-    """A consumer, as its instance sees it. Names are those on the wire."""
+    """The interface of a consumer to its instance; names include the namespace."""
 
     def topics(self) -> Collection[str]:
-        """The topics whose routes are kept fresh, that of the group's retries among them."""
+        """The topics whose routes are refreshed periodically, including the retry topic."""
         ...
 
     def heartbeat_entry(self) -> ConsumerGroup: ...
@@ -52,7 +54,7 @@ class ConsumerMember(Protocol):
     def route_changed(self, topic: str) -> None: ...
 
     def rebalance_soon(self) -> None:
-        """The members of the group changed."""
+        """Request a rebalance, because the members of the group changed."""
         ...
 
     def running(self) -> RunningConsumer: ...
@@ -65,7 +67,7 @@ class ConsumerMember(Protocol):
 
 
 class Members:
-    """Who shares an instance, by group; each group has at most one of a kind."""
+    """The producers and consumers of an instance; at most one of each per group."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -76,30 +78,30 @@ class Members:
         return bool(self.producers or self.consumers)
 
     def add_producer(self, group: str, producer: ProducerMember) -> None:
-        """Raises GroupTaken if there is one of that group."""
+        """Raises GroupTaken if the group has one already."""
         if group in self.producers:
             raise GroupTaken("producer", group, self._client_id)
         self.producers[group] = producer
 
     def add_consumer(self, group: str, consumer: ConsumerMember) -> None:
-        """Raises GroupTaken if there is one of that group."""
+        """Raises GroupTaken if the group has one already."""
         if group in self.consumers:
             raise GroupTaken("consumer", group, self._client_id)
         self.consumers[group] = consumer
 
     def topics(self) -> set[str]:
-        """All topics whose routes are kept fresh."""
+        """All topics whose routes are refreshed periodically."""
         members = (*self.producers.values(), *self.consumers.values())
         return {topic for member in members for topic in member.topics()}
 
     def route_changed(self, topic: str) -> None:
-        """Tell the consumers of a topic."""
+        """Notify the consumers of a topic."""
         for consumer in self.consumers.values():
             if topic in consumer.topics():
                 consumer.route_changed(topic)
 
     def heartbeat(self) -> Heartbeat:
-        """What brokers are told of them."""
+        """The heartbeat that announces all groups."""
         return Heartbeat(
             client_id=self._client_id,
             producer_data_set=[ProducerGroup(group) for group in self.producers],
@@ -107,115 +109,120 @@ class Members:
         )
 
 
-log = logging.getLogger(__name__)
-
-
-class Call(Protocol):
-    """The way to ask a broker."""
+class BrokerCall(Protocol):
+    """Sends a request to a broker."""
 
     def __call__(
         self, address: str, code: RequestCode, *, body: bytes = b""
     ) -> Awaitable[Frame]: ...
 
 
-class Links(Protocol):
-    """What is known of the connections to brokers."""
+class ConnectionStates(Protocol):
+    """The state of the connections to brokers."""
 
     def is_connected(self, address: str) -> bool: ...
 
     def reconnected_at(self, address: str) -> float: ...
 
 
-class _Told(NamedTuple):
-    """What a broker knows, and since when by the loop's clock."""
+class _Announcement(NamedTuple):
+    """The last heartbeat a broker acknowledged; `when` is by the loop's clock."""
 
     when: float
     producers: frozenset[str]
 
 
 class Heartbeats:
-    """Go to the masters for producers, to slaves too if there are consumers."""
+    """Sends heartbeats to the masters, and to slaves too if there are consumers."""
 
-    def __init__(self, members: Members, routes: Routes, call: Call) -> None:
+    def __init__(self, members: Members, routes: Routes, call: BrokerCall) -> None:
         self._members = members
         self._routes = routes
         self._call = call
-        self._told: dict[str, _Told] = {}
-        self._wanted = asyncio.Event()
-        self._silent: set[str] = set()  # brokers whose silence was told of
-        # RocketMQ's brokers take requests in any order: an older one must not come in last.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._announced: dict[str, _Announcement] = {}
+        self._requested = asyncio.Event()
+        self._unresponsive: set[str] = set()  # brokers whose failure was logged
+        # Brokers may process requests in any order, so heartbeats to one broker are serialized.
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def soon(self) -> None:
-        """Have one sent now rather than at the next interval."""
-        self._wanted.set()
+        """Request a heartbeat before the next interval."""
+        self._requested.set()
 
     async def run(self, interval: float, guarded: Callable[[], Awaitable[None]]) -> None:
-        """Have one sent every so many seconds, and whenever it is wanted."""
+        """Call `guarded`, which sends heartbeats, at the interval and on request."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval):
-                    await self._wanted.wait()
-            self._wanted.clear()
+                    await self._requested.wait()
+            self._requested.clear()
             await guarded()
 
     async def send(self) -> None:
-        """Tell every broker of the known routes which groups are here; failures are logged."""
+        """Announce all groups to every broker of the known routes; failures are logged."""
         if not self._members:
             return
-        self._wanted.clear()
+        self._requested.clear()
         routes = self._routes
         addresses = routes.addresses() if self._members.consumers else routes.masters()
         await asyncio.gather(*map(self._send_to, addresses))
 
-    async def reach(self, group: str, links: Links) -> None:
-        """See to it that every master that takes heartbeats knows of a producer group.
+    async def announce_producer(self, group: str, connections: ConnectionStates) -> None:
+        """Announce a producer group to every responsive master that does not know it.
 
-        The caller sets the deadline: a broker that is gone may let it wait for a while.
+        The caller sets the deadline: an unreachable broker may delay the call.
         """
         if group not in self._members.producers:
             return
-        masters = self._routes.masters() - self._silent
-        unaware = [each for each in masters if not self._knows(each, group, links)]
-        await asyncio.gather(*(self._make_aware(each, group, links) for each in unaware))
+        masters = self._routes.masters() - self._unresponsive
+        missing = [each for each in masters if not self._knows(each, group, connections)]
+        await asyncio.gather(
+            *(self._announce_unless_known(each, group, connections) for each in missing)
+        )
 
-    async def _make_aware(self, address: str, group: str, links: Links) -> None:
-        async with self._turns[address]:
-            if not self._knows(address, group, links):  # somebody else may have told it meanwhile
-                await self._tell(address)
+    async def _announce_unless_known(
+        self, address: str, group: str, connections: ConnectionStates
+    ) -> None:
+        async with self._locks[address]:
+            if not self._knows(
+                address, group, connections
+            ):  # a concurrent heartbeat may have announced it
+                await self._announce(address)
 
-    def _knows(self, address: str, group: str, links: Links) -> bool:
-        """A broker forgets a client with its connection."""
-        told = self._told.get(address, _Told(-math.inf, frozenset()))
-        is_new = links.reconnected_at(address) >= told.when
-        return group in told.producers and links.is_connected(address) and not is_new
+    def _knows(self, address: str, group: str, connections: ConnectionStates) -> bool:
+        """Whether the broker was told on the current connection: it forgets a lost client."""
+        announced = self._announced.get(address, _Announcement(-math.inf, frozenset()))
+        is_new = connections.reconnected_at(address) >= announced.when
+        return group in announced.producers and connections.is_connected(address) and not is_new
 
     async def _send_to(self, address: str) -> None:
-        async with self._turns[address]:
-            await self._tell(address)
+        async with self._locks[address]:
+            await self._announce(address)
 
-    async def _tell(self, address: str) -> None:
-        """In its turn; a failure is logged once."""
+    async def _announce(self, address: str) -> None:
+        """Send a heartbeat, under the lock of the broker; a failure is logged once."""
         began = asyncio.get_running_loop().time()
         producers = frozenset(self._members.producers)
         try:
             body = fastjson.encode(self._members.heartbeat())
             await self._call(address, RequestCode.HEART_BEAT, body=body)
         except BolideError as exc:
-            if address not in self._silent:
-                self._silent.add(address)
-                log.warning("broker %s does not take heartbeats: %s", address, exc)
+            if address not in self._unresponsive:
+                self._unresponsive.add(address)
+                log.warning("broker %s does not accept heartbeats: %s", address, exc)
             return
-        self._told[address] = _Told(began, producers)
-        if address in self._silent:
-            self._silent.discard(address)
-            log.info("broker %s takes heartbeats again", address)
+        self._announced[address] = _Announcement(began, producers)
+        if address in self._unresponsive:
+            self._unresponsive.discard(address)
+            log.info("broker %s accepts heartbeats again", address)
 
     def forget_brokers(self) -> None:
-        """Drop what was noted of brokers that no route names any more."""
+        """Drop the state of brokers that are in no route any more."""
         known = self._routes.addresses()
-        self._silent &= known
-        self._told = {address: told for address, told in self._told.items() if address in known}
-        for address in self._turns.keys() - known:
-            if not self._turns[address].locked():
-                del self._turns[address]
+        self._unresponsive &= known
+        self._announced = {
+            address: announced for address, announced in self._announced.items() if address in known
+        }
+        for address in self._locks.keys() - known:
+            if not self._locks[address].locked():
+                del self._locks[address]

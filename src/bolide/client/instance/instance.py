@@ -1,4 +1,4 @@
-"""The part of a client that its producers and consumers share: connections, routes, heartbeats."""
+"""The client instance: connections, routes and heartbeats of producers and consumers."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from bolide.client.errors import NameServersUnreachable, NoNameServer, RouteNotFound
 from bolide.client.instance.heartbeats import ConsumerMember, Heartbeats, Members, ProducerMember
-from bolide.client.instance.lifecycle import Sharing
+from bolide.client.instance.lifecycle import SharedInstances
 from bolide.client.instance.lookups import Lookups
 from bolide.client.instance.routes import (
     REFRESH_INTERVAL,
@@ -18,7 +18,7 @@ from bolide.client.instance.routes import (
     Routes,
     fetch_addresses,
 )
-from bolide.client.instance.server_requests import OpenRequests, ServerRequests
+from bolide.client.instance.server_requests import PendingReplies, ServerRequests
 from bolide.client.instance.settings import ClientSettings
 from bolide.client.instance.signing import Signer
 from bolide.errors import BolideError, ConfigError
@@ -39,12 +39,12 @@ log = logging.getLogger("bolide.client.instance")  # documented in docs/how-to/l
 
 
 class ClientInstance:
-    """One client of a cluster, by the eyes of its brokers. Made by `acquire`, ended by `release`.
+    """One client, as identified by brokers; obtained by `acquire`, ended by `release`.
 
-    It starts whether or not a NameServer can be reached; what needs a route fails until one can.
+    It starts even if no NameServer is reachable; calls that need a route fail until one is.
     """
 
-    _sharing: "ClassVar[Sharing[ClientInstance]]" = Sharing()
+    _shared: "ClassVar[SharedInstances[ClientInstance]]" = SharedInstances()
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -52,17 +52,17 @@ class ClientInstance:
         self.name_servers = NameServers(settings.name_servers)
         self._members = Members(self.client_id)
         self.routes = Routes(
-            self._ask_route,
+            self._fetch_route,
             on_change=self._members.route_changed,
             on_new_broker=self.heartbeat_soon,
         )
         self.lookups = Lookups(self)
         self._heartbeats = Heartbeats(self._members, self.routes, self.call)
-        self.open_requests = OpenRequests()
+        self.pending_replies = PendingReplies()
         requests = ServerRequests(
             self._members.consumers,
             settings.namespace,
-            self.open_requests,
+            self.pending_replies,
             self._members.producers,
         )
         self.remoting = RemotingClient(
@@ -76,7 +76,7 @@ class ClientInstance:
         )
         self._users = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told_of: set[str] = set()  # what is failing, and was logged
+        self._failing: set[str] = set()  # subjects whose failure was logged
         self._addresses_known = asyncio.Event()
         if settings.name_servers or not settings.address_server:
             self._addresses_known.set()
@@ -85,32 +85,32 @@ class ClientInstance:
 
     @classmethod
     async def acquire(cls, settings: ClientSettings) -> "ClientInstance":
-        """The instance with these settings on this event loop, started if it is new.
+        """The instance with these settings on this event loop; created and started if necessary.
 
         Raises:
             ConfigError: a client of this process has the same id and other settings.
         """
-        return await cls._sharing.get(settings, cls).join()
+        return await cls._shared.get(settings, cls).join()
 
     async def join(self) -> Self:
-        """Say that one more uses it; the first one starts it."""
+        """Increment the reference count; the first user starts the instance."""
         self._users += 1
         if self._users == 1:
             await self._start()
         return self
 
     async def release(self) -> None:
-        """Say that one user is done; the last one ends it."""
+        """Decrement the reference count; the last user closes the instance."""
         self._users -= 1
         if not self._users:
-            self._sharing.remove(self)
+            self._shared.remove(self)
             await self._close()
 
     async def _start(self) -> None:
         await self.remoting.__aenter__()
         self._run(self._poll_routes(), "routes")
-        beating = self._heartbeats.run(self.settings.heartbeat_interval, self._guarded_heartbeat)
-        self._run(beating, "heartbeats")
+        heartbeats = self._heartbeats.run(self.settings.heartbeat_interval, self._guarded_heartbeat)
+        self._run(heartbeats, "heartbeats")
         if self.settings.address_server:
             self._run(self._watch_address_server(self.settings.address_server), "addresses")
         servers = ", ".join(self.name_servers.addresses) or self.settings.address_server or "none"
@@ -139,7 +139,7 @@ class ClientInstance:
         within: float | None = None,
         accept: Collection[int] = (),
     ) -> Frame:
-        """Ask a broker; `within` seconds, connecting included. Raises as `RemotingClient.call`."""
+        """Call a broker; `within` seconds include connecting. Raises like `RemotingClient.call`."""
         if not self.remoting.is_connected(address):
             seconds = self.settings.call_timeout if within is None else within
             within = seconds - await self._connect(address, code, seconds)
@@ -156,7 +156,7 @@ class ClientInstance:
         body: bytes = b"",
         within: float | None = None,
     ) -> None:
-        """Tell a broker something that it does not answer; `within` is the time to connect."""
+        """Send a one-way request; `within` seconds are the time to connect."""
         if not self.remoting.is_connected(address):
             await self._connect(address, code, within or self.settings.call_timeout)
         await self.remoting.notify(address, code, header, body=body)
@@ -169,11 +169,11 @@ class ClientInstance:
         body: bytes = b"",
         within: float | None = None,
     ) -> Frame:
-        """Ask the chosen NameServer, and the others in turn if it does not answer.
+        """Call the preferred NameServer, and the others in turn if it does not answer.
 
         Raises:
-            NoNameServer: none is known or none answers.
-            Refusal: the one that was asked refused.
+            NoNameServer: no NameServer is known, or none answers.
+            Refusal: a NameServer refused.
         """
         seconds = self.settings.call_timeout if within is None else within
         with suppress(TimeoutError):
@@ -185,31 +185,31 @@ class ClientInstance:
         failure: RemotingError | None = None
         for address in addresses:
             try:
-                # One that does not even refuse must leave time for the others.
-                answer = await self.call(
+                # Share the time, so that a hanging NameServer leaves some for the others.
+                reply = await self.call(
                     address, code, header, body=body, within=seconds / len(addresses)
                 )
             except RemotingError as exc:
                 failure = exc
             else:
-                self.name_servers.choose(address)
-                return answer
+                self.name_servers.prefer(address)
+                return reply
         raise NameServersUnreachable(addresses) from failure
 
     def find_connection(self, broker_name: str) -> Connection | None:
-        """The connection by which sends go to a broker's master, if there is one."""
+        """The open connection for sends to a broker's master, if any."""
         address = self.routes.master(broker_name)
         return None if address is None else self.remoting.find(self.vip(address))
 
     def vip(self, address: str) -> str:
-        """Where sends go: the broker's second port if the VIP channel is on."""
+        """The address for sends: the broker's VIP port if the VIP channel is enabled."""
         if not self.settings.vip_channel:
             return address
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - 2}"
 
     async def _connect(self, address: str, code: RequestCode, seconds: float) -> float:
-        """Connect within the time for a call; returns how long it took."""
+        """Connect within the timeout of a call; return the seconds it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -218,51 +218,51 @@ class ClientInstance:
         except TimeoutError as exc:
             raise CallTimedOut(address, code, seconds) from exc
         if code != RequestCode.HEART_BEAT and self.routes.name_of(address):
-            self.heartbeat_soon()  # the broker forgot this client when the last connection ended
+            self.heartbeat_soon()  # brokers forget a client when its connection ends
         return loop.time() - began
 
     # Producers and consumers
 
     def add_producer(self, group: str, producer: ProducerMember) -> None:
-        """Raises GroupTaken if there is one of that group."""
+        """Raises GroupTaken if the group has one already."""
         self._members.add_producer(group, producer)
         self.heartbeat_soon()
 
     def add_consumer(self, group: str, consumer: ConsumerMember) -> None:
-        """Raises GroupTaken if there is one of that group."""
+        """Raises GroupTaken if the group has one already."""
         self._members.add_consumer(group, consumer)
         self.heartbeat_soon()
 
     async def remove_producer(self, group: str) -> None:
-        """Forget it and tell the brokers."""
+        """Unregister it from the brokers."""
         if self._members.producers.pop(group, None) is not None:
             await self._unregister(producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:
-        """Forget it and tell the brokers."""
+        """Unregister it from the brokers."""
         if self._members.consumers.pop(group, None) is not None:
             await self._unregister(consumer_group=group)
 
     async def _unregister(self, **group: str) -> None:
         header = UnregisterClientHeader(client_id=self.client_id, **group)
 
-        async def tell(address: str) -> None:
-            with suppress(BolideError):  # it will notice by itself
+        async def unregister(address: str) -> None:
+            with suppress(BolideError):  # the broker removes the client after missing heartbeats
                 await self.call(address, RequestCode.UNREGISTER_CLIENT, header)
 
         connected = filter(self.remoting.is_connected, self.routes.addresses())
-        await asyncio.gather(*map(tell, connected))
+        await asyncio.gather(*map(unregister, connected))
 
     def heartbeat_soon(self) -> None:
-        """Have the brokers told of this client now rather than at the next interval."""
+        """Request a heartbeat before the next interval."""
         self._heartbeats.soon()
 
-    async def reach_brokers(self, group: str) -> None:
-        """Wait until the masters of the known routes know of a producer group."""
-        await self._heartbeats.reach(group, self.remoting)
+    async def announce_producer(self, group: str) -> None:
+        """Wait until the masters of the known routes know a producer group."""
+        await self._heartbeats.announce_producer(group, self.remoting)
 
     async def heartbeat(self) -> None:
-        """Tell every broker of the known routes which groups are here; failures are logged."""
+        """Announce all groups to every broker of the known routes; failures are logged."""
         await self._heartbeats.send()
 
     async def _guarded_heartbeat(self) -> None:
@@ -270,14 +270,14 @@ class ClientInstance:
 
     # Routes
 
-    async def _ask_route(self, topic: str) -> TopicRoute | None:
+    async def _fetch_route(self, topic: str) -> TopicRoute | None:
         try:
-            answer = await self.call_name_server(
+            reply = await self.call_name_server(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
             )
         except TopicNotFound:
             return None
-        return fastjson.decode(answer.body, TopicRoute)
+        return fastjson.decode(reply.body, TopicRoute)
 
     async def _poll_routes(self) -> None:
         while True:
@@ -285,63 +285,67 @@ class ClientInstance:
             await self._guarded(self.poll_routes(), "routes")
 
     async def poll_routes(self) -> None:
-        """Ask anew for the routes in use and forget the others; failures are logged once."""
+        """Refresh the routes in use and drop the others; failures are logged once."""
         wanted = self._members.topics()
         self.routes.forget_all_but(wanted)
         try:
             for topic in sorted(wanted):
                 await self._poll_route(topic)
         except NoNameServer as exc:
-            self._tell_once("routes", "the routes cannot be refreshed: %s", exc)
+            self._log_failure_once("routes", "the routes cannot be refreshed: %s", exc)
         else:
-            self._tell_of_end("routes", "the routes can be refreshed again")
+            self._log_recovery("routes", "the routes can be refreshed again")
         self._heartbeats.forget_brokers()
 
     async def _poll_route(self, topic: str) -> None:
         subject = f"route of {topic}"
         try:
-            with suppress(RouteNotFound):  # it may come, or come back
+            with suppress(RouteNotFound):  # the topic may be created later, or return
                 await self.routes.refresh(topic)
         except NoNameServer:
             raise
         except BolideError as exc:
-            self._tell_once(subject, "the route of topic %s cannot be refreshed: %s", topic, exc)
+            self._log_failure_once(
+                subject, "the route of topic %s cannot be refreshed: %s", topic, exc
+            )
         else:
-            self._tell_of_end(subject, "the route of topic %s can be refreshed again", topic)
+            self._log_recovery(subject, "the route of topic %s can be refreshed again", topic)
 
     # Address server
 
     async def _watch_address_server(self, url: str) -> None:
         while True:
-            await self._guarded(self._ask_address_server(url), "address server")
+            await self._guarded(self._query_address_server(url), "address server")
             pause = REFRESH_INTERVAL if self.name_servers.addresses else RETRY_INTERVAL
             await asyncio.sleep(pause)
 
-    async def _ask_address_server(self, url: str) -> None:
+    async def _query_address_server(self, url: str) -> None:
         try:
-            found = await asyncio.to_thread(fetch_addresses, url, self.settings.call_timeout)
+            addresses = await asyncio.to_thread(fetch_addresses, url, self.settings.call_timeout)
         except (OSError, ConfigError) as exc:
-            self._tell_once(url, "address server %s gives no list of NameServers: %s", url, exc)
+            self._log_failure_once(
+                url, "address server %s returns no list of NameServers: %s", url, exc
+            )
             return
-        self._tell_of_end(url, "address server %s answers again", url)
-        if found:
-            self.name_servers.set(found)
+        self._log_recovery(url, "address server %s answers again", url)
+        if addresses:
+            self.name_servers.set(addresses)
             self._addresses_known.set()
 
     # Logs
 
-    def _tell_once(self, subject: str, text: str, *facts: object) -> None:
-        if subject not in self._told_of:
-            self._told_of.add(subject)
+    def _log_failure_once(self, subject: str, text: str, *facts: object) -> None:
+        if subject not in self._failing:
+            self._failing.add(subject)
             log.warning(text, *facts)
 
-    def _tell_of_end(self, subject: str, text: str, *facts: object) -> None:
-        if subject in self._told_of:
-            self._told_of.discard(subject)
+    def _log_recovery(self, subject: str, text: str, *facts: object) -> None:
+        if subject in self._failing:
+            self._failing.discard(subject)
             log.info(text, *facts)
 
     async def _guarded(self, work: Awaitable[None], what: str) -> None:
-        """The supervisor of what repeats: one failure must not be the last time."""
+        """Supervise one round of a periodic task: log errors and let the next round run."""
         try:
             await work
         except Exception:
@@ -354,4 +358,4 @@ def _hooks(settings: ClientSettings) -> tuple[Signer, ...]:
     return (Signer(settings.access_key, settings.secret_key, settings.security_token),)
 
 
-os.register_at_fork(after_in_child=ClientInstance._sharing.forget)  # noqa: SLF001  its own
+os.register_at_fork(after_in_child=ClientInstance._shared.forget)  # noqa: SLF001  same module

@@ -1,4 +1,4 @@
-"""Lifecycle of clients (made, running, closed), and instances shared within a process."""
+"""Lifecycle of clients (new, running, closed), and instances shared within a process."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from bolide.errors import ConfigError
 
 
 class Startable:
-    """What `async with` starts and closes."""
+    """Base of clients that `async with` starts and closes."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -36,22 +36,22 @@ class Startable:
 
 
 class _State(Enum):
-    MADE = auto()
+    NEW = auto()
     RUNNING = auto()
     CLOSED = auto()
 
 
 class Lifecycle:
-    """Which state a producer or consumer is in; every wrong step says what to do instead."""
+    """The state of a producer or consumer."""
 
     def __init__(self, kind: str, group: str) -> None:
         self._name = f"{kind} {group!r}"
-        self._state = _State.MADE
+        self._state = _State.NEW
 
     @property
-    def is_made(self) -> bool:
-        """Whether it has not been started yet."""
-        return self._state is _State.MADE
+    def is_new(self) -> bool:
+        """Whether the client has not been started yet."""
+        return self._state is _State.NEW
 
     @property
     def is_running(self) -> bool:
@@ -66,12 +66,12 @@ class Lifecycle:
         self._state = _State.RUNNING
 
     def fail(self) -> None:
-        """The start did not succeed; it may be tried again."""
-        self._state = _State.MADE
+        """The start failed and may be repeated."""
+        self._state = _State.NEW
 
     def require_running(self) -> None:
-        """Raises WrongState before the start and after the end."""
-        if self._state is _State.MADE:
+        """Raises WrongState before the start and after the close."""
+        if self._state is _State.NEW:
             raise WrongState(
                 f"{self._name} is not started: use it inside `async with`, or start it first"
             )
@@ -79,38 +79,36 @@ class Lifecycle:
             raise WrongState(f"{self._name} is closed: make a new one to go on")
 
     def end(self) -> bool:
-        """Close it; False if there is nothing to stop."""
+        """Enter the closed state; False if the client was not running."""
         was_running = self.is_running
         self._state = _State.CLOSED
         return was_running
 
 
-class Shared(Protocol):
-    """What is shared."""
-
+class HasSettings(Protocol):
     settings: ClientSettings
 
 
-I = TypeVar("I", bound=Shared)  # noqa: E741  an instance
+I = TypeVar("I", bound=HasSettings)  # noqa: E741  I for instance
 
 
-class Sharing(Generic[I]):
-    """The instances of this process by client id, each with the event loop that it lives on."""
+class SharedInstances(Generic[I]):
+    """The instances of this process by client id, each with its event loop."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # held for a moment only, by loops in several threads
+        self._lock = threading.Lock()  # event loops may run in several threads
         self._instances: dict[str, tuple[asyncio.AbstractEventLoop, I]] = {}
 
     def get(self, settings: ClientSettings, make: Callable[[ClientSettings], I]) -> I:
-        """The instance with these settings on this event loop; it is made if there is none.
+        """The instance with these settings on this event loop; created if necessary.
 
         Raises:
-            ConfigError: the client id belongs to one with other settings, or on another loop.
+            ConfigError: the client id is in use with other settings, or on another loop.
         """
         here = asyncio.get_running_loop()
         with self._lock:
             loop, instance = self._instances.get(settings.client_id, (here, None))
-            if instance is None or loop.is_closed():  # that one nobody can use or end any more
+            if instance is None or loop.is_closed():  # an instance of a closed loop is unusable
                 instance = make(settings)
                 self._instances[settings.client_id] = here, instance
             elif loop is not here:
@@ -126,7 +124,7 @@ class Sharing(Generic[I]):
                 del self._instances[instance.settings.client_id]
 
     def forget(self) -> None:
-        """In a forked child nothing of it lives, and the lock may be anybody's."""
+        """Reset in a forked child: its event loops do not run, and the lock may be held."""
         self._lock = threading.Lock()
         self._instances = {}
 

@@ -1,6 +1,6 @@
-"""Queue positions, single messages and new topics: what every client may look up.
+"""Lookups that every client offers: queue offsets, single messages, and topic creation.
 
-Names are those on the wire; producers and consumers put namespaces on and take them off.
+`Lookups` uses names with namespace; `LookupMethods` adds and removes the namespace.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from bolide.protocol.headers.offsets import (
 from bolide.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
 from bolide.protocol.headers.send import RecallHeader, RecallReply
 from bolide.protocol.headers.topics import CreateTopicHeader
-from bolide.protocol.message_id import BadMessageId, OffsetId
+from bolide.protocol.message_id import OffsetId
 from bolide.protocol.recall_handle import RecallHandle
 from bolide.protocol.refusals import QueryNotFound, Refusal, ServerError
 from bolide.remoting.client import Fields
@@ -47,7 +47,7 @@ _CREATE_TRIES = 5
 
 
 class MessageNotFound(BolideError):
-    """No broker has a message of that id."""
+    """No broker has a message with that id."""
 
     def __init__(self, message_id: str, hint: str = "") -> None:
         super().__init__(f"no message has the id {message_id!r}{hint}")
@@ -55,7 +55,7 @@ class MessageNotFound(BolideError):
 
 
 class LookupCaller(Protocol):
-    """The part of a client instance that is used here."""
+    """The part of `ClientInstance` that lookups use."""
 
     settings: ClientSettings
     routes: Routes
@@ -73,102 +73,102 @@ class LookupCaller(Protocol):
 
 
 class Lookups:
-    """Asks the broker that knows."""
+    """Queries brokers for offsets and messages, and creates topics."""
 
-    def __init__(self, asker: LookupCaller) -> None:
-        self._asker = asker
+    def __init__(self, caller: LookupCaller) -> None:
+        self._caller = caller
 
     # Positions
 
     async def max_offset(self, queue: MessageQueue, *, committed: bool = True) -> int:
         """The offset that the next message of the queue will have."""
         header = MaxOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, committed=committed)
-        answer = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
-        return OffsetReply.from_fields(answer.fields).offset
+        reply = await self._call_master(queue, RequestCode.GET_MAX_OFFSET, header)
+        return OffsetReply.from_fields(reply.fields).offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is still there."""
+        """The offset of the oldest stored message."""
         header = QueueHeader(queue.topic, queue.queue_id)
-        answer = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
-        return OffsetReply.from_fields(answer.fields).offset
+        reply = await self._call_master(queue, RequestCode.GET_MIN_OFFSET, header)
+        return OffsetReply.from_fields(reply.fields).offset
 
     async def search_offset(
         self, queue: MessageQueue, timestamp: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
-        """The first offset stored at or after `timestamp` (ms); by UPPER the last at or before."""
+        """The first offset stored at or after `timestamp` (ms); for UPPER the last at or before."""
         header = SearchOffsetHeader(
             topic=queue.topic,
             queue_id=queue.queue_id,
             timestamp=timestamp,
             boundary_type=boundary,
         )
-        answer = await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return OffsetReply.from_fields(answer.fields).offset
+        reply = await self._call_master(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return OffsetReply.from_fields(reply.fields).offset
 
     async def earliest_time(self, queue: MessageQueue) -> int:
         """When the oldest message of the queue was stored, in ms; -1 if it is empty."""
         header = QueueHeader(queue.topic, queue.queue_id)
-        answer = await self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
-        return StoreTimeReply.from_fields(answer.fields).timestamp
+        reply = await self._call_master(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        return StoreTimeReply.from_fields(reply.fields).timestamp
 
-    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> Frame:
-        address = await self._asker.routes.require_master(queue.broker_name, queue.topic)
-        return await self._asker.call(address, code, header)
+    async def _call_master(self, queue: MessageQueue, code: RequestCode, header: Header) -> Frame:
+        address = await self._caller.routes.require_master(queue.broker_name, queue.topic)
+        return await self._caller.call(address, code, header)
 
     # Messages
 
     async def recall(self, topic: str, handle: str, group: str) -> str:
-        """Take back a message that waits; the id of it."""
+        """Recall a timed message; return its id."""
         broker = RecallHandle.decode(handle).broker_name
         header = RecallHeader(producer_group=group, topic=topic, recall_handle=handle)
-        address = await self._asker.routes.require_master(broker, topic)
-        answer = await self._asker.call(address, RequestCode.RECALL_MESSAGE, header)
-        return RecallReply.from_fields(answer.fields).msg_id
+        address = await self._caller.routes.require_master(broker, topic)
+        reply = await self._caller.call(address, RequestCode.RECALL_MESSAGE, header)
+        return RecallReply.from_fields(reply.fields).msg_id
 
     async def view_message(self, message_id: str, topic: str | None = None) -> StoredMessage:
         """Find a message by its offset id, or with its topic by its unique id.
 
         Raises:
-            MessageNotFound: there is none.
-            BadMessageId: that is no id.
-            RouteNotFound: nobody has the topic.
+            MessageNotFound: no broker has the message.
+            BadMessageId: the id is malformed.
+            RouteNotFound: the topic does not exist.
         """
-        place = OffsetId.decode(message_id)
-        names_host = 0 < place.host.port <= _MAX_PORT
+        offset_id = OffsetId.decode(message_id)
+        names_host = 0 < offset_id.host.port <= _MAX_PORT
         if topic is not None:
-            return await self._view_in(topic, message_id, place, names_host=names_host)
+            return await self._view_in(topic, message_id, offset_id, names_host=names_host)
         if not names_host:
-            raise MessageNotFound(message_id, ": an id that a client gave needs the topic too")
-        return await self._view(message_id, place, None)
+            raise MessageNotFound(message_id, ": a unique id needs the topic too")
+        return await self._view(message_id, offset_id, None)
 
     async def _view_in(
-        self, topic: str, message_id: str, place: OffsetId, *, names_host: bool
+        self, topic: str, message_id: str, offset_id: OffsetId, *, names_host: bool
     ) -> StoredMessage:
-        """Both kinds of ids look alike: one that names a broker is looked up there first."""
-        await self._asker.routes.require(topic)
-        is_known = names_host and self._asker.routes.name_of(str(place.host)) is not None
+        """Offset ids and unique ids look alike: an id that names a broker is tried there first."""
+        await self._caller.routes.require(topic)
+        is_known = names_host and self._caller.routes.name_of(str(offset_id.host)) is not None
         if is_known:
             with suppress(MessageNotFound):
-                return await self._view(message_id, place, topic)
-        found = await self.query_messages(topic, message_id, unique=True)
-        if found:
-            return found[-1]
+                return await self._view(message_id, offset_id, topic)
+        matches = await self.query_messages(topic, message_id, unique=True)
+        if matches:
+            return matches[-1]
         missing = MessageNotFound(message_id, f" in topic {topic!r}")
         if is_known or not names_host:
             raise missing
-        try:  # brokers may be registered by names
-            return await self._view(message_id, place, topic)
+        try:  # brokers may be registered by host names
+            return await self._view(message_id, offset_id, topic)
         except RemotingError as exc:
             raise missing from exc
 
-    async def _view(self, message_id: str, place: OffsetId, topic: str | None) -> StoredMessage:
-        address = str(place.host)
-        header = ViewMessageHeader(topic=topic, offset=place.physical_offset)
+    async def _view(self, message_id: str, offset_id: OffsetId, topic: str | None) -> StoredMessage:
+        address = str(offset_id.host)
+        header = ViewMessageHeader(topic=topic, offset=offset_id.physical_offset)
         try:
-            answer = await self._asker.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+            reply = await self._caller.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         except (ServerError, QueryNotFound) as exc:
             raise MessageNotFound(message_id) from exc
-        (message,) = self._read(answer.body, self._asker.routes.name_of(address) or "")
+        (message,) = self._read(reply.body, self._caller.routes.name_of(address) or "")
         return message
 
     async def query_messages(
@@ -181,13 +181,13 @@ class Lookups:
         end: int | None = None,
         unique: bool = False,
     ) -> list[StoredMessage]:
-        """The messages with this key, oldest first; with `unique` the key is the unique id.
+        """The messages with this key, oldest first; with `unique`, the key is the unique id.
 
         `begin` and `end` are store times in ms.
 
         Raises:
-            RouteNotFound: nobody has the topic.
-            BolideError: no broker could be asked.
+            RouteNotFound: the topic does not exist.
+            BolideError: no broker answered.
         """
         header = QueryMessageHeader(
             topic=topic,
@@ -197,12 +197,12 @@ class Lookups:
             end_timestamp=_now_ms() if end is None else end,
             by_unique_key=unique,
         )
-        route = await self._asker.routes.require(topic)
-        asked = [self._query(broker, header) for broker in route.broker_datas]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        found = [message for each in answers if isinstance(each, list) for message in each]
-        failures = [each for each in answers if isinstance(each, BaseException)]
-        if failures and len(failures) == len(answers):
+        route = await self._caller.routes.require(topic)
+        queries = [self._query(broker, header) for broker in route.broker_datas]
+        results = await asyncio.gather(*queries, return_exceptions=True)
+        found = [message for each in results if isinstance(each, list) for message in each]
+        failures = [each for each in results if isinstance(each, BaseException)]
+        if failures and len(failures) == len(results):
             raise failures[0]
         found.sort(key=lambda message: message.store_timestamp)
         return found[:max_num]
@@ -212,15 +212,15 @@ class Lookups:
             return []
         address = broker.broker_addrs[min(broker.broker_addrs)]
         try:
-            answer = await self._asker.call(
-                address, RequestCode.QUERY_MESSAGE, header, within=2 * _call_timeout(self._asker)
+            reply = await self._caller.call(
+                address, RequestCode.QUERY_MESSAGE, header, within=2 * _call_timeout(self._caller)
             )
         except QueryNotFound:
             return []
-        # The broker compares hashes; others of the same hash are left out here.
+        # Brokers compare hashes only, so messages with other keys are left out here.
         return [
             message
-            for message in self._read(answer.body, broker.broker_name)
+            for message in self._read(reply.body, broker.broker_name)
             if (
                 message.unique_id == header.key
                 if header.by_unique_key
@@ -229,7 +229,7 @@ class Lookups:
         ]
 
     def _read(self, body: bytes, broker_name: str) -> list[StoredMessage]:
-        return read_messages(body, broker_name, namespace=self._asker.settings.namespace)
+        return read_messages(body, broker_name, namespace=self._caller.settings.namespace)
 
     # Topics
 
@@ -243,12 +243,12 @@ class Lookups:
         sys_flag: int = 0,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic on every broker that has the topic `key`, or change it there.
+        """Create or update a topic on every broker that has the topic `key`.
 
         Raises:
-            InvalidMessage: the name cannot be one.
+            InvalidMessage: the topic name is invalid.
             RouteNotFound: no broker has `key`.
-            BolideError: a broker could not be asked or refused.
+            BolideError: a broker refused or did not answer.
         """
         check_topic(topic)
         header = CreateTopicHeader(
@@ -262,14 +262,14 @@ class Lookups:
             order=order,
             attributes=",".join(f"{name}={text}" for name, text in (attributes or {}).items()),
         )
-        route = await self._asker.routes.require(key)
+        route = await self._caller.routes.require(key)
         for address in _masters(route, key):
             await self._create(address, header)
 
     async def _create(self, address: str, header: CreateTopicHeader) -> None:
         for _ in range(_CREATE_TRIES - 1):
             try:
-                await self._asker.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+                await self._caller.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             except RemotingError:
                 continue
             except Refusal as exc:
@@ -277,7 +277,7 @@ class Lookups:
                     continue
                 raise
             return
-        await self._asker.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await self._caller.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
 def _masters(route: TopicRoute, key: str) -> list[str]:
@@ -291,19 +291,16 @@ def _masters(route: TopicRoute, key: str) -> list[str]:
     return found
 
 
-def _call_timeout(asker: LookupCaller) -> float:
-    return asker.settings.call_timeout
+def _call_timeout(caller: LookupCaller) -> float:
+    return caller.settings.call_timeout
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-__all__ = ["BadMessageId", "Lookups", "MessageNotFound"]
-
-
 class LookupMethods(Startable):
-    """Part of every client: names go in and come out without the namespace."""
+    """Base of every client: lookups by names without namespace."""
 
     _client: ClientSettings
     _instance: "ClientInstance"
@@ -314,7 +311,7 @@ class LookupMethods(Startable):
         return self._client.client_id
 
     def set_name_servers(self, addresses: str | Iterable[str]) -> None:
-        """Change the list of NameServers, for all that share this client's instance."""
+        """Change the NameServers of this client's instance, for all clients that share it."""
         self._running().name_servers.set(addresses)
 
     async def create_topic(
@@ -327,11 +324,11 @@ class LookupMethods(Startable):
         sys_flag: int = 0,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic on all brokers that have the topic `key`, or change it there.
+        """Create or update a topic on every broker that has the topic `key`.
 
         Raises:
             RouteNotFound: no broker has `key`.
-            Refusal: a broker did not want to.
+            Refusal: a broker refused.
         """
         await self._running().lookups.create_topic(
             self._client.wrap(topic),
@@ -347,15 +344,15 @@ class LookupMethods(Startable):
         return await self._running().lookups.max_offset(self._wrapped(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is still there."""
+        """The offset of the oldest stored message."""
         return await self._running().lookups.min_offset(self._wrapped(queue))
 
     async def search_offset(
         self, queue: MessageQueue, timestamp: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
-        """The first offset stored at or after `timestamp` (ms); by UPPER the last at or before."""
-        asked = self._wrapped(queue)
-        return await self._running().lookups.search_offset(asked, timestamp, boundary)
+        """The first offset stored at or after `timestamp` (ms); for UPPER the last at or before."""
+        wrapped = self._wrapped(queue)
+        return await self._running().lookups.search_offset(wrapped, timestamp, boundary)
 
     async def earliest_time(self, queue: MessageQueue) -> int:
         """When the oldest message of the queue was stored, in ms; -1 if it is empty."""
@@ -365,8 +362,8 @@ class LookupMethods(Startable):
         """Find a message by its offset id, or with its topic by its unique id.
 
         Raises:
-            MessageNotFound: there is none.
-            BadMessageId: that is no id.
+            MessageNotFound: no broker has the message.
+            BadMessageId: the id is malformed.
         """
         wrapped = None if topic is None else self._client.wrap(topic)
         return await self._running().lookups.view_message(message_id, wrapped)
@@ -374,9 +371,9 @@ class LookupMethods(Startable):
     async def query_messages(
         self, topic: str, key: str, *, max_num: int = 32, begin: int = 0, end: int | None = None
     ) -> list[StoredMessage]:
-        """The messages of a topic that have this key, oldest first; times are in ms.
+        """The messages of a topic with this key, oldest first; times are in ms.
 
-        Brokers index keys a moment after the messages are stored.
+        Brokers index keys shortly after messages are stored.
         """
         return await self._running().lookups.query_messages(
             self._client.wrap(topic), key, max_num=max_num, begin=begin, end=end

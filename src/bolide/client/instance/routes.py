@@ -1,6 +1,6 @@
-"""Routes of topics as NameServers report them, and the NameServers a client asks.
+"""Topic routes known to a client, and its list of NameServers.
 
-Plain values and one question: who asks the NameServer, and when, is the instance's business.
+`ClientInstance` performs the requests to NameServers and decides when to refresh routes.
 """
 
 import logging
@@ -23,27 +23,31 @@ from bolide.remoting.tasks import SingleFlight
 log = logging.getLogger("bolide.client.routes")  # documented in docs/how-to/logging.md
 
 REFRESH_INTERVAL = 120.0
-"""Seconds between two looks at an address server."""
+"""Seconds between two queries of an address server."""
 
 RETRY_INTERVAL = 1.0
-"""The same as long as it has told no list."""
+"""Seconds between two queries before the first list is known."""
 
-_MAX_ANSWER = 64 * 1024
+_MAX_LIST_SIZE = 64 * 1024
+READ, WRITE = 4, 2
+MASTER_ID = 0
+
+Queues = tuple[MessageQueue, ...]
 
 
 class NameServers:
-    """One of the list is asked until it fails, then the next; clients begin at different ones."""
+    """A list of NameServers; one is used until it fails. The first is chosen at random."""
 
     def __init__(self, addresses: Iterable[str] = ()) -> None:
         self._addresses = tuple(addresses)
-        self._chosen = _any_place(self._addresses)
+        self._preferred = _random_index(self._addresses)
 
     @property
     def addresses(self) -> tuple[str, ...]:
         return self._addresses
 
     def set(self, addresses: str | Iterable[str]) -> bool:
-        """Replace the list; False if it says the same as before.
+        """Replace the list; False if it has the same addresses.
 
         Raises:
             ConfigError: an address is not of the form host:port.
@@ -53,45 +57,39 @@ class NameServers:
             return False
         log.info("the NameServers are now %s", ", ".join(wanted) or "none")
         self._addresses = wanted
-        self._chosen = _any_place(wanted)
+        self._preferred = _random_index(wanted)
         return True
 
     def in_order(self) -> tuple[str, ...]:
-        """All of them, the chosen one first."""
-        return self._addresses[self._chosen :] + self._addresses[: self._chosen]
+        """All addresses, the preferred one first."""
+        return self._addresses[self._preferred :] + self._addresses[: self._preferred]
 
-    def choose(self, address: str) -> None:
-        """It answered: ask it first from now on."""
+    def prefer(self, address: str) -> None:
+        """Use this address first from now on, because it answered."""
         if address in self._addresses:
-            self._chosen = self._addresses.index(address)
+            self._preferred = self._addresses.index(address)
 
 
-def _any_place(addresses: tuple[str, ...]) -> int:
+def _random_index(addresses: tuple[str, ...]) -> int:
     return random.randrange(len(addresses)) if addresses else 0  # noqa: S311  to spread load
 
 
 def fetch_addresses(url: str, timeout: float) -> tuple[str, ...]:
-    """Ask an address server for the list. Blocks.
+    """Fetch the list from an address server. Blocks.
 
     Raises:
-        ConfigError: the URL or the answer cannot be used.
-        OSError: it does not answer.
+        ConfigError: the URL or the reply is invalid.
+        OSError: the server does not answer.
     """
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"address_server={url!r}: must be a URL of http:// or https://")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(url, timeout=timeout) as answer:
-            text = answer.read(_MAX_ANSWER).decode("utf-8", "replace")
+        with direct.open(url, timeout=timeout) as reply:
+            text = reply.read(_MAX_LIST_SIZE).decode("utf-8", "replace")
     except (HTTPException, ValueError) as exc:
-        raise ConfigError(f"address_server={url!r}: what answers there is no HTTP: {exc}") from exc
+        raise ConfigError(f"address_server={url!r}: the server speaks no HTTP: {exc}") from exc
     return parse_addresses(text.strip())
-
-
-READ, WRITE = 4, 2
-MASTER_ID = 0
-
-Queues = tuple[MessageQueue, ...]
 
 
 class BrokerAddress(NamedTuple):
@@ -99,44 +97,44 @@ class BrokerAddress(NamedTuple):
     is_slave: bool
 
 
-class Fallback(NamedTuple):
-    """The topic after which a broker makes a missing one, and how many queues it shall have."""
+class TopicTemplate(NamedTuple):
+    """The topic from which a broker creates a missing one, and its number of queues."""
 
     topic: str
     queues: int
 
 
-class _Known(NamedTuple):
-    """A route, and the queues of it for producers and for consumers."""
+class _KnownRoute(NamedTuple):
+    """A route, and its queues for producers and for consumers."""
 
     route: TopicRoute
     publish: Queues
     subscribe: Queues
 
 
-_Wanted = tuple[str, Fallback | None]
+_RouteKey = tuple[str, TopicTemplate | None]
 
 
 class Routes:
-    """Known routes by topic; a topic that is not known is asked for once at a time."""
+    """Known routes by topic; concurrent requests for a missing route are merged."""
 
     def __init__(
         self,
-        ask: Callable[[str], Awaitable[TopicRoute | None]],
+        fetch_route: Callable[[str], Awaitable[TopicRoute | None]],
         *,
         on_change: Callable[[str], None] = lambda _topic: None,
         on_new_broker: Callable[[], None] = lambda: None,
     ) -> None:
         self.brokers: dict[str, dict[int, str]] = {}
-        self._ask = ask
+        self._fetch_route = fetch_route
         self._on_change = on_change
         self._on_new_broker = on_new_broker
-        self._known: dict[str, _Known] = {}
-        self._learning: SingleFlight[_Wanted, _Known] = SingleFlight(_closed)
+        self._known: dict[str, _KnownRoute] = {}
+        self._fetches: SingleFlight[_RouteKey, _KnownRoute] = SingleFlight(_closed)
 
     async def close(self) -> None:
-        """Ask no more; those who wait for a route get WrongState."""
-        await self._learning.close()
+        """Cancel pending fetches; their callers get WrongState."""
+        await self._fetches.close()
 
     # Routes
 
@@ -146,50 +144,50 @@ class Routes:
 
     async def require(self, topic: str) -> TopicRoute:
         """Raises RouteNotFound or NoNameServer."""
-        return (self._known.get(topic) or await self._learn(topic, None)).route
+        return (self._known.get(topic) or await self._fetch_once(topic, None)).route
 
     async def refresh(self, topic: str) -> bool:
-        """Ask again; True if the route changed.
+        """Fetch a route again; True if it changed.
 
         Raises:
-            RouteNotFound: the NameServer knows it no longer. Whoever uses the old one may go on:
-                a NameServer that has just been started knows nothing yet.
+            RouteNotFound: the NameServer does not know the topic. The known route is kept: a
+                NameServer that has just started knows no routes yet.
         """
         before = self._known.get(topic)
-        return await self._renew(topic) is not before
+        return await self._fetch(topic) is not before
 
     def forget_all_but(self, topics: Iterable[str]) -> None:
-        """Drop the routes that nobody uses, and the brokers that only they named."""
+        """Drop all other routes, and the brokers that only they contain."""
         unused = self._known.keys() - set(topics)
         for topic in unused:
             del self._known[topic]
         if unused:
             self._forget_brokers()
 
-    async def _learn(self, topic: str, fallback: Fallback | None) -> _Known:
-        return await self._learning.run(
-            (topic, fallback), lambda: self._renew(topic, fallback), f"route {topic}"
+    async def _fetch_once(self, topic: str, template: TopicTemplate | None) -> _KnownRoute:
+        return await self._fetches.run(
+            (topic, template), lambda: self._fetch(topic, template), f"route {topic}"
         )
 
-    async def _renew(self, topic: str, fallback: Fallback | None = None) -> _Known:
-        route = await self._ask(topic)
-        if route is None and fallback is not None:
-            route = _narrowed(await self._ask(fallback.topic), fallback.queues)
+    async def _fetch(self, topic: str, template: TopicTemplate | None = None) -> _KnownRoute:
+        route = await self._fetch_route(topic)
+        if route is None and template is not None:
+            route = _limited(await self._fetch_route(template.topic), template.queues)
         if route is None:
             raise RouteNotFound(topic)
         return self._put(topic, _sorted(route))
 
-    def _put(self, topic: str, route: TopicRoute) -> _Known:
+    def _put(self, topic: str, route: TopicRoute) -> _KnownRoute:
         known = self._known.get(topic)
         is_new = known is None or known.route != route
         if known is None or is_new:
             if known is not None:
                 log.info("the route of topic %s changed", topic)
             queues = tuple(publish_queues(topic, route)), tuple(subscribe_queues(topic, route))
-            known = self._known[topic] = _Known(route, *queues)
-        told = {each.broker_name: each.broker_addrs for each in route.broker_datas}
-        if is_new or not told.items() <= self.brokers.items():
-            self._note_brokers(told)
+            known = self._known[topic] = _KnownRoute(route, *queues)
+        named = {each.broker_name: each.broker_addrs for each in route.broker_datas}
+        if is_new or not named.items() <= self.brokers.items():
+            self._add_brokers(named)
         if is_new:
             self._on_change(topic)
         return known
@@ -200,25 +198,25 @@ class Routes:
         known = self._known.get(topic)
         return known.publish if known else None
 
-    async def publish_queues(self, topic: str, fallback: Fallback | None = None) -> Queues:
+    async def publish_queues(self, topic: str, template: TopicTemplate | None = None) -> Queues:
         """The writable queues of brokers with a master, sorted by broker.
 
         Raises:
-            RouteNotFound: there is none, nor a topic to make it after.
-            NoNameServer: there is nobody to ask.
+            RouteNotFound: neither the topic nor the template topic has a route.
+            NoNameServer: no NameServer can be reached.
         """
         known = self._known.get(topic)
         if known is None:
-            known = await self._learn(topic, fallback)
+            known = await self._fetch_once(topic, template)
         elif not known.publish:
-            known = await self._renew(topic)
+            known = await self._fetch(topic)
         if not known.publish:
             raise RouteNotFound(topic, "send to")
         return known.publish
 
     async def subscribe_queues(self, topic: str) -> Queues:
-        """The readable queues, sorted. Raises as `publish_queues` does."""
-        known = self._known.get(topic) or await self._learn(topic, None)
+        """The readable queues, sorted. Raises like `publish_queues`."""
+        known = self._known.get(topic) or await self._fetch_once(topic, None)
         if not known.subscribe:
             raise RouteNotFound(topic, "read from")
         return known.subscribe
@@ -229,10 +227,10 @@ class Routes:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     async def require_master(self, broker_name: str, topic: str) -> str:
-        """The master's address; the topic's route is asked for anew if it is not known.
+        """The master's address; refreshes the topic's route if it is unknown.
 
         Raises:
-            BrokerUnknown: it is not known afterwards either.
+            BrokerUnknown: the refreshed route does not contain it either.
         """
         address = self.master(broker_name)
         if address is None:
@@ -244,7 +242,7 @@ class Routes:
         return address
 
     def find_broker(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
-        """Where to pull from: the wanted member, for a slave the next one, else any."""
+        """The replica to pull from: the requested one, for a slave the next one, else any."""
         members = self.brokers.get(broker_name) or {}
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
         for number in [*wanted, *sorted(members)]:
@@ -267,10 +265,10 @@ class Routes:
                 return name
         return None
 
-    def _note_brokers(self, told: Mapping[str, dict[int, str]]) -> None:
-        """What was told last counts: another topic's route may be older than a broker's move."""
+    def _add_brokers(self, named: Mapping[str, dict[int, str]]) -> None:
+        """Use the latest addresses: routes of other topics may predate a broker's move."""
         known = self.addresses()
-        self.brokers |= told
+        self.brokers |= named
         self._forget_brokers()
         if self.addresses() - known:
             self._on_new_broker()
@@ -282,7 +280,7 @@ class Routes:
 
 
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """The queues of a route that a producer may send to."""
+    """The writable queues of a route."""
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
     masters = {each.broker_name for each in route.broker_datas if MASTER_ID in each.broker_addrs}
@@ -295,7 +293,7 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """The queues of a route that a consumer may read."""
+    """The readable queues of a route."""
     return [
         MessageQueue(topic, queues.broker_name, number)
         for queues in sorted(route.queue_datas, key=_broker_name)
@@ -305,13 +303,13 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def _ordered_queues(topic: str, text: str) -> list[MessageQueue]:
-    """The queues that an order setting fixes, as in `broker-a:4;broker-b:4`."""
-    found = []
+    """The queues of an order configuration such as `broker-a:4;broker-b:4`."""
+    queues = []
     for part in text.split(";"):
         broker_name, _, count = part.partition(":")
         if count.strip().isdecimal():
-            found += [MessageQueue(topic, broker_name.strip(), n) for n in range(int(count))]
-    return found
+            queues += [MessageQueue(topic, broker_name.strip(), n) for n in range(int(count))]
+    return queues
 
 
 def _broker_name(queues: QueueRoute) -> str:
@@ -319,7 +317,7 @@ def _broker_name(queues: QueueRoute) -> str:
 
 
 def _sorted(route: TopicRoute) -> TopicRoute:
-    """The NameServer tells the same route in any order."""
+    """Sort a route, so that routes in different orders compare equal."""
     return msgspec.structs.replace(
         route,
         queue_datas=sorted(route.queue_datas, key=_broker_name),
@@ -327,20 +325,20 @@ def _sorted(route: TopicRoute) -> TopicRoute:
     )
 
 
-def _narrowed(route: TopicRoute | None, most: int) -> TopicRoute | None:
-    """The route of the topic to be made: no more queues than wanted."""
+def _limited(route: TopicRoute | None, limit: int) -> TopicRoute | None:
+    """Limit the number of queues per broker to that of the topic to be created."""
     if route is None:
         return None
-    narrow = [
+    limited = [
         msgspec.structs.replace(
             queues,
-            read_queue_nums=min(most, queues.read_queue_nums),
-            write_queue_nums=min(most, queues.read_queue_nums),
+            read_queue_nums=min(limit, queues.read_queue_nums),
+            write_queue_nums=min(limit, queues.read_queue_nums),
         )
         for queues in route.queue_datas
     ]
-    return msgspec.structs.replace(route, queue_datas=narrow)
+    return msgspec.structs.replace(route, queue_datas=limited)
 
 
-def _closed(wanted: _Wanted) -> WrongState:
-    return WrongState(f"the client was closed while it asked for the route of {wanted[0]!r}")
+def _closed(key: _RouteKey) -> WrongState:
+    return WrongState(f"the client was closed while it fetched the route of {key[0]!r}")

@@ -1,4 +1,4 @@
-"""Requests that brokers send to a client, and open request-reply calls."""
+"""Handlers of the requests that brokers send to a client, and replies awaited by producers."""
 
 import asyncio
 import logging
@@ -30,70 +30,70 @@ from bolide.remoting.dispatch import Reply, Request, handles
 
 log = logging.getLogger(__name__)
 
-Answer = asyncio.Future[StoredMessage]
+ReplyFuture = asyncio.Future[StoredMessage]
 
 
-class _Open(NamedTuple):
+class _PendingReply(NamedTuple):
     owner: object
-    answer: Answer
+    future: ReplyFuture
 
 
-class OpenRequests:
-    """Those of one client instance; belongs to one event loop."""
+class PendingReplies:
+    """The replies that producers of one client instance wait for, by correlation id."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._pending: dict[str, _PendingReply] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._pending)
 
     @contextmanager
-    def waiting(self, correlation_id: str, owner: object) -> Iterator[Answer]:
-        """A future of the reply; what comes after the block is dropped."""
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._open[correlation_id] = _Open(owner, answer)
+    def expect(self, correlation_id: str, owner: object) -> Iterator[ReplyFuture]:
+        """Yield a future of the reply; replies after the block are dropped."""
+        future: ReplyFuture = asyncio.get_running_loop().create_future()
+        self._pending[correlation_id] = _PendingReply(owner, future)
         try:
-            yield answer
+            yield future
         finally:
-            del self._open[correlation_id]
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, though nobody may have waited for it
+            del self._pending[correlation_id]
+            if future.done() and not future.cancelled():
+                future.exception()  # mark as retrieved, even if it was never awaited
 
-    def answer(self, reply: StoredMessage) -> None:
-        """Hand a reply to whoever asked; one that nobody waits for any more is dropped."""
+    def deliver(self, reply: StoredMessage) -> None:
+        """Complete the future of a reply; late replies are dropped."""
         correlation_id = reply.properties.get(PropertyName.CORRELATION_ID, "")
-        found = self._open.get(correlation_id)
-        if found is None:
-            log.debug("a reply came too late, or twice: request %s", correlation_id)
-        elif not found.answer.done():
-            found.answer.set_result(reply)
+        pending = self._pending.get(correlation_id)
+        if pending is None:
+            log.debug("a late or repeated reply to request %s is dropped", correlation_id)
+        elif not pending.future.done():
+            pending.future.set_result(reply)
 
-    def abandon(self, owner: object, reason: Exception) -> None:
-        """End the waiting for all requests of one asker."""
-        for each in self._open.values():
-            if each.owner is owner and not each.answer.done():
-                each.answer.set_exception(reason)
+    def fail(self, owner: object, reason: Exception) -> None:
+        """Fail all pending replies of one owner."""
+        for each in self._pending.values():
+            if each.owner is owner and not each.future.done():
+                each.future.set_exception(reason)
 
 
 class ServerRequests:
-    """Passes each request on to the one of its group."""
+    """Passes each request to the producer or consumer of its group."""
 
     def __init__(
         self,
         consumers: Mapping[str, ConsumerMember],
         namespace: str = "",
-        open_requests: OpenRequests | None = None,
+        pending_replies: PendingReplies | None = None,
         producers: Mapping[str, ProducerMember] | None = None,
     ) -> None:
         self._consumers = consumers
         self._producers = {} if producers is None else producers
         self._namespace = namespace
-        self._open_requests = OpenRequests() if open_requests is None else open_requests
+        self._pending_replies = PendingReplies() if pending_replies is None else pending_replies
 
     @handles(ConsumerGroupHeader, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
     def members_changed(self, request: Request[ConsumerGroupHeader]) -> Reply:
         consumer = self._consumers.get(request.header.consumer_group)
-        if consumer is not None:  # it may have left just now
+        if consumer is not None:  # None if it has just been closed
             consumer.rebalance_soon()
         return Reply()
 
@@ -126,8 +126,8 @@ class ServerRequests:
         return Reply(body=fastjson.encode(await consumer.consume_directly(message)))
 
     @handles(PushReplyHeader, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
-    def take_reply(self, request: Request[PushReplyHeader]) -> Reply:
-        self._open_requests.answer(read_reply(request.header, request.body, time.time()))
+    def receive_reply(self, request: Request[PushReplyHeader]) -> Reply:
+        self._pending_replies.deliver(read_reply(request.header, request.body, time.time()))
         return Reply()
 
     @handles(CheckTransactionHeader, RequestCode.CHECK_TRANSACTION_STATE)
@@ -138,7 +138,7 @@ class ServerRequests:
         )
         group = message.properties.get(PropertyName.PRODUCER_GROUP, "")
         producer = self._producers.get(group)
-        if isinstance(producer, TransactionMember):  # it may have left just now
+        if isinstance(producer, TransactionMember):  # None if it has just been closed
             producer.check_transaction(message, header, request.connection.peer)
         return Reply()
 
@@ -150,9 +150,9 @@ class ServerRequests:
 
 
 def _stacks() -> Iterator[str]:
-    """Where every thread and every task of this process is now."""
+    """The stacks of all threads and tasks of this process."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001  the way to get them
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001  the only way to get them
         yield f"thread {names.get(ident, ident)}"
         yield "".join(traceback.format_stack(frame))
     for task in asyncio.all_tasks():

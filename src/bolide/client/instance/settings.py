@@ -1,6 +1,7 @@
-"""How a client reaches its cluster; shared by producers and consumers.
+"""Settings common to producers and consumers, and namespaces.
 
-`ns%name`; the marks of retry and dead-letter topics stay in front: `%RETRY%ns%group`.
+A namespace is prepended to a name as `ns%name`, after the prefix of retry and dead-letter topics:
+`%RETRY%ns%group`.
 """
 
 import os
@@ -24,38 +25,36 @@ from bolide.remoting.address import split_address
 from bolide.remoting.tls import ClientTls
 
 SEPARATOR = "%"
+DEFAULT_NAME = "DEFAULT"
 
 _SYSTEM_PREFIXES = (SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX)
 
 
 def wrap(namespace: str, name: str) -> str:
-    """The name on the wire; names of the system and wrapped ones stay as they are."""
+    """Add the namespace; names of the system and names that have it stay unchanged."""
     if not namespace or not name or name in SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES):
         return name
-    mark, bare = _split(name)
-    return name if bare.startswith(namespace + SEPARATOR) else f"{mark}{namespace}%{bare}"
+    prefix, bare = _split(name)
+    return name if bare.startswith(namespace + SEPARATOR) else f"{prefix}{namespace}%{bare}"
 
 
 def unwrap(namespace: str, name: str) -> str:
-    """The name for users; one of another namespace stays as it is."""
+    """Remove the namespace; names of other namespaces stay unchanged."""
     if not namespace:
         return name
-    mark, bare = _split(name)
-    return mark + bare.removeprefix(namespace + SEPARATOR)
+    prefix, bare = _split(name)
+    return prefix + bare.removeprefix(namespace + SEPARATOR)
 
 
 def _split(name: str) -> tuple[str, str]:
-    for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        if name.startswith(mark):
-            return mark, name[len(mark) :]
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name[len(prefix) :]
     return "", name
 
 
-DEFAULT_NAME = "DEFAULT"
-
-
 class ClientArguments(TypedDict, total=False):
-    """The keyword arguments that every client takes; `ClientSettings` says what they do."""
+    """The keyword arguments of every client; see `ClientSettings`."""
 
     name_server: str | Iterable[str] | None
     address_server: str | None
@@ -77,32 +76,32 @@ class ClientArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Durations are seconds."""
+    """Settings of every client; durations in seconds."""
 
     name_servers: tuple[str, ...] = ()
-    """Asked one at a time: one until it fails, then the next."""
+    """Addresses; one is used until it fails, then the next."""
 
     address_server: str | None = None
-    """A URL that answers with the list of NameServers; asked again every 2 minutes."""
+    """URL that returns the list of NameServers; queried every 2 minutes."""
 
     instance_name: str = DEFAULT_NAME
-    """Clients of one name in one process share connections, and must have the same settings;
-    the default shares with nobody."""
+    """Clients with the same name in one process share connections and must have the same
+    settings; by default a client shares nothing."""
 
     unit_name: str = ""
     unit_mode: bool = False
     namespace: str = ""
-    """Put before the names of topics and groups on the wire, and taken off again."""
+    """Prepended to the names of topics and groups on the wire, and removed on receipt."""
 
     client_ip: str = ""
-    """Stands in the client id; this machine's own by default."""
+    """Part of the client id; by default the address of this machine."""
 
     access_key: str | None = None
     secret_key: str | None = None
     security_token: str | None = None
     tls: ClientTls | None = None
     vip_channel: bool = False
-    """Send to the broker's port - 2, where no pulls are served."""
+    """Send to the broker's port - 2, which serves no pulls."""
 
     route_interval: float = 30.0
     heartbeat_interval: float = 30.0
@@ -118,10 +117,10 @@ class ClientSettings:
 
     @classmethod
     def of(cls, **arguments: Unpack[ClientArguments]) -> Self:
-        """Make them of a client's keyword arguments and the environment.
+        """Build the settings from keyword arguments and the environment.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         rest: dict[str, Any] = dict(arguments)
         given = rest.pop("name_server", None)
@@ -136,25 +135,25 @@ class ClientSettings:
         return "@".join(word for word in words if word)
 
     def with_own_name(self) -> Self:
-        """The same with a name that no other instance has, unless the user gave one."""
+        """Replace the default instance name by a unique one."""
         if self.instance_name != DEFAULT_NAME:
             return self
         return replace(self, instance_name=f"{os.getpid()}#{time.monotonic_ns()}")
 
     def wrap(self, name: str) -> str:
-        """The name of a topic or group on the wire."""
+        """Add the namespace to a topic or group name."""
         return wrap(self.namespace, name)
 
     def unwrap(self, name: str) -> str:
-        """The name of a topic or group for users."""
+        """Remove the namespace from a topic or group name."""
         return unwrap(self.namespace, name)
 
 
 def parse_addresses(given: str | Iterable[str]) -> tuple[str, ...]:
-    """The addresses of a list, or of a text with `;` between them.
+    """Parse a list of addresses, or a string of addresses separated by `;`.
 
     Raises:
-        ConfigError: one is not of the form host:port.
+        ConfigError: an address is not of the form host:port.
     """
     words = given.split(";") if isinstance(given, str) else list(given)
     addresses = tuple(word.strip() for word in words if word.strip())
@@ -168,10 +167,10 @@ def parse_addresses(given: str | Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def own_address() -> str:
-    """The address that this machine shows to others; nothing is sent to find out."""
+    """The address of this machine towards other hosts; determined without sending packets."""
     probes = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
-    for family, somebody in probes:
+    for family, target in probes:
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((somebody, 9))
+            probe.connect((target, 9))
             return str(probe.getsockname()[0])
     return "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Requests signed with a secret key: HMAC-SHA1 over fields and body (`AclClientRPCHook`)."""
+"""Request signatures: HMAC-SHA1 over fields and body, as in Java's `AclClientRPCHook`."""
 
 import hmac
 from base64 import b64encode
@@ -9,26 +9,24 @@ from bolide.protocol.frame import Frame
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105  the name of a field
-
-
 UNSIGNED = "_UNIQUE_KEY_QUERY"
 UNSIGNED_VERSION = 399
-"""Servers of 4.9 leave this field out of what they sign, those of 5.x only for so old a client."""
+"""4.9 servers exclude this field from the signature, 5.x servers only for such an old client."""
 
 
 class Signer:
     """A hook that signs every request of a client."""
 
     def __init__(self, access_key: str, secret_key: str, security_token: str | None = None) -> None:
-        self._own = {ACCESS_KEY: access_key}
+        self._credentials = {ACCESS_KEY: access_key}
         if security_token:
-            self._own[SECURITY_TOKEN] = security_token
+            self._credentials[SECURITY_TOKEN] = security_token
         self._secret = secret_key.encode()
 
     def before(self, peer: str, request: Frame) -> None:
         if request.fields and UNSIGNED in request.fields:
             request.version = min(request.version, UNSIGNED_VERSION)
-        fields = {**(request.fields or {}), **self._own}
+        fields = {**(request.fields or {}), **self._credentials}
         fields[SIGNATURE] = signature(fields, request.body, self._secret)
         request.fields = fields
 
@@ -37,6 +35,6 @@ class Signer:
 
 
 def signature(fields: Mapping[str, str], body: bytes, secret: bytes) -> str:
-    """Sign the values in the order of their names, without separators, then the body."""
+    """Sign the field values, ordered by name and concatenated, followed by the body."""
     values = "".join(fields[name] for name in sorted(fields) if name not in (SIGNATURE, UNSIGNED))
     return b64encode(hmac.digest(secret, values.encode() + body, "sha1")).decode()

@@ -1,4 +1,4 @@
-"""What a client checks of groups and messages before anything is sent."""
+"""Validation of groups and messages on the client."""
 
 from bolide.errors import ConfigError
 from bolide.model.message import Message
@@ -11,7 +11,7 @@ _RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 
 def check_group(group: str) -> None:
-    """Raises ConfigError for a name that RocketMQ does not take."""
+    """Raises ConfigError for a group name that RocketMQ rejects."""
     try:
         check_topic(group)
     except InvalidMessage as exc:
@@ -23,7 +23,7 @@ def check_group(group: str) -> None:
 
 
 def check_sendable(message: Message, max_size: int) -> None:
-    """Raises InvalidMessage for what no broker would take."""
+    """Raises InvalidMessage for a message that brokers would reject."""
     if not isinstance(message, Message):
         raise TypeError(f"a Message is wanted, not {type(message).__name__}")
     size = len(message.body)
@@ -33,5 +33,5 @@ def check_sendable(message: Message, max_size: int) -> None:
         )
     if not is_sendable(message.topic):
         raise InvalidMessage(
-            "topic", f"{message.topic!r} belongs to the broker: nobody sends to it"
+            "topic", f"{message.topic!r} belongs to the broker: clients cannot send to it"
         )

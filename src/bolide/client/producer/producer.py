@@ -9,7 +9,7 @@ from bolide.client.errors import BatchPartlySent
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.instance.lifecycle import Lifecycle
 from bolide.client.instance.lookups import LookupMethods
-from bolide.client.instance.routes import Fallback
+from bolide.client.instance.routes import TopicTemplate
 from bolide.client.instance.settings import ClientSettings
 from bolide.client.instance.validation import check_group
 from bolide.client.producer.back_pressure import BackPressure, InFlightCalls
@@ -76,7 +76,7 @@ class Producer(LookupMethods):
         self._pressure = BackPressure(
             self.settings.max_sends_under_way, self.settings.max_bytes_under_way
         )
-        self._fallback = Fallback(
+        self._template = TopicTemplate(
             self.settings.create_topic_key, self.settings.default_topic_queue_nums
         )
         self._keyed_queues = KeyedQueues()
@@ -373,7 +373,7 @@ class Producer(LookupMethods):
         if queues:
             return queues
         async with self._sender.within_deadline(deadline, shown):
-            return await self._instance.routes.publish_queues(topic, self._fallback)
+            return await self._instance.routes.publish_queues(topic, self._template)
 
     def _deadline(self, how: SendArguments) -> float:
         seconds = how.get("timeout") if how else None

@@ -81,7 +81,7 @@ class Requester:
         try:
             async with asyncio.timeout_at(latest):
                 await self._add_reply_topics(topic)
-                await self._instance.reach_brokers(self._group)
+                await self._instance.announce_producer(self._group)
         except TimeoutError:
             # A broker that fails the next heartbeat too is skipped by later requests.
             self._instance.heartbeat_soon()
@@ -113,7 +113,7 @@ class Requester:
         """
         began = asyncio.get_running_loop().time()
         correlation_id = message.properties[PropertyName.CORRELATION_ID]
-        with self._instance.open_requests.waiting(correlation_id, self) as reply:
+        with self._instance.pending_replies.expect(correlation_id, self) as reply:
             try:
                 on_sent(await sent)
             except SendFailed:
@@ -128,4 +128,4 @@ class Requester:
     def close(self) -> None:
         """Fail the pending requests: their replies cannot arrive any more."""
         reason = WrongState("the producer was closed while a request waited for its reply")
-        self._instance.open_requests.abandon(self, reason)
+        self._instance.pending_replies.fail(self, reason)

@@ -1,1 +1,1 @@
-"""Message trace on a topic of its own, and OpenTelemetry spans."""
+"""Message traces, sent to a trace topic, and OpenTelemetry spans."""

@@ -1,8 +1,8 @@
-"""OpenTelemetry: a span for each send and each call of a handler, joined through the messages.
+"""OpenTelemetry spans for sends and handler calls, linked through message properties.
 
-The sender's span stands in the messages as W3C says, in the properties `traceparent` and
-`tracestate`; whoever consumes goes on from there, in any language. Names and attributes are those
-of OpenTelemetry's conventions for messaging.
+A message carries the context of the sender's span in the properties `traceparent` and `tracestate`
+(W3C Trace Context), which consumers in any language can continue. Names and attributes follow
+OpenTelemetry's semantic conventions for messaging.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,69 +26,70 @@ try:
 except ImportError as exc:
     raise ConfigError("spans need OpenTelemetry: pip install 'bolide[otel]'") from exc
 
-_CARRIED = (PropertyName.TRACE_PARENT, PropertyName.TRACE_STATE)
+_CONTEXT_PROPERTIES = (PropertyName.TRACE_PARENT, PropertyName.TRACE_STATE)
 
 
 class OpenTelemetry:
-    """Given as `telemetry=` to producers and push consumers.
+    """The `telemetry=` argument of producers and push consumers.
 
-    A send is a span of kind PRODUCER under the current one. A handler's call is a span of kind
-    CONSUMER: of one message it is a child of the send's span, of a batch it has links to all of
-    them. It is the current span while the handler runs, so what that sends joins the same trace.
+    A send is a span of kind PRODUCER below the current span. A handler call is a span of kind
+    CONSUMER: for one message it is a child of the send's span, for a batch it is linked to all of
+    them. It is the current span while the handler runs, so sends of the handler join the trace.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
-        """Take the provider of spans, OpenTelemetry's global one by default."""
+        """Use this provider, by default OpenTelemetry's global one."""
         self._tracer = _get_tracer("bolide", __version__, tracer_provider)
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
-    def sending(self, client_id: str, messages: Sequence[Message]) -> Iterator["_Sending"]:
-        said = _said("send", client_id, messages)
-        # A context of the user's own stays in the message; the span points to it.
+    def sending(self, client_id: str, messages: Sequence[Message]) -> Iterator["_SendSpan"]:
+        attributes = _attributes("send", client_id, messages)
+        # A context set by the user stays in the message; the span links to it.
         links = self._links(messages)
         with self._tracer.start_as_current_span(
-            _title("send", messages), kind=SpanKind.PRODUCER, attributes=said, links=links
+            _title("send", messages), kind=SpanKind.PRODUCER, attributes=attributes, links=links
         ) as span:
-            yield _Sending([self._carrying(message) for message in messages], span)
+            yield _SendSpan([self._with_context(message) for message in messages], span)
 
     def handling(self, handler: Handler, group: str, client_id: str) -> Handler:
         function = handler.function
 
         @wraps(function)
         def call(given: Any) -> Any:
-            with self._processing(_listed(given), group, client_id):
+            with self._processing(_as_list(given), group, client_id):
                 return function(given)
 
         @wraps(function)
-        async def call_soon(given: Any) -> Any:
-            with self._processing(_listed(given), group, client_id):
+        async def call_async(given: Any) -> Any:
+            with self._processing(_as_list(given), group, client_id):
                 return await function(given)
 
-        return replace(handler, function=call_soon if handler.runs_on is RunsOn.LOOP else call)
+        return replace(handler, function=call_async if handler.runs_on is RunsOn.LOOP else call)
 
     @contextmanager
     def _processing(
         self, messages: Sequence[StoredMessage], group: str, client_id: str
     ) -> Iterator[None]:
-        said = _said("process", client_id, messages) | {"messaging.consumer.group.name": group}
-        alone = len(messages) == 1
-        # Never the current one: a worker's task has that of whoever happened to start it.
-        parent = self._extracted(messages[0]) if alone else Context()
-        links = [] if alone else self._links(messages)
-        if alone:
-            said["messaging.message.id"] = messages[0].message_id
-            said["messaging.rocketmq.message.reconsume_times"] = messages[0].reconsume_times
+        attributes = _attributes("process", client_id, messages)
+        attributes["messaging.consumer.group.name"] = group
+        is_single = len(messages) == 1
+        # Not the current span: a worker task inherits that of whatever code started it.
+        parent = self._context_of(messages[0]) if is_single else Context()
+        links = [] if is_single else self._links(messages)
+        if is_single:
+            attributes["messaging.message.id"] = messages[0].message_id
+            attributes["messaging.rocketmq.message.reconsume_times"] = messages[0].reconsume_times
         with self._tracer.start_as_current_span(
             _title("process", messages),
             context=parent,
             kind=SpanKind.CONSUMER,
-            attributes=said,
+            attributes=attributes,
             links=links,
         ):
             yield
 
-    def _carrying(self, message: Message) -> Message:
+    def _with_context(self, message: Message) -> Message:
         if PropertyName.TRACE_PARENT in message.properties:
             return message
         carrier: dict[str, str] = {}
@@ -96,21 +97,23 @@ class OpenTelemetry:
         return message.with_properties(carrier) if carrier else message
 
     def _links(self, messages: Sequence[Message] | Sequence[StoredMessage]) -> list[Link]:
-        contexts = map(self._extracted, messages)
+        contexts = map(self._context_of, messages)
         spans = [get_current_span(context).get_span_context() for context in contexts]
         by_id = {span.span_id: span for span in spans if span.is_valid}
         return [Link(span) for span in by_id.values()]
 
-    def _extracted(self, message: Message | StoredMessage) -> Context:
-        """The context that a message carries; an empty one if there is none."""
+    def _context_of(self, message: Message | StoredMessage) -> Context:
+        """The context that a message carries; empty if there is none."""
         carrier = {
-            name: message.properties[name] for name in _CARRIED if name in message.properties
+            name: message.properties[name]
+            for name in _CONTEXT_PROPERTIES
+            if name in message.properties
         }
         return self._propagator.extract(carrier, Context())
 
 
 @dataclass(slots=True)
-class _Sending:
+class _SendSpan:
     messages: Sequence[Message]
     _span: Span
 
@@ -123,11 +126,11 @@ class _Sending:
         self._span.set_attribute("messaging.rocketmq.broker.name", result.queue.broker_name)
 
 
-def _said(
+def _attributes(
     operation: str, client_id: str, messages: Sequence[Message] | Sequence[StoredMessage]
 ) -> dict[str, Any]:
-    """The attributes that both kinds of spans have."""
-    said: dict[str, Any] = {
+    """The attributes of both kinds of spans."""
+    attributes: dict[str, Any] = {
         "messaging.system": "rocketmq",
         "messaging.operation.name": operation,
         "messaging.operation.type": operation,
@@ -136,19 +139,19 @@ def _said(
         "messaging.message.body.size": sum(len(message.body) for message in messages),
     }
     if len(messages) != 1:
-        return said | {"messaging.batch.message_count": len(messages)}
-    return said | _said_of(messages[0].properties, messages[0].keys)
+        return attributes | {"messaging.batch.message_count": len(messages)}
+    return attributes | _message_attributes(messages[0].properties, messages[0].keys)
 
 
-def _said_of(properties: Mapping[str, str], keys: tuple[str, ...]) -> dict[str, Any]:
-    said: dict[str, Any] = {"messaging.rocketmq.message.type": _type(properties)}
+def _message_attributes(properties: Mapping[str, str], keys: tuple[str, ...]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"messaging.rocketmq.message.type": _type(properties)}
     if tags := properties.get(PropertyName.TAGS):
-        said["messaging.rocketmq.message.tag"] = tags
+        attributes["messaging.rocketmq.message.tag"] = tags
     if keys:
-        said["messaging.rocketmq.message.keys"] = keys
+        attributes["messaging.rocketmq.message.keys"] = keys
     if group := properties.get(PropertyName.SHARDING_KEY):
-        said["messaging.rocketmq.message.group"] = group
-    return said
+        attributes["messaging.rocketmq.message.group"] = group
+    return attributes
 
 
 def _type(properties: Mapping[str, str]) -> str:
@@ -171,10 +174,10 @@ def _title(operation: str, messages: Sequence[Message] | Sequence[StoredMessage]
 
 
 def _topic(messages: Sequence[Message] | Sequence[StoredMessage]) -> str:
-    return messages[0].topic if messages else "?"  # an empty batch is about to be refused
+    return messages[0].topic if messages else "?"  # an empty batch is rejected later
 
 
-def _listed(given: StoredMessage | Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+def _as_list(given: StoredMessage | Sequence[StoredMessage]) -> Sequence[StoredMessage]:
     return [given] if isinstance(given, StoredMessage) else given
 
 

@@ -1,4 +1,4 @@
-"""How a client traces: message trace on a topic, and the telemetry interface."""
+"""Settings of message traces, and the interface of telemetry."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -16,19 +16,19 @@ from bolide.model.names import TRACE_TOPIC, is_sendable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Given as `trace=` to a producer or a push consumer; `trace=True` means all defaults."""
+    """The `trace=` argument of producers and push consumers; `trace=True` uses the defaults."""
 
     topic: str = TRACE_TOPIC
-    """Where the records go. Messages of this topic are not traced themselves."""
+    """The trace topic; its own messages are not traced."""
 
     batch: int = 100
-    """Records that go out together at most, in one message."""
+    """Maximal number of records in one message."""
 
     interval: float = 0.5
-    """Seconds that a record waits for others."""
+    """Seconds that a record may wait for a full batch."""
 
     most_waiting: int = 10_000
-    """Records that may wait to be sent; what comes on top of them is dropped and counted."""
+    """Records that may wait to be sent; further ones are dropped and counted."""
 
     def __post_init__(self) -> None:
         try:
@@ -45,35 +45,35 @@ class Trace:
 
     @classmethod
     def of(cls, given: "bool | Trace") -> "Trace | None":
-        """What a setting means; None if nothing is traced."""
+        """Interpret the `trace=` argument; None if tracing is off."""
         return given if isinstance(given, Trace) else cls() if given else None
 
 
 class SendSpan(Protocol):
-    """One send under way."""
+    """The span of one send."""
 
     messages: Sequence[Message]
-    """What is to be sent: the messages with what their receivers need."""
+    """The messages to send, with the trace context added."""
 
     def sent(self, results: Sequence[SendResult]) -> None: ...
 
 
 class Telemetry(Protocol):
-    """Given as `telemetry=` to a producer or a push consumer, as `OpenTelemetry()` is."""
+    """The `telemetry=` argument of producers and push consumers, such as `OpenTelemetry()`."""
 
     def sending(
         self, client_id: str, messages: Sequence[Message]
     ) -> AbstractContextManager[SendSpan]:
-        """Surrounds a send; what the block raises is why it failed."""
+        """Surrounds a send; an exception of the block is the failure of the send."""
         ...
 
     def handling(self, handler: Handler, group: str, client_id: str) -> Handler:
-        """The handler with what surrounds each call of it."""
+        """Wrap a handler so that each call is surrounded by a span."""
         ...
 
 
 class NoTelemetry:
-    """Tells nobody."""
+    """Creates no spans."""
 
     def sending(self, client_id: str, messages: Sequence[Message]) -> "_NoSpan":
         return _NoSpan(messages)

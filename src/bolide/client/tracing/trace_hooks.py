@@ -1,4 +1,4 @@
-"""Hooks that turn sends, consumption, recalls and transactions into trace records."""
+"""Hooks that create trace records of sends, handler calls, recalls and transactions."""
 
 import time
 from collections.abc import Iterator
@@ -26,29 +26,30 @@ from bolide.protocol.trace import (
     TraceRecord,
 )
 
-_NOTE = "bolide-trace"
+_STATE_KEY = "bolide-trace"
 _TYPES = {SendKind.DELAYED: "Delay", SendKind.HALF: "TransHalf"}
 
 
 class SendTrace:
-    """A send hook. A send is told of when the broker has answered it, and no other one."""
+    """A send hook; records the sends that a broker has answered."""
 
     def __init__(self, sender: TraceSender) -> None:
         self._sender = sender
 
     def before(self, context: SendContext) -> None:
-        context.notes[_NOTE] = _now_ms()
+        context.notes[_STATE_KEY] = _now_ms()
 
     def after(self, context: SendContext) -> None:
         result = context.result
         topic = context.messages[0].topic
-        if result is None or not result.trace_on or self._sender.is_told_on(topic):
+        if result is None or not result.trace_on or self._sender.is_trace_topic(topic):
             return
-        began: int = context.notes[_NOTE]
+        began: int = context.notes[_STATE_KEY]
         cost = (_now_ms() - began) // len(context.messages)
-        places = result.offset_message_id.split(",")
-        for message, unique_id, place in zip_longest(context.messages, context.unique_ids, places):
-            if message is None or unique_id is None:  # of a batch that its sender encoded
+        offset_ids = result.offset_message_id.split(",")
+        sent = zip_longest(context.messages, context.unique_ids, offset_ids)
+        for message, unique_id, offset_id in sent:
+            if message is None or unique_id is None:  # of a batch sent by `send_encoded`
                 continue
             self._sender.add(
                 TraceRecord(
@@ -58,7 +59,7 @@ class SendTrace:
                     group=context.group,
                     topic=topic,
                     message_id=unique_id,
-                    offset_message_id=place,
+                    offset_message_id=offset_id,
                     tags=message.tags,
                     keys=message.properties.get(PropertyName.KEYS),
                     store_host=context.broker_address,
@@ -74,8 +75,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _Began(NamedTuple):
-    """What was told before the handler was called."""
+class _Before(NamedTuple):
+    """The record made before the handler was called."""
 
     request_id: str
     time_ms: int
@@ -85,8 +86,8 @@ class ConsumeTrace:
     """A consume hook.
 
     Args:
-        group: of the consumer, as its user calls it.
-        timeout: seconds after which a consumption counts as timed out.
+        group: the consumer group without namespace.
+        timeout: seconds after which a handler call counts as timed out.
     """
 
     def __init__(self, sender: TraceSender, group: str, timeout: float) -> None:
@@ -95,8 +96,8 @@ class ConsumeTrace:
         self._timeout = timeout
 
     def before(self, context: ConsumeContext) -> None:
-        began = _Began(uuid4().hex.upper(), _now_ms())
-        context.state[_NOTE] = began
+        began = _Before(uuid4().hex.upper(), _now_ms())
+        context.state[_STATE_KEY] = began
         for message in filter(self._is_traced, context.messages):
             self._sender.add(
                 TraceRecord(
@@ -112,8 +113,8 @@ class ConsumeTrace:
             )
 
     def after(self, context: ConsumeContext) -> None:
-        began, outcome = context.state.get(_NOTE), context.outcome
-        if not isinstance(began, _Began) or outcome is None:
+        began, outcome = context.state.get(_STATE_KEY), context.outcome
+        if not isinstance(began, _Before) or outcome is None:
             return
         now = _now_ms()
         took = now - began.time_ms
@@ -136,7 +137,7 @@ class ConsumeTrace:
 
     def _is_traced(self, message: StoredMessage) -> bool:
         on = message.properties.get(PropertyName.TRACE_ON) != "false"
-        return on and not self._sender.is_told_on(message.topic)
+        return on and not self._sender.is_trace_topic(message.topic)
 
 
 def _outcome(outcome: Outcome, success: bool, late: bool) -> str:
@@ -151,20 +152,20 @@ def _outcome(outcome: Outcome, success: bool, late: bool) -> str:
 def traced_recall(
     sender: TraceSender | None, group: str, topic: str, handle: str
 ) -> Iterator[None]:
-    """Surrounds a recall; told of once the broker has answered."""
+    """Surrounds a recall and records it once the broker has answered."""
     began = time.time_ns() // 1_000_000
     try:
         yield
     except Refusal:
-        _tell(sender, began, group, topic, handle, success=False)
+        _record_recall(sender, began, group, topic, handle, success=False)
         raise
-    _tell(sender, began, group, topic, handle, success=True)
+    _record_recall(sender, began, group, topic, handle, success=True)
 
 
-def _tell(
+def _record_recall(
     sender: TraceSender | None, began: int, group: str, topic: str, handle: str, *, success: bool
 ) -> None:
-    if sender is None or sender.is_told_on(topic):
+    if sender is None or sender.is_trace_topic(topic):
         return
     message_id = RecallHandle.decode(handle).unique_id
     sender.add(
@@ -188,14 +189,14 @@ _STATES = {
 
 
 class EndTransactionTrace:
-    """A hook of ended transactions."""
+    """An end-transaction hook."""
 
     def __init__(self, sender: TraceSender) -> None:
         self._sender = sender
 
     def ended(self, context: EndTransactionContext) -> None:
         message = context.message
-        if self._sender.is_told_on(message.topic):
+        if self._sender.is_trace_topic(message.topic):
             return
         self._sender.add(
             TraceRecord(

@@ -177,9 +177,9 @@ async def test_an_address_server_that_is_down_is_told_of_once(
     instance = await ClientInstance.acquire(settings(address_server=url, call_timeout=0.2))
     with pytest.raises(NoNameServer):
         await instance.routes.require("T")
-    await instance._ask_address_server(url)
+    await instance._query_address_server(url)
     await instance.release()
-    assert caplog.text.count("gives no list of NameServers") == 1
+    assert caplog.text.count("returns no list of NameServers") == 1
 
 
 @on_loop
@@ -276,7 +276,7 @@ async def test_heartbeats_go_on_and_a_silent_broker_is_told_of_once(
         for _ in range(4):
             await asyncio.wait_for(cluster.brokers[0].heartbeats.get(), PATIENCE)
         await instance.release()
-    assert caplog.text.count(f"broker {NOWHERE} does not take heartbeats") == 1
+    assert caplog.text.count(f"broker {NOWHERE} does not accept heartbeats") == 1
 
 
 @on_loop
@@ -361,7 +361,7 @@ async def test_who_waits_for_a_route_is_told_of_the_end() -> None:
         waiting = asyncio.create_task(instance.routes.require("T"))
         await asyncio.sleep(0)
         await instance.release()
-        with pytest.raises(WrongState, match="closed while it asked for the route of 'T'"):
+        with pytest.raises(WrongState, match="closed while it fetched the route of 'T'"):
             await waiting
 
 

@@ -6,8 +6,8 @@ import pytest
 from bolide.client.errors import BrokerUnknown, RouteNotFound
 from bolide.client.instance.routes import (
     BrokerAddress,
-    Fallback,
     Routes,
+    TopicTemplate,
     publish_queues,
     subscribe_queues,
 )
@@ -94,7 +94,7 @@ async def test_a_missing_topic_gets_the_queues_of_its_pattern() -> None:
     )
     asked = Asked(TBW102=wide)
     routes = Routes(asked)
-    found = await routes.publish_queues("T", Fallback("TBW102", 3))
+    found = await routes.publish_queues("T", TopicTemplate("TBW102", 3))
     assert found == queues("T", ("a", 0), ("a", 1), ("a", 2))
     assert wide.queue_datas[0].write_queue_nums == 8
     asked.known["T"] = route(a=6)

@@ -52,9 +52,9 @@ def garbage_server() -> Iterator[str]:
 
 def test_the_one_that_answered_is_asked_first() -> None:
     servers = NameServers(["a:1", "b:2", "c:3"])
-    servers.choose("b:2")
+    servers.prefer("b:2")
     assert servers.in_order() == ("b:2", "c:3", "a:1")
-    servers.choose("gone:9")
+    servers.prefer("gone:9")
     assert servers.in_order()[0] == "b:2"
 
 

@@ -65,7 +65,7 @@ async def test_every_broker_that_a_reply_may_come_by_knows_the_client_first() ->
         answer = await push(second, {"CORRELATION_ID": sent["CORRELATION_ID"]}, b"!")
         late = await push(second, {"CORRELATION_ID": "unknown"}, b"!")
         reply = await asked
-        assert not producer._instance.open_requests
+        assert not producer._instance.pending_replies
     assert [beat.producer_data_set[0].group_name for beat in beats] == ["G", "G"]
     assert sent["REPLY_TO_CLIENT"] == producer.client_id
     assert 9_000 < int(sent["TTL"]) <= 10_000
@@ -112,7 +112,7 @@ async def test_a_broker_that_answers_no_more_holds_up_later_requests_no_more(
             connection.close()
         await until(lambda: not producer._instance.remoting.is_connected(second.address))
         await ask()
-        await until(lambda: second.address in producer._instance._heartbeats._silent)
+        await until(lambda: second.address in producer._instance._heartbeats._unresponsive)
         second.hold.set()
 
 

@@ -62,7 +62,7 @@ async def test_records_that_threads_add_at_the_same_moment_leave_in_time() -> No
 
 @on_loop
 async def test_what_a_close_cuts_off_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "_CLOSE_WITHIN", 0.05)
+    monkeypatch.setattr(sender, "_CLOSE_TIMEOUT", 0.05)
     async with fake_cluster("broker-a") as cluster, producer_of(cluster) as producer:
         (broker,) = cluster.brokers
         await producer.send(Message("T", b"x"))

@@ -108,7 +108,7 @@ class PushConsumer(Consumer[PushSettings]):
             called = self.settings.telemetry.handling(called, self.group, self.client_id)
         chosen_filter = chosen(expression, sql=sql, filter_name=filter)
         wanted = self._filter(topic, chosen_filter)
-        if self._life.is_made:
+        if self._life.is_new:
             self._subscriptions[topic] = _Subscription(chosen_filter, called)
             return
         await check_filter(self._running(), self._member.group, wanted)
@@ -121,7 +121,7 @@ class PushConsumer(Consumer[PushSettings]):
 
     async def unsubscribe(self, topic: str) -> None:
         """Release the queues of a topic; handler calls in flight continue."""
-        if self._life.is_made:
+        if self._life.is_new:
             self._subscriptions.pop(topic, None)
             return
         self._running()
