@@ -74,7 +74,7 @@ async def test_a_request_without_a_reply_ends_in_time_and_a_late_one_is_dropped(
         with pytest.raises(RequestTimedOut, match="no reply to a request of topic 'Sums'") as told:
             await asker.request(Message("Sums", b"unanswerable"), timeout=0.2)
         assert told.value.code == 10006
-        assert not asker._instance.open_requests
+        assert not asker._instance.pending_replies
         got: list[StoredMessage] = []
         async with PushConsumer("late", name_server=cluster.address, consume_from="first") as late:
             await late.subscribe("Sums", "*", got.append)
@@ -90,7 +90,7 @@ async def test_closing_a_producer_ends_its_requests(tmp_path: Path) -> None:
         waiting = asyncio.create_task(
             asker.request(Message("Sums", b"unanswerable"), timeout=PATIENCE)
         )
-        await until(lambda: asker._instance.open_requests)
+        await until(lambda: asker._instance.pending_replies)
         await asker.close()
         with pytest.raises(WrongState, match="closed while a request waited"):
             await waiting

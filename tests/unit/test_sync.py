@@ -11,7 +11,7 @@ import pytest
 
 import bolide
 from bolide import admin, sync
-from bolide.client.blocking import Front, LoopThread, Subject
+from bolide.client.blocking import BlockingClient, BlockingProxy, LoopThread
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.instance.lifecycle import Startable
 from bolide.client.producer.results import SendResult, SendStatus
@@ -169,10 +169,10 @@ class Guest(Startable):
 
 def test_the_client_hears_of_an_error_in_the_block() -> None:
     guest = Guest()
-    with Front(guest):
+    with BlockingClient(guest):
         pass
     assert guest.left == [None]
-    with pytest.raises(ZeroDivisionError), Front(guest):
+    with pytest.raises(ZeroDivisionError), BlockingClient(guest):
         raise ZeroDivisionError
     assert guest.left == [ZeroDivisionError]
 
@@ -181,17 +181,17 @@ def test_the_client_hears_of_an_error_in_the_block() -> None:
     "name", ["Producer", "PushConsumer", "PullConsumer", "LitePullConsumer", "PullSchedule"]
 )
 def test_a_front_has_every_method_of_its_namesake(name: str) -> None:
-    plain, front = getattr(bolide, name), getattr(sync, name)
+    plain, blocking_client = getattr(bolide, name), getattr(sync, name)
     only_for_instances = {"topics"}
-    assert public_methods(plain) - only_for_instances <= public_methods(front)
-    for each in public_methods(front):
-        assert not inspect.iscoroutinefunction(getattr(front, each)), each
+    assert public_methods(plain) - only_for_instances <= public_methods(blocking_client)
+    for each in public_methods(blocking_client):
+        assert not inspect.iscoroutinefunction(getattr(blocking_client, each)), each
 
 
 def test_the_administrators_subjects_are_blocking(cluster: FakeCluster) -> None:
     with sync.AdminClient(cluster.name_server.address) as administrator:
         topics = administrator.topics
-        assert isinstance(topics, Subject)
+        assert isinstance(topics, BlockingProxy)
         subject = admin.AdminClient(cluster.name_server.address).topics
         for name in public_methods(type(subject)):
             assert not inspect.iscoroutinefunction(getattr(topics, name)), name

@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 from bolide.arrow.cluster import Connection
 from bolide.arrow.errors import OutOfPatience
 from bolide.arrow.retry import Backoff, is_transient
-from bolide.client.blocking import Caller
+from bolide.client.blocking import LoopCaller
 from bolide.client.errors import RouteNotFound, SendFailed
 from bolide.client.producer.producer import Producer, SendArguments
 from bolide.errors import BolideError
@@ -165,7 +165,7 @@ class BlockingSender:
     def __init__(self, connection: Connection, options: SinkOptions, task: Task) -> None:
         self.requests = 0
         """Batches sent so far."""
-        self._caller = Caller()
+        self._caller = LoopCaller()
         self._sender = Sender(connection, options, task)
         self._max_in_flight = options.in_flight
         self._in_flight: deque[Future[None]] = deque()
