@@ -16,12 +16,9 @@ from bolide.broker.consume.pull import PullHandlers, PullParts, Pulls
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.delay import DelayScheduler
-from bolide.broker.fast_path.dispatch import FastPath
-from bolide.broker.fast_path.pulls import PullLanes
-from bolide.broker.fast_path.sends import SendLanes
 from bolide.broker.filters.filters import Filters
 from bolide.broker.filters.functions import FilterHandlers
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.maintenance import Maintenance
 from bolide.broker.metadata.client_handlers import ClientHandlers
 from bolide.broker.metadata.clients import ClientTable

@@ -20,7 +20,7 @@ from bolide.broker.delay import DelayScheduler
 from bolide.broker.filters.filters import Filters
 from bolide.broker.filters.functions import FILTER_FUNCTIONS, FilterFunctions
 from bolide.broker.filters.subscriptions import FilterTable
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable

@@ -7,7 +7,7 @@ from itertools import count
 
 from bolide.broker.background import Background
 from bolide.broker.filters.filters import Filters
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.pop.delivery import Ask, Reading, Steps, Take, Taken
 from bolide.broker.pop.polling import MOST_MESSAGES, Asked, Place, remaining, waiting_queue
 from bolide.broker.pop.pop import Pop
