@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import BrokerConfig
 from bolide.protocol.codes import RequestCode, ResponseCode

@@ -12,7 +12,7 @@ from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.fast_path.dispatch import FastPath
 from bolide.broker.fast_path.pulls import PullLanes
 from bolide.broker.fast_path.sends import SendLanes
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake

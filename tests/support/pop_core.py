@@ -6,7 +6,7 @@ from typing import Any
 from bolide.broker.background import Background
 from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
 from bolide.broker.consume.long_polling import LongPolling
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.pop.ack_handlers import PopAckHandlers
 from bolide.broker.pop.ordered import ORDERS
 from bolide.broker.pop.pop import Pop

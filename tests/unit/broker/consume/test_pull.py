@@ -10,7 +10,7 @@ import pytest
 
 from bolide.broker.consume import long_polling as long_polling_module
 from bolide.broker.fast_path.pulls import PullLanes
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import (
     ConsumerGroup,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bolide.broker.consume.long_polling import Waiter
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.message_queue import MessageQueue
