@@ -10,8 +10,11 @@ SHARES := interop spark rest
 interop := tests/interop tests/crash
 spark := tests/spark
 rest := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/crash
-# Options for bench-compare, such as COMPARE="--resume --context".
+# Options for bench-compare, such as COMPARE="--resume --context" or COMPARE="--baseline ../old".
 COMPARE ?=
+# A comparison with another checkout needs no Java and writes no page.
+WITH_BASELINE = $(findstring --baseline,$(COMPARE))
+COMPARE_PAGES = --into docs/benchmarks.md --plot docs/benchmarks-growth.svg --summary README.md
 FILES := src tests benchmarks docs examples
 COMPILED := src/bolide/kernel src/bolide/broker/fast_path
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard $(COMPILED:%=%/*.p[xy][xd]))
@@ -55,9 +58,8 @@ bench-store: $(VENV)/test.stamp  ## what the store does by itself: appends, flus
 	@$(BIN)/python -m benchmarks.store
 
 bench-compare: $(VENV)/test.stamp  ## brokers beside Apache's, for over an hour; into docs/benchmarks.md and README.md
-	@$(BIN)/python -m tests.interop.apache
-	@$(BIN)/python -m benchmarks.compare $(COMPARE) --into docs/benchmarks.md \
-		--plot docs/benchmarks-growth.svg --summary README.md
+	@$(if $(WITH_BASELINE),,$(BIN)/python -m tests.interop.apache)
+	@$(BIN)/python -m benchmarks.compare $(COMPARE) $(if $(WITH_BASELINE),,$(COMPARE_PAGES))
 
 bench-smoke: $(VENV)/test.stamp  ## has a message become dearer? A minute or two; fails if so
 	@$(BIN)/python -m benchmarks.smoke

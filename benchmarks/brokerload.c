@@ -3,28 +3,28 @@
  *   brokerload send|pull|live HOST PORT[,PORT] CONNECTIONS WINDOW SECONDS TOPIC QUEUES SIZE LIMIT [NAME=VALUE]
  *   brokerload idle HOST PORT CONNECTIONS
  *
- * Each connection keeps WINDOW requests under way; the next ones go out together, in one write, for
- * all the answers that one read brought. Several ports are taken in turn by the connections.
+ * Each connection keeps WINDOW requests in flight. For all responses of one read, the next requests are
+ * sent in one write. Connections are assigned to several ports round robin.
  *
- * send   SEND_MESSAGE_V2 as a Java client writes it, with SIZE bytes and a unique id, to the queues in
- *        turn; ends when LIMIT are stored, unless it is 0 or there is a rate.
+ * send   SEND_MESSAGE_V2 as a Java client writes it, with SIZE bytes and a unique id, to the queues
+ *        round robin; ends when LIMIT messages are stored, unless LIMIT is 0 or a rate is given.
  *          batch=N     N messages in each request (SEND_BATCH_MESSAGE)
- *          oneway=N    N sends that nobody answers before each one that is answered
- *          rate=R      R messages a second, whatever the answers take, WINDOW at most on a connection;
- *                      a request's latency counts from when it was due
- *          topics=N    the topics TOPIC-0000, TOPIC-0001 and so on in turn, each with QUEUES
- *          marked=1    one message in ten has the tag TagB, and all a property n from 0 to 9
- * pull   PULL_MESSAGE for SIZE messages each, again from the front when a queue's LIMIT is read.
+ *          oneway=N    N one-way sends before each send with a response
+ *          rate=R      R messages per second, independent of response times, with at most WINDOW in
+ *                      flight on a connection; latency counts from the time a request was due
+ *          topics=N    the topics TOPIC-0000, TOPIC-0001, ... round robin, each with QUEUES queues
+ *          marked=1    one message in ten has the tag TagB, and each has a property n from 0 to 9
+ * pull   PULL_MESSAGE for SIZE messages each; starts over when LIMIT messages of a queue are read.
  *          once=1      each queue is read once, by the connection of its number
- *          filter=TEXT, type=TAG|SQL92   what the subscription asks for
- * live   sends as above, and besides
- *          consumers=N connections that long-poll the ends of the queues, which they share; messages
- *                      are those received, their latency is from the write to the receipt
- * idle   opens the connections, says so in a line, and keeps them until its input ends.
+ *          filter=TEXT, type=TAG|SQL92   the expression of the subscription
+ * live   sends as above, and consumers:
+ *          consumers=N connections that long-poll the ends of the queues, divided among them; messages
+ *                      counts those received, latency is from the write to the receipt
+ * idle   opens the connections, prints a line, and keeps them open until standard input ends.
  *
- * Prints one JSON object: messages, requests answered, failures, requests still under way at the end,
- * seconds, latencies in microseconds, and the CPU seconds that the generator used, so that a reader
- * sees it was not the bottleneck. What the first failure was goes to standard error.
+ * Prints one JSON object: messages, responses, failures, requests in flight at the end, seconds,
+ * latencies in microseconds, and the generator's own CPU seconds, which show that it was not the
+ * bottleneck. The first failure is printed to standard error.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -43,16 +43,16 @@
 
 #define IN (4 << 20)
 #define HEADER 1024
-#define BUCKETS 400000 /* of 1 us each; slower answers share the last */
-#define FIRST_OPAQUE 1000000000 /* ten digits, so that all headers are of one size */
+#define BUCKETS 400000 /* of 1 us each; the last one counts all slower responses */
+#define FIRST_OPAQUE 1000000000 /* ten digits, so that all headers have the same size */
 #define TIMER UINT32_MAX
 #define PORTS 16
-#define BODY_AT 88 /* of a stored record: MessageDecoder.BODY_SIZE_POSITION + 4 */
+#define BODY_AT 88 /* in a stored record: MessageDecoder.BODY_SIZE_POSITION + 4 */
 #define LIVE_COUNT 32
 
-struct slot { /* one request under way; its number is the opaque of the request */
+struct request { /* one of the window's requests; its index is the opaque on the wire */
     uint64_t sent_at;
-    long offset; /* pulls: what it asks for next */
+    long offset; /* pulls: the next queue offset */
     int queue;
 };
 
@@ -61,8 +61,8 @@ struct connection {
     bool pulls;
     char *in, *out;
     size_t have, ready;
-    struct slot *slots;
-    int *idle, idle_count; /* at a rate: slots with nothing under way */
+    struct request *requests;
+    int *idle, idle_count; /* with a rate: indices of requests not in flight */
 };
 
 struct histogram {
@@ -79,7 +79,7 @@ static struct { /* the command line */
     long limit;
 } want = {.batch = 1, .topics = 0, .filter = "*", .type = "TAG"};
 
-static long answers, failures, messages, sent, numbered, asked, under_way, unsent;
+static long answers, failures, messages, sent, numbered, batches, in_flight, unsent;
 static struct histogram latencies, lateness;
 static char *batch_body;
 static size_t record_size, batch_size;
@@ -97,7 +97,7 @@ static void die(const char *what)
     exit(1);
 }
 
-static void note(struct histogram *h, uint64_t ns)
+static void record_latency(struct histogram *h, uint64_t ns)
 {
     uint64_t us = ns / 1000;
     h->buckets[us < BUCKETS ? us : BUCKETS - 1]++;
@@ -163,7 +163,7 @@ static char *put_topic(char *to, long number)
 
 static char *put_properties(char *to, long number)
 {
-    int mark = (int)(number / want.queues % 10); /* every queue gets its share */
+    int mark = (int)(number / want.queues % 10); /* spreads the marked messages over all queues */
     if (want.batch > 1)
         return put(to, "WAIT\\u0001true");
     to = put(to, "UNIQ_KEY\\u0001");
@@ -206,7 +206,7 @@ static void stamp(char *body, uint64_t now)
         memcpy(body, &now, 8);
 }
 
-/* As MessageDecoder.encodeMessages writes a batch; only ids and stamps differ between two of them. */
+/* The format of MessageDecoder.encodeMessages; batches differ only in ids and timestamps. */
 static void build_batch(void)
 {
     static const char tail[] = "\2WAIT\1true\2TAGS\1TagA";
@@ -241,18 +241,18 @@ static char *put_body(char *to, uint64_t now)
     return to;
 }
 
-static void put_send(struct connection *c, int slot, uint64_t now, bool oneway)
+static void put_send(struct connection *c, int index, uint64_t now, bool oneway)
 {
     char *frame = c->out + c->ready;
-    long number = want.batch > 1 ? asked++ : numbered++;
-    char *end = put_send_header(frame + 8, number, slot, oneway);
+    long number = want.batch > 1 ? batches++ : numbered++;
+    char *end = put_send_header(frame + 8, number, index, oneway);
     put_word(frame + 4, (size_t)(end - frame - 8));
     end = put_body(end, now);
     put_word(frame, (size_t)(end - frame - 4));
     c->ready = (size_t)(end - c->out);
 }
 
-static void put_pull(struct connection *c, struct slot *s, int slot)
+static void put_pull(struct connection *c, struct request *s, int index)
 {
     char *frame = c->out + c->ready;
     int n = snprintf(frame + 8, HEADER,
@@ -262,14 +262,14 @@ static void put_pull(struct connection *c, struct slot *s, int slot)
         "\"expressionType\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
         "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
         want.topic, s->queue, s->offset, want.live ? LIVE_COUNT : want.size, want.filter, want.type,
-        FIRST_OPAQUE + slot);
+        FIRST_OPAQUE + index);
     put_word(frame, 4 + (size_t)n);
     put_word(frame + 4, (size_t)n);
     c->ready += 8 + (size_t)n;
 }
 
-/* Whether the slot has something more to ask for. */
-static bool turn_page(struct slot *s)
+/* Returns whether the request has more messages to pull. */
+static bool has_more(struct request *s)
 {
     if (want.live || s->offset + (want.once ? 1 : want.size) <= want.limit)
         return true;
@@ -277,23 +277,23 @@ static bool turn_page(struct slot *s)
     return !want.once;
 }
 
-static void ask(struct connection *c, int slot, uint64_t due)
+static void send_request(struct connection *c, int index, uint64_t due)
 {
-    struct slot *s = &c->slots[slot];
+    struct request *s = &c->requests[index];
     if (c->pulls) {
-        if (!turn_page(s))
+        if (!has_more(s))
             return;
-        put_pull(c, s, slot);
+        put_pull(c, s, index);
     } else {
-        if (want.limit && !want.rate && sent + under_way * want.batch * (want.oneway + 1) >= want.limit)
+        if (want.limit && !want.rate && sent + in_flight * want.batch * (want.oneway + 1) >= want.limit)
             return;
         uint64_t now = now_ns();
         for (int i = 0; i < want.oneway; i++)
-            put_send(c, slot, now, true);
-        put_send(c, slot, now, false);
+            put_send(c, index, now, true);
+        put_send(c, index, now, false);
     }
     s->sent_at = due ? due : now_ns();
-    under_way += !(want.live && c->pulls);
+    in_flight += !(want.live && c->pulls);
 }
 
 static void flush_out(struct connection *c)
@@ -307,7 +307,7 @@ static void flush_out(struct connection *c)
     c->ready = 0;
 }
 
-/* ---- answers */
+/* ---- responses */
 
 static void fail(const char *header, size_t size)
 {
@@ -321,7 +321,7 @@ static long find_number(const char *header, size_t size, const char *name)
     return at ? atol(at + strlen(name)) : -1;
 }
 
-/* How many messages a body holds; those sent here tell how long they were on their way. */
+/* Counts the messages of a body and records the latency of those sent by this process. */
 static long count_records(const char *body, size_t size)
 {
     long found = 0;
@@ -333,14 +333,14 @@ static long count_records(const char *body, size_t size)
             return -1;
         if (want.live && want.size >= 8 && at + BODY_AT + 8 <= size) {
             memcpy(&written, body + at + BODY_AT, 8);
-            note(&latencies, now - written);
+            record_latency(&latencies, now - written);
         }
         at += ntohl(word);
     }
     return found;
 }
 
-static void take_pulled(struct slot *s, const char *header, size_t header_size, size_t body_size)
+static void handle_pull_response(struct request *s, const char *header, size_t header_size, size_t body_size)
 {
     long code = find_number(header, header_size, "\"code\":");
     long next = find_number(header, header_size, "\"nextBeginOffset\":\"");
@@ -355,7 +355,7 @@ static void take_pulled(struct slot *s, const char *header, size_t header_size, 
     messages += count;
 }
 
-static void take_sent(const char *header, size_t header_size)
+static void handle_send_response(const char *header, size_t header_size)
 {
     if (!memmem(header, header_size, "\"code\":0,", 9)) {
         fail(header, header_size);
@@ -368,29 +368,29 @@ static void take_sent(const char *header, size_t header_size)
         messages += count;
 }
 
-static void take(struct connection *c, const char *frame, size_t size)
+static void handle_response(struct connection *c, const char *frame, size_t size)
 {
     uint32_t word;
     memcpy(&word, frame + 4, 4);
     size_t header_size = ntohl(word) & 0xffffff;
     const char *header = frame + 8;
-    long slot = find_number(header, header_size, "\"opaque\":") - FIRST_OPAQUE;
-    if (slot < 0 || slot >= c->window) {
-        fprintf(stderr, "an answer to no request: %.*s\n", (int)header_size, header);
+    long index = find_number(header, header_size, "\"opaque\":") - FIRST_OPAQUE;
+    if (index < 0 || index >= c->window) {
+        fprintf(stderr, "a response without a request: %.*s\n", (int)header_size, header);
         exit(1);
     }
-    struct slot *s = &c->slots[slot];
+    struct request *s = &c->requests[index];
     if (!want.live)
-        note(&latencies, now_ns() - s->sent_at);
-    under_way -= !(want.live && c->pulls);
+        record_latency(&latencies, now_ns() - s->sent_at);
+    in_flight -= !(want.live && c->pulls);
     if (c->pulls)
-        take_pulled(s, header, header_size, size - 8 - header_size);
+        handle_pull_response(s, header, header_size, size - 8 - header_size);
     else
-        take_sent(header, header_size);
+        handle_send_response(header, header_size);
     if (want.rate && !c->pulls)
-        c->idle[c->idle_count++] = (int)slot;
+        c->idle[c->idle_count++] = (int)index;
     else
-        ask(c, (int)slot, 0);
+        send_request(c, (int)index, 0);
 }
 
 static void receive(struct connection *c)
@@ -406,7 +406,7 @@ static void receive(struct connection *c)
         length = ntohl(length) + 4;
         if (c->have - at < length)
             break;
-        take(c, c->in + at, length);
+        handle_response(c, c->in + at, length);
         at += length;
     }
     memmove(c->in, c->in + at, c->have - at);
@@ -437,7 +437,7 @@ static void open_connection(struct connection *c, const char *host, int number, 
     c->window = window;
     c->in = malloc(IN);
     c->out = malloc((size_t)window * request);
-    c->slots = calloc((size_t)window, sizeof *c->slots);
+    c->requests = calloc((size_t)window, sizeof *c->requests);
     c->idle = calloc((size_t)window, sizeof *c->idle);
     while (c->idle_count < window) {
         c->idle[c->idle_count] = c->idle_count;
@@ -445,14 +445,14 @@ static void open_connection(struct connection *c, const char *host, int number, 
     }
 }
 
-/* Those that share a queue begin at different places of it. */
-static void place(struct connection *c, int number)
+/* Requests that share a queue start at different offsets. */
+static void seek(struct connection *c, int number)
 {
     long steps = want.limit / want.size;
     for (int i = 0; i < c->window; i++) {
         int nth = number * c->window + i;
-        c->slots[i].queue = nth % want.queues;
-        c->slots[i].offset = want.once ? 0 : nth * 7 % steps * want.size;
+        c->requests[i].queue = nth % want.queues;
+        c->requests[i].offset = want.once ? 0 : nth * 7 % steps * want.size;
     }
 }
 
@@ -469,28 +469,28 @@ static long max_offset(struct connection *c, int queue)
     ssize_t got = recv(c->fd, frame, sizeof frame, 0);
     long found = got > 8 ? find_number(frame + 8, (size_t)got - 8, "\"offset\":\"") : -1;
     if (found < 0) {
-        fprintf(stderr, "no end of queue %d: %.*s\n", queue, got > 8 ? (int)got - 8 : 0, frame + 8);
+        fprintf(stderr, "no maximum offset of queue %d: %.*s\n", queue, got > 8 ? (int)got - 8 : 0, frame + 8);
         exit(1);
     }
     return found;
 }
 
-static void place_at_the_ends(struct connection *c, int number)
+static void seek_to_end(struct connection *c, int number)
 {
     for (int i = 0; i < c->window; i++) {
-        c->slots[i].queue = number + i * want.consumers;
-        c->slots[i].offset = max_offset(c, c->slots[i].queue);
+        c->requests[i].queue = number + i * want.consumers;
+        c->requests[i].offset = max_offset(c, c->requests[i].queue);
     }
 }
 
 static void start(struct connection *c)
 {
     for (int i = 0; i < c->window; i++)
-        ask(c, i, 0);
+        send_request(c, i, 0);
     flush_out(c);
 }
 
-/* Send what is due, and have the timer ring when the next is. */
+/* Sends the requests that are due and sets the timer for the next one. */
 static void send_due(struct connection *all, int timer, uint64_t begin)
 {
     static uint64_t turn;
@@ -498,12 +498,12 @@ static void send_due(struct connection *all, int timer, uint64_t begin)
     uint64_t now = now_ns(), due;
     while ((due = begin + (uint64_t)((double)turn * step)) <= now) {
         struct connection *c = &all[turn++ % (uint64_t)want.connections];
-        note(&lateness, now_ns() - due);
+        record_latency(&lateness, now_ns() - due);
         if (!c->idle_count) {
             unsent++;
             continue;
         }
-        ask(c, c->idle[--c->idle_count], due);
+        send_request(c, c->idle[--c->idle_count], due);
         flush_out(c);
     }
     struct itimerspec next = {.it_value = {.tv_sec = (time_t)(due / 1000000000u),
@@ -520,7 +520,7 @@ static void report(double took)
     printf("{\"messages\": %ld, \"sent\": %ld, \"answers\": %ld, \"failures\": %ld, \"unsent\": %ld, "
            "\"unanswered\": %ld, \"seconds\": %.3f, \"p50_us\": %ld, \"p99_us\": %ld, \"p999_us\": %ld, "
            "\"late_p50_us\": %ld, \"late_p99_us\": %ld, \"generator_cpu_seconds\": %.3f}\n",
-           messages, sent, answers, failures, unsent, under_way, took, percentile(&latencies, 0.5),
+           messages, sent, answers, failures, unsent, in_flight, took, percentile(&latencies, 0.5),
            percentile(&latencies, 0.99), percentile(&latencies, 0.999), percentile(&lateness, 0.5),
            percentile(&lateness, 0.99), cpu);
 }
@@ -577,26 +577,26 @@ static bool read_arguments(int argc, char **argv)
     return want.port_count && want.queues && want.batch && pages && shared && plain;
 }
 
-/* A full batch of answers comes first, the timer's bell after it. */
+/* Responses and due sends are handled in one epoll loop. */
 static void run(struct connection *all, int poll, int timer)
 {
     struct epoll_event events[256];
-    uint64_t begin = now_ns(), end = begin + (uint64_t)(want.seconds * 1e9), bell;
+    uint64_t begin = now_ns(), end = begin + (uint64_t)(want.seconds * 1e9), expirations;
     int opened = want.connections + want.consumers;
     for (int i = 0; i < opened; i++)
         if (all[i].pulls || !want.rate)
             start(&all[i]);
     if (want.rate)
         send_due(all, timer, begin);
-    while (now_ns() < end && (under_way || want.rate)) {
+    while (now_ns() < end && (in_flight || want.rate)) {
         int left_ms = (int)((end - now_ns()) / 1000000) + 1;
         int n = epoll_wait(poll, events, 256, left_ms < 5000 ? left_ms : 5000);
         if (n == 0)
-            break; /* a server that stopped answering is reported by the count */
+            break; /* the counts show that the server stopped responding */
         for (int i = 0; i < n; i++)
             if (events[i].data.u32 != TIMER)
                 receive(&all[events[i].data.u32]);
-            else if (read(timer, &bell, sizeof bell) > 0)
+            else if (read(timer, &expirations, sizeof expirations) > 0)
                 send_due(all, timer, begin);
     }
     report((double)(now_ns() - begin) / 1e9);
@@ -611,9 +611,9 @@ static void open_all(struct connection *all, const char *host, int poll)
         int window = consumer ? want.queues / want.consumers : want.window;
         open_connection(&all[i], host, number, consumer || want.pulls, window);
         if (consumer)
-            place_at_the_ends(&all[i], number);
+            seek_to_end(&all[i], number);
         else if (want.pulls)
-            place(&all[i], i);
+            seek(&all[i], i);
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         epoll_ctl(poll, EPOLL_CTL_ADD, all[i].fd, &event);
     }
@@ -638,7 +638,7 @@ int main(int argc, char **argv)
         return keep_idle(argv[2], argv[3], atoi(argv[4]));
     if (argc < 11 || !read_arguments(argc, argv)) {
         fprintf(stderr, "usage: brokerload send|pull|live HOST PORT[,PORT] CONNECTIONS WINDOW SECONDS"
-                        " TOPIC QUEUES SIZE LIMIT [NAME=VALUE ...]; the top of brokerload.c tells more\n");
+                        " TOPIC QUEUES SIZE LIMIT [NAME=VALUE ...]; see the top of brokerload.c\n");
         return 2;
     }
     if (want.batch > 1)

@@ -1,42 +1,45 @@
-"""The brokers that are compared: ours and Apache's, each with a NameServer of ours."""
+"""Start the brokers to compare, Bolide's and Apache's, each with a Bolide NameServer."""
 
 import asyncio
-import compileall
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import bolide
+from benchmarks.checkouts import Checkout
 from benchmarks.processes import cpu_seconds, private_mib, resident_mib, tree, written_bytes
 from bolide.admin.client import AdminClient
 from bolide.errors import BolideError
 from tests.interop import apache
 from tests.interop.bench import BROKER_NEIGHBOURS, Bench, Server
-from tests.interop.ours import bolide_broker, bolide_namesrv
+from tests.interop.ours import bolide_namesrv
 from tests.interop.processes import ChildProcess, free_port
 
 BOLIDE = "Bolide"
 PLAIN = "Bolide without compiler"
 WORKERS = "Bolide, 2 workers"
+BASELINE = "Bolide, baseline"
+"""The broker of another checkout."""
 APACHE = f"RocketMQ {apache.releases()['5.x'].version}"
 APACHE_4 = f"RocketMQ {apache.releases()['4.9'].version}"
+_RELEASES = {APACHE: "5.x", APACHE_4: "4.9"}
 
 ASYNC_FLUSH, SYNC_FLUSH = "ASYNC_FLUSH", "SYNC_FLUSH"
 _WORKERS = 2
-_PATIENCE = 30.0
-_PACKAGE = Path(bolide.__file__).parent
+_REGISTRATION_TIMEOUT = 30.0
+_BOOT_TIMEOUT = 20.0
 
-# A twelfth of the machine's memory, at least 1 and at most 8 GiB, which runbroker.sh takes.
+# A twelfth of the machine's memory, at least 1 GiB and at most the 8 GiB of runbroker.sh.
 _MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 HEAP_GIB = min(max(round(_MEMORY / 12), 1), 8)
 
-# The collector as RocketMQ's runbroker.sh sets it, and both compilers; the tests' own options,
-# which come first, are made for quick starts.
+# The garbage collector of RocketMQ's runbroker.sh and both JIT compilers. These options override
+# those of the tests, which come first and favour quick starts.
 JVM = (
     f"-Xms{HEAP_GIB}g", f"-Xmx{HEAP_GIB}g", f"-XX:MaxDirectMemorySize={HEAP_GIB}g",
     "-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m",
@@ -44,7 +47,7 @@ JVM = (
     "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow",
 )  # fmt: skip
 
-# RocketMQ's defaults, where the tests have others.
+# RocketMQ's defaults for the settings that the tests change.
 APACHE_SETTINGS = {
     "mappedFileSizeCommitLog": 1024**3,
     "mappedFileSizeConsumeQueue": 300_000 * 20,
@@ -55,7 +58,7 @@ APACHE_SETTINGS = {
     "timerWheelEnable": True,
     "waitTimeMillsInSendQueue": 200,
     "osPageCacheBusyTimeOutMills": 1_000,
-    # 5.5 spends its first seconds on this at the default of 3 s.
+    # At the default of 3,000 ms, 5.5 keeps a core busy with this in its first seconds.
     "transactionMetricFlushInterval": 500,
     "enablePropertyFilter": True,
 }
@@ -63,17 +66,17 @@ APACHE_SETTINGS = {
 
 @dataclass(frozen=True)
 class Running:
-    """A broker that serves."""
+    """A running broker."""
 
     name: str
     pid: int
     ports: tuple[int, ...]
-    """One, or that of each worker."""
+    """One port, or one per worker."""
     pids: tuple[int, ...]
-    """Its process, and those that it started."""
+    """The broker's process and its descendants."""
     name_server: str
     began: float
-    """When it was started, by `time.perf_counter`."""
+    """Time of the start, by `time.perf_counter`."""
     start_seconds: float
     stop: Callable[[], None]
 
@@ -103,15 +106,25 @@ class Running:
 
 
 @contextmanager
-def started(name: str, flush: str = ASYNC_FLUSH) -> Iterator[Running]:
-    """The broker of that name with an empty store, until the block ends."""
-    broker = {APACHE: _apache, APACHE_4: _apache_4, PLAIN: _plain, WORKERS: _workers}.get(
-        name, _bolide
-    )
-    write_bytecode()
+def started(
+    name: str, flush: str = ASYNC_FLUSH, checkout: Checkout | None = None
+) -> Iterator[Running]:
+    """Run the named broker with an empty store until the block ends.
+
+    Args:
+        name: one of the constants of this module.
+        flush: the broker's `flushDiskType`.
+        checkout: where Bolide's broker comes from; by default the current checkout.
+    """
+    checkout = checkout or Checkout.current()
+    write_bytecode(checkout.package, checkout.python)
     with tempfile.TemporaryDirectory() as home, bolide_namesrv(Path(home) / "names") as names:
         begin = time.perf_counter()
-        with broker(Path(home), names.address, flush) as server:
+        if name in _RELEASES:
+            broker = _apache(Path(home), names.address, flush, _RELEASES[name])
+        else:
+            broker = _bolide(Path(home), names.address, flush, name, checkout)
+        with broker as server:
             took = time.perf_counter() - begin
             ports = (server.port,) if name != WORKERS else _registered(names.address)
             pid = server.process.pid
@@ -120,9 +133,9 @@ def started(name: str, flush: str = ASYNC_FLUSH) -> Iterator[Running]:
 
 
 def start_standalone() -> float:
-    """Seconds until `bolide standalone` says that its broker is up."""
+    """Seconds until `bolide standalone` reports that its broker is up."""
     ports = free_port(), free_port(BROKER_NEIGHBOURS)
-    write_bytecode()
+    write_bytecode(Checkout.current().package)
     with tempfile.TemporaryDirectory() as home:
         command = [sys.executable, "-m", "bolide", "standalone", "--data", home]
         command += ["--namesrv-port", str(ports[0]), "--broker-port", str(ports[1])]
@@ -135,65 +148,57 @@ def start_standalone() -> float:
             process.stop()
 
 
-def write_bytecode(package: Path = _PACKAGE) -> None:
-    """As pip does when it installs; without it, each start of ours compiles the package anew."""
-    compileall.compile_dir(package, quiet=1)
+def write_bytecode(package: Path, python: Path = Path(sys.executable)) -> None:
+    """Compile the package's modules as pip does at an install, so that starts do not."""
+    subprocess.run([str(python), "-m", "compileall", "-q", str(package)], check=False)
 
 
 @contextmanager
-def _bolide(home: Path, name_server: str, flush: str, *arguments: str) -> Iterator[Server]:
-    settings = {"flushDiskType": flush, "enablePropertyFilter": True}
-    with bolide_broker(home / "broker", name_server, *arguments, **settings) as server:
-        yield server
-
-
-@contextmanager
-def _plain(home: Path, name_server: str, flush: str) -> Iterator[Server]:
-    """As an install without compiler: the choice is made by the environment it starts in."""
-    with ExitStack() as stack:
-        with _environment("BOLIDE_KERNEL", "python"):
-            server = stack.enter_context(_bolide(home, name_server, flush))
-        yield server
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
+def _bolide(
+    home: Path, name_server: str, flush: str, name: str, checkout: Checkout
+) -> Iterator[Server]:
+    directory = home / "broker"
+    directory.mkdir()
+    port = free_port(BROKER_NEIGHBOURS)
+    settings = {
+        "listenPort": port,
+        "namesrvAddr": name_server,
+        "storePathRootDir": directory / "store",
+        "brokerName": "broker-a",
+        "brokerIP1": "127.0.0.1",
+        "flushDiskType": flush,
+        "enablePropertyFilter": "true",
+    }
+    file = directory / "broker.conf"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    command = [str(checkout.python), "-m", "bolide", "broker", "-c", str(file)]
+    environment = os.environ | {"HOME": str(directory), "ROCKETMQ_HOME": str(directory)}
+    if name == WORKERS:
+        command += ["--workers", str(_WORKERS)]
+    if name == PLAIN:
+        environment["BOLIDE_KERNEL"] = "python"
+    process = ChildProcess(name, command, environment)
     try:
-        yield
+        process.wait_for_line("boot success", _BOOT_TIMEOUT)
+        yield Server(process, port, directory)
     finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
+        process.stop()
 
 
 @contextmanager
-def _workers(home: Path, name_server: str, flush: str) -> Iterator[Server]:
-    with _bolide(home, name_server, flush, "--workers", str(_WORKERS)) as server:
-        yield server
-
-
-@contextmanager
-def _apache(home: Path, name_server: str, flush: str, release: str = "5.x") -> Iterator[Server]:
+def _apache(home: Path, name_server: str, flush: str, release: str) -> Iterator[Server]:
     settings = APACHE_SETTINGS | {"flushDiskType": flush}
     with Bench(home / "apache") as bench:
         yield bench.broker(release, name_server, jvm=JVM, **settings)
 
 
-@contextmanager
-def _apache_4(home: Path, name_server: str, flush: str) -> Iterator[Server]:
-    with _apache(home, name_server, flush, "4.9") as server:
-        yield server
-
-
 def _registered(name_server: str) -> tuple[int, ...]:
-    """The ports of all workers, once the NameServer knows them."""
-    deadline = time.monotonic() + _PATIENCE
+    """Wait until all workers have registered; return their ports."""
+    deadline = time.monotonic() + _REGISTRATION_TIMEOUT
     while len(addresses := asyncio.run(_masters(name_server))) < _WORKERS:
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"{len(addresses)} of {_WORKERS} workers registered in {_PATIENCE} s"
+                f"{len(addresses)} of {_WORKERS} workers registered in {_REGISTRATION_TIMEOUT} s"
             )
         time.sleep(0.05)
     return tuple(sorted(int(each.rpartition(":")[2]) for each in addresses))
@@ -204,6 +209,6 @@ async def _masters(name_server: str) -> list[str]:
         try:
             info = await admin.clusters.info()
         except BolideError:
-            return []  # none has registered yet
+            return []  # no broker has registered yet
     found = (brokers.broker_addrs for brokers in info.broker_addr_table.values())
     return [addresses[0] for addresses in found if 0 in addresses]

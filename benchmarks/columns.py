@@ -1,7 +1,7 @@
-"""Records into record batches, compiled beside plain Python, on one core.
+"""Conversion of records into Arrow record batches, compiled beside plain Python, on one core.
 
 Run as `python -m benchmarks.columns`; prints Markdown. Each figure is the best of several rounds by
-CPU time, the two kernels in turns: noise of the machine only ever adds time.
+CPU time, alternating between the kernels: noise of the machine only adds time.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from benchmarks.processes import machine
 from bolide.arrow import batches
-from bolide.arrow.batches import Batches
+from bolide.arrow.batches import BatchBuilder
 from bolide.kernel import COMPILED, Columns, columns, record_size, write_record
 from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
@@ -67,12 +67,12 @@ def best_rates(figure: Figure, rows: int, rounds: int) -> dict[str, float]:
 
 
 def rate(figure: Figure, log: bytes, rows: int) -> float:
-    """Rows a second of CPU time."""
-    target = Batches(broker="broker-a", include_properties=figure.include_properties)
+    """Rows per CPU-second."""
+    target = BatchBuilder(broker="broker-a", include_properties=figure.include_properties)
     began, found, position = time.process_time(), 0, 0
     while position < len(log):
         position = target.columns.add(log, position, check_crc=figure.check_crc).end
-        found += target.cut().num_rows
+        found += target.build().num_rows
     assert found == rows
     return rows / (time.process_time() - began)
 

@@ -1,4 +1,4 @@
-"""The load generators: C programs beside this file, compiled when a benchmark needs one."""
+"""Compile and run the load generators, the C programs in this directory."""
 
 import hashlib
 import json
@@ -13,14 +13,14 @@ from tests.interop import apache
 
 
 class GeneratorFailed(Exception):
-    """A load generator ended badly; what it said is in the text."""
+    """A load generator failed; the text has its output."""
 
 
 def compile_generator(name: str) -> Path:
-    """The program of `<name>.c`, below .cache; each state of the source has its own."""
+    """Compile `<name>.c` into .cache, once for each version of the source."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        sys.exit("the load generator needs a C compiler: install gcc")
+        sys.exit("the load generator needs a C compiler such as gcc")
     source = Path(__file__).with_name(f"{name}.c")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
     target = apache.cache_directory().with_name("bench") / f"{name}-{digest}"
@@ -33,12 +33,12 @@ def compile_generator(name: str) -> Path:
 
 
 def run_generator(program: Path, *arguments: object) -> Any:
-    """What it printed."""
+    """Run the program and return the JSON value that it printed."""
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    said = done.stderr.strip()[:500]
+    errors = done.stderr.strip()[:500]
     if done.returncode:
-        raise GeneratorFailed(f"{program.name} ended with exit code {done.returncode}: {said}")
-    if said:
-        print(said, file=sys.stderr)
+        raise GeneratorFailed(f"{program.name} failed with exit code {done.returncode}: {errors}")
+    if errors:
+        print(errors, file=sys.stderr)
     return json.loads(done.stdout)

@@ -1,7 +1,7 @@
 """The kernel's loops, compiled beside plain Python, in one process and one run.
 
 Run as `python -m benchmarks.kernel`; prints Markdown. Each figure is the best of several rounds,
-the two kernels in turns: noise of the machine only ever adds time.
+alternating between the kernels: noise of the machine only adds time.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from bolide.protocol.record import RecordDraft
 try:
     from bolide.kernel import _index, _records
 except ImportError as exc:
-    sys.exit(f"there is no compiled kernel to compare: {exc}")
+    sys.exit(f"the compiled kernel is not available: {exc}")
 
 QUEUES = 8
 SLOTS = 5_000_000
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
 class Figure(NamedTuple):
     title: str
     work: Callable[[Kernel], float]
-    """Returns seconds for one unit of the figure."""
+    """Return the seconds per unit of the figure."""
     text: Callable[[float], str]
 
 
@@ -69,9 +69,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--body", type=int, default=100, help="bytes of a body")
-    parser.add_argument("--megabytes", type=int, default=64, help="size of the log that is walked")
-    parser.add_argument("--keys", type=int, default=200_000, help="keys put into the index")
+    parser.add_argument("--body", type=int, default=100, help="bytes per body")
+    parser.add_argument("--megabytes", type=int, default=64, help="size of the scanned log")
+    parser.add_argument("--keys", type=int, default=200_000, help="keys in the index")
     return parser.parse_args()
 
 
@@ -84,7 +84,7 @@ def _draft(number: int, body: int) -> RecordDraft:
 
 
 def _log(megabytes: int, body: int) -> memoryview:
-    """A log of records with two keys each, over a few queues."""
+    """A log of records with two keys each, spread over the queues."""
     view = memoryview(mmap.mmap(-1, megabytes * 1_000_000))
     position = number = 0
     while True:
@@ -121,14 +121,14 @@ def _figures(log: memoryview, options: argparse.Namespace) -> list[Figure]:
             _us,
         ),
         *_scans(log),
-        Figure("put_keys, µs a key", lambda k: _put(k, keys), _us),
+        Figure("put_keys, µs per key", lambda k: _put(k, keys), _us),
         Figure("find_keys, µs", lambda k: _find(k, keys), _us),
-        Figure("rebuild_slots, µs an entry", lambda k: _rebuild(k, keys), _us),
+        Figure("rebuild_slots, µs per entry", lambda k: _rebuild(k, keys), _us),
     ]
 
 
 def _scans(log: memoryview) -> list[Figure]:
-    """Plain Python walks over a tenth: it is that much slower."""
+    """Plain Python scans a tenth of the log, because it is so much slower."""
     count = _records.scan(log, 0, len(log), 0).count
 
     def walk(kernel: Kernel, *, keys: bool) -> float:
@@ -161,10 +161,10 @@ def _index_file(count: int) -> memoryview:
 
 
 def _put(kernel: Kernel, keys: bytes) -> float:
-    """Into a file with as many slots as RocketMQ's, a few hundred keys a call."""
+    """Seconds per key, in a file with as many slots as RocketMQ's, 256 keys per call."""
     count, batch = len(keys) // 20, 256
     view = _index_file(count)
-    view[:] = bytes(len(view))  # the pages are there, as in a file that is allocated and in use
+    view[:] = bytes(len(view))  # touch all pages, as in an allocated file in use
     began = time.perf_counter()
     for first in range(0, count, batch):
         part = keys[first * 20 : (first + batch) * 20]
@@ -206,11 +206,11 @@ def _us(seconds: float) -> str:
 def _report(
     figures: list[Figure], best: dict[tuple[str, Kernel], float], options: argparse.Namespace
 ) -> str:
-    sizes = f"{options.body} bytes a body, {options.megabytes} MB of log, {options.keys:,} keys"
+    sizes = f"{options.body} bytes per body, {options.megabytes} MB of log, {options.keys:,} keys"
     lines = [
         f"Measured with `python -m benchmarks.kernel` on {machine()}.",
         "",
-        f"{sizes}; best of {options.rounds} rounds in turns.",
+        f"{sizes}; best of {options.rounds} alternating rounds.",
         "",
         "| | " + " | ".join(kernel.name for kernel in KERNELS) + " | ratio |",
         "| --- |" + " --- |" * (len(KERNELS) + 1),

@@ -2,10 +2,9 @@
  *
  *   loadgen HOST PORT CONNECTIONS WINDOW SECONDS TOPICS
  *
- * Each connection keeps WINDOW requests (GET_ROUTEINFO_BY_TOPIC) under way and asks for bench-0000 to
- * bench-<TOPICS - 1> in turn. Prints one JSON object: answers, failures, seconds, latencies in
- * microseconds, and the CPU seconds the generator itself used, so that a reader sees it was not the
- * bottleneck.
+ * Each connection keeps WINDOW requests (GET_ROUTEINFO_BY_TOPIC) in flight, for bench-0000 to
+ * bench-<TOPICS - 1> round robin. Prints one JSON object: responses, failures, seconds, latencies in
+ * microseconds, and the generator's own CPU seconds, which show that it was not the bottleneck.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,20 +21,20 @@
 #include <unistd.h>
 
 #define BUFFER (1 << 20)
-#define BUCKETS 200000 /* of 1 us each; slower answers share the last */
+#define BUCKETS 200000 /* of 1 us each; the last one counts all slower responses */
 
 struct connection {
     int fd;
     char *in;
     size_t have;
-    uint64_t *sent_at; /* ring of WINDOW start times: answers come in order */
+    uint64_t *sent_at; /* ring of WINDOW start times; responses arrive in order */
     unsigned head, tail;
 };
 
 static char **frames;
 static size_t *frame_sizes;
 static int topics, window;
-static long answers, failures, asked;
+static long answers, failures, requests;
 static uint32_t histogram[BUCKETS];
 
 static uint64_t now_ns(void)
@@ -70,15 +69,15 @@ static void build_frames(void)
     }
 }
 
-static void ask(struct connection *c)
+static void send_request(struct connection *c)
 {
-    int i = (int)(asked++ % topics);
+    int i = (int)(requests++ % topics);
     c->sent_at[c->head++ % (unsigned)window] = now_ns();
     if (send(c->fd, frames[i], frame_sizes[i], MSG_NOSIGNAL) != (ssize_t)frame_sizes[i])
         die("send");
 }
 
-static void take(struct connection *c, const char *frame, uint32_t size)
+static void handle_response(struct connection *c, const char *frame, uint32_t size)
 {
     uint64_t us = (now_ns() - c->sent_at[c->tail++ % (unsigned)window]) / 1000;
     histogram[us < BUCKETS ? us : BUCKETS - 1]++;
@@ -104,9 +103,9 @@ static void receive(struct connection *c)
         length = ntohl(length) + 4;
         if (c->have - at < length)
             break;
-        take(c, c->in + at, length);
+        handle_response(c, c->in + at, length);
         at += length;
-        ask(c);
+        send_request(c);
     }
     memmove(c->in, c->in + at, c->have - at);
     c->have -= at;
@@ -153,12 +152,12 @@ int main(int argc, char **argv)
     uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < window; j++)
-            ask(&all[i]);
+            send_request(&all[i]);
     struct epoll_event events[256];
     while (now_ns() < end) {
         int n = epoll_wait(poll, events, 256, 1000);
         if (n == 0)
-            break; /* a server that stopped answering is reported by the count */
+            break; /* the counts show that the server stopped responding */
         for (int i = 0; i < n; i++)
             receive(events[i].data.ptr);
     }

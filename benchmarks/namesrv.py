@@ -1,8 +1,8 @@
 """Route look-ups of our NameServer beside Apache RocketMQ's, by one load generator in one run.
 
-Both servers run at the same time and are loaded in turns, so that noise of the machine meets both.
-Both are warmed up first. Run as `make bench`; prints Markdown and, with `--json FILE`, writes the
-raw rounds.
+Both servers run at the same time and rounds alternate between them, so that noise of the machine
+affects both. Both are warmed up first. Run as `make bench`; prints Markdown. `--json FILE` writes
+the raw rounds.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import tables
+from benchmarks import markdown
 from benchmarks.generators import compile_generator, run_generator
 from benchmarks.processes import cpu_seconds, machine, resident_mib, stolen_seconds
 from bolide.protocol import fastjson
@@ -55,7 +55,7 @@ class Start:
 
 
 class Contender:
-    """A NameServer that can be started; each start is on a port of its own."""
+    """A NameServer to start; each start uses a new port."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -66,14 +66,14 @@ class Contender:
             return [sys.executable, "-m", "bolide", "namesrv", *settings]
         configuration = home / "namesrv.conf"
         configuration.write_text(f"listenPort={port}\n")
-        # Half a gigabyte is ample for 1,000 topics; everything else is the JVM's own choice.
+        # 512 MiB is ample for 1,000 topics; all other options are the JVM's defaults.
         heap = ["-Xms512m", "-Xmx512m", "-Dtls.server.mode=disabled", f"-Duser.home={home}"]
         classpath = apache.obtain("5.x").classpath
         return [apache.tool("java"), *heap, "-cp", classpath, NAMESRV, "-c", str(configuration)]
 
     @contextmanager
     def started(self) -> Iterator[tuple[ChildProcess, int, float]]:
-        """The process, its port and the seconds until it said that it is up."""
+        """Yield the process, its port and the seconds until it reported that it is up."""
         port = free_port()
         with tempfile.TemporaryDirectory() as home:
             environment = os.environ | {"HOME": home, "ROCKETMQ_HOME": home}
@@ -138,7 +138,7 @@ async def _compare(
 
 
 async def _register(client: RemotingClient, address: str, topics: int) -> None:
-    """Register a broker with the topics that the generator asks for."""
+    """Register a broker with the topics that the generator looks up."""
     names = [f"bench-{number:04d}" for number in range(topics)]
     header = RegisterBrokerHeader(
         broker_name="broker-a",
@@ -185,23 +185,23 @@ def _load(
 def _report(rounds: list[Round], starts: list[Start], options: argparse.Namespace) -> str:
     names = list(dict.fromkeys(each.server for each in rounds))
     load = (
-        f"{options.connections} connections with one request under way on each, {options.topics}"
-        f" topics; medians of {options.rounds} rounds of {options.seconds:g} s in turns, least and"
-        f" most in brackets."
+        f"{options.connections} connections with one request in flight on each, {options.topics}"
+        f" topics; medians of {options.rounds} alternating rounds of {options.seconds:g} s, minimum"
+        f" and maximum in brackets."
     )
     lines = [
         f"Measured with `make bench` on {machine()}.",
         "",
         load,
         "",
-        *tables.head(names),
+        *markdown.head(names),
         _row("look-ups per second", rounds, names, "look_ups_per_second"),
         _row("look-ups per CPU-second of the server", rounds, names, "look_ups_per_cpu_second"),
         _row("p50, µs", rounds, names, "p50_us"),
         _row("p99, µs", rounds, names, "p99_us"),
         _row("failed look-ups", rounds, names, "failures"),
         _row("cores used by the generator", rounds, names, "generator_cores", digits=2),
-        _row("cores the host gave to others", rounds, names, "stolen_cores", digits=2),
+        _row("stolen cores", rounds, names, "stolen_cores", digits=2),
         _row("start-up, s", starts, names, "seconds", digits=2),
         _row("idle resident memory, MiB", starts, names, "idle_mib", digits=1),
     ]
@@ -215,7 +215,7 @@ def _row(
     field: str,
     digits: int = 0,
 ) -> str:
-    return tables.row(
+    return markdown.row(
         title,
         {
             name: [float(getattr(each, field)) for each in samples if each.server == name]

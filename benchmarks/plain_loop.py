@@ -1,6 +1,6 @@
-"""A consumer loop in plain Python that writes Parquet, as one would without Spark.
+"""A consumer loop in plain Python that writes Parquet, the alternative to Spark.
 
-Run as `python -m benchmarks.plain_loop NAME_SERVER TOPIC DIRECTORY`; prints how many rows.
+Run as `python -m benchmarks.plain_loop NAME_SERVER TOPIC DIRECTORY`; prints the number of rows.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _BATCH = 10_000
 
 
 async def copy(name_server: str, topic: str, directory: Path) -> int:
-    """One queue of the topic: it is slow, and the others would take as long."""
+    """Copy one queue of the topic; the loop is slow, and one queue shows its rate."""
     async with PullConsumer("plain-loop", name_server=name_server) as consumer:
         queue = min(await consumer.fetch_subscribe_queues(topic))
         with pq.ParquetWriter(directory / "loop.parquet", message_schema()) as writer:

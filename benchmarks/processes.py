@@ -1,31 +1,34 @@
-"""What a process used, read from /proc, and the machine it ran on."""
+"""Resource usage of processes, read from /proc, and a description of the machine."""
 
+import mmap
 import os
 import platform
 import subprocess
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SCHEDULER_CLOCK = 2
+_MAPPED_BYTES = 256 * 2**20
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, to the nanosecond."""
-    # As clock_getcpuclockid(3) makes a clock of a process: Python has it for threads only.
+    """User and system time of a process, in nanosecond resolution."""
+    # The clock id of clock_getcpuclockid(3), which Python offers for threads only.
     return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """That of a process, of all that it started and they started, the ended ones too."""
+    """CPU time of a process and its descendants, including those that have ended."""
     stats = _stats()
-    return sum(sum(map(int, stats[each][11:15])) for each in _below(pid, stats)) / _TICKS
+    return sum(sum(map(int, stats[each][11:15])) for each in _descendants(pid, stats)) / _TICKS
 
 
 def tree(pid: int) -> tuple[int, ...]:
-    """The process, what it started and what those started."""
-    return tuple(sorted(_below(pid, _stats())))
+    """Ids of the process and its descendants."""
+    return tuple(sorted(_descendants(pid, _stats())))
 
 
 def _stats() -> dict[int, list[str]]:
@@ -33,7 +36,7 @@ def _stats() -> dict[int, list[str]]:
     return {pid: fields for pid, fields in found.items() if fields}
 
 
-def _below(pid: int, stats: dict[int, list[str]]) -> set[int]:
+def _descendants(pid: int, stats: dict[int, list[str]]) -> set[int]:
     found = {pid} & set(stats)
     while more := {each for each, fields in stats.items() if int(fields[1]) in found} - found:
         found |= more
@@ -44,7 +47,7 @@ def _stat(file: Path) -> list[str]:
     try:
         return file.read_text().rpartition(")")[2].split()
     except OSError:
-        return []  # ended meanwhile
+        return []  # the process has ended
 
 
 def resident_mib(pid: int) -> float:
@@ -52,12 +55,12 @@ def resident_mib(pid: int) -> float:
 
 
 def private_mib(pid: int) -> float:
-    """Memory that is the process's own: mapped files do not count."""
+    """Anonymous memory of the process, without mapped files."""
     return _status_mib(pid, "RssAnon")
 
 
 def written_bytes(pid: int) -> int:
-    """What the process had the system write to disks so far, mapped pages included."""
+    """Bytes that the process caused to be written to disks, mapped pages included."""
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("write_bytes:"):
             return int(line.split()[1])
@@ -72,18 +75,30 @@ def _status_mib(pid: int, name: str) -> float:
 
 
 def stolen_seconds() -> float:
-    """CPU time that the machine's host gave to others so far; it makes a round look worse."""
+    """Steal time: CPU time that the hypervisor gave to other guests since boot."""
     return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / _TICKS
 
 
 def busy_seconds() -> float:
-    """CPU time that all processes of this machine, and its kernel, used so far."""
+    """CPU time that all processes and the kernel used since boot."""
     user, nice, system, _, _, irq, soft_irq = Path("/proc/stat").read_text().split()[1:8]
     return sum(map(int, (user, nice, system, irq, soft_irq))) / _TICKS
 
 
+def new_page_us(size: int = _MAPPED_BYTES) -> float:
+    """CPU time of the first write to a page of a new file, as every broker's log needs it."""
+    pages = size // mmap.PAGESIZE
+    with tempfile.TemporaryFile() as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+        with mmap.mmap(file.fileno(), size) as view:
+            begin = time.process_time()
+            for at in range(0, size, mmap.PAGESIZE):
+                view[at] = 1
+            return (time.process_time() - begin) / pages * 1e6
+
+
 def machine() -> str:
-    """One line that says where and when numbers were measured."""
+    """One line with the hardware, the software versions and the date."""
     model = "unknown CPU"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

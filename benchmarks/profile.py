@@ -1,7 +1,7 @@
-"""Where the CPU time of our broker goes while a cell of the comparison loads it.
+"""Profile our broker under the load of a cell of the comparison.
 
-`python -m benchmarks.profile send-64 batch-16` samples the broker by Linux' `perf`, a round for
-each cell. Times are shares of the broker's CPU time of that round, for one message.
+`python -m benchmarks.profile send-64 batch-16` samples the broker with Linux `perf`, one round per
+cell. The times are shares of the broker's CPU time of that round, per message.
 """
 
 import argparse
@@ -17,17 +17,17 @@ from pathlib import Path
 
 from benchmarks.brokers import BOLIDE, Running
 from benchmarks.compare.cells import BY_NAME, STAGES, Cell
+from benchmarks.compare.loads import warm_up
 from benchmarks.compare.results import Results
 from benchmarks.compare.stages import Stage
-from benchmarks.compare.warming import warm_up
 from benchmarks.generators import compile_generator
+from benchmarks.markdown import publish
 from benchmarks.processes import machine
-from benchmarks.publishing import publish
 
 COMMAND = "python -m benchmarks.profile"
 _WARM_UP = 3.0
 
-# What lies below these is theirs; the rest of the system's time is "other".
+# Time below these symbols is attributed to them; the kernel's remaining time is "other".
 _CALLS = {
     "__x64_sys_write": "write", "ksys_write": "write", "__x64_sys_writev": "write",
     "ksys_read": "read", "__x64_sys_read": "read",
@@ -47,7 +47,7 @@ _LINE = re.compile(r"^\s*([\d.]+)%\s+(?:[\d.]+%\s+)?(?:\[[.k]\]\s+)?(\S+)")
 def main() -> None:
     options = _options()
     if shutil.which("perf") is None:
-        sys.exit("there is no `perf` here: install the package linux-perf, or linux-tools")
+        sys.exit("`perf` is not installed: install the package linux-perf or linux-tools")
     found = {name: _profile(BY_NAME[name], options.seconds) for name in options.cells}
     publish(_table(found), COMMAND, options.into)
 
@@ -56,14 +56,14 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     parser.add_argument("cells", nargs="+", choices=[*BY_NAME], metavar="CELL")
     parser.add_argument("--seconds", type=float, default=5.0, help="of one round")
-    parser.add_argument("--into", type=Path, help="page whose marked part is written anew")
+    parser.add_argument("--into", type=Path, help="page whose marked part is replaced")
     return parser.parse_args()
 
 
 def _profile(cell: Cell, seconds: float) -> dict[str, float]:
-    """µs of each part for one message."""
+    """µs of each part per message."""
     if cell.load is None:
-        sys.exit(f"{cell.name} loads no broker that runs: choose another cell")
+        sys.exit(f"{cell.name} does not load a running broker: choose another cell")
     with tempfile.TemporaryDirectory() as home:
         results = Results(Path(home) / "results.json", {}, machine(), "")
         samples = Path(home) / "perf.data"
@@ -93,14 +93,14 @@ def _sampled(broker: Running, into: Path) -> Iterator[None]:
 
 
 def _shares(samples: Path) -> dict[str, float]:
-    """Of each part in the whole, as fractions of 1."""
+    """The share of each part, as fractions of 1."""
     shares: dict[str, float] = defaultdict(float)
     for name, share in _report(samples, "--no-children", "dso"):
         part = next((part for pattern, part in _PARTS if pattern.search(name)), "other")
         shares[part] += share
     calls: dict[str, float] = {}
     for name, share in _report(samples, "--children", "symbol"):
-        if call := _CALLS.get(name):  # of two names for one call the outer one counts
+        if call := _CALLS.get(name):  # of two symbols for one call the outer one counts
             calls[call] = max(calls.get(call, 0.0), share)
     for call, share in calls.items():
         shares[f"system: {call}"] = share
@@ -123,7 +123,7 @@ def _text(samples: Path, children: str, key: str) -> str:
 def _table(found: Mapping[str, Mapping[str, float]]) -> str:
     parts = _by_weight(found)
     names = " | ".join(f"`{name}`" for name in found)
-    rows = [f"| µs of the broker for a message | {names} |", "| --- |" + " --- |" * len(found)]
+    rows = [f"| broker CPU µs per message | {names} |", "| --- |" + " --- |" * len(found)]
     for part in parts:
         cells = [f"{max(times.get(part, 0.0), 0.0):.2f}" for times in found.values()]
         rows.append(f"| {part} | " + " | ".join(cells) + " |")

@@ -1,6 +1,6 @@
-"""A Spark source that costs nothing: one batch made ahead, yielded again and again.
+"""A Spark source without cost of its own: it yields one prepared batch repeatedly.
 
-What Spark itself needs to move rows of our schema is the ceiling that our sources are held against.
+Its rate is what Spark itself allows for rows of our schema, the ceiling for our sources.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""How many rows a second Spark reads from and writes to a broker, and from its log.
+"""Rows per second that Spark reads from a broker and its log, and writes to a broker.
 
-Run as `make bench-spark`; prints Markdown, and writes it between the marks of a page with `--into`.
-The ceiling is a source that yields one ready batch again and again, measured in the same run.
+Run as `make bench-spark`; prints Markdown, and with `--into` writes it into the marked part of a
+page. The ceiling is a source that yields one prepared batch repeatedly, measured in the same run.
 """
 
 import argparse
@@ -15,19 +15,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
+from benchmarks.markdown import cell, publish
 from benchmarks.processes import cpu_seconds, machine, stolen_seconds
-from benchmarks.publishing import publish
 from benchmarks.spark_loads import PER_TRIGGER, TOPIC, Run
-from benchmarks.tables import cell
 from tests.support.cluster_process import ClusterProcess, cluster_process
 
-MARK = "make bench-spark"
+COMMAND = "make bench-spark"
 QUEUES = 4
 TITLES = {
-    "ready": "a ready Arrow batch again and again → count (the ceiling)",
+    "ready": "a prepared Arrow batch, repeated → count (the ceiling)",
     "count": "`rocketmq` → count",
     "parquet": "`rocketmq` → Parquet",
-    "stream": f"`rocketmq` stream → Parquet, {PER_TRIGGER:,} a trigger",
+    "stream": f"`rocketmq` stream → Parquet, {PER_TRIGGER:,} per trigger",
     "sink": "Parquet → `rocketmq`",
     "commitlog": "`rocketmq-commitlog` → count",
     "loop": "a plain Python consumer loop, one queue → Parquet",
@@ -49,12 +48,12 @@ def main() -> None:
     found = [_measure(size, options) for size in options.sizes]
     rounds = (
         f"{options.rows:,} messages with a key, a tag and 4 properties in {QUEUES} queues,"
-        f" `local[2]`; medians of {options.rounds} rounds in turns (sink and loop: one run),"
-        " least and most in brackets. Broker, driver and workers share the machine's cores."
+        f" `local[2]`; medians of {options.rounds} alternating rounds (sink and loop: one run),"
+        " minimum and maximum in brackets. Broker, driver and workers share the machine's cores."
     )
-    head = [f"Measured with `{MARK}` on {machine()}.", "", rounds]
+    head = [f"Measured with `{COMMAND}` on {machine()}.", "", rounds]
     tables = [line for each in found for line in _table(each)]
-    publish("\n".join([*head, *tables]), MARK, options.into)
+    publish("\n".join([*head, *tables]), COMMAND, options.into)
     if options.json:
         options.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
 
@@ -136,8 +135,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[128, 1024])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--into", type=Path, help="page whose marked part is written anew")
-    parser.add_argument("--json", type=Path, help="where to write every run")
+    parser.add_argument("--into", type=Path, help="page whose marked part is replaced")
+    parser.add_argument("--json", type=Path, help="file for every run")
     return parser.parse_args()
 
 

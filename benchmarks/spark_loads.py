@@ -1,7 +1,7 @@
-"""What is measured inside one Spark driver; `benchmarks.spark` starts it and makes the tables.
+"""The loads that run inside one Spark driver; `benchmarks.spark` starts it and makes the tables.
 
-Prints a JSON line for each run of each load. CPU time is that of the driver's whole process tree:
-the JVM and the Python workers with it.
+Prints a JSON line for each run of each load. CPU time is that of the driver's whole process tree,
+including the JVM and the Python workers.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Run:
 
 
 class Loads:
-    """Every load by its name; each returns how many rows it moved."""
+    """All loads by name; each returns the number of rows that it moved."""
 
     def __init__(self, spark: SparkSession, options: argparse.Namespace) -> None:
         self._spark = spark
@@ -100,7 +100,7 @@ class Loads:
 
 
 def prepare(spark: SparkSession, options: argparse.Namespace) -> None:
-    """The rows that the sink sends: a key, a tag and four properties each."""
+    """Write the rows that the sink sends, each with a key, a tag and four properties."""
     pairs = ", ".join(f"'name{number}', concat('value', id % 1000)" for number in range(4))
     rows = spark.range(0, options.rows, 1, 4).selectExpr(
         f"cast(rpad(cast(id as string), {options.size}, 'x') as binary) as body",
@@ -150,7 +150,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_loads", description=__doc__)
-    parser.add_argument("loads", nargs="+", help="measured in turns, `--rounds` times")
+    parser.add_argument("loads", nargs="+", help="measured in alternation, `--rounds` times")
     parser.add_argument("--once", action="append", default=[], help="a load measured once, first")
     parser.add_argument("--name-server", required=True)
     parser.add_argument("--store", type=Path, required=True)

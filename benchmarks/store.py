@@ -1,7 +1,7 @@
-"""What the store does by itself, without sockets: appends, group commit, reads, recovery.
+"""The store by itself, without sockets: appends, group commit, reads, recovery.
 
-Run as `make bench-store`; prints Markdown. Every figure is the median of several rounds, with the
-least and the most in brackets. Messages carry a unique key and tags, as Java's do.
+Run as `make bench-store`; prints Markdown. Every figure is the median of several rounds, with
+minimum and maximum in brackets. Messages have a unique key and tags, as those of Java clients do.
 """
 
 import argparse
@@ -35,13 +35,13 @@ BODIES = {"128 B": 128, "1 KiB": 1024, "16 KiB": 16 * 1024}
 BATCH = 32
 SETTLE_EVERY = 32
 BYTES_PER_ROUND = 96 * 1024 * 1024
-MOST_PER_ROUND = 100_000
+MAX_PER_ROUND = 100_000
 RAW_SYNCS = 300
 GROUP_SECONDS = 2.0
 
 
 class Rate(NamedTuple):
-    """Messages of one round, and what they took."""
+    """Messages of one round, and the time that they took."""
 
     messages: int
     size: int
@@ -88,7 +88,7 @@ def main() -> None:
         for kernel in ("compiled", "python") if part in BOTH_KERNELS else ("compiled",):
             if kernel == "python" or part not in BOTH_KERNELS or COMPILED:
                 _run_part(part, kernel, options)
-    print(f"The host gave {stolen_seconds() - stolen:.1f} s of CPU time to others meanwhile.")
+    print(f"Steal time during the run: {stolen_seconds() - stolen:.1f} s of CPU time.")
 
 
 def _options() -> argparse.Namespace:
@@ -96,7 +96,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gigabytes", type=float, default=1.0, help="log to recover")
     parser.add_argument("--queues", type=int, default=10_000)
-    parser.add_argument("--directory", type=Path, help="where the stores go, a real disk")
+    parser.add_argument("--directory", type=Path, help="directory for the stores, on a real disk")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.directory = options.directory or Path(tempfile.gettempdir())
@@ -106,12 +106,12 @@ def _options() -> argparse.Namespace:
 def _head(options: argparse.Namespace) -> str:
     return (
         f"Measured with `make bench-store` on {machine()}; {options.rounds} rounds each.\n\n"
-        "Without a compiler the kernel is plain Python: tables name the kernel they ran on.\n"
+        "Without a compiler the kernel is plain Python; each table names its kernel.\n"
     )
 
 
 def _run_part(part: str, kernel: str, options: argparse.Namespace) -> None:
-    """Each in a process of its own: memory and CPU of one do not show in the next."""
+    """Run a part in a new process, so that its memory and CPU time are its own."""
     environment = os.environ | ({"BOLIDE_KERNEL": "python"} if kernel == "python" else {})
     command = [
         sys.executable, "-m", "benchmarks.store", "--part", part,
@@ -149,13 +149,13 @@ def index(options: argparse.Namespace) -> None:
 
 
 def _append_round(options: argparse.Namespace, body: int, batch: int, *, keys: bool = True) -> Rate:
-    count = min(BYTES_PER_ROUND // (body + 200), MOST_PER_ROUND) // batch * batch
+    count = min(BYTES_PER_ROUND // (body + 200), MAX_PER_ROUND) // batch * batch
     drafts = [draft(number, body=body, keys=keys) for number in range(1000 // batch * batch)]
     groups = [drafts[at : at + batch] for at in range(0, len(drafts), batch)]
     with _store(options) as store:
-        for group in groups:  # the first file and the index are made
+        for group in groups:  # creates the first file and the index
             store.append_batch(group)
-        store.settle()
+        store.end_burst()
         watch, done, size = Stopwatch(), 0, 0
         while done < count:
             group = groups[done // batch % len(groups)]
@@ -165,7 +165,7 @@ def _append_round(options: argparse.Namespace, body: int, batch: int, *, keys: b
                 size += sum(each.size for each in store.append_batch(group))
             done += batch
             if done % SETTLE_EVERY == 0:
-                store.settle()
+                store.end_burst()
         return watch.rate(done, size)
 
 
@@ -173,7 +173,7 @@ def _index_round(options: argparse.Namespace, keys: int) -> Rate:
     count = 50_000
     with _store(options) as store:
         store.append(draft(0))
-        store.settle()
+        store.end_burst()
         words = " ".join(f"order-{word}" for word in range(keys))
         drafts = [draft(number, more=words) for number in range(count)]
         spent = Rate(0, 0, 0.0, 0.0)
@@ -181,22 +181,22 @@ def _index_round(options: argparse.Namespace, keys: int) -> Rate:
             for each in drafts[at : at + SETTLE_EVERY]:
                 store.append(each)
             watch = Stopwatch()
-            store.settle()
+            store.end_burst()
             part = watch.rate(SETTLE_EVERY * (1 + keys), 0)
             spent = Rate(*(a + b for a, b in zip(spent, part, strict=True)))  # type: ignore[arg-type]
         return spent
 
 
-# ---- what holds up who appends
+# ---- append latency
 
 
 def stalls(options: argparse.Namespace) -> None:
     _title(f"How long one append takes, index entry included, {_kernel()}")
     print(
-        "ASYNC_FLUSH, 1 KiB bodies at 20,000 a second for 10 s, files of 64 MiB so that several "
-        "begin, flushes and checkpoints beside it; µs.\n"
+        "ASYNC_FLUSH, 1 KiB bodies at 20,000 per second for 10 s, files of 64 MiB so that "
+        "several are created, with flushes and checkpoints in the background; µs.\n"
     )
-    _table("", "p50", "p99", "p99.9", "longest")
+    _table("", "p50", "p99", "p99.9", "max")
     rounds = [_stall_round(options) for _ in range(options.rounds)]
     _row("append and settle", *zip(*rounds, strict=True))
     print()
@@ -214,7 +214,7 @@ def _stall_round(options: argparse.Namespace) -> tuple[float, ...]:
                 while (now := time.perf_counter()) < due:
                     time.sleep(0.0005)
                 store.append(drafts[number % 1000])
-                store.settle()
+                store.end_burst()
                 spent.append(time.perf_counter() - now)
     spent.sort()
     places = (len(spent) // 2, -len(spent) // 100, -len(spent) // 1000, -1)
@@ -227,14 +227,14 @@ def _stall_round(options: argparse.Namespace) -> tuple[float, ...]:
 def group_commit(options: argparse.Namespace) -> None:
     _title(f"SYNC_FLUSH, 128 B, {_kernel()}")
     print(
-        "Each waiter sends its next message when the one before is on the disk. Possible for N of "
-        "them is N ÷ (t + N ÷ r): t is what a write of 300 bytes and fdatasync take by themselves, "
-        "r the rate of the same driver with fdatasync left out, all measured in turns.\n"
+        "Each waiter sends its next message when the previous one is flushed. The bound for N "
+        "waiters is N ÷ (t + N ÷ r): t is the time of a bare write of 300 bytes and fdatasync, "
+        "r the rate of the same driver without fdatasync, measured in alternation.\n"
     )
-    _table("waiters", "messages/s", "t, µs", "r, messages/s", "possible", "reached, %", "CPU µs")
+    _table("waiters", "messages/s", "t, µs", "r, messages/s", "bound", "of the bound, %", "CPU µs")
     for waiters in (1, 8, 64):
         rounds, syncs, unsynced, possible = [], [], [], []
-        for _ in range(options.rounds):  # in turns: the disk's mood changes
+        for _ in range(options.rounds):  # alternating, because the disk's speed varies
             syncs.append(_raw_sync(options))
             unsynced.append(_group_round(options, waiters, _NoSync()).per_second)
             rounds.append(_group_round(options, waiters, Disk()))
@@ -258,7 +258,7 @@ class _NoSync(Disk):
 
 
 def _raw_sync(options: argparse.Namespace) -> float:
-    """Seconds of a small write and fdatasync behind the last, in an allocated file."""
+    """Median seconds of a small append and fdatasync in an allocated file."""
     with tempfile.TemporaryFile(dir=options.directory) as file:
         os.posix_fallocate(file.fileno(), 0, 16 * 1024 * 1024)
         data, spent = bytes(300), []
@@ -271,7 +271,7 @@ def _raw_sync(options: argparse.Namespace) -> float:
 
 
 def _group_round(options: argparse.Namespace, waiters: int, disk: Disk) -> Rate:
-    """As a broker does it: one thread appends, and each waiter sends again when it is told."""
+    """As in a broker: one thread appends, and a waiter sends again after its flush."""
     reached: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def tell(flushed: Flushed) -> None:
@@ -287,7 +287,7 @@ def _group_round(options: argparse.Namespace, waiters: int, disk: Disk) -> Rate:
             for _ in range(waiters - len(waiting)):
                 waiting.append(store.append(drafts[done % 1000]))
                 done += 1
-            store.settle()
+            store.end_burst()
             position = reached.get()
             waiting = [each for each in waiting if each.end > position]
         return watch.rate(done - len(waiting), 0)
@@ -297,7 +297,7 @@ def _group_round(options: argparse.Namespace, waiters: int, disk: Disk) -> Rate:
 
 
 def reads(options: argparse.Namespace) -> None:
-    _title(f"Reads, 1 KiB bodies, 32 a read, 4 queues interleaved, {_kernel()}")
+    _title(f"Reads, 1 KiB bodies, 32 per read, 4 queues interleaved, {_kernel()}")
     _table("", "messages/s", "per CPU-second", "MB/s", "MB per CPU-second")
     rows: dict[str, list[Rate]] = {"tail, from the mapping": [], "cached files": [], "cold": []}
     for _ in range(options.rounds):
@@ -306,14 +306,16 @@ def reads(options: argparse.Namespace) -> None:
                 for number in range(50_000):
                     store.append(draft(number, body=1024, queue=number % 4))
                 rows["tail, from the mapping"].append(_read_all(store))
-            with MessageStore(_config(root)) as store:  # what was there at the start is not hot
+            with MessageStore(
+                _config(root)
+            ) as store:  # after a restart the old files are not mapped
                 rows["cached files"].append(_read_all(store))
             _drop_cache(root)
             with MessageStore(_config(root)) as store:
                 rows["cold"].append(_read_all(store))
     for name, rounds in rows.items():
         _rates(name, rounds)
-    print("\nCold: the files were dropped from the page cache, so the disk itself is read.\n")
+    print("\nCold: the files were evicted from the page cache, so reads go to the disk.\n")
 
 
 def _read_all(store: MessageStore) -> Rate:
@@ -356,26 +358,26 @@ def many_queues(options: argparse.Namespace) -> None:
                 watch, size = Stopwatch(), 0
                 for each in drafts:
                     size += store.append(each).size
-                store.settle()
+                store.end_burst()
                 rounds.append(watch.rate(len(drafts), size))
             begin = time.perf_counter()
-            store.housekeeping.run()
+            store.maintenance.run()
             written = time.perf_counter() - begin
             begin = time.perf_counter()
-            store.housekeeping.checkpoint()
+            store.maintenance.checkpoint()
             synced = time.perf_counter() - begin
         begin = time.perf_counter()
         with MessageStore(config):
             opened = time.perf_counter() - begin
     _table("", "messages/s", "per CPU-second", "MB/s", "MB per CPU-second")
-    _rates("128 B, to each in turn", rounds)
+    _rates("128 B, round robin", rounds)
     kib = (empty - held) * 1024 / options.queues
     print(
-        f"\n- Private memory: {kib:.2f} KiB for each queue, {before:.0f} MiB for the process "
-        "before.\n"
-        f"- Writing all units to their files: {written:.2f} s; bringing all to the disk: "
-        f"{synced:.2f} s (both beside appends, on a thread).\n"
-        f"- Opening the store again: {opened:.2f} s.\n"
+        f"\n- Private memory: {kib:.2f} KiB per queue, {before:.0f} MiB for the process "
+        "without queues.\n"
+        f"- Writing all units to their files: {written:.2f} s; flushing all to the disk: "
+        f"{synced:.2f} s (both on a background thread).\n"
+        f"- Reopening the store: {opened:.2f} s.\n"
     )
 
 
@@ -384,14 +386,14 @@ def many_queues(options: argparse.Namespace) -> None:
 
 def recovery(options: argparse.Namespace) -> None:
     _title(f"Start after `kill -9`, {_kernel()}")
-    _table("behind the last checkpoint", "records", "seconds to open", "s per GB")
+    _table("after the last checkpoint", "records", "seconds to open", "s per GB")
     total = int(options.gigabytes * 1e9)
     cases = {
         "256 MB of 128 B bodies": (128, 256_000_000),
         "256 MB of 1 KiB bodies": (1024, 256_000_000),
         f"{options.gigabytes:g} GB of 1 KiB bodies": (1024, total),
     }
-    # Plain Python takes minutes for the others, to write as to recover.
+    # Plain Python takes minutes to write and to recover the others.
     chosen = list(cases.items()) if COMPILED else list(cases.items())[1:2]
     for name, (body, size) in chosen:
         spent, records = [], 0
@@ -407,7 +409,7 @@ def recovery(options: argparse.Namespace) -> None:
 
 
 def _write_and_die(root: Path, body: int, size: int) -> None:
-    """A store as a killed process leaves it that never made a checkpoint."""
+    """Leave a store as a killed process does that never wrote a checkpoint."""
     child = os.fork()
     if child == 0:
         try:
@@ -422,7 +424,7 @@ def _write_and_die(root: Path, body: int, size: int) -> None:
     os.waitpid(child, 0)
 
 
-# ---- what all parts share
+# ---- shared by all parts
 
 
 def draft(

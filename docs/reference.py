@@ -27,7 +27,7 @@ from bolide.protocol.requests import REQUESTS, Role
 from bolide.remoting.dispatch import handled_codes
 from bolide.spark.commit_log import CommitLogOptions
 from bolide.spark.options import ConnectionOptions, SourceOptions
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.sink.options import SinkOptions
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__

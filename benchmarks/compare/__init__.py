@@ -1,18 +1,18 @@
 """The comparison with Apache RocketMQ: `make bench-compare`.
 
-| module | what |
+| module | content |
 | --- | --- |
-| `cells` | what is measured: one line for each kind of load |
-| `loads` | load by the generator written in C |
-| `java_programs`, `our_programs` | load by RocketMQ's benchmark programs and by `bolide bench` |
+| `cells` | the list of what is measured: one cell per kind of load |
+| `loads` | load by the generator written in C, and the warm-up |
+| `programs` | load by RocketMQ's benchmark programs and by `bolide bench` |
 | `footprint` | starts, stops, memory and idle connections |
-| `warming` | load before a cell, which is not measured |
-| `rounds` | what one round used, measured around it |
-| `stages` | the brokers that run while some of the cells are measured |
-| `results` | the file that all rounds go to, so that a run can go on |
+| `rounds` | one round, and the resources that it used |
+| `stages` | the brokers that run while the cells of a stage are measured |
+| `results` | the file of all rounds, from which a run can be resumed |
 | `code` | which code was measured |
 | `figures` | medians, ratios and bounds |
-| `bars` | what the project set out to reach, and whether it did |
+| `goals` | the project's goals, and whether a run met them |
 | `report`, `plot` | the page |
-| `context` | NATS JetStream and RabbitMQ by their own tools |
+| `baseline` | another checkout in place of RocketMQ: `--baseline` |
+| `context` | NATS JetStream and RabbitMQ, measured with their own tools |
 """

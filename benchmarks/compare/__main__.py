@@ -1,7 +1,8 @@
-"""What brokers do, ours beside Apache RocketMQ's, on the same disk and by the same clients.
+"""Measure Bolide's broker beside Apache RocketMQ's, on the same disk and with the same clients.
 
-Run as `make bench-compare`. Brokers of both kinds run at the same time and are loaded in turns.
-Every round goes to a JSON file as soon as its cell is done; the report is Markdown.
+Run as `make bench-compare`. The brokers run at the same time and the load alternates between them.
+The rounds of a cell go to a JSON file as soon as the cell is done; the report is Markdown. With
+`--baseline` the broker of another checkout takes the place of Apache's.
 """
 
 import argparse
@@ -10,42 +11,46 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.compare import code, report
-from benchmarks.compare.cells import BY_NAME, CELLS, PAIR, STAGES, Cell
+from benchmarks.brokers import BASELINE
+from benchmarks.checkouts import Checkout, UnusableCheckout
+from benchmarks.compare import baseline, code, report
+from benchmarks.compare.cells import BY_NAME, CELLS, LONG_LIVED, STAGES, Cell
 from benchmarks.compare.context import measure_context
 from benchmarks.compare.footprint import start
+from benchmarks.compare.loads import COLD, warm_up
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
 from benchmarks.compare.stages import Stage
-from benchmarks.compare.warming import COLD, warm_up
 from benchmarks.generators import compile_generator
-from benchmarks.memory import new_page_us
-from benchmarks.processes import machine
-from benchmarks.publishing import publish, write
+from benchmarks.markdown import has_written_part, publish, write
+from benchmarks.processes import machine, new_page_us
 from tests.interop import apache
 
 COMMAND = "make bench-compare"
 T = TypeVar("T")
+_NOT_WITH_BASELINE = ("resume", "other_code", "summary", "plot", "context")
 
 
-def main() -> None:
+def main() -> int:
     options = _options()
     if options.list:
         print("\n".join(f"{cell.name:24} {cell.title}" for cell in CELLS))
-        return
+        return 0
     _allow_many_files()
-    results = _results(options)
-    wanted = _wanted(options, results)
-    for name, cells in groupby(wanted, key=lambda cell: cell.stage):
-        try:
-            _measure_stage(name, list(cells), results, options)
-        except Exception as failed:  # noqa: BLE001
-            print(f"brokers of {name!r} did not end well: {failed}", file=sys.stderr)
+    if options.baseline:
+        return _compare_with_baseline(options)
+    results = _results(options, "compare.json")
+    if options.resume:
+        results.resume(other_code=options.other_code)
+    else:
+        results.start_over()
+    results.facts |= {"page_us": new_page_us(), "page_again_us": new_page_us()}
+    _measure(_wanted(options, results), results, options)
     if options.context:
         measure_context(results, options.seconds)
     publish(report.whole(results), COMMAND, options.into)
@@ -53,56 +58,75 @@ def main() -> None:
         write(report.summary(results), COMMAND, options.summary)
     if options.plot:
         report.write_plot(results, options.plot)
+    return 0
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--cells", nargs="+", choices=BY_NAME, metavar="NAME", default=[])
-    parser.add_argument("--list", action="store_true", help="name the cells and leave")
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--list", action="store_true", help="list the cells and exit")
+    parser.add_argument("--rounds", type=int, help="of each cell and broker")
     parser.add_argument("--seconds", type=float, help="of one round")
     parser.add_argument(
         "--warm-up", type=float,
-        help=f"seconds for each cell, {COLD:g} times as many after a start",
+        help=f"seconds before each cell, {COLD:g} times as many after a broker's start",
     )  # fmt: skip
     parser.add_argument("--millions", type=float, help="messages of the large store")
-    parser.add_argument("--json", type=Path, default=_file("compare.json"), help="every round")
+    parser.add_argument("--json", type=Path, help="file for every round")
     parser.add_argument(
         "--resume", action="store_true",
-        help="keep what that file has; only what is missing, or named by --cells, is measured",
+        help="keep the rounds of that file; measure only cells that it lacks or --cells names",
     )  # fmt: skip
     parser.add_argument(
         "--other-code", action="store_true",
-        help="with --resume: also what other code measured; the report names it",
+        help="with --resume: also keep rounds that other code measured; the report names them",
     )  # fmt: skip
-    parser.add_argument("--into", type=Path, help="page whose marked part is written anew")
-    parser.add_argument("--summary", type=Path, help="page whose marked part has the main figures")
+    parser.add_argument(
+        "--into", type=Path,
+        help="page whose marked part is replaced; with --baseline, a Markdown or .json file",
+    )  # fmt: skip
+    parser.add_argument("--summary", type=Path, help="page whose marked part gets the main figures")
     parser.add_argument("--plot", type=Path, help="SVG file for the cost of appends")
-    parser.add_argument("--context", action="store_true", help="also NATS and RabbitMQ")
+    parser.add_argument("--context", action="store_true", help="also measure NATS and RabbitMQ")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="CHECKOUT",
+        help="compare with the broker of this checkout, run by its .venv, instead of Apache's;"
+        " exit with 1 if a cell is worse than --limit",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=float, default=baseline.DEFAULT_LIMIT, metavar="PERCENT",
+        help="with --baseline: how much worse a cell may be (default: %(default)g)",
+    )  # fmt: skip
     parser.set_defaults(**report.DEFAULTS)
-    return parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.baseline:
+        _check_baseline_options(parser, options)
+    return options
 
 
-def _file(name: str) -> Path:
-    return apache.cache_directory().with_name("bench") / name
+def _check_baseline_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    for name in _NOT_WITH_BASELINE:
+        if getattr(options, name):
+            parser.error(f"--baseline does not go with --{name.replace('_', '-')}")
+    if options.into and has_written_part(options.into):
+        parser.error(f"{options.into} is a page of this project: --baseline does not write there")
+    try:
+        baseline.select(options.cells)
+    except ValueError as unfit:
+        parser.error(str(unfit))
 
 
 def _allow_many_files() -> None:
-    """For thousands of connections, ours and those of the brokers that inherit it."""
+    """Raise the limit on descriptors, here and for the brokers, which inherit it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _results(options: argparse.Namespace) -> Results:
+def _results(options: argparse.Namespace, default_file: str) -> Results:
     names = ("rounds", "seconds", "warm_up", "millions")
     settings = {name: getattr(options, name) for name in names}
-    results = Results(options.json, settings, machine(), code.version())
-    if options.resume:
-        results.go_on(other_code=options.other_code)
-    else:
-        results.begin_anew()
-    results.facts |= {"page_us": new_page_us(), "page_again_us": new_page_us()}
-    return results
+    file = options.json or apache.cache_directory().with_name("bench") / default_file
+    return Results(file, settings, machine(), code.version())
 
 
 def _wanted(options: argparse.Namespace, results: Results) -> list[Cell]:
@@ -111,12 +135,49 @@ def _wanted(options: argparse.Namespace, results: Results) -> list[Cell]:
     return [cell for cell in CELLS if cell.name not in results.cells]
 
 
+def _compare_with_baseline(options: argparse.Namespace) -> int:
+    try:
+        old = Checkout.at(options.baseline)
+        old.require_same_runtime(Checkout.current())
+    except UnusableCheckout as unusable:
+        sys.exit(str(unusable))
+    results, old_code = _results(options, "baseline.json"), code.version(old)
+    print(f"old: {old_code}\nnew: {results.code}", file=sys.stderr)
+    results.start_over()
+    cells = baseline.select(options.cells)
+    _measure(cells, results, options, {BASELINE: old})
+    comparisons = baseline.compare(results, cells, options.limit)
+    text = baseline.report(results, old_code, comparisons)
+    print(text)
+    if options.into:
+        baseline.write(options.into, text, baseline.document(results, old_code, comparisons))
+    return 1 if any(each.problem for each in comparisons) else 0
+
+
+def _measure(
+    cells: Sequence[Cell],
+    results: Results,
+    options: argparse.Namespace,
+    checkouts: Mapping[str, Checkout] | None = None,
+) -> None:
+    """Measure the cells stage by stage; a stage that fails does not end the run."""
+    for name, members in groupby(cells, key=lambda cell: cell.stage):
+        try:
+            _measure_stage(name, list(members), results, options, checkouts)
+        except Exception as failed:  # noqa: BLE001
+            print(f"stage {name!r} failed: {failed}", file=sys.stderr)
+
+
 def _measure_stage(
-    name: str, cells: Sequence[Cell], results: Results, options: argparse.Namespace
+    name: str,
+    cells: Sequence[Cell],
+    results: Results,
+    options: argparse.Namespace,
+    checkouts: Mapping[str, Checkout] | None = None,
 ) -> None:
     generator = compile_generator("brokerload")
     used_before = _disk_used()
-    with Stage(generator, results, options.millions, STAGES[name]) as stage:
+    with Stage(generator, results, options.millions, STAGES[name], checkouts or {}) as stage:
         for cell in cells:
             begin = time.monotonic()
             try:
@@ -125,8 +186,8 @@ def _measure_stage(
             except (Exception, SystemExit) as failed:  # noqa: BLE001
                 results.fail(cell.name, f"{type(failed).__name__}: {failed}")
                 print(f"{cell.name}: {failed}", file=sys.stderr)
-                stage.stop_all()  # the next cell shall not meet a broker that hangs
-            results.note_most("disk_gb", (_disk_used() - used_before) / 1e9)
+                stage.stop_all()  # the broker may hang: the next cell starts new ones
+            results.record_maximum("disk_gb", (_disk_used() - used_before) / 1e9)
             print(f"  {time.monotonic() - begin:.0f} s", file=sys.stderr)
 
 
@@ -140,7 +201,7 @@ def _rounds(cell: Cell, stage: Stage, options: argparse.Namespace) -> Iterator[R
         for number in range(count):
             yield from map(start, _in_turn(cell.contenders, number))
         return
-    with stage.brokers(cell.contenders, lasting=PAIR) as brokers:
+    with stage.brokers(cell.contenders, lasting=LONG_LIVED) as brokers:
         for broker in brokers:
             warm_up(cell.load, stage, broker, options.warm_up)
         for number in range(count):
@@ -149,9 +210,9 @@ def _rounds(cell: Cell, stage: Stage, options: argparse.Namespace) -> Iterator[R
 
 
 def _in_turn(contenders: Sequence[T], number: int) -> Iterable[T]:
-    """Each comes as often first as last."""
+    """Reverse the order in every second round, so that each comes first as often as last."""
     return contenders if number % 2 == 0 else reversed(contenders)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,18 @@
-"""What is measured: a baseline, and then one factor at a time."""
+"""The cells to measure: a reference load, and loads that differ from it in one factor."""
 
 from dataclasses import dataclass
 
-from benchmarks.brokers import APACHE, APACHE_4, ASYNC_FLUSH, BOLIDE, PLAIN, SYNC_FLUSH, WORKERS
+from benchmarks.brokers import (
+    APACHE,
+    APACHE_4,
+    ASYNC_FLUSH,
+    BASELINE,
+    BOLIDE,
+    PLAIN,
+    SYNC_FLUSH,
+    WORKERS,
+)
 from benchmarks.compare.footprint import STANDALONE, IdleConnections
-from benchmarks.compare.java_programs import JavaConsumer, JavaProducer
 from benchmarks.compare.loads import (
     LARGE,
     PULLED,
@@ -18,9 +26,10 @@ from benchmarks.compare.loads import (
     Synced,
     Tail,
 )
-from benchmarks.compare.our_programs import OurConsumer, OurProducer
+from benchmarks.compare.programs import JavaConsumer, JavaProducer, OurConsumer, OurProducer
 
-# Brokers of a stage have seen the loads of its earlier cells and no others; its end frees the disk.
+# Each stage starts new brokers, so a cell depends only on earlier cells of its stage. The end of a
+# stage frees the disk.
 MAIN, READING, CLIENTS, QUEUED = "sends", "reads", "clients", "queues"
 TRANSACTING, OWN = "transactions", "ours"
 DURABLE, MILLIONS, STARTS = "sync", "millions", "starts"
@@ -38,26 +47,28 @@ STAGES = {
 
 PAIR = (BOLIDE, APACHE)
 BOTH_RELEASES = (*PAIR, APACHE_4)
+LONG_LIVED = (*PAIR, BASELINE)
+"""Brokers that run until their stage ends; others run for one cell."""
 GROWTH_STEPS = 20
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of load, and on which brokers it is put."""
+    """One kind of load, and the brokers that it is applied to."""
 
     name: str
     group: str
     title: str
     load: Load | None
-    """None for starts, which need no broker that runs."""
+    """None for starts, which need no running broker."""
     stage: str = MAIN
     contenders: tuple[str, ...] = PAIR
     rounds: int | None = None
-    """Where their number is not a choice."""
+    """Set if the load itself fixes the number of rounds."""
 
 
 _LENGTH = 25_600
-# A few more than are pulled: a send that a busy broker refuses leaves its queue one short.
+# More than are pulled: a send that a busy broker rejects leaves its queue one message short.
 _FILLED = _LENGTH * QUEUES * 11 // 10
 _LARGE = Fill(topic="bench-pulls", size=LARGE, count=_FILLED)
 _MARKED = Fill(topic="bench-marked", count=_FILLED, options={"marked": 1})
@@ -77,7 +88,7 @@ def _senders(count: int) -> str:
 
 
 def _queues(connections: int, window: int, queues: int) -> Generated:
-    """To 100 topics, each with so many queues."""
+    """Sends to 100 topics with that number of queues each."""
     topic = f"bench-queues-{queues}"
     return Generated("send", connections, window, topic, queues=queues, topics=100)
 
@@ -88,7 +99,7 @@ def _pulls(fill: Fill, **options: object) -> Generated:
     )
 
 
-_PIPELINED = "128 B, 8 connections with 64 under way"
+_PIPELINED = "128 B, 8 connections with 64 in flight"
 
 CELLS = (
     Cell("send-64", SENDS, f"{_senders(64)} (baseline)", Generated("send", 64, 1),
@@ -103,9 +114,9 @@ CELLS = (
     Cell("one-way", SENDS, "one-way, 128 B, 8 connections",
          Generated("send", 8, 4, topic="bench-one-way", options={"oneway": 15},
                    counts_stored=True)),
-    Cell("batch-16", SENDS, "batches of 16, 128 B each, 8 connections with 4 under way",
+    Cell("batch-16", SENDS, "batches of 16, 128 B each, 8 connections with 4 in flight",
          Generated("send", 8, 4, options={"batch": 16})),
-    Cell("batch-128", SENDS, "batches of 128, 128 B each, 8 connections with 4 under way",
+    Cell("batch-128", SENDS, "batches of 128, 128 B each, 8 connections with 4 in flight",
          Generated("send", 8, 4, options={"batch": 128})),
     Cell("send-64-workers", SENDS, f"{_senders(64)}, `--workers 2`", Generated("send", 64, 1),
          contenders=(WORKERS, APACHE)),

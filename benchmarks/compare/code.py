@@ -1,49 +1,53 @@
-"""Which code is measured, and measures: figures of different code do not belong together."""
+"""Identify the code that was measured, so that figures of different code are not mixed."""
 
 import hashlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import bolide
-from bolide.kernel import COMPILED
-from bolide.version import __version__
+from benchmarks.checkouts import Checkout
 
 _BENCHMARKS = Path(__file__).parents[1]
-_OF_THE_PAGE = {"bars.py", "figures.py", "plot.py", "report.py", "results.py"}
-_KINDS = {".py", ".pyx", ".pxd", ".c", ".so"}
+# Modules that only read and print results do not change what is measured.
+_PRESENTATION = {"baseline.py", "goals.py", "figures.py", "plot.py", "report.py", "results.py"}
+_SUFFIXES = {".py", ".pyx", ".pxd", ".c", ".so"}
 
 
-def version() -> str:
-    """The release and the commit for readers, and a digest that any change changes."""
-    kernel = "compiled" if COMPILED else "plain-Python"
-    return f"Bolide {__version__}, {kernel} kernel{_commit()}, sources {digest()}"
+def version(checkout: Checkout | None = None) -> str:
+    """Release, kernel and commit for readers, and a digest that changes with any source."""
+    checkout = checkout or Checkout.current()
+    return (
+        f"Bolide {checkout.release}, {checkout.kernel} kernel{_commit(checkout.root)},"
+        f" sources {digest(checkout.package)}"
+    )
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two versions are of the same sources; commits of other things do not matter."""
+    """Whether two versions have the same digest; their commits may differ."""
     return one.rpartition(" ")[2] == other.rpartition(" ")[2]
 
 
-def digest() -> str:
+def digest(package: Path | None = None) -> str:
+    """Digest of a `bolide` package and of these benchmarks."""
     found = hashlib.sha256()
-    for file in sorted(_files()):
+    for file in _files(package or Checkout.current().package):
         found.update(file.name.encode() + b"\0" + file.read_bytes())
     return found.hexdigest()[:12]
 
 
-def _files() -> Iterator[Path]:
-    package = Path(bolide.__file__).parent
-    yield from (each for each in package.rglob("*") if each.suffix in _KINDS)
-    for place in (_BENCHMARKS, _BENCHMARKS / "compare"):
-        kept = (each for each in place.iterdir() if each.suffix in _KINDS)
-        yield from (each for each in kept if each.name not in _OF_THE_PAGE)
+def _files(package: Path) -> Iterator[Path]:
+    """In an order that does not depend on where the checkout lies."""
+    yield from (each for each in sorted(package.rglob("*")) if each.suffix in _SUFFIXES)
+    for directory in (_BENCHMARKS, _BENCHMARKS / "compare"):
+        sources = (each for each in sorted(directory.iterdir()) if each.suffix in _SUFFIXES)
+        yield from (each for each in sources if each.name not in _PRESENTATION)
 
 
-def _commit() -> str:
-    command = ["git", "-C", str(_BENCHMARKS), "rev-parse", "--short=10", "HEAD"]
+def _commit(root: Path) -> str:
+    """The commit of a checkout, with `-dirty` if tracked files differ from it."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=10"]
     try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run([*command, "--exclude=*"], check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError):
-        return ""  # an archive of the sources
+        return ""  # an archive of the sources has no commits
     return f", commit {done.stdout.strip()}"

@@ -1,6 +1,6 @@
-"""NATS JetStream and RabbitMQ by their own tools on the same machine, for orientation only.
+"""Measure NATS JetStream and RabbitMQ with their own tools, for orientation only.
 
-They promise other things than RocketMQ does, and their tools load in other ways.
+Their guarantees differ from RocketMQ's, and their tools load a broker in other ways.
 """
 
 import os
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.compare.packages import Missing, fetch_jars, require_tool, unpack_debian
+from benchmarks.compare.packages import PackageUnavailable, fetch_jars, require_tool, unpack_debian
 from benchmarks.compare.results import Results
 from benchmarks.processes import tree_cpu_seconds
 from tests.interop import apache
 from tests.interop.processes import ChildProcess, ProcessFailed, free_port
 
 _ROUNDS = 3
-_LEAST_SECONDS = 5.0
-_PATIENCE = 300.0
+_MIN_SECONDS = 5.0
+_TIMEOUT = 300.0
 _SIZE = 128
 
 _RABBIT_PACKAGES = (
@@ -37,7 +37,7 @@ _GET_NATS = "go install github.com/nats-io/natscli/nats@v0.0.35, or its releases
 
 @dataclass
 class Context:
-    """What a tool said of one load, round by round."""
+    """The rates that a tool reported for one load, round by round."""
 
     broker: str
     tool: str
@@ -47,13 +47,13 @@ class Context:
 
 
 def measure_context(results: Results, seconds: float) -> None:
-    """Add what can be had here; what cannot is named with the way to get it."""
+    """Measure the brokers that are available; record why and how to get the others."""
     results.context = []
     for name, measure in (("RabbitMQ", _rabbitmq), ("NATS JetStream", _nats)):
         try:
-            results.context += [asdict(each) for each in measure(max(seconds, _LEAST_SECONDS))]
+            results.context += [asdict(each) for each in measure(max(seconds, _MIN_SECONDS))]
             results.missing.pop(name, None)
-        except (Missing, apache.Unobtainable, ProcessFailed, OSError) as missing:
+        except (PackageUnavailable, apache.Unobtainable, ProcessFailed, OSError) as missing:
             results.missing[name] = str(missing)
             print(f"{name}: {missing}", file=sys.stderr)
         results.save()
@@ -98,19 +98,19 @@ def _rabbitmq_server(root: Path) -> Iterator[tuple[ChildProcess, int]]:
             "RABBITMQ_NODE_PORT": str(port),
             "RABBITMQ_DIST_PORT": str(dist),
         }
-        # Started here, because one that the server starts outlives it.
+        # The port mapper is started here: one that the server starts would outlive it.
         mapper = next(erlang.glob("erts-*/bin/epmd"))
         shell = ["/bin/sh", str(home / "sbin/rabbitmq-server")]
         with (
             ChildProcess("epmd", [str(mapper)], environment),
             ChildProcess("rabbitmq-server", shell, environment) as server,
         ):
-            server.wait_for_line("Starting broker... completed", _PATIENCE)
+            server.wait_for_line("Starting broker... completed", _TIMEOUT)
             yield server, port
 
 
 def _move_erlang(erlang: Path) -> None:
-    """Debian's start script knows only the place that the package is installed to."""
+    """Adapt Debian's start script, which has the install directory built in."""
     script = erlang / "bin/erl"
     script.write_text(script.read_text().replace("ROOTDIR=/usr/lib", f"ROOTDIR={erlang.parent}"))
 
@@ -122,7 +122,7 @@ def _nats(seconds: float) -> Iterator[Context]:
     with tempfile.TemporaryDirectory() as data:
         command = [str(server_file), "-js", "-sd", data, "-a", "127.0.0.1", "-p", str(port)]
         with ChildProcess("nats-server", command, os.environ) as server:
-            server.wait_for_line("Server is ready", _PATIENCE)
+            server.wait_for_line("Server is ready", _TIMEOUT)
             bench = [tool, "-s", f"nats://127.0.0.1:{port}", "bench", "bench", "--js"]
             bench += ["--storage", "file", "--purge", "--no-progress", "--size", str(_SIZE)]
             found = Context("NATS JetStream of Debian", "nats bench", f"{_SIZE} B, asynchronous")
@@ -140,13 +140,15 @@ def _time(
     server: ChildProcess,
     seconds: float,
 ) -> None:
-    """One round; the CPU cost is told where the tool runs for a time that is known."""
+    """Run one round; the CPU cost is recorded if the tool runs for a known time."""
     before = tree_cpu_seconds(server.pid)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PATIENCE)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_TIMEOUT)
     used = tree_cpu_seconds(server.pid) - before
     found = rate.search(done.stdout)
     if done.returncode or found is None:
-        raise Missing(f"{into.tool} printed no rate: {(done.stderr or done.stdout)[-300:]}")
+        raise PackageUnavailable(
+            f"{into.tool} printed no rate: {(done.stderr or done.stdout)[-300:]}"
+        )
     per_second = float(found[1].replace(",", ""))
     into.rates.append(per_second)
     if seconds:

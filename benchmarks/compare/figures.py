@@ -1,44 +1,44 @@
-"""Medians, ratios and bounds of what was measured."""
+"""Medians, ratios and bounds of measured rounds."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.compare.rounds import Round
 
-_LEAST_LEFT = 0.02
-Of = Callable[[Round], float | None]
+_MIN_REMAINDER = 0.02
+Metric = Callable[[Round], float | None]
 
 
-def values(rounds: Iterable[Round], server: str, of: Of) -> list[float]:
-    """Of that server's rounds, those that have it."""
-    found = (of(each) for each in rounds if each.server == server)
+def values(rounds: Iterable[Round], server: str, metric: Metric) -> list[float]:
+    """The metric of each of the server's rounds, without those where it is None."""
+    found = (metric(each) for each in rounds if each.server == server)
     return [each for each in found if each is not None]
 
 
-def median(rounds: Iterable[Round], server: str, of: Of) -> float | None:
-    found = values(rounds, server, of)
+def median(rounds: Iterable[Round], server: str, metric: Metric) -> float | None:
+    found = values(rounds, server, metric)
     return statistics.median(found) if found else None
 
 
-def ratio(rounds: Sequence[Round], first: str, second: str, of: Of) -> float | None:
-    """Of the medians of two servers."""
-    return quotient(median(rounds, first, of), median(rounds, second, of))
+def ratio(rounds: Sequence[Round], first: str, second: str, metric: Metric) -> float | None:
+    """Ratio of the medians of two servers."""
+    return quotient(median(rounds, first, metric), median(rounds, second, metric))
 
 
 def quotient(above: float | None, below: float | None) -> float | None:
-    """None where there is nothing to divide, or nothing to divide by."""
+    """None if a value is missing or the divisor is 0."""
     return above / below if above is not None and below else None
 
 
 def without(whole: float, part: float) -> float:
-    """What is left of a cost, at least a fiftieth: less is noise, and would make any ratio."""
-    return max(whole - part, _LEAST_LEFT * whole)
+    """The rest of a cost, at least a fiftieth: a smaller rest is noise and distorts ratios."""
+    return max(whole - part, _MIN_REMAINDER * whole)
 
 
 def client_bound(client: float, theirs: float, ours: float) -> float:
-    """How many times the messages fit into the same CPU time when the server's cost falls.
+    """Factor by which throughput can grow on the same CPU time when the server's cost falls.
 
-    All are CPU times for a message; the client's own does not change.
+    All arguments are CPU times per message; the client's stays the same.
     """
     return (client + theirs) / (client + ours)
 
@@ -49,12 +49,12 @@ def sync_bound(senders: int, sync_seconds: float, unsynced_rate: float) -> float
 
 
 def growth(costs: Sequence[float]) -> float | None:
-    """How the last third of a row of costs stands to the first, by their medians.
+    """Median of the last third of the costs by that of the first third.
 
-    The first tenth is left out: it has what happens once, such as the first file.
+    The first tenth is skipped: it contains one-time work such as creating the first file.
     """
-    settled = costs[len(costs) // 10 :]
-    third = len(settled) // 3
+    steady = costs[len(costs) // 10 :]
+    third = len(steady) // 3
     if not third:
         return None
-    return statistics.median(settled[-third:]) / statistics.median(settled[:third])
+    return statistics.median(steady[-third:]) / statistics.median(steady[:third])

@@ -8,45 +8,47 @@ import time
 from dataclasses import dataclass, field, replace
 
 from benchmarks.brokers import Running, start_standalone, started
-from benchmarks.compare.rounds import Loaded, Round, Used
+from benchmarks.compare.rounds import LoadResult, ResourceUsage, Round
 from benchmarks.compare.stages import Stage
 
 STANDALONE = "bolide standalone"
-_TOPIC = "BenchmarkTest"  # brokers of both kinds have it from the start
-_PATIENCE = 60.0
-_REST = 1.0
-_LEAST_IDLE = 3.0
+_TOPIC = "BenchmarkTest"  # a system topic of both brokers
+_TIMEOUT = 60.0
+_SETTLE_SECONDS = 1.0
+_MIN_WINDOW = 3.0
 
 
 def start(name: str) -> Round:
-    """A broker started with an empty store, at rest, and stopped."""
+    """Start a broker with an empty store, measure its idle memory and stop it."""
     if name == STANDALONE:
-        return Round(name, Loaded(0, 0.0, 0.0, extra={"start_s": start_standalone()}), Used())
+        return Round(
+            name, LoadResult(0, 0.0, 0.0, extra={"start_s": start_standalone()}), ResourceUsage()
+        )
     with started(name) as broker:
         accepted = _first_send(broker)
-        time.sleep(_REST)
-        used = Used(private_mib=broker.private_mib(), resident_mib=broker.resident_mib())
+        time.sleep(_SETTLE_SECONDS)
+        used = ResourceUsage(private_mib=broker.private_mib(), resident_mib=broker.resident_mib())
         begin = time.perf_counter()
         broker.stop()
         stopped = time.perf_counter() - begin
     extra = {"start_s": broker.start_seconds, "first_send_s": accepted, "stop_s": stopped}
-    return Round(name, Loaded(1, accepted, 0.0, extra=extra), used)
+    return Round(name, LoadResult(1, accepted, 0.0, extra=extra), used)
 
 
 @dataclass(frozen=True)
 class IdleConnections:
-    """Connections that say nothing: what they cost in memory, and the broker in CPU time."""
+    """Memory and CPU time that idle connections cost the broker."""
 
     connections: int
     warm_up: bool = field(default=False, init=False)
     _before: dict[int, float] = field(default_factory=dict, init=False, compare=False)
-    """MiB of each process: memory of connections that ended may stay with it for the next."""
+    """MiB by process, read once: a process may keep the memory of closed connections."""
 
     def prepare(self, stage: Stage, broker: Running) -> None:
         self._before[broker.pid] = broker.private_mib()
 
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
-        before, window = self._before[broker.pid], max(seconds, _LEAST_IDLE)
+        before, window = self._before[broker.pid], max(seconds, _MIN_WINDOW)
         command = [str(stage.generator), "idle", "127.0.0.1", str(broker.port)]
         command.append(str(self.connections))
         with subprocess.Popen(
@@ -54,21 +56,23 @@ class IdleConnections:
         ) as holder:
             assert holder.stdout is not None
             if not holder.stdout.readline().startswith(f"{self.connections} "):
-                raise ConnectionError(f"{broker.name} did not take {self.connections} connections")
-            time.sleep(_REST)
-            with stage.meter_of_a_part(broker) as meter:
+                raise ConnectionError(
+                    f"{broker.name} did not accept {self.connections} connections"
+                )
+            time.sleep(_SETTLE_SECONDS)
+            with stage.meter_without_tail(broker) as meter:
                 time.sleep(window)
-            found = meter.round(Loaded(self.connections, window, 0.0))
+            found = meter.round(LoadResult(self.connections, window, 0.0))
         added = (found.used.private_mib - before) * 1024 / self.connections
         extra = {"kib_each": added, "cores": found.used.cpu_seconds / window}
         return replace(found, loaded=replace(found.loaded, extra=extra))
 
 
 def _first_send(broker: Running) -> float:
-    """Seconds from the broker's start to the first send that it accepted."""
+    """Seconds from the broker's start to the first accepted send."""
     while not _accepts(broker.port):
-        if time.perf_counter() - broker.began > _PATIENCE:
-            raise TimeoutError(f"{broker.name} accepted no send within {_PATIENCE} s")
+        if time.perf_counter() - broker.began > _TIMEOUT:
+            raise TimeoutError(f"{broker.name} accepted no send within {_TIMEOUT} s")
         time.sleep(0.01)
     return time.perf_counter() - broker.began
 
@@ -78,7 +82,7 @@ def _accepts(port: int) -> bool:
     header = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": 1}
     text = json.dumps(header | {"serializeTypeCurrentRPC": "JSON", "version": 479}).encode()
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as peer:
+        with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT) as peer:
             peer.sendall(struct.pack(">II", 4 + len(text) + 1, len(text)) + text + b"x")
             return b'"code":0,' in peer.recv(4096)
     except OSError:

@@ -1,4 +1,4 @@
-"""Load by the generator written in C."""
+"""Load by the generator written in C, and the warm-up that precedes every load."""
 
 import os
 import statistics
@@ -8,28 +8,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from benchmarks.brokers import APACHE, Running
+from benchmarks.brokers import APACHE, APACHE_4, Running
 from benchmarks.compare import figures
-from benchmarks.compare.rounds import Loaded, Round
-from benchmarks.compare.stages import Stage, create_topic, stored
+from benchmarks.compare.rounds import LoadResult, Round
+from benchmarks.compare.stages import Stage, count_stored, create_topic
 from benchmarks.generators import run_generator
 
 QUEUES = 4
 SMALL, LARGE = 128, 1024
 PULLED = 32
-# Rounds of fast servers end early, so that no disk fills up.
-MOST_MESSAGES, MOST_BYTES = 1_500_000, 512 * 2**20
+# Upper bounds of a round, so that a fast broker does not fill the disk.
+MAX_MESSAGES, MAX_BYTES = 1_500_000, 512 * 2**20
 MILLIONS_TOPIC = "bench-millions"
 _FILL_SECONDS = 900.0
 _SYNCS = 300
+# The CPU cost of a JVM under 64 senders falls for 15 to 20 s after its start, and for a few seconds
+# after a change of load.
+COLD = 4.0
+"""Factor of the warm-up time for a broker that has just started."""
+_MIN_WARM_UP = 0.5
 
 
 class Load(Protocol):
-    """A kind of load on brokers that run."""
+    """A kind of load on a running broker."""
 
     @property
     def warm_up(self) -> bool:
-        """Whether a cold server makes a difference to it."""
+        """Whether the broker needs a warm-up with this load."""
 
     def prepare(self, stage: Stage, broker: Running) -> None: ...
 
@@ -38,7 +43,7 @@ class Load(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
-    """Messages that are there before a load begins."""
+    """Messages that are stored before a load begins."""
 
     topic: str
     size: int = SMALL
@@ -47,9 +52,9 @@ class Fill:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def apply(self, stage: Stage, broker: Running) -> None:
-        """Store what is not there yet."""
+        """Create the topic and store the missing messages."""
         create_topic(broker, self.topic, self.queues)
-        while (missing := self.count - stored(broker, self.topic)) > 0:
+        while (missing := self.count - count_stored(broker, self.topic)) > 0:
             shape = Generated(
                 "send", 8, 8, topic=self.topic, queues=self.queues, size=self.size,
                 limit=missing, options=self.options,
@@ -60,7 +65,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Generated:
-    """What the generator is told; brokerload.c says what each means."""
+    """Arguments of the generator; brokerload.c explains them."""
 
     kind: str
     connections: int
@@ -73,7 +78,7 @@ class Generated:
     fill: Fill | None = None
     topics: int = 0
     counts_stored: bool = False
-    """Whether the broker is asked how many arrived: nobody answers what is sent one way."""
+    """Whether messages are counted in the store, because one-way sends have no response."""
     warm_up: bool = True
 
     def prepare(self, stage: Stage, broker: Running) -> None:
@@ -81,27 +86,27 @@ class Generated:
             self.fill.apply(stage, broker)
         else:
             create_topic(broker, self.topic, self.queues, self.topics)
-        if self.topics:  # the first message of a queue makes its files
+        if self.topics:  # the first message of a queue creates its files
             every = replace(self, limit=self.topics * self.queues)
             every.generate(stage, broker, _FILL_SECONDS)
 
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
-        before = stored(broker, self.topic) if self.counts_stored else 0
+        before = count_stored(broker, self.topic) if self.counts_stored else 0
         with stage.meter(broker) as meter:
             found = self.generate(stage, broker, seconds)
         if self.counts_stored:
-            found["messages"] = stored(broker, self.topic) - before
+            found["messages"] = count_stored(broker, self.topic) - before
         return meter.round(_loaded(found))
 
     def generate(self, stage: Stage, broker: Running, seconds: float) -> Any:
-        most = min(MOST_MESSAGES, MOST_BYTES // self.size)
+        maximum = min(MAX_MESSAGES, MAX_BYTES // self.size)
         options = [f"{name}={value}" for name, value in self.options.items()]
         if self.topics:
             options.append(f"topics={self.topics}")
         return run_generator(
             stage.generator, self.kind, "127.0.0.1", ",".join(map(str, broker.ports)),
             self.connections, self.window, seconds, self.topic, self.queues, self.size,
-            most if self.limit is None else self.limit, *options,
+            maximum if self.limit is None else self.limit, *options,
         )  # fmt: skip
 
 
@@ -109,7 +114,7 @@ class Generated:
 class Tail:
     """Consumers at the ends of the queues, while batches are sent at a steady rate.
 
-    The broker's cost of the same sends without consumers, measured just before, is taken off.
+    The cost of the same sends without consumers is measured just before and subtracted.
     """
 
     consumers: int
@@ -143,7 +148,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class Synced:
-    """Sends that are answered when they are on the disk; beside them what one sync takes."""
+    """Sends that are acknowledged after a flush; each round also times a bare fdatasync."""
 
     senders: int
     topic: str = "bench-synced"
@@ -161,7 +166,7 @@ class Synced:
 
 
 def sync_seconds() -> float:
-    """Of a small write and fdatasync behind the last, in an allocated file on the brokers' disk."""
+    """Median time of a small append and fdatasync in an allocated file on the brokers' disk."""
     spent = []
     with tempfile.TemporaryFile() as file:
         os.posix_fallocate(file.fileno(), 0, 16 * 2**20)
@@ -175,10 +180,10 @@ def sync_seconds() -> float:
 
 @dataclass(frozen=True)
 class HalfLoad:
-    """Sends at half of what Apache's broker can take from as many senders, in this run."""
+    """Sends at half the maximum rate of Apache's broker with as many senders, in this run."""
 
     cell: str
-    """Where that was measured."""
+    """The cell that measured the maximum rate."""
     connections: int = 64
     topic: str = "bench-sends"
     warm_up: bool = True
@@ -187,7 +192,7 @@ class HalfLoad:
         create_topic(broker, self.topic, QUEUES)
 
     def round(self, stage: Stage, broker: Running, seconds: float) -> Round:
-        rate = self._most(stage, seconds) / 2
+        rate = self._maximum_rate(stage, seconds) / 2
         shape = Generated(
             "send", self.connections, 64, self.topic, limit=0, options={"rate": f"{rate:.0f}"}
         )
@@ -195,7 +200,7 @@ class HalfLoad:
             found = shape.generate(stage, broker, seconds)
         return meter.round(_loaded(found, rate=rate))
 
-    def _most(self, stage: Stage, seconds: float) -> float:
+    def _maximum_rate(self, stage: Stage, seconds: float) -> float:
         rate = stage.median_rate(self.cell, APACHE) or stage.results.facts.get("apache_most")
         if rate is None:
             shape = Generated("send", self.connections, 1, self.topic)
@@ -208,7 +213,7 @@ class HalfLoad:
 
 @dataclass(frozen=True)
 class Growth:
-    """Ever more messages in one store, a step in each round."""
+    """A growing store: each round adds one step of messages."""
 
     steps: int
     warm_up: bool = False
@@ -221,12 +226,12 @@ class Growth:
         shape = Generated("send", 8, 64, MILLIONS_TOPIC, limit=step)
         with stage.meter(broker) as meter:
             found = shape.generate(stage, broker, _FILL_SECONDS)
-        return meter.round(_loaded(found, stored=stored(broker, MILLIONS_TOPIC)))
+        return meter.round(_loaded(found, stored=count_stored(broker, MILLIONS_TOPIC)))
 
 
 @dataclass(frozen=True)
 class CatchUp:
-    """Reads half of what `Growth` stored once, a connection for each queue."""
+    """Reads the older half of what `Growth` stored, with a connection for each queue."""
 
     warm_up: bool = True
 
@@ -248,12 +253,33 @@ def fill_millions(stage: Stage, broker: Running) -> None:
     Fill(topic=MILLIONS_TOPIC, count=count, options={"batch": 16}).apply(stage, broker)
 
 
-def _loaded(found: Mapping[str, Any], **extra: float) -> Loaded:
+_START_WARM_UP = Generated("send", 64, 1, "bench-warm-up")
+
+
+def warm_up(load: Load, stage: Stage, broker: Running, seconds: float) -> None:
+    """Load a broker without measuring: with 64 senders after its start, then with the load."""
+    if stage.claim_start_warm_up(broker):
+        _START_WARM_UP.prepare(stage, broker)
+        _apply(_START_WARM_UP, stage, broker, COLD * seconds)
+    load.prepare(stage, broker)
+    if load.warm_up:
+        _apply(load, stage, broker, seconds)
+
+
+def _apply(load: Load, stage: Stage, broker: Running, seconds: float) -> None:
+    """Apply the load for that time; repeat rounds that end early if the broker is a JVM."""
+    end = time.monotonic() + seconds
+    load.round(stage, broker, seconds)
+    while broker.name in (APACHE, APACHE_4) and (left := end - time.monotonic()) > _MIN_WARM_UP:
+        load.round(stage, broker, left)
+
+
+def _loaded(found: Mapping[str, Any], **extra: float) -> LoadResult:
     late = {"late_p99_us": found["late_p99_us"]} if found["late_p99_us"] else {}
     p50, p99, p999 = (
         found[name] if found["messages"] else None for name in ("p50_us", "p99_us", "p999_us")
     )
-    return Loaded(
+    return LoadResult(
         messages=found["messages"],
         seconds=found["seconds"],
         client_cpu_seconds=found["generator_cpu_seconds"],

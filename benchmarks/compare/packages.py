@@ -1,4 +1,4 @@
-"""Programs of others, from Debian and Maven Central, kept below .cache and never installed."""
+"""Third-party programs from Debian and Maven Central, unpacked below .cache, not installed."""
 
 import shutil
 import subprocess
@@ -7,28 +7,32 @@ from pathlib import Path
 
 from tests.interop import apache
 
-_PATIENCE = 300.0
+_TIMEOUT = 300.0
 
 
-class Missing(Exception):
-    """Something cannot be had here; the text says what, and how to get it."""
+class PackageUnavailable(Exception):
+    """A program cannot be obtained; the text says which one and how to get it."""
 
 
 def unpack_debian(name: str, packages: Sequence[str]) -> Path:
-    """The root below which the packages' files lie."""
+    """Download and unpack Debian packages; return the root of their files."""
     home = _home(name)
     if not (home / "complete").exists():
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-            raise Missing(f"{name}: its packages {', '.join(packages)} come from Debian's apt-get")
+            raise PackageUnavailable(
+                f"{name}: its packages {', '.join(packages)} come from Debian's apt-get"
+            )
         _run(["apt-get", "download", *packages], home, f"{name} from Debian")
         for package in home.glob("*.deb"):
-            _run(["dpkg-deb", "-x", package.name, "root"], home, f"{name} out of {package.name}")
+            _run(
+                ["dpkg-deb", "-x", package.name, "root"], home, f"{name}, unpacking {package.name},"
+            )
         (home / "complete").touch()
     return home / "root"
 
 
 def fetch_jars(group: str, artifact: str, version: str) -> Path:
-    """The directory of a Maven artifact and all that it needs."""
+    """Download a Maven artifact with its dependencies; return their directory."""
     home = _home(f"{artifact}-{version}")
     if not (home / "complete").exists():
         (home / "pom.xml").write_text(_POM.format(group=group, artifact=artifact, version=version))
@@ -43,7 +47,7 @@ def fetch_jars(group: str, artifact: str, version: str) -> Path:
 def require_tool(name: str, how: str) -> str:
     found = shutil.which(name) or shutil.which(name, path=str(_home(name)))
     if found is None:
-        raise Missing(f"`{name}` is not on PATH: {how}")
+        raise PackageUnavailable(f"`{name}` is not on PATH: {how}")
     return found
 
 
@@ -60,13 +64,15 @@ def _plugin() -> str:
 def _run(command: Sequence[str], home: Path, what: str) -> None:
     try:
         done = subprocess.run(
-            command, check=False, cwd=home, capture_output=True, text=True, timeout=_PATIENCE
+            command, check=False, cwd=home, capture_output=True, text=True, timeout=_TIMEOUT
         )
     except subprocess.TimeoutExpired:
-        raise Missing(f"{what} did not come within {_PATIENCE:.0f} s") from None
+        raise PackageUnavailable(f"{what} did not finish within {_TIMEOUT:.0f} s") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()[-300:]
-        raise Missing(f"{what} cannot be had here: `{' '.join(command[:3])}` said {said}")
+        output = (done.stderr or done.stdout).strip()[-300:]
+        raise PackageUnavailable(
+            f"{what} cannot be obtained: `{' '.join(command[:3])}` printed {output}"
+        )
 
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">

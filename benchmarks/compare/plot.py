@@ -1,4 +1,4 @@
-"""A plot of a few lines, as SVG."""
+"""Line plots as SVG."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -11,7 +11,7 @@ _TICKS = 5
 
 
 def lines(rows: Mapping[str, Points], across: str, up: str) -> str:
-    """One line for each row; both axes begin at 0."""
+    """Draw one line per row; both axes begin at 0."""
     most_x = max((x for points in rows.values() for x, _ in points), default=0.0) or 1.0
     most_y = 1.1 * max((y for points in rows.values() for _, y in points), default=0.0) or 1.0
     parts = [*_axes(most_x, most_y, across, up)]

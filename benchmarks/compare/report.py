@@ -1,24 +1,23 @@
-"""The page: goals, tables and the plot."""
+"""The report: goals, tables and the plot."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks import tables
+from benchmarks import markdown
 from benchmarks.brokers import APACHE, BOLIDE, HEAP_GIB
 from benchmarks.compare import code, figures, plot
-from benchmarks.compare.bars import bars
 from benchmarks.compare.cells import BY_NAME, CELLS, FOOTPRINT, GROWTH_STEPS, Cell
-from benchmarks.compare.figures import Of
+from benchmarks.compare.figures import Metric
+from benchmarks.compare.goals import goals
+from benchmarks.compare.loads import COLD
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Round
-from benchmarks.compare.warming import COLD
 
 _SUMMARY = ("send-64", "pipelined", "batch-16", "tail-4", "catch-up", "sync-64", "java-sync")
 DEFAULTS = {"rounds": 5, "seconds": 3.0, "warm_up": 5.0, "millions": 10.0}
-_NONE = "–"  # noqa: RUF001  no value
 
-_COLUMNS: tuple[tuple[str, Of, int, bool], ...] = (
+_COLUMNS: tuple[tuple[str, Metric, int, bool], ...] = (
     ("messages/s", lambda each: each.per_second, 0, True),
     ("server CPU s per million", lambda each: each.cpu_us, 2, True),
     ("messages per CPU-second", lambda each: each.per_cpu_second, 0, False),
@@ -40,7 +39,7 @@ def whole(results: Results) -> str:
 
 
 def line(results: Results, cell: Cell) -> str:
-    """What came out of a cell, for whoever waits."""
+    """The medians of a cell, as progress output."""
     rounds = results.rounds(cell.name)
     found = []
     for server in dict.fromkeys(each.server for each in rounds):
@@ -51,7 +50,7 @@ def line(results: Results, cell: Cell) -> str:
 
 
 def summary(results: Results) -> str:
-    """A few lines for those who read no more."""
+    """The main loads and the number of goals met, for the README."""
     rows = [f"Measured on {results.machine}.", ""]
     rows += ["| load | Bolide | RocketMQ 5.x | messages per server-CPU-second |"]
     rows += ["| --- | --- | --- | --- |"]
@@ -59,10 +58,10 @@ def summary(results: Results) -> str:
         rounds = results.rounds(name)
         if rounds:
             rows.append(_summary_row(BY_NAME[name], rounds))
-    verdicts = [bar.verdict for bar in bars(results)]
+    verdicts = [goal.verdict for goal in goals(results)]
     missed, unknown = verdicts.count("**missed**"), verdicts.count("")
-    told = f"{verdicts.count('met')} of {len(verdicts)} goals are met, {missed} missed"
-    rows += ["", f"{told}, {unknown} not measured." if unknown else f"{told}."]
+    counts = f"{verdicts.count('met')} of {len(verdicts)} goals are met, {missed} missed"
+    rows += ["", f"{counts}, {unknown} not measured." if unknown else f"{counts}."]
     return "\n".join(rows)
 
 
@@ -71,13 +70,13 @@ def _summary_row(cell: Cell, rounds: Sequence[Round]) -> str:
         figures.median(rounds, server, lambda each: each.per_second) for server in (BOLIDE, APACHE)
     )
     times = figures.ratio(rounds, BOLIDE, APACHE, lambda each: each.per_cpu_second)
-    rates = (_NONE if each is None else f"{each:,.0f}/s" for each in (ours, theirs))
-    last = _NONE if times is None else f"{times:.1f} times RocketMQ's"
+    rates = (markdown.NO_VALUE if each is None else f"{each:,.0f}/s" for each in (ours, theirs))
+    last = markdown.NO_VALUE if times is None else f"{times:.1f} times RocketMQ's"
     return f"| {cell.title} | " + " | ".join((*rates, last)) + " |"
 
 
 def write_plot(results: Results, file: Path) -> None:
-    """The cost of an append by what is stored, where that was measured."""
+    """Plot the cost of an append by the number of stored messages, if it was measured."""
     rounds = results.rounds("ten-million")
     if not rounds:
         return
@@ -95,16 +94,17 @@ def _head(results: Results) -> Iterator[str]:
     yield from _other_code(results)
     yield ""
     yield (
-        f"Medians of {settings['rounds']} rounds of {settings['seconds']:g} s in turns, least and"
-        f" most in brackets, after {settings['warm_up']:g} s to warm up,"
-        f" {COLD * settings['warm_up']:g} s before them after a start; RocketMQ's programs run"
-        f" for 9 s after 10 s. RocketMQ has a heap of {HEAP_GIB} GiB."
+        f"Medians of {settings['rounds']} rounds of {settings['seconds']:g} s, alternating between"
+        " the brokers, minimum and maximum in brackets. The warm-up takes"
+        f" {settings['warm_up']:g} s before each cell and {COLD * settings['warm_up']:g} s after a"
+        " broker's start; RocketMQ's programs run for 9 s after 10 s. RocketMQ's heap is"
+        f" {HEAP_GIB} GiB."
     )
     yield from _facts(results.facts)
 
 
 def _command(settings: Mapping[str, float]) -> str:
-    """With the options that are not as they come."""
+    """The command with the options that differ from their defaults."""
     options = [
         f"--{name.replace('_', '-')} {value:g}"
         for name, value in settings.items()
@@ -118,25 +118,26 @@ def _other_code(results: Results) -> Iterator[str]:
     others = {cell: each for cell, each in codes if not code.same(each, results.code)}
     for other in dict.fromkeys(others.values()):
         cells = ", ".join(f"`{cell}`" for cell, each in others.items() if each == other)
-        yield f"Of {other} are: {cells}."
+        yield f"Measured with {other}: {cells}."
 
 
 def _facts(facts: Mapping[str, float]) -> Iterator[str]:
     if "page_us" in facts:
         yield (
-            f"A page of a new file took {facts['page_us']:.1f} µs of CPU time at the start,"
-            f" and {facts['page_again_us']:.1f} µs in memory that was used just before."
+            "The first write to a page of a new file"
+            f" took {facts['page_us']:.1f} µs of CPU time at the start,"
+            f" and {facts['page_again_us']:.1f} µs in memory that had just been used."
         )
     if "disk_gb" in facts:
-        yield f"The stores took up to {facts['disk_gb']:.0f} GB of disk."
+        yield f"The stores used up to {facts['disk_gb']:.0f} GB of disk."
 
 
 def _goals(results: Results) -> Iterator[str]:
-    yield from ("", "### Goals", "", "| what, beside RocketMQ 5.x | goal | measured | |")
+    yield from ("", "### Goals", "", "| figure, relative to RocketMQ 5.x | goal | measured | |")
     yield "| --- | --- | --- | --- |"
-    for bar in bars(results):
-        verdict = ", ".join(filter(None, (bar.verdict, bar.detail)))
-        yield f"| {bar.what} | {bar.goal} | {bar.result} | {verdict} |"
+    for goal in goals(results):
+        verdict = ", ".join(filter(None, (goal.verdict, goal.detail)))
+        yield f"| {goal.what} | {goal.target} | {goal.result} | {verdict} |"
 
 
 def _groups(results: Results) -> Iterator[str]:
@@ -166,16 +167,16 @@ def _table(results: Results, cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _row(rounds: Sequence[Round], server: str) -> Iterator[str]:
-    for number, (_, of, digits, spread) in enumerate(_COLUMNS):
+    for number, (_, metric, digits, spread) in enumerate(_COLUMNS):
         if number == 3:
             times = figures.ratio(rounds, server, APACHE, lambda each: each.per_cpu_second)
-            yield _NONE if times is None or server == APACHE else f"{times:.2f}"
-        found = figures.values(rounds, server, of)
-        middle = figures.median(rounds, server, of)
+            yield markdown.NO_VALUE if times is None or server == APACHE else f"{times:.2f}"
+        found = figures.values(rounds, server, metric)
+        middle = figures.median(rounds, server, metric)
         if middle is None:
-            yield _NONE
+            yield markdown.NO_VALUE
         else:
-            yield tables.cell(found, digits) if spread else f"{middle:,.{digits}f}"
+            yield markdown.cell(found, digits) if spread else f"{middle:,.{digits}f}"
     yield f"{sum(figures.values(rounds, server, lambda each: each.loaded.failures)):,.0f}"
 
 
@@ -191,7 +192,7 @@ def _starts(results: Results) -> Iterator[str]:
     rounds = results.rounds("start")
     if not rounds:
         return
-    rows: dict[str, Of] = {
+    rows: dict[str, Metric] = {
         "start-up with an empty store, s": lambda each: each.loaded.extra["start_s"],
         "to the first accepted send, s": lambda each: each.loaded.extra.get("first_send_s"),
         "shutdown, s": lambda each: each.loaded.extra.get("stop_s"),
@@ -205,9 +206,9 @@ def _idle(results: Results) -> Iterator[str]:
     rounds = results.rounds("idle-5000")
     if not rounds:
         return
-    rows: dict[str, Of] = {
-        "KiB of private memory for each": lambda each: each.loaded.extra["kib_each"],
-        "cores used meanwhile": lambda each: each.loaded.extra["cores"],
+    rows: dict[str, Metric] = {
+        "KiB of private memory per connection": lambda each: each.loaded.extra["kib_each"],
+        "cores used by the broker": lambda each: each.loaded.extra["cores"],
         "private memory, MiB": lambda each: each.used.private_mib,
     }
     yield from ("", f"### {BY_NAME['idle-5000'].title}", "", *_plain_table(rounds, rows, 2))
@@ -218,7 +219,7 @@ def _memory(results: Results) -> Iterator[str]:
     if not rounds:
         return
     last = list({each.server: each for each in rounds}.values())
-    rows: dict[str, Of] = {
+    rows: dict[str, Metric] = {
         "private memory (RssAnon), MiB": lambda each: each.used.private_mib,
         "resident memory (RSS), MiB": lambda each: each.used.resident_mib,
         "messages stored": lambda each: each.loaded.extra["stored"],
@@ -229,19 +230,21 @@ def _memory(results: Results) -> Iterator[str]:
     yield from ("", "![CPU time for an append by messages stored](benchmarks-growth.svg)")
 
 
-def _plain_table(rounds: Sequence[Round], rows: dict[str, Of], digits: int) -> Iterator[str]:
+def _plain_table(rounds: Sequence[Round], rows: dict[str, Metric], digits: int) -> Iterator[str]:
     servers = list(dict.fromkeys(each.server for each in rounds))
     yield "| | " + " | ".join(servers) + " |"
     yield "|" + " --- |" * (len(servers) + 1)
-    for title, of in rows.items():
-        cells = (tables.cell(figures.values(rounds, server, of), digits) for server in servers)
+    for title, metric in rows.items():
+        cells = (
+            markdown.cell(figures.values(rounds, server, metric), digits) for server in servers
+        )
         yield f"| {title} | " + " | ".join(cells) + " |"
 
 
 def _context(results: Results) -> Iterator[str]:
     if not results.context:
         return
-    yield from ("", "### Others on the same machine", "")
+    yield from ("", "### Other brokers on the same machine", "")
     yield from (
         "| broker | tool | load | messages/s | server CPU s per million |",
         "|" + " --- |" * 5,
@@ -250,7 +253,7 @@ def _context(results: Results) -> Iterator[str]:
         cost = row["server_cpu_us"]
         yield (
             f"| {row['broker']} | {row['tool']} | {row['load']} |"
-            f" {tables.cell(row['rates'])} | {tables.cell(cost, 2)} |"
+            f" {markdown.cell(row['rates'])} | {markdown.cell(cost, 2)} |"
         )
 
 

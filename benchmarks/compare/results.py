@@ -1,4 +1,4 @@
-"""The file that every round goes to, so that a run that was stopped can go on."""
+"""The file of all rounds, from which an interrupted run can be resumed."""
 
 import json
 import sys
@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import code
-from benchmarks.compare.rounds import Loaded, Round, Used
+from benchmarks.compare.rounds import LoadResult, ResourceUsage, Round
 
 
 @dataclass
 class Results:
-    """What was measured so far, by cell."""
+    """The rounds measured so far, by cell."""
 
     file: Path
     settings: dict[str, Any]
-    """Under which it was measured: cells of other settings do not belong together."""
+    """Options of the run; cells measured with other options are not mixed."""
     machine: str
     code: str = ""
-    """What this run measures, and measures with."""
+    """Version of the code that this run measures and measures with."""
     codes: dict[str, str] = field(default_factory=dict)
-    """That of each cell."""
+    """The version for each cell."""
     cells: dict[str, list[Round]] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
-    """Single figures about the machine."""
+    """Figures about the machine, by name."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why a cell, or a thing beside the cells, has no figures."""
+    """Why a cell or a broker of `--context` has no figures."""
     context: list[dict[str, Any]] = field(default_factory=list)
 
     def rounds(self, cell: str) -> list[Round]:
@@ -45,7 +45,7 @@ class Results:
         self.missing[cell] = why
         self.save()
 
-    def note_most(self, fact: str, value: float) -> None:
+    def record_maximum(self, fact: str, value: float) -> None:
         self.facts[fact] = max(value, self.facts.get(fact, value))
         self.save()
 
@@ -57,18 +57,22 @@ class Results:
         partial.write_text(json.dumps(document, indent=1), encoding="utf-8")
         partial.replace(self.file)
 
-    def begin_anew(self) -> None:
-        """Keep what the file has beside it, once: it may have taken an hour."""
+    def start_over(self) -> None:
+        """Rename an existing file to `.before.json`, because it may have taken an hour."""
         if self.file.exists():
             self.file.replace(self.file.with_suffix(".before.json"))
 
-    def go_on(self, *, other_code: bool = False) -> None:
-        """Take up what the file has; exits where that does not belong with this run."""
+    def resume(self, *, other_code: bool = False) -> None:
+        """Load the rounds of the file.
+
+        Exits if they were measured with other options, on another machine or, unless `other_code`
+        is set, by other code.
+        """
         if not self.file.exists():
             return
         found = json.loads(self.file.read_text(encoding="utf-8"))
         self._refuse("options", found["settings"], self.settings)
-        self._refuse("a machine", _place(found["machine"]), _place(self.machine))
+        self._refuse("a machine", _hardware(found["machine"]), _hardware(self.machine))
         codes = found.get("codes", {})
         for cell in found["cells"] if not other_code else ():
             if not code.same(codes.get(cell, "unknown"), self.code):
@@ -83,14 +87,14 @@ class Results:
         if then != now:
             sys.exit(
                 f"{self.file} was measured with {what} {then}, this run has {now}:"
-                f" give the same, {way_out}or leave --resume out"
+                f" use the same, {way_out}or omit --resume"
             )
 
 
-def _place(machine: str) -> str:
-    """Without the time."""
+def _hardware(machine: str) -> str:
+    """The machine without the date."""
     return machine.rpartition(", ")[0]
 
 
 def _round(found: dict[str, Any]) -> Round:
-    return Round(found["server"], Loaded(**found["loaded"]), Used(**found["used"]))
+    return Round(found["server"], LoadResult(**found["loaded"]), ResourceUsage(**found["used"]))

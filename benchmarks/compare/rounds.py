@@ -1,4 +1,4 @@
-"""One round of load on one broker, and what it used."""
+"""One round of load on one broker, and the resources that it used."""
 
 import time
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from typing import Self
 from benchmarks.brokers import Running
 from benchmarks.processes import busy_seconds, stolen_seconds
 
-_STEP, _REST = 0.2, 0.5
-_QUIET = 0.05
-"""Cores above what the broker uses at rest: a JVM has 0.05 to 0.2 of its own."""
+_STEP, _IDLE_SAMPLE = 0.2, 0.5
+_IDLE_MARGIN = 0.05
+"""Cores above the idle usage of a broker, which is 0.05 to 0.2 cores for a JVM."""
 _PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What a client says of a round."""
+class LoadResult:
+    """The client's report of a round."""
 
     messages: int
     seconds: float
@@ -29,28 +29,28 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Used:
-    """What the broker and the machine used meanwhile."""
+class ResourceUsage:
+    """Resources that the broker and the machine used during a round."""
 
     cpu_seconds: float = 0.0
     later_cpu_seconds: float = 0.0
-    """Of those, what it used when the load had ended."""
+    """The part of `cpu_seconds` that the broker used after the load had ended."""
     written_bytes: int = 0
     private_mib: float = 0.0
     resident_mib: float = 0.0
     neighbour_cores: float = 0.0
-    """What the brokers that are not loaded used."""
+    """Used by the brokers without load."""
     other_cores: float = 0.0
     stolen_cores: float = 0.0
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round as it is kept."""
+    """A measured round."""
 
     server: str
-    loaded: Loaded
-    used: Used
+    loaded: LoadResult
+    used: ResourceUsage
 
     @property
     def per_second(self) -> float:
@@ -58,7 +58,7 @@ class Round:
 
     @property
     def cpu_us(self) -> float:
-        """Of the server for each message; the same number is CPU seconds per million."""
+        """Server CPU time per message in µs, equal to CPU seconds per million messages."""
         return self.used.cpu_seconds / max(self.loaded.messages, 1) * 1e6
 
     @property
@@ -67,13 +67,13 @@ class Round:
 
     @property
     def later_part(self) -> float:
-        """Of the server's CPU time, what it used when the load had ended."""
+        """Share of the server's CPU time that it used after the load had ended."""
         used = self.used
         return used.later_cpu_seconds / used.cpu_seconds if used.cpu_seconds > 0 else 0.0
 
     @property
     def failed_part(self) -> float:
-        """Of the requests; where these are batches it is at least this."""
+        """Share of failed requests, a lower bound for batches."""
         failures = self.loaded.failures
         return failures / (self.loaded.messages + failures) if failures else 0.0
 
@@ -87,55 +87,55 @@ class Round:
 
 
 class Meter:
-    """Measures around a block what one broker uses, and what everything else does.
+    """Context manager that measures the resources of a broker and of the rest of the machine.
 
-    A broker may leave work for later, RocketMQ's its queues and index: so the measurement goes on
-    behind the block until the broker is as quiet as before it. What it uses at rest is not
-    counted for that time.
+    Brokers defer work: RocketMQ builds its queues and index asynchronously. The measurement
+    therefore continues after the block until the broker is as idle as before it. The idle usage
+    of that extra time is subtracted.
     """
 
     def __init__(
         self, broker: Running, neighbours: Sequence[Running] = (), patience: float = _PATIENCE
     ) -> None:
-        """With a patience of 0 the measurement ends with the block."""
+        """With a patience of 0 s the measurement ends with the block."""
         self._broker = broker
         self._neighbours = [each for each in neighbours if each is not broker]
         self._patience = patience
         self._later = 0.0
 
     def __enter__(self) -> Self:
-        self._rest = self._cores(_REST) if self._patience else 0.0
+        self._idle_cores = self._cores(_IDLE_SAMPLE) if self._patience else 0.0
         self._before = self._read()
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         begin, used = time.perf_counter(), self._broker.cpu_seconds()
         if failed is None:
-            self._wait_for_quiet(begin + self._patience)
+            self._wait_until_idle(begin + self._patience)
         self._after = self._read()
         waited, after = self._after[0] - begin, self._after[1] - used
-        self._later = max(after - self._rest * waited, 0.0)
-        self._at_rest = after - self._later
+        self._later = max(after - self._idle_cores * waited, 0.0)
+        self._idle_cpu = after - self._later
 
-    def _wait_for_quiet(self, deadline: float) -> None:
+    def _wait_until_idle(self, deadline: float) -> None:
         while time.perf_counter() < deadline:
-            if self._cores(_STEP) < self._rest + _QUIET:
+            if self._cores(_STEP) < self._idle_cores + _IDLE_MARGIN:
                 return
 
     def _cores(self, seconds: float) -> float:
-        """What the broker uses from now on for that time."""
+        """Sample the broker's CPU usage for that time."""
         begin, used = time.perf_counter(), self._broker.cpu_seconds()
         time.sleep(seconds)
         return (self._broker.cpu_seconds() - used) / (time.perf_counter() - begin)
 
-    def used(self, client_cpu_seconds: float = 0.0) -> Used:
-        """Of the block; the client's own CPU time is not that of others."""
+    def used(self, client_cpu_seconds: float = 0.0) -> ResourceUsage:
+        """Usage during the block; the client's CPU time does not count as that of others."""
         wall, cpu, written, neighbours, busy, stolen = (
             after - before for before, after in zip(self._before, self._after, strict=True)
         )
         others = busy - cpu - neighbours - client_cpu_seconds
-        return Used(
-            cpu_seconds=cpu - self._at_rest,
+        return ResourceUsage(
+            cpu_seconds=cpu - self._idle_cpu,
             later_cpu_seconds=self._later,
             written_bytes=round(written),
             private_mib=self._broker.private_mib(),
@@ -145,7 +145,7 @@ class Meter:
             stolen_cores=stolen / wall,
         )
 
-    def round(self, loaded: Loaded) -> Round:
+    def round(self, loaded: LoadResult) -> Round:
         return Round(self._broker.name, loaded, self.used(loaded.client_cpu_seconds))
 
     def _read(self) -> tuple[float, ...]:

@@ -1,32 +1,35 @@
-"""The brokers that run while some of the cells are measured."""
+"""The brokers that run while the cells of a stage are measured."""
 
 import asyncio
 import os
 import signal
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.brokers import ASYNC_FLUSH, Running, started
+from benchmarks.checkouts import Checkout
 from benchmarks.compare.results import Results
 from benchmarks.compare.rounds import Meter
 from bolide.admin.client import AdminClient
 from bolide.protocol.bodies.topics import TopicConfig
 from tests.interop.processes import is_alive
 
-_PATIENCE = 60.0
+_ADMIN_TIMEOUT = 60.0
 
 
 @dataclass
 class Stage:
-    """Brokers of one flush mode, started when a cell first needs them."""
+    """Brokers of one flush mode; each starts when a cell first needs it."""
 
     generator: Path
     results: Results
     millions: float
     flush: str = ASYNC_FLUSH
+    checkouts: Mapping[str, Checkout] = field(default_factory=dict)
+    """Where brokers come from, by name; others come from the current checkout."""
     running: dict[str, Running] = field(default_factory=dict)
     _warm: set[int] = field(default_factory=set)
     _lasting: ExitStack = field(default_factory=ExitStack)
@@ -38,18 +41,20 @@ class Stage:
         self.stop_all()
 
     def stop_all(self) -> None:
-        """Who asks for brokers again gets new ones with empty stores."""
+        """Stop the brokers; later cells start new ones with empty stores."""
         self.running.clear()
         self._lasting.close()
 
     @contextmanager
     def brokers(self, names: Sequence[str], lasting: Sequence[str]) -> Iterator[list[Running]]:
-        """The named brokers; those that do not last end with the block."""
+        """Run the named brokers; those not in `lasting` stop when the block ends."""
         with ExitStack() as brief:
             for name in names:
                 if name not in self.running or not is_alive(self.running[name].pid):
                     stack = self._lasting if name in lasting else brief
-                    self.running[name] = stack.enter_context(started(name, self.flush))
+                    self.running[name] = stack.enter_context(
+                        started(name, self.flush, self.checkouts.get(name))
+                    )
             try:
                 yield [self.running[name] for name in names]
             finally:
@@ -59,7 +64,7 @@ class Stage:
 
     @contextmanager
     def others_stopped(self, broker: Running) -> Iterator[None]:
-        """The brokers that are not loaded get no CPU time meanwhile."""
+        """Suspend the other brokers during the block, so that they use no CPU time."""
         pids = [pid for each in self.running.values() if each is not broker for pid in each.pids]
         try:
             _signal(pids, signal.SIGSTOP)
@@ -68,18 +73,18 @@ class Stage:
             _signal(pids, signal.SIGCONT)
 
     def meter(self, broker: Running) -> Meter:
-        """Of a load that ends with the block."""
+        """Meter for a load that ends with the block, including work that the broker defers."""
         return Meter(broker, list(self.running.values()))
 
-    def meter_of_a_part(self, broker: Running) -> Meter:
-        """Of a load that goes on behind the block, or of none: nothing is waited for."""
+    def meter_without_tail(self, broker: Running) -> Meter:
+        """Meter for a load that continues after the block, or for none: it ends with the block."""
         return Meter(broker, list(self.running.values()), patience=0.0)
 
-    def is_cold(self, broker: Running) -> bool:
-        """Whether this is the first question about it: who asks then warms it up."""
-        known = broker.pid in self._warm
+    def claim_start_warm_up(self, broker: Running) -> bool:
+        """Return True once for each broker process; the caller then warms it up."""
+        is_warm = broker.pid in self._warm
         self._warm.add(broker.pid)
-        return not known
+        return not is_warm
 
     def median_rate(self, cell: str, server: str) -> float | None:
         found = [each.per_second for each in self.results.rounds(cell) if each.server == server]
@@ -88,18 +93,18 @@ class Stage:
 
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
-        with suppress(ProcessLookupError):  # it ended by itself
+        with suppress(ProcessLookupError):  # it has ended
             os.kill(pid, number)
 
 
 def create_topic(broker: Running, topic: str, queues: int, count: int = 0) -> None:
-    """The topic, or that many of them with numbers behind their names."""
+    """Create the topic, or `count` topics with numbers appended to the name."""
     names = [f"{topic}-{number:04d}" for number in range(count)] or [topic]
     asyncio.run(_create_topics(broker, names, queues))
 
 
 async def _create_topics(broker: Running, names: Sequence[str], queues: int) -> None:
-    async with AdminClient(broker.name_server, timeout=_PATIENCE) as admin:
+    async with AdminClient(broker.name_server, timeout=_ADMIN_TIMEOUT) as admin:
         for address in broker.addresses:
             for name in names:
                 config = TopicConfig(
@@ -108,13 +113,13 @@ async def _create_topics(broker: Running, names: Sequence[str], queues: int) -> 
                 await admin.topics.update(address, config)
 
 
-def stored(broker: Running, topic: str) -> int:
-    """How many messages of the topic the broker has."""
-    return asyncio.run(_stored(broker, topic))
+def count_stored(broker: Running, topic: str) -> int:
+    """Number of messages that the broker stores for the topic."""
+    return asyncio.run(_count_stored(broker, topic))
 
 
-async def _stored(broker: Running, topic: str) -> int:
-    async with AdminClient(broker.name_server, timeout=_PATIENCE) as admin:
+async def _count_stored(broker: Running, topic: str) -> int:
+    async with AdminClient(broker.name_server, timeout=_ADMIN_TIMEOUT) as admin:
         tables = [await admin.topics.stats_at(each, topic) for each in broker.addresses]
     return sum(
         queue.max_offset - queue.min_offset

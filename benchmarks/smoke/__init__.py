@@ -1,5 +1,5 @@
-"""`make bench-smoke`: has a message become dearer than it was?
+"""`make bench-smoke`: the guard against regressions of the CPU time per message.
 
-What a message costs, in CPU time, is measured in turns with a reference that never changes, so that
-of the two only their ratio is looked at: what the machine does to one it does to the other.
+Rounds alternate with a reference implementation that never changes. Only the ratio of the two costs
+is compared with the stored one, because the machine's speed affects both alike.
 """

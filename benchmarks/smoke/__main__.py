@@ -1,12 +1,12 @@
-"""The guard: measures, compares with what is stored, and ends with 1 if something became dearer.
+"""Measure the costs, compare them with the stored ratios, and exit with 1 on a regression.
 
     python -m benchmarks.smoke                  compare
     python -m benchmarks.smoke --store          measure several times and store the ratios
-    python -m benchmarks.smoke --slow-down 30   is so much found?
+    python -m benchmarks.smoke --slow-down 30   check that a slow-down of 30 % is detected
 
-A ratio is the CPU time of a request, or of a message in the client, by that of the reference beside
-it, in rounds that take turns. A cell that is past its limit is measured as often once more, and all
-of its rounds count.
+A ratio is the CPU time per request, or per message in the client, by that of the reference, in
+alternating rounds. A cell past its limit is measured again with as many rounds, and all of its
+rounds count.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from benchmarks.processes import machine
 from benchmarks.smoke import verdict
-from benchmarks.smoke.cells import MOST_ROUNDS, Bench, bench
+from benchmarks.smoke.cells import MAX_ROUNDS, Bench, bench
 from benchmarks.smoke.verdict import Record
 from bolide.kernel import COMPILED
 
@@ -32,11 +32,11 @@ def main() -> int:
         return _store(options.runs, options.rounds)
     record = Record.read()
     if record.kernel != KERNEL:
-        sys.exit(f"the stored ratios are of the {record.kernel} kernel, this one is {KERNEL}")
+        sys.exit(f"the stored ratios are for the {record.kernel} kernel, this kernel is {KERNEL}")
     with bench(options.slow_down) as running:
         measured = _measure(running, running.cells, options.rounds)
         if suspects := verdict.worse(record.cells, measured):
-            print(f"once more: {'; '.join(suspects)}", flush=True)
+            print(f"measuring again: {'; '.join(suspects)}", flush=True)
             for name, ratios in _measure(running, suspects, options.rounds).items():
                 measured[name] += ratios
     return _report(record, measured)
@@ -58,7 +58,7 @@ def _report(record: Record, measured: Ratios) -> int:
 
 
 def _store(runs: int, rounds: int) -> int:
-    """Each run has servers of its own: where their memory lies makes a difference too."""
+    """Each run starts new servers, because their memory layout affects the result."""
     medians: Ratios = {}
     for number in range(runs):
         with bench() as running:
@@ -81,13 +81,13 @@ def _measure(running: Bench, cells: Sequence[str], rounds: int) -> Ratios:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.smoke", description=__doc__)
     parser.add_argument(
-        "--rounds", type=int, default=9, choices=range(1, MOST_ROUNDS + 1), metavar="N"
+        "--rounds", type=int, default=9, choices=range(1, MAX_ROUNDS + 1), metavar="N"
     )
     parser.add_argument("--store", action="store_true", help="measure and store the ratios")
     parser.add_argument("--runs", type=int, default=5, help="for --store")
     parser.add_argument(
         "--slow-down", type=float, default=0.0, metavar="PERCENT",
-        help="have what is ours burn so much CPU time besides",
+        help="make our code burn this much additional CPU time",
     )  # fmt: skip
     return parser.parse_args()
 

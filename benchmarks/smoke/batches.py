@@ -1,4 +1,4 @@
-"""A load of batches: the same SEND_BATCH_MESSAGE again and again on a few connections."""
+"""A load of batches: one SEND_BATCH_MESSAGE request, repeated on a few connections."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ CONNECTIONS = 4
 
 
 def load(port: int, seconds: float, topic: str) -> int:
-    """Send batches for so long; returns how many were answered."""
+    """Send batches for that time; return the number of responses."""
     frame, answered = _frame(topic), 0
     with ExitStack() as stack:
         connections = [
@@ -23,16 +23,16 @@ def load(port: int, seconds: float, topic: str) -> int:
         for each in connections:
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             each.sendall(frame)
-        for each in _in_turns(connections, time.monotonic() + seconds):
-            _read_answer(each)
+        for each in _round_robin(connections, time.monotonic() + seconds):
+            _read_response(each)
             each.sendall(frame)
             answered += 1
         for each in connections:
-            _read_answer(each)
+            _read_response(each)
     return answered + CONNECTIONS
 
 
-def _in_turns(connections: list[socket.socket], end: float) -> Iterator[socket.socket]:
+def _round_robin(connections: list[socket.socket], end: float) -> Iterator[socket.socket]:
     while time.monotonic() < end:
         yield from connections
 
@@ -52,18 +52,18 @@ def _frame(topic: str) -> bytes:
 
 
 def _item(number: int) -> bytes:
-    """As MessageDecoder.encodeMessage of RocketMQ writes it."""
+    """One message in the format of RocketMQ's MessageDecoder.encodeMessage."""
     properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02TAGS\x01TagA".encode()
     rest = struct.pack(">IIII", 0, 0, 0, BODY) + bytes(BODY)
     rest += struct.pack(">H", len(properties)) + properties
     return struct.pack(">I", 4 + len(rest)) + rest
 
 
-def _read_answer(connection: socket.socket) -> None:
+def _read_response(connection: socket.socket) -> None:
     (size,) = struct.unpack(">I", _read(connection, 4))
-    answer = _read(connection, size)
-    if b'"code":0,' not in answer and b'"code":0}' not in answer:
-        raise RuntimeError(f"a batch was not taken: {answer!r}")
+    response = _read(connection, size)
+    if b'"code":0,' not in response and b'"code":0}' not in response:
+        raise RuntimeError(f"the broker rejected a batch: {response!r}")
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

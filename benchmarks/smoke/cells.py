@@ -1,4 +1,4 @@
-"""What is measured: kinds of load on a broker of ours and on the reference, and our client."""
+"""The cells: loads on our broker and on the reference server, and our client."""
 
 import asyncio
 import json
@@ -22,17 +22,17 @@ from tests.interop.ours import bolide_namesrv
 from tests.interop.processes import ChildProcess, free_port
 
 SECONDS = 0.5
-"""Of one load of a round."""
+"""Duration of one load of a round."""
 QUEUES = 4
 TOPIC, FILLED_TOPIC = "smoke", "smoke-filled"
 BODY, FILLED_BODY, PULL_COUNT = 128, 1024, 32
-MOST_ROUNDS = 9
-FILLED = CONSUMED * (MOST_ROUNDS + 1) // QUEUES
-"""Messages of each queue that is pulled and consumed from."""
+MAX_ROUNDS = 9
+FILLED = CONSUMED * (MAX_ROUNDS + 1) // QUEUES
+"""Messages in each queue that is pulled from and consumed."""
 
 Pair = tuple[float, float]
 Load = Callable[[int], int]
-"""Loads the server of a port for a while; returns how many requests were answered."""
+"""Loads the server at a port and returns the number of responses."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Server:
     port: int
 
     def cost(self, load: Load) -> float:
-        """Microseconds of CPU time for a request."""
+        """Microseconds of CPU time per request."""
         begun = cpu_seconds(self.pid)
         requests = load(self.port)
         return (cpu_seconds(self.pid) - begun) / requests * 1e6
 
 
 class Bench:
-    """A broker that serves, the reference beside it, and what loads both."""
+    """Our broker and the reference server, and the loads for both."""
 
     def __init__(self, broker: Server, reference: Server, name_server: str, slow: float) -> None:
         self._broker, self._reference = broker, reference
@@ -70,17 +70,17 @@ class Bench:
         return [*self._loads, *self._clients]
 
     def prepare(self) -> None:
-        """Make the topics, fill the one that is read, and warm up what is measured."""
+        """Create the topics, fill the one that is read, and warm up both servers."""
         asyncio.run(_create_topics(self._name_server))
         limit = FILLED * QUEUES
         stored = _generate("send", self._broker.port, (8, 8), 60, FILLED_TOPIC, FILLED_BODY, limit)
         if stored < limit:
-            sys.exit(f"the broker took {stored} messages of {limit} in a minute")
+            sys.exit(f"the broker stored {stored} of {limit} messages in a minute")
         for load in self._loads.values():
             self._pair(load)
 
     def measure(self, cells: Sequence[str], rounds: int) -> dict[str, list[Pair]]:
-        """The costs of each cell and of its reference, round by round in turns."""
+        """The costs of each cell and of its reference, in alternating rounds."""
         found: dict[str, list[Pair]] = {name: [] for name in cells}
         for _ in range(rounds):
             for name in cells:
@@ -103,10 +103,10 @@ class Bench:
 
 @contextmanager
 def bench(slow: float = 0.0) -> Iterator[Bench]:
-    """Both servers until the block ends.
+    """Run both servers until the block ends.
 
     Args:
-        slow: percent of CPU time that what is ours burns besides.
+        slow: additional CPU time that our code burns, in percent.
     """
     port = free_port(BROKER_NEIGHBOURS)
     with tempfile.TemporaryDirectory() as home, bolide_namesrv(Path(home) / "names") as names:
@@ -145,7 +145,7 @@ def _pull(port: int) -> int:
 def _generate(
     kind: str, port: int, shape: tuple[int, int], seconds: float, topic: str, *sizes: int
 ) -> int:
-    """Have the C program load a server; returns how many requests were answered."""
+    """Load a server with the C program; return the number of responses."""
     where = ("127.0.0.1", port, *shape, seconds, topic, QUEUES)
     done = run_generator(_generator(), kind, *where, *sizes)
     if done["failures"]:

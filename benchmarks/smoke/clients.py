@@ -1,8 +1,8 @@
-"""What a message costs our client, in turns with a loop of the interpreter.
+"""CPU time per message in our client, in alternation with a loop of the interpreter.
 
     python -m benchmarks.smoke.clients send|consume NAME_SERVER TOPIC ROUNDS
 
-Prints a JSON list of pairs: microseconds of CPU time for a message, and for a turn of the loop.
+Prints a JSON list of pairs: microseconds of CPU time per message and per turn of the loop.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bolide.model.message import StoredMessage
 TURNS = 150_000
 AT_ONCE = 250
 SENT = 5_000
-"""Messages of a round."""
+"""Messages per round."""
 CONSUMED = 5_000
 
 Pair = tuple[float, float]
@@ -46,7 +46,7 @@ async def send(name_server: str, topic: str, rounds: int) -> list[Pair]:
 
 
 async def consume(name_server: str, topic: str, rounds: int) -> list[Pair]:
-    """The first round is not counted: it has the start in it."""
+    """The first round is dropped, because it includes the start."""
     pairs: list[Pair] = []
     done = asyncio.Event()
     count, begun = 0, time.process_time()

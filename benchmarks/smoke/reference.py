@@ -1,6 +1,6 @@
-"""What costs are compared with: a server and a loop that never change.
+"""The reference for costs: a server and a loop that never change.
 
-Do not make them better: every stored ratio is one to them. They use nothing of Bolide.
+Do not optimise them: every stored ratio is relative to them. They use no code of Bolide.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ HEADER = (
 OPAQUE = b'"opaque":'
 PULL = b'{"code":11,'
 PULLED = b"".join(struct.pack(">I", 1228) + bytes(1224) for _ in range(32))
-"""As long as 32 messages of 1 KiB."""
+"""As many bytes as 32 messages of 1 KiB."""
 
 
 class Answering(asyncio.Protocol):
-    """Answers every request with success; a pull gets the same 32 records each time."""
+    """Responds to every request with success; each pull gets the same 32 records."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -51,7 +51,7 @@ def answer(data: bytes, begin: int, end: int) -> bytes:
 
 
 def turn_around(times: int) -> int:
-    """Work of the interpreter alone."""
+    """A loop of interpreter work without I/O."""
     found: dict[bytes, int] = {}
     for number in range(times):
         text = b"%08d" % number

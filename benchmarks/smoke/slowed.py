@@ -1,9 +1,9 @@
-"""Runs a program of ours that uses more CPU time than it should: does the guard find it?
+"""Run one of our programs with additional CPU time, to check that the guard detects it.
 
     python -m benchmarks.smoke.slowed PERCENT MODULE ARGUMENT…
 
-What comes in is handled, and now and then as many percent are burnt of all CPU time since the first
-of it, but for what the reference took.
+After received data is handled, at most once per millisecond, the process burns PERCENT of the CPU
+time used since the first data, excluding the time of the reference.
 """
 
 import runpy
@@ -14,7 +14,7 @@ from benchmarks.smoke import reference
 from bolide.remoting.connection import Connection
 
 PAUSE = 0.001
-"""Seconds: to look at the clock for each message would cost more than it should."""
+"""Seconds between two burns; reading the clock for each message would cost too much."""
 
 
 class Burner:

@@ -1,8 +1,8 @@
-"""Ratios that were stored, and whether those of today are worse than chance explains.
+"""The stored ratios, and whether measured ones are worse beyond noise.
 
-Two kinds of chance. Rounds of one run differ: so the rounds must not only have a median past the
-limit, they must show that it is not there by luck. And runs differ, on a busy machine more than on
-an idle one: the limit leaves room for that, as much as the runs had that were stored.
+Noise has two sources. Rounds of one run differ, so the verdict uses a lower confidence bound of the
+median instead of the median. Runs differ too, more so on a busy machine, so the limit leaves a
+margin as wide as the spread of the stored runs.
 """
 
 import json
@@ -14,21 +14,21 @@ from pathlib import Path
 
 FILE = Path(__file__).with_name("ratios.json")
 
-LEAST_MARGIN, MOST_MARGIN = 0.15, 0.20
-"""With less a machine that is busy today cries wolf, with more a third hides."""
+MIN_MARGIN, MAX_MARGIN = 0.15, 0.20
+"""A smaller margin fails on a busy machine, a larger one misses a slow-down by a third."""
 DOUBT = 0.025
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A ratio: the median of several runs, and how far these lay apart, as a part of it."""
+    """A ratio: the median of several runs, and their relative spread."""
 
     ratio: float
     spread: float
 
     @property
     def margin(self) -> float:
-        return min(max(self.spread, LEAST_MARGIN), MOST_MARGIN)
+        return min(max(self.spread, MIN_MARGIN), MAX_MARGIN)
 
     @property
     def limit(self) -> float:
@@ -37,7 +37,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Record:
-    """What a run is compared with, and where that was measured."""
+    """The stored ratios, and the machine and kernel that they were measured on."""
 
     machine: str
     kernel: str
@@ -59,7 +59,7 @@ def of_runs(medians: Sequence[float]) -> Stored:
 
 
 def at_least(ratios: Sequence[float]) -> float:
-    """What the true median is above with all but certainty, by the order of the rounds alone."""
+    """Lower confidence bound of the median, from order statistics (sign test)."""
     count, rank, chance = len(ratios), 0, 0.0
     while (chance := chance + math.comb(count, rank) / 2**count) <= DOUBT:
         rank += 1
@@ -67,7 +67,7 @@ def at_least(ratios: Sequence[float]) -> float:
 
 
 def worse(stored: Mapping[str, Stored], measured: Mapping[str, Sequence[float]]) -> list[str]:
-    """Cells that are past their limit."""
+    """Names of the cells that are past their limit."""
     return [name for name, ratios in measured.items() if at_least(ratios) > stored[name].limit]
 
 

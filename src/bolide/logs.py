@@ -235,7 +235,7 @@ def _file_handler(config: LogConfig, file: Path) -> logging.Handler:
 
 
 class _TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO bolide.namesrv.app message`, `[label]` before it."""
+    """`2026-01-31T12:00:00.123Z INFO bolide.namesrv.server message`, `[label]` before it."""
 
     default_msec_format = "%s.%03dZ"
 

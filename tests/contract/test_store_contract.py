@@ -24,7 +24,7 @@ from bolide.store.errors import StoreClosed, StoreUnwritable
 from bolide.store.flusher import Flushed
 from bolide.store.memory_store import MemoryStore
 from bolide.store.message_store import MessageStore
-from bolide.store.reading import ReadLimits, ReadStatus, Wanted
+from bolide.store.reading import MessageFilter, ReadLimits, ReadStatus
 from tests.contract.conftest import MakeStore
 from tests.support.clock import FakeClock
 from tests.support.store import MONDAY_NOON, V6, body_of, draft, record_of, small_config
@@ -269,7 +269,7 @@ def shown_codes(store: Store, topic: str) -> list[int]:
         seen.append(code)
         return False
 
-    store.read(topic, 0, 0, wanted=Wanted(code=note))
+    store.read(topic, 0, 0, wanted=MessageFilter(code=note))
     return seen
 
 
@@ -338,7 +338,7 @@ def test_the_first_message_is_returned_however_large(store: Store) -> None:
 def test_a_read_gives_up_after_it_has_looked_at_enough(store: Store) -> None:
     put(store, *(draft(properties={"TAGS": "no"}) for _ in range(30)))
     put(store, draft(properties={"TAGS": "yes"}))
-    wanted = Wanted(code=lambda code: code == tags_code("yes"))
+    wanted = MessageFilter(code=lambda code: code == tags_code("yes"))
     limits = ReadLimits(max_count=5, max_scanned=10)
     found = store.read("T", 0, 0, limits, wanted)
     assert (found.status, found.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 10)
@@ -349,13 +349,13 @@ def test_a_read_gives_up_after_it_has_looked_at_enough(store: Store) -> None:
 def test_the_settings_say_how_far_a_read_looks(make_store: MakeStore) -> None:
     store = make_store(max_filter_bytes=40 * 20)
     put(store, *(draft() for _ in range(45)))
-    found = store.read("T", 0, 0, wanted=Wanted(code=lambda _code: False))
+    found = store.read("T", 0, 0, wanted=MessageFilter(code=lambda _code: False))
     assert (found.status, found.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 40)
 
 
 def test_a_filter_on_the_code_passes_over_messages(store: Store) -> None:
     put(store, *(draft(body=bytes([n]), properties={"TAGS": "ab"[n % 2]}) for n in range(6)))
-    found = store.read("T", 0, 1, wanted=Wanted(code=lambda code: code == tags_code("a")))
+    found = store.read("T", 0, 1, wanted=MessageFilter(code=lambda code: code == tags_code("a")))
     assert [body_of(record) for record in found.records] == [b"\2", b"\4"]
     assert found.next_offset == 6
 
@@ -368,7 +368,9 @@ def test_a_filter_on_the_record_sees_only_what_the_code_let_pass(store: Store) -
         seen.append(body_of(record))
         return seen[-1] > b"\1"
 
-    found = store.read("T", 0, 0, wanted=Wanted(lambda code: code == tags_code("a"), is_large))
+    found = store.read(
+        "T", 0, 0, wanted=MessageFilter(lambda code: code == tags_code("a"), is_large)
+    )
     assert [body_of(record) for record in found.records] == [b"\2", b"\4"]
     assert seen == [b"\0", b"\2", b"\4"]
 
@@ -442,7 +444,7 @@ def test_without_an_index_nothing_is_found_by_key(make_store: MakeStore) -> None
     store = make_store(index_enabled=False)
     put(store, draft(properties={"KEYS": "k"}))
     assert store.find("T", "k") == []
-    assert store.settle()
+    assert store.end_burst()
 
 
 # ---- times

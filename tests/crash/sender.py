@@ -94,7 +94,7 @@ class Sender:
             ])  # fmt: skip
             if first == 0:
                 if number % 2:
-                    store.settle()
+                    store.end_burst()
                 self._save_table()
 
     def _save_table(self) -> None:

@@ -66,10 +66,10 @@ def build(root: Path, *, clean: bool) -> Sample:
                 )
             )  # fmt: skip
         if number % 30 == 20:
-            assert store.housekeeping.checkpoint()
+            assert store.maintenance.checkpoint()
             mark = store.log.end
         elif number % 5 == 0:
-            store.housekeeping.run()
+            store.maintenance.run()
     table = Table(root / "config", CONSUMER_OFFSETS)
     for value in (1, 2):
         table.value.offset_table["Orders@readers"] = {0: value}

@@ -111,10 +111,10 @@ def test_without_room_for_a_log_file_messages_are_refused_until_there_is(
     with bench.disk.failing("allocate", error, "commitlog"):
         assert text in append_until_refused(bench)
         bench.check()
-        bench.store.housekeeping.run()
+        bench.store.maintenance.run()
         assert text in append_until_refused(bench)
     bench.check_after_a_kill(tmp_path / "copy")
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(30)
     bench.check()
     bench.check_after_a_kill(tmp_path / "copy")
@@ -126,18 +126,18 @@ def test_without_room_for_a_log_file_messages_are_refused_until_there_is(
 def test_without_room_for_queues_messages_are_refused_until_there_is(
     bench: Bench, tmp_path: Path, call: str, partly: bool, error: int, text: str
 ) -> None:
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(60)
     with bench.disk.failing(call, error, "consumequeue", partly=partly):
-        bench.store.housekeeping.run()
+        bench.store.maintenance.run()
         assert text in append_until_refused(bench)
         bench.check()
-        assert not bench.store.housekeeping.checkpoint()
+        assert not bench.store.maintenance.checkpoint()
         bench.check_after_a_kill(tmp_path / "copy")
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(30)
     bench.check()
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.check_after_a_kill(tmp_path / "copy")
 
 
@@ -145,13 +145,13 @@ def test_without_room_for_queues_messages_are_refused_until_there_is(
 def test_without_room_for_the_index_messages_are_refused_until_there_is(
     bench: Bench, tmp_path: Path, error: int, text: str
 ) -> None:
-    bench.store.settle()
+    bench.store.end_burst()
     with bench.disk.failing("allocate", error, "index"):
         bench.send(150)
-        assert not bench.store.settle()
+        assert not bench.store.end_burst()
         assert text in append_until_refused(bench)
         bench.check_after_a_kill(tmp_path / "copy")
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(30)
     bench.check()
     bench.check_after_a_kill(tmp_path / "copy")
@@ -161,17 +161,17 @@ def test_without_room_for_the_index_messages_are_refused_until_there_is(
 def test_no_checkpoint_is_written_that_is_not_true(
     bench: Bench, tmp_path: Path, where: str
 ) -> None:
-    assert bench.store.housekeeping.checkpoint()
+    assert bench.store.maintenance.checkpoint()
     before = (tmp_path / "store" / "checkpoint").read_bytes()
     bench.send(10)
     with bench.disk.failing("sync", errno.EIO, where):
-        assert not bench.store.housekeeping.checkpoint()
+        assert not bench.store.maintenance.checkpoint()
         if where != "checkpoint":
             assert (tmp_path / "store" / "checkpoint").read_bytes() == before
         bench.check_after_a_kill(tmp_path / "copy")
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(10)
-    assert bench.store.housekeeping.checkpoint()
+    assert bench.store.maintenance.checkpoint()
     bench.check_after_a_kill(tmp_path / "copy")
 
 
@@ -179,12 +179,12 @@ def test_no_checkpoint_is_written_that_is_not_true(
 def test_after_a_failed_sync_the_same_is_written_again(async_bench: Bench, where: str) -> None:
     """The system forgets that pages are dirty when it could not write them."""
     bench = async_bench
-    bench.store.housekeeping.run()
-    bench.store.settle()
+    bench.store.maintenance.run()
+    bench.store.end_burst()
     with bench.disk.failing("sync", errno.EIO, where):
-        bench.store.housekeeping.checkpoint()
+        bench.store.maintenance.checkpoint()
     with bench.disk.failing("write", errno.EIO, where):
-        assert not bench.store.housekeeping.checkpoint()
+        assert not bench.store.maintenance.checkpoint()
 
 
 def test_a_close_that_could_not_write_all_is_no_clean_one(bench: Bench, tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ def test_a_group_that_cannot_be_flushed_is_refused_and_never_seen(
                 bench.store.wait_flushed(group[-1].place)
         with pytest.raises(StoreUnwritable, match=text):
             bench.append()
-        bench.store.housekeeping.run()
+        bench.store.maintenance.run()
         bench.check()
     assert told[-1].failure
     if call == "sync":  # what could be written can be taken back
         bench.check_after_a_kill(tmp_path / "copy")
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.check_after_a_kill(tmp_path / "copy")
     bench.send(30)
     bench.check()
@@ -244,7 +244,7 @@ def test_a_place_that_was_taken_back_stays_refused_when_another_message_has_it(
     lost = bench.append()
     with bench.disk.failing("sync", errno.EIO, "commitlog"):
         assert not bench.store.flush()
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(5)
     assert bench.store.flushed > lost[-1].place.end
     with pytest.raises(StoreUnwritable, match="Input/output error"):
@@ -258,7 +258,7 @@ def test_queue_offsets_go_on_where_the_refused_ones_were(sync_bench: Bench) -> N
     with bench.disk.failing("sync", errno.EIO, "commitlog"):
         assert not bench.store.flush()
     assert bench.store.units == units
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(40)
     bench.check()
 
@@ -286,7 +286,7 @@ def test_a_file_made_while_another_of_its_name_is_dropped_is_not_removed(
         patch.setattr(bench.disk, "remove", make_one)
         assert not bench.store.flush()
         maker.join()
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     bench.send(60)
     bench.check_after_a_kill(tmp_path / "copy")
 
@@ -300,12 +300,12 @@ def test_what_a_failed_flush_left_behind_is_written_again(async_bench: Bench) ->
         assert not bench.store.flush()
         with pytest.raises(StoreUnwritable, match="Input/output error"):
             bench.append()
-        bench.store.housekeeping.run()
+        bench.store.maintenance.run()
         assert not bench.store.health.writable
     with bench.disk.failing("write", errno.EIO, "commitlog"):
-        bench.store.housekeeping.run()
+        bench.store.maintenance.run()
         assert not bench.store.flush()  # a second sync alone would say yes to nothing
-    bench.store.housekeeping.run()
+    bench.store.maintenance.run()
     assert bench.store.flush()
     bench.send(10)
     bench.check()
@@ -317,7 +317,7 @@ def test_one_failure_does_not_keep_another_from_being_mended(async_bench: Bench)
         append_until_refused(bench)
         with bench.disk.failing("sync", errno.EIO, "commitlog"):
             assert not bench.store.flush()
-        bench.store.housekeeping.run()
+        bench.store.maintenance.run()
         assert "the commit log" not in bench.store.health.causes
         assert bench.store.flush()
 

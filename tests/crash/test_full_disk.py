@@ -103,11 +103,11 @@ def test_a_nearly_full_disk_refuses_messages_until_there_is_room(disk: Path) -> 
     config = config_of(disk / "store", FlushMode.ASYNC, 0.8)
     with MessageStore(config, background=False) as store:
         for life, ballast in enumerate(ballasts(disk)):
-            reason = send_until_refused(store, ledger, life, between=store.housekeeping.run)
+            reason = send_until_refused(store, ledger, life, between=store.maintenance.run)
             assert "full, diskSpaceWarningLevelRatio is 80%" in reason
             ledger.check(store)
             ballast.unlink()
-            store.housekeeping.run()
+            store.maintenance.run()
             assert store.health.writable
         ledger.check(store)
 

@@ -41,7 +41,7 @@ class Cut:
 
 @dataclass
 class Life:
-    """Appends and upkeep in a directory, with the power cut now and then."""
+    """Appends and maintenance in a directory, with the power cut now and then."""
 
     root: Path
     mode: FlushMode
@@ -104,8 +104,8 @@ class Life:
 
     def _work(self) -> None:
         works = {
-            self._store.flush: 0.2, self._store.settle: 0.3, self._store.housekeeping.run: 0.3,
-            self._store.housekeeping.checkpoint: 0.08,
+            self._store.flush: 0.2, self._store.end_burst: 0.3, self._store.maintenance.run: 0.3,
+            self._store.maintenance.checkpoint: 0.08,
         }  # fmt: skip
         for work, likely in works.items():
             if self.chance.random() < likely:
@@ -173,7 +173,7 @@ def test_units_behind_a_hole_in_a_queue_are_not_trusted(tmp_path: Path) -> None:
         for number in range(150):
             draft = batch(0, number)[0]._replace(topic=b"Orders", queue_id=0, sys_flag=0)
             store.append(draft)
-        store.housekeeping.run()
+        store.maintenance.run()
         copy = copy_store(root, tmp_path / "copy")
     path = copy / "consumequeue" / "Orders" / "0" / f"{0:020d}"
     data = bytearray(path.read_bytes())

@@ -11,9 +11,10 @@ import pytest
 
 from bolide import Message, MessageQueue, Producer
 from bolide.arrow import DataLost, read_topic
-from bolide.arrow.connection import Connection
-from bolide.arrow.ranges import QueueRange, split
-from bolide.arrow.reading import ReadOptions, read_range_blocking
+from bolide.arrow.cluster import Connection
+from bolide.arrow.offsets import QueueRange, split
+from bolide.arrow.range_fetcher import ReadOptions
+from bolide.arrow.topic_reader import read_range_blocking
 from bolide.model.message import SysFlag
 from tests.support.cluster_process import ClusterProcess, cluster_process
 

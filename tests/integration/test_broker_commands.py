@@ -185,7 +185,7 @@ def test_standalone_starts_without_what_it_may_never_need(
     started: list[Running], home: Path
 ) -> None:
     loaded = loaded_by(standalone(started))
-    assert {"bolide.broker.server", "bolide.namesrv.app"} <= loaded
+    assert {"bolide.broker.server", "bolide.namesrv.server"} <= loaded
     assert not NOT_TO_START & loaded
 
 

@@ -11,7 +11,7 @@ from bolide.broker import registration
 from bolide.broker import server as module
 from bolide.broker.server import Broker
 from bolide.model.names import TBW102
-from bolide.namesrv.app import NameServer
+from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import NameServerConfig
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.address import format_address

@@ -175,7 +175,7 @@ async def test_no_send_fails_and_nothing_is_lost_while_a_broker_is_restarted(
 async def test_members_keep_their_queues_while_their_broker_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rebalance, "SETTLE", PATIENCE)  # however slow the machine is
+    monkeypatch.setattr(rebalance, "REJOIN_GRACE", PATIENCE)  # however slow the machine is
     got: set[bytes] = set()
     changes: list[int] = []
     told: dict[int, frozenset[MessageQueue]] = {}

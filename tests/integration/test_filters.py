@@ -100,7 +100,7 @@ async def test_messages_are_pushed_that_a_sql_expression_matches(tmp_path: Path)
         await a.until_got("0", "1", "3", "last")
         with pytest.raises(SubscriptionMalformed, match=r"at character 5 of 'a = \|\| 5'"):
             await consumer.subscribe("T", a.take, sql="a = || 5")
-        with pytest.raises(TypeError, match="give one of them"):
+        with pytest.raises(TypeError, match="only one of these may be given"):
             await consumer.subscribe("T", "tag", a.take, sql="a = 5")
         with pytest.raises(TypeError, match="no handler"):
             await consumer.subscribe("T", sql="a = 5")

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.cli import app
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import Event, Kind, Progress, State
-from bolide.spark.pipelines.failures import AlreadyRunning
-from bolide.spark.pipelines.reporting import Reporter, new_run
-from bolide.spark.pipelines.second_runs import refuse_second
+from bolide.spark.pipelines.errors import AlreadyRunning
+from bolide.spark.pipelines.monitoring.reporter import Reporter, new_run
+from bolide.spark.pipelines.monitoring.status_topic import Event, Kind, Progress, State, StatusTopic
+from bolide.spark.pipelines.runner import refuse_second_run
 from tests.support.cluster_process import ClusterProcess, cluster_process
 
 PATIENCE = 20.0
@@ -37,7 +36,7 @@ def connection(served: ClusterProcess) -> Connection:
 
 def reporter(connection: Connection, name: str, stop: threading.Event) -> Reporter:
     told = new_run(name, "rocketmq a to rocketmq b", once=False, interval=0.5)
-    return Reporter(Channel(connection), told, stop=stop)
+    return Reporter(StatusTopic(connection), told, stop=stop)
 
 
 def pipeline(*words: str) -> Result:
@@ -51,8 +50,8 @@ def reason(done: Result) -> str:
 
 
 def find_state(connection: Connection, name: str) -> State | None:
-    with Channel(connection) as channel:
-        return next((each.state for each in channel.states(60) if each.pipeline == name), None)
+    with StatusTopic(connection) as status_topic:
+        return next((each.state for each in status_topic.states(60) if each.pipeline == name), None)
 
 
 def until_state(connection: Connection, name: str, state: State) -> None:
@@ -72,11 +71,11 @@ def test_a_run_is_listed_shown_and_stopped_by_other_programs(
         reports.progress(Progress(rows=1500, total=2000, batch=3, behind={"a": 500}))
         until_state(connection, "orders", State.RUNNING)
         with pytest.raises(AlreadyRunning, match="pipeline 'orders' runs already, process"):
-            refuse_second(connection, "orders")
+            refuse_second_run(connection, "orders")
 
         def end() -> None:
             stop.wait(PATIENCE)
-            reports.change(Kind.STOPPED)
+            reports.set_state(Kind.STOPPED)
 
         ending = threading.Thread(target=end)
         ending.start()
@@ -86,7 +85,7 @@ def test_a_run_is_listed_shown_and_stopped_by_other_programs(
     document = json.loads(pipeline("list", "--json", *words).stdout)
     shown = pipeline("status", "orders", *words)
     again = pipeline("stop", "orders", *words)
-    refuse_second(connection, "orders")
+    refuse_second_run(connection, "orders")
 
     assert (stopped.exit_code, stopped.stdout) == (0, "pipeline orders has stopped\n")
     assert stop.is_set()
@@ -104,10 +103,10 @@ def test_a_run_that_says_no_more_is_lost_and_one_that_failed_says_why(
     served: ClusterProcess, connection: Connection
 ) -> None:
     words = ("-n", served.address)
-    with Channel(connection) as channel:
-        channel.ensure_topic()
+    with StatusTopic(connection) as status_topic:
+        status_topic.ensure_topic()
         silent = new_run("silent", "", once=False, interval=0.001)
-        channel.tell(silent)
+        status_topic.publish(silent)
     with (
         pytest.raises(ValueError, match="too bad"),
         reporter(connection, "broken", threading.Event()),
@@ -127,30 +126,30 @@ def test_a_run_whose_process_was_killed_may_be_started_again_at_once(
     killed = subprocess.Popen([sys.executable, "-c", ""])
     killed.wait()
     run = new_run("killed", "", once=False, interval=60.0)
-    with Channel(connection) as channel:
-        channel.ensure_topic()
-        channel.tell(msgspec.structs.replace(run, pid=killed.pid))
+    with StatusTopic(connection) as status_topic:
+        status_topic.ensure_topic()
+        status_topic.publish(msgspec.structs.replace(run, pid=killed.pid))
 
-    refuse_second(connection, "killed")
+    refuse_second_run(connection, "killed")
 
-    with Channel(connection) as channel:
-        channel.tell(msgspec.structs.replace(run, host="another", pid=killed.pid))
+    with StatusTopic(connection) as status_topic:
+        status_topic.publish(msgspec.structs.replace(run, host="another", pid=killed.pid))
     with pytest.raises(AlreadyRunning, match="on another"):
-        refuse_second(connection, "killed")
+        refuse_second_run(connection, "killed")
 
 
 def test_a_listener_hears_what_comes_after_it_began(connection: Connection) -> None:
     asked = Event(kind=Kind.REQUEST_STOP, pipeline="heard")
-    with Channel(connection) as teller, Channel(connection) as listener:
+    with StatusTopic(connection) as teller, StatusTopic(connection) as listener:
         teller.ensure_topic()
-        teller.tell(asked)
-        first = listener.listen()
-        teller.tell(asked)
-        teller.tell(asked)
+        teller.publish(asked)
+        first = listener.poll()
+        teller.publish(asked)
+        teller.publish(asked)
 
         assert first == []
-        assert listener.listen() == [asked, asked]
-        assert listener.listen() == []
+        assert listener.poll() == [asked, asked]
+        assert listener.poll() == []
 
 
 def test_a_cluster_without_the_topic_has_no_pipelines(tmp_path: Path) -> None:

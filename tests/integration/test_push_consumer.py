@@ -304,7 +304,7 @@ async def test_messages_are_sent_back_on_demand(tmp_path: Path) -> None:
 async def test_what_cannot_be_sent_back_is_tried_again_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concurrent, "LATER", 0.05)
+    monkeypatch.setattr(concurrent, "RETRY_DELAY", 0.05)
     async with scene(tmp_path) as it:
         tries: list[int] = []
 
@@ -488,7 +488,7 @@ async def test_the_order_of_a_topic_is_changed_between_two_rounds(tmp_path: Path
         await until(lambda: len(consumer.assigned_queues) == 1)
         await it.send("0")
         await it.until_got(1)
-        assert all(held.consuming for held in consumer._engine.holdings if held.queue.topic == "T")
+        assert all(held.consuming for held in consumer._engine.held_queues if held.queue.topic == "T")
 
 
 @on_loop
@@ -677,7 +677,7 @@ async def test_no_more_is_held_than_the_limits_allow(tmp_path: Path) -> None:
         limits = FlowLimits(count=8)
         async with it.consumer(flow_limits=limits, pull_batch_size=4) as consumer:
             await consumer.subscribe("T", "*", wait)
-            (held,) = [h for h in consumer._engine.holdings if h.queue.topic == "T"]
+            (held,) = [h for h in consumer._engine.held_queues if h.queue.topic == "T"]
             await until(lambda: len(held.process) == 12)  # one batch beyond the limit
             await asyncio.sleep(0.05)
             assert len(held.process) == 12
@@ -731,7 +731,7 @@ async def test_an_ordered_consumer_has_its_lock_from_a_broker_that_restarted(
         await consumer.subscribe("T", "*", it.take, ordered=True)
         await it.send("before")
         await it.until_got(1)
-        (held,) = [each for each in consumer._engine.holdings if each.queue.topic == "T"]
+        (held,) = [each for each in consumer._engine.held_queues if each.queue.topic == "T"]
         await it.cluster.stop_broker()
         await until(lambda: not held.is_locked)
         await it.cluster.start_broker()
@@ -845,7 +845,7 @@ async def test_it_tells_of_itself_and_tries_a_message_when_asked(tmp_path: Path)
 async def test_a_retry_of_a_topic_without_a_handler_waits_and_is_sent_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concurrent, "LATER", 0.05)
+    monkeypatch.setattr(concurrent, "RETRY_DELAY", 0.05)
     async with scene(tmp_path) as it:
         await create_topic(it.producer, "U", 1)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from bolide import AdminClient, Message, Producer, PushConsumer, StoredMessage, Trace
 from bolide.admin import MessageNotFound
-from bolide.admin.traces import Traced
+from bolide.admin.message_history import TraceEntry
 from bolide.cli import app
 from bolide.client.errors import RequestTimedOut
 from bolide.client.producer.results import TransactionState
@@ -39,7 +39,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 async def traces_of(
     cluster: OwnCluster, message_id: str, count: int, topic: str = TRACE_TOPIC
-) -> list[Traced]:
+) -> list[TraceEntry]:
     """All records of a message, once there are so many."""
     async with AdminClient(cluster.address) as admin, asyncio.timeout(PATIENCE):
         while True:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide import AdminClient, Message, TransactionProducer, TransactionState, sync
-from bolide.broker.transactions.ending import Ending, Endings
+from bolide.broker.transactions.ending import EndRequest, TransactionEnder
 from bolide.cli import app
 from bolide.client.errors import SendFailed, WrongState
 from bolide.client.producer.hooks import EndTransactionContext
@@ -89,12 +89,12 @@ class Scene:
         queue = self.cluster.broker.parts.transactions.queue
         return queue.open.count(self.cluster.broker.store.max_offset(HALF_TOPIC, 0))
 
-    async def look(self) -> int:
+    async def run_round(self) -> int:
         timeout = self.cluster.broker.config.value.transaction_timeout
         if timeout < _SHORT:
             await asyncio.sleep(timeout + 0.001)  # the last half is old enough by then, too
         await self.cluster.broker.parts.transactions.queue.loaded()
-        return await self.cluster.broker.parts.transactions.checking.look()
+        return await self.cluster.broker.parts.transactions.check_back.run_round()
 
     async def restart(self) -> None:
         await self.cluster.stop_broker()
@@ -223,14 +223,14 @@ async def test_the_first_end_counts_and_a_repeat_of_it_is_fine(tmp_path: Path) -
 async def test_usual_transactions_do_not_come_to_the_ordinary_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ordinary: list[Ending] = []
-    end_now = Endings.end_now
+    ordinary: list[EndRequest] = []
+    end_now = TransactionEnder.end_now
 
-    def watched(endings: Endings, ending: Ending) -> Appended | None:
+    def watched(endings: TransactionEnder, ending: EndRequest) -> Appended | None:
         ordinary.append(ending)
         return end_now(endings, ending)
 
-    monkeypatch.setattr(Endings, "end_now", watched)
+    monkeypatch.setattr(TransactionEnder, "end_now", watched)
     async with scene(tmp_path) as it:
         begun = {name: await it.begin(name) for name in "abc"}
         await begun["c"].commit()
@@ -322,11 +322,11 @@ async def test_answers_count_though_the_disk_is_slower_than_the_producer(tmp_pat
         queue = it.cluster.broker.parts.transactions.queue
         with _slow_disk(it.cluster.broker.store, 0.05):
             it.answer = lambda message: UNKNOWN if message.body == b"0" else COMMIT
-            assert await it.look() == 3
+            assert await it.run_round() == 3
             await until(lambda: len(it.asked) == 3 and it.open == 1)
-            moved = queue._moved
-            looking = asyncio.create_task(it.look())
-            await until(lambda: queue._moved is not moved)
+            moved = queue._last_copy
+            looking = asyncio.create_task(it.run_round())
+            await until(lambda: queue._last_copy is not moved)
             await it.end(one, COMMIT)  # by its first half, when nobody can read the last yet
             await looking
         assert sorted(it.delivered) == ["0", "1", "2"]
@@ -368,7 +368,7 @@ async def test_a_message_may_say_itself_when_its_producer_is_asked(tmp_path: Pat
         at_once = await it.begin("late", properties={PropertyName.CHECK_IMMUNITY_SECONDS: "0"})
         plain = await it.begin("plain")
         await asyncio.sleep(0.01)
-        assert await it.look() == 2  # the one behind the immune one too
+        assert await it.run_round() == 2  # the one behind the immune one too
         await until(lambda: {each.body for each in it.asked} == {b"late", b"plain"})
         with pytest.raises(IllegalOperation):
             await it.end(at_once, COMMIT)
@@ -387,13 +387,13 @@ async def test_an_end_that_names_the_first_half_counts_when_others_were_put_in_i
         one, two = await it.begin("1"), await it.begin("2")
         for _ in range(3):
             await asyncio.sleep(0.01)
-            assert await it.look() == 2
+            assert await it.run_round() == 2
         await it.end(one, COMMIT)
         await it.restart()
         await it.end(one, COMMIT)
         await it.end(two, ROLLBACK)
         assert (it.delivered, it.open) == (["1"], 0)
-        assert await it.look() == 0
+        assert await it.run_round() == 0
 
 
 @on_loop
@@ -404,7 +404,7 @@ async def test_what_is_never_answered_is_set_aside_and_can_be_resolved_by_hand(
         halves = [await it.begin(str(number)) for number in range(4)]
         for _ in range(3):
             await asyncio.sleep(0.01)
-            await it.look()
+            await it.run_round()
         assert it.open == 0
         aside = it.records(TRANS_CHECK_MAX_TIME_TOPIC)
         assert [bytes(record.body) for record in aside] == [b"0", b"1", b"2", b"3"]
@@ -426,12 +426,12 @@ async def test_a_restart_at_any_step_loses_nothing_and_repeats_nothing(
         await it.end(steps["undone"], ROLLBACK)
         await it.end(steps["stored"], COMMIT)
         await asyncio.sleep(0.01)
-        assert await it.look() == 2
+        assert await it.run_round() == 2
         await it.restart()
         assert it.open == 2
         await it.end(steps["done"], COMMIT)
         await it.restart()
-        await it.look()
+        await it.run_round()
         await it.restart()
         await it.end(steps["asked"], COMMIT)
         await it.restart()
@@ -467,11 +467,11 @@ async def test_a_crash_right_after_a_half_was_moved_leaves_one_of_it(tmp_path: P
     async with scene(tmp_path, transaction_timeout=0.001) as it:
         half = await it.begin("x")
         await asyncio.sleep(0.01)
-        assert await it.look() == 1
+        assert await it.run_round() == 1
         queue = it.cluster.broker.parts.transactions.queue
         queue.close = lambda *_, **__: None  # type: ignore[method-assign]
         await asyncio.sleep(0.01)
-        assert await it.look() == 1
+        assert await it.run_round() == 1
         await it.restart()
         assert it.open == 1
         await it.end(half, COMMIT)
@@ -525,10 +525,10 @@ async def test_open_ones_are_listed_with_age_and_producer_and_ended_by_hand(tmp_
             assert [each async for each in admin.transactions.each(broker, group="other")] == []
             await admin.transactions.resolve(first.msg_id, commit=True, by="ann")
             await asyncio.sleep(0.01)
-            await it.look()
+            await it.run_round()
             assert [each.check_times async for each in admin.transactions.each(broker)] == [1, 1]
             await admin.transactions.resolve(found[1].msg_id, commit=False, by="ann")
-            await it.look()
+            await it.run_round()
             aside = [each async for each in admin.transactions.each(broker, set_aside=True)]
             assert [(each.keys, each.next_check) for each in aside] == [("key-2", 0)]
             await admin.transactions.resume(aside[0].msg_id)
@@ -571,7 +571,7 @@ async def test_commands_show_open_ones_and_end_them(tmp_path: Path) -> None:
         assert "committed" in await run("resolveTransaction", "-i", first, "--commit")
         for _ in range(2):
             await asyncio.sleep(0.01)
-            await it.look()
+            await it.run_round()
         aside = json.loads(await run("discardedTransactions", *where, "--json"))
         assert aside["keys"] == "key-1"
         assert "key-1" in await run("discardedTransactions", *where)

@@ -13,7 +13,7 @@ from bolide.protocol.message_id import OffsetId
 from bolide.protocol.record import Record, read_record
 from bolide.protocol.tags import TagExpression
 from bolide.store.message_store import MessageStore
-from bolide.store.reading import EVERYTHING, Wanted
+from bolide.store.reading import EVERYTHING, MessageFilter
 from bolide.store.tables import CONSUMER_OFFSETS, Table
 
 GROUP = "store-readers"
@@ -85,7 +85,7 @@ def read_by_ours(
     for queue in queues:
         facts.bounds[queue] = store.min_offset(*queue), store.max_offset(*queue)
         facts.messages[queue] = list(_messages(store, queue))
-        tagged = _messages(store, queue, Wanted(code=SOME_TAGS.may_match))
+        tagged = _messages(store, queue, MessageFilter(code=SOME_TAGS.may_match))
         facts.tagged[queue] = [message.queue_offset for message in tagged]
     messages = list(chain.from_iterable(facts.messages.values()))
     keys = {(message.topic, key) for message in messages for key in message.keys}
@@ -109,7 +109,7 @@ def _message(fact: dict[str, Any]) -> StoredMessage:
 
 
 def _messages(
-    store: MessageStore, queue: Queue, wanted: Wanted = EVERYTHING
+    store: MessageStore, queue: Queue, wanted: MessageFilter = EVERYTHING
 ) -> Iterator[StoredMessage]:
     offset, end = store.min_offset(*queue), store.max_offset(*queue)
     while offset < end:

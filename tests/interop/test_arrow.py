@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from bolide import Message, MessageQueue, Producer
 from bolide.arrow import read_topic
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Cluster, Connection
 from bolide.arrow.offsets import At, Group
 from tests.interop.bench import Server
 

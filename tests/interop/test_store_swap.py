@@ -19,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bolide.arrow.commit_log import LogReader, plan_splits
-from bolide.arrow.log_options import LogOptions
+from bolide.arrow.commit_log import LogOptions, LogReader, plan_splits
 from bolide.model.message import Host, StoredMessage
 from bolide.store.layout import Layout
 from bolide.store.verify import Report, verify

@@ -21,14 +21,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.handlers import key_scheduler as key_lanes
-from bolide.client.consumer.handlers import key_steps
+from bolide.client.consumer.handlers import key_scheduler, key_step_runner
 from bolide.client.consumer.handlers.handler import Handler
-from bolide.client.consumer.handlers.invocation import Consumption, Hooks
-from bolide.client.consumer.handlers.key_scheduler import KeyScheduler, Refresh
-from bolide.client.consumer.handlers.key_steps import KeySteps, RetryRules
+from bolide.client.consumer.handlers.invocation import ConsumerRuntime, Hooks
+from bolide.client.consumer.handlers.key_scheduler import KeyScheduler, RewriteParked
+from bolide.client.consumer.handlers.key_step_runner import KeyStepRunner, RetryRules
 from bolide.client.consumer.handlers.workers import Workers
 from bolide.client.consumer.parking.park import Park, Superseded
 from bolide.client.consumer.parking.parked_keys import NONE
@@ -54,19 +53,19 @@ class Member:
         self.world = world
         self.held = HeldQueue(SOURCE, start, lambda: 0.0)
         self.park = Park(cast(Any, world.log), SOURCE, lambda: None)
-        self.lanes = KeyScheduler(self.park.keys, lambda: self.held.process.next_offset)
+        self.scheduler = KeyScheduler(self.park.keys, lambda: self.held.process.next_offset)
         self.last: dict[str, int] = {}
         handler = Handler.of(self.handle, ordered=True, batch=1, inline=True)
-        common = Consumption(
+        runtime = ConsumerRuntime(
             "group",
             {"T": handler},
             Workers(4, "model"),
             cast(Any, self),
-            ConsumptionCounters(lambda: 0.0),
+            TopicCounters(lambda: 0.0),
             Hooks(()),
         )
         rules = RetryRules(0, 0.0)
-        self.steps = KeySteps(self.held, "T", common, self.lanes, self.park, rules)
+        self.steps = KeyStepRunner(self.held, "T", runtime, self.scheduler, self.park, rules)
         self.reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -90,15 +89,15 @@ class Member:
 
     async def step(self, key: str) -> bool:
         """Do the next step of a key; False if there is none."""
-        step = self.lanes.next(key, 1)
+        step = self.scheduler.next(key, 1)
         if step is None:
             return False
         note(f"{key!r}: {step}")
-        self.lanes.begin(key)
+        self.scheduler.begin(key)
         try:
-            await self.steps.perform(key, step)
+            await self.steps.run(key, step)
         finally:
-            self.lanes.end(key)
+            self.scheduler.end(key)
         return True
 
     async def stop(self) -> None:
@@ -157,11 +156,11 @@ class ParkingMachine(RuleBasedStateMachine):
     def delete_old_files(self) -> None:
         """As a broker does, but nothing that was written again in time."""
         seen = self.log.fold()
-        places = [entry.place for each in seen for entry in each.entries.values()]
+        park_offsets = [entry.park_offset for each in seen for entry in each.entries.values()]
         kinds = [record.kind for record, _ in self.log.records]
         resumes = [at for at, (r, _) in enumerate(self.log.records) if r.key in seen.resuming]
         opens = [at for at, kind in enumerate(kinds) if kind is Kind.OPEN]
-        self.log.first = min([len(kinds), *places, *resumes, *opens[-1:]])
+        self.log.first = min([len(kinds), *park_offsets, *resumes, *opens[-1:]])
 
     # A member
 
@@ -177,8 +176,8 @@ class ParkingMachine(RuleBasedStateMachine):
     def pull(self, count: int) -> None:
         held = self.require().held
         at = held.process.next_offset
-        fresh = held.take(self.source[at : at + count], min(at + count, len(self.source)))
-        self.require().lanes.arrived(fresh)
+        fresh = held.accept(self.source[at : at + count], min(at + count, len(self.source)))
+        self.require().scheduler.add(fresh)
 
     @precondition(lambda self: self.member is not None)
     @rule(key=keys, fails=st.booleans(), count=st.integers(1, 3))
@@ -216,10 +215,10 @@ class ParkingMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.member is not None)
     @rule(key=keys)
     def refresh(self, key: str) -> None:
-        lanes = self.require().lanes
-        lanes.stale([key])
+        scheduler = self.require().scheduler
+        scheduler.request_rewrite([key])
         try:
-            if isinstance(lanes.next(key, 1), Refresh):
+            if isinstance(scheduler.next(key, 1), RewriteParked):
                 self.run(self.require().step(key))
         except Superseded:
             self.leave()
@@ -239,8 +238,8 @@ class ParkingMachine(RuleBasedStateMachine):
     def write_late(self, key: str) -> None:
         """A member that lost the queue does one more write; it must not count."""
         assert self.left is not None
-        lanes, before = self.left.lanes, self.log.fold()
-        waiting = lanes._lanes.get(key)  # what it had pulled
+        scheduler, before = self.left.scheduler, self.log.fold()
+        waiting = scheduler._keys.get(key)  # what it had pulled
         if waiting is None or not waiting.waiting:
             return
         message = waiting.waiting[0]
@@ -325,8 +324,8 @@ CHECKS = settings(
 
 @pytest.fixture(autouse=True)
 def _others_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_lanes, "_MOST_HELD_UP", 3)
-    monkeypatch.setattr(key_steps, "AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(key_scheduler, "_MAX_LAG", 3)
+    monkeypatch.setattr(key_step_runner, "AFTER_FAILURE", 0.0)
 
 
 def test_no_message_of_a_key_is_lost_or_overtaken() -> None:

@@ -84,7 +84,7 @@ class PopMachine(RuleBasedStateMachine):
     @initialize(retry_v2=st.booleans())
     def begin(self, retry_v2: bool) -> None:
         async def start() -> PopCore:
-            core = PopCore(self.directory, most_behind=5, enable_retry_topic_v2=retry_v2)
+            core = PopCore(self.directory, max_backlog=5, enable_retry_topic_v2=retry_v2)
             for topic, queues in QUEUES.items():
                 await core.create(topic, queues)
             return core

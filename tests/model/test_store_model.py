@@ -139,18 +139,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.all_is_flushed()
 
     @rule()
-    def settle(self) -> None:
-        assert self.files.settle()
+    def end_burst(self) -> None:
+        assert self.files.end_burst()
 
     @rule(seconds=st.sampled_from([10, 60, 1800]))
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds)
 
-    # ---- upkeep
+    # ---- maintenance
 
     @rule()
     def keep_house(self) -> None:
-        self.files.housekeeping.run()
+        self.files.maintenance.run()
 
     @rule()
     def prepare_the_next_file(self) -> None:
@@ -158,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        assert self.files.housekeeping.checkpoint()
+        assert self.files.maintenance.checkpoint()
         self.all_is_flushed()
 
     @rule(hours=st.sampled_from([0, 2]), flushed=st.booleans())
@@ -167,7 +167,7 @@ class StoreMachine(RuleBasedStateMachine):
         if flushed:
             self.flush()
         self.clock.advance(hours * 3600)
-        self.files.housekeeping.run()
+        self.files.maintenance.run()
         self.files.retention.delete_expired_soon()
         self.files.retention.run()
         if self.files.log.min_offset > self.memory.log.min_offset:

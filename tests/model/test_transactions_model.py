@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from bolide.broker.produce.intake import Intake
-from bolide.broker.transactions.ending import Ending
+from bolide.broker.transactions.ending import EndRequest
 from bolide.broker.transactions.half_messages import Half, Op
 from bolide.broker.transactions.open_halves import read_all
 from bolide.config import ConfigCell
@@ -125,11 +125,11 @@ class TransactionMachine(RuleBasedStateMachine):
         """Somebody ends a transaction by a half he knows of; the process may not live so long."""
         number = data.draw(st.integers(0, len(self.fates) - 1))
         at, queue_offset = data.draw(st.sampled_from(self.addresses[number]))
-        ending = Ending(at, queue_offset, state, "g", from_check)
+        ending = EndRequest(at, queue_offset, state, "g", from_check)
         ended = self.fates[number] in (Fate.COMMIT, Fate.ROLLBACK)
         self.live_for(appends)
         try:
-            self.run(self.core.coordinator.endings.end(ending))
+            self.run(self.core.coordinator.ender.end(ending))
         except Crash:
             assert not ended
             self.begin_life_after_crash()
@@ -150,7 +150,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.producers.asked.clear()
         self.live_for(appends)
         try:
-            self.run(self.core.coordinator.checking.look())
+            self.run(self.core.coordinator.check_back.run_round())
         except Crash:
             self.learn_of_questions()
             self.begin_life_after_crash()
@@ -173,7 +173,7 @@ class TransactionMachine(RuleBasedStateMachine):
             if fate is Fate.OPEN and number not in self.core.open:
                 halves = self.halves_of(number, HALF_TOPIC)
                 aside = self.halves_of(number, TRANS_CHECK_MAX_TIME_TOPIC)
-                assert max(half.times for half in halves) == MOST_CHECKS
+                assert max(half.check_times for half in halves) == MOST_CHECKS
                 assert aside[-1].record.physical_offset > halves[-1].record.physical_offset
                 self.fates[number] = Fate.ASIDE
 

@@ -11,7 +11,7 @@ import pytest
 
 from bolide import Producer
 from bolide.admin import AdminClient
-from bolide.admin.progress import lag_of
+from bolide.admin.consumer_lag import lag_of
 from tests.interop.bench import Server
 from tests.interop.ours import bolide_broker, bolide_namesrv
 from tests.soak.cast import Cast

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.timers import scheduler as timers
+from bolide.broker.timers import scheduler
 from bolide.model.properties import PropertyName
 from tests.support.aio import on_loop
 from tests.support.timer_bench import TimerBench
@@ -43,7 +43,7 @@ def check(bench: TimerBench) -> None:
 @pytest.fixture(autouse=True)
 def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is the test's own: nobody sets it while the timer sleeps."""
-    monkeypatch.setattr(timers, "_LONGEST_SLEEP", 3600.0)
+    monkeypatch.setattr(scheduler, "_MAX_SLEEP", 3600.0)
 
 
 @on_loop

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bolide.spark.archive import read_archive
 from bolide.spark.pipelines import archive, compact, reconcile, runner
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.work import Outcome
+from bolide.spark.pipelines.definition import Outcome
 from tests.support.cluster_process import ClusterProcess
 
 Place = tuple[str, str, int, int, bytes]

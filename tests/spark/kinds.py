@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass
-class Sent:
+class WriteResult:
     """What was sent to one topic, by its place."""
 
     rows: dict[tuple[MessageQueue, int], Row] = field(default_factory=dict)
@@ -64,11 +64,11 @@ def messages_of_all_kinds(topic: str) -> list[Message]:
     ]
 
 
-def send_all_kinds(name_server: str, topic: str) -> Sent:
+def send_all_kinds(name_server: str, topic: str) -> WriteResult:
     """Send one of each, some as a batch and one with a delay; waits for nothing."""
 
-    async def send() -> Sent:
-        sent = Sent()
+    async def send() -> WriteResult:
+        sent = WriteResult()
         async with Producer("kinds", name_server=name_server) as producer:
             for message in messages_of_all_kinds(topic):
                 sent.note(message, await producer.send(message))
@@ -84,7 +84,7 @@ def send_all_kinds(name_server: str, topic: str) -> Sent:
     return asyncio.run(send())
 
 
-async def send_largest(name_server: str, topic: str, sent: Sent) -> None:
+async def send_largest(name_server: str, topic: str, sent: WriteResult) -> None:
     async with Producer("largest", name_server=name_server, compress_over=2 * LARGEST) as producer:
         message = Message(topic, os.urandom(LARGEST), tags="largest")
         sent.note(message, await producer.send(message))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bolide.spark.pipelines.work import Table
+from bolide.spark.pipelines.definition import Table
 
 
 @dataclass
@@ -14,7 +14,7 @@ class RecordingScreen:
     lines: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     done: list[tuple[int, int | None]] = field(default_factory=list)
-    stop_asked: bool = False
+    stop_requested: bool = False
 
     def say(self, line: str) -> None:
         self.lines.append(line)

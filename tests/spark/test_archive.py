@@ -96,7 +96,7 @@ def test_every_message_is_archived_once_and_the_report_proves_it(
     for deep in (False, True):
         outcome = archive.reconcile(deep=deep)
         hours, queues = outcome.tables
-        assert outcome.wrong is None
+        assert outcome.failure is None
         assert {tuple(row[:4]): tuple(row[4:7]) for row in hours.rows} == expected_hours()
         assert [row[-1] for row in queues.rows] == [0, 0, 0, 0]  # behind
     found = read_archive(spark, str(archive.path)).select("value.id", "keys", "tags", "properties")
@@ -120,7 +120,7 @@ def test_small_files_are_merged_and_old_hours_deleted(archive: Archive, tmp_path
     lake.compact(keep="2h")
     assert {file.parent.name for file in lake.files()} in (before, kept_hours())
     outcome = lake.reconcile()  # which knows what was deleted on purpose
-    assert outcome.wrong is None
+    assert outcome.failure is None
     assert 0 < outcome.rows < HOURS * EACH
 
 
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_files_is_found(
     shutil.copy(lost, emptied)
     lost.unlink()
     outcome = lake.reconcile()
-    assert outcome.wrong is not None
+    assert outcome.failure is not None
     told = "\n".join(f"{place} {text}" for place, text in outcome.tables[2].rows)
     assert f"{lost.name} is gone" in told
     assert re.search(rf"{emptied.name} has \d+ bytes instead of", told)

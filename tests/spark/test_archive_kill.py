@@ -60,7 +60,7 @@ class Archived:
         with self._driver() as driver:
             driver.wait(PATIENCE)
         self._archive.check(expected)
-        assert self._archive.reconcile(deep=True).wrong is None
+        assert self._archive.reconcile(deep=True).failure is None
         assert not list((self._archive.path / "_bolide" / "pending").iterdir())
 
     async def _send(self, batches: int) -> Counter[Place]:

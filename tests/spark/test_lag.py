@@ -7,23 +7,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
-from bolide.arrow.connection import Connection
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Connection, ask
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.pipelines.lag import Watch, samples_at
+from bolide.spark.pipelines.definition import Table
+from bolide.spark.pipelines.lag import GroupPosition, LagMonitor, Sampler, samples_at, to_table
 from bolide.spark.pipelines.lag_forecast import by_window, forecast
-from bolide.spark.pipelines.lag_samples import Position, Sampler, to_table
-from bolide.spark.pipelines.work import Table
 from tests.spark.recording import RecordingScreen, dicts
 from tests.support.cluster_process import ClusterProcess
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def positions(group: str, *samples: tuple[int, int, int]) -> list[Position]:
+def positions(group: str, *samples: tuple[int, int, int]) -> list[GroupPosition]:
     """Of two queues alike: seconds after noon, end, committed."""
     return [
-        Position(NOON + timedelta(seconds=at), group, "orders", "broker-a", queue, end, committed)
+        GroupPosition(
+            NOON + timedelta(seconds=at), group, "orders", "broker-a", queue, end, committed
+        )
         for at, end, committed in samples
         for queue in (0, 1)
     ]
@@ -68,15 +68,15 @@ def test_real_groups_are_watched_until_somebody_stops_it(
         if len(screen.tables) == 1:
             commit(10)
         else:
-            screen.stop_asked = True
+            screen.stop_requested = True
 
     cluster.send([Message("watched", b"x")] * 20)
     commit(0)
     screen = RecordingScreen(on_show=go_on)
-    watch = Watch(
+    monitor = LagMonitor(
         sampler=Sampler(connection, ("watcher",)), interval=1.0, window=300.0, path=str(tmp_path)
     )
-    assert watch.run(spark, screen).rows == 2
+    assert monitor.run(spark, screen).rows == 2
     first, second = (dicts(table)[0] for table in screen.tables)
     assert (first["group_name"], first["topic"], first["lag"]) == ("watcher", "watched", 20)
     assert first["forecast"] == "not known yet"
@@ -84,7 +84,7 @@ def test_real_groups_are_watched_until_somebody_stops_it(
     assert str(second["forecast"]).startswith("drains in ")
     assert samples_at(spark, str(tmp_path)).count() == 2
 
-    later = Watch(
+    later = LagMonitor(
         sampler=Sampler(connection), interval=600.0, window=300.0, path=str(tmp_path), once=True,
         report={"nameServer": cluster.address, "topic": "lag-reports"},
     )  # fmt: skip

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from bolide import Message
-from bolide.arrow.connection import Connection
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import State
+from bolide.arrow.cluster import Connection
+from bolide.spark.pipelines.monitoring.status_topic import State, StatusTopic
 from tests.interop.apache import Unobtainable
 from tests.support import sqlite_driver
 from tests.support.cluster_process import ClusterProcess
@@ -103,8 +102,8 @@ def test_orders_come_into_a_database_once_through_an_interrupt_and_a_repeated_ba
     assert again == 0, said
     assert "61 of 61 rows" in said
     assert sorted(ids(database)) == list(range(60))
-    with Channel(Connection(name_server=cluster.address)) as channel:
-        states = [each.state for each in channel.states(600) if each.pipeline == NAME]
+    with StatusTopic(Connection(name_server=cluster.address)) as status_topic:
+        states = [each.state for each in status_topic.states(600) if each.pipeline == NAME]
     assert states == [State.FINISHED, State.STOPPED]
 
 

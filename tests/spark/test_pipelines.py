@@ -10,20 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bolide import Message
-from bolide.arrow.connection import Connection
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Connection, ask
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.pipelines import runner
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
-from bolide.spark.pipelines.channel import Channel
 from bolide.spark.pipelines.declared import read_pipeline
-from bolide.spark.pipelines.events import Progress, RunState, State
-from bolide.spark.pipelines.explaining import explain
-from bolide.spark.pipelines.failures import AlreadyRunning, RunFailed
-from bolide.spark.pipelines.runner import Manner
-from bolide.spark.pipelines.second_runs import refuse_second
-from bolide.spark.pipelines.steps import StepFailed
+from bolide.spark.pipelines.definition import StepFailed
+from bolide.spark.pipelines.errors import AlreadyRunning, RunFailed
+from bolide.spark.pipelines.monitoring.status_topic import Progress, RunState, State, StatusTopic
+from bolide.spark.pipelines.runner import RunControls, explain, refuse_second_run
 from tests.support.cluster_process import ClusterProcess
 from tests.support.commands import run
 
@@ -66,8 +62,8 @@ def orders(topic: str, numbers: range) -> list[Message]:
 
 
 def states_of(cluster: ClusterProcess, name: str) -> list[RunState]:
-    with Channel(Connection(name_server=cluster.address)) as channel:
-        return [state for state in channel.states(600) if state.pipeline == name]
+    with StatusTopic(Connection(name_server=cluster.address)) as status_topic:
+        return [state for state in status_topic.states(600) if state.pipeline == name]
 
 
 def test_a_declared_pipeline_reads_everything_once_and_goes_on_where_it_ended(
@@ -94,10 +90,10 @@ checkpoint: {tmp_path}/checkpoint
     display = Noted()
 
     told = explain(pipeline, spark)
-    runner.run(pipeline, spark, connection, manner=Manner(display=lambda: display))
+    runner.run(pipeline, spark, connection, controls=RunControls(display=lambda: display))
     first = {row.n for row in spark.read.parquet(f"{tmp_path}/table").collect()}
     cluster.send(orders("PipelineOrders", range(100, 120)))
-    runner.run(pipeline, spark, connection, manner=Manner(display=lambda: display))
+    runner.run(pipeline, spark, connection, controls=RunControls(display=lambda: display))
     rows = [row.n for row in spark.read.parquet(f"{tmp_path}/table").collect()]
 
     assert "all: 100 to read" in told
@@ -146,15 +142,15 @@ def test_a_stream_ends_after_its_batch_when_another_program_asks_for_it(
         cluster.send(orders("PipelineStream", range(10)))
         until(lambda: bool(display.updates) and display.updates[-1].rows == 10)
         with pytest.raises(AlreadyRunning, match="mirror-PipelineStream") as error:
-            refuse_second(connection, pipeline.name)
+            refuse_second_run(connection, pipeline.name)
         refused.append(error.value)
         stopped.append(
             run("bolide", "pipeline", "stop", pipeline.name, "-n", cluster.address).stdout
         )
 
-    manner = Manner(display=lambda: display, interval=QUICK)
+    controls = RunControls(display=lambda: display, interval=QUICK)
     with ThreadPoolExecutor(1) as another:  # where Spark would not find the sink by itself
-        running = another.submit(runner.run, pipeline, spark, connection, manner=manner)
+        running = another.submit(runner.run, pipeline, spark, connection, controls=controls)
         ask_for_the_end()
         running.result(PATIENCE)
 

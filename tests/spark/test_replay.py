@@ -109,15 +109,15 @@ def test_a_rate_is_kept_and_a_stop_says_where_to_go_on(
     assert len(stamps) == EACH
     assert stamps[-1] - stamps[0] > timedelta(seconds=(EACH - 2) / 20 * 0.9)
 
-    stopped = plan(options, settings).run(spark, RecordingScreen(stop_asked=True))
+    stopped = plan(options, settings).run(spark, RecordingScreen(stop_requested=True))
     assert stopped.rows == 0
-    assert stopped.wrong is not None
-    assert stopped.wrong.endswith("go on with --since 2026-01-31T12:00:00+00:00")
+    assert stopped.failure is not None
+    assert stopped.failure.endswith("go on with --since 2026-01-31T12:00:00+00:00")
 
     listed = ReplayOptions(archive=str(lake), to="slowly", ids=str(ids))
     outcome = plan(listed, settings).run(spark, RecordingScreen())
-    assert (outcome.rows, outcome.wrong) == (3, "2 of 5 listed are not there")
+    assert (outcome.rows, outcome.failure) == (3, "2 of 5 listed are not there")
 
-    wrong = ReplayOptions(archive=str(lake), where="quue_id = 0")
+    failure = ReplayOptions(archive=str(lake), where="quue_id = 0")
     with pytest.raises(ConfigError, match=r"where='quue_id = 0'.*quue_id"):
-        plan(wrong, settings).run(spark, RecordingScreen())
+        plan(failure, settings).run(spark, RecordingScreen())

@@ -8,15 +8,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from bolide import Message
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import State
-from bolide.spark.pipelines.failures import RunFailed
+from bolide.spark.pipelines.errors import RunFailed
+from bolide.spark.pipelines.monitoring.status_topic import State, StatusTopic
 from bolide.spark.pipelines.runner import run
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
-from tests.spark.kinds import Sent, send, send_all_kinds, wait_for
+from tests.spark.kinds import WriteResult, send, send_all_kinds, wait_for
 from tests.support.cluster_process import QUICK_DELAYS
 
 pytestmark = pytest.mark.interop
@@ -39,7 +38,7 @@ def name_server(java: Bench) -> str:
 
 
 @pytest.fixture(scope="module")
-def sent(name_server: str) -> Sent:
+def sent(name_server: str) -> WriteResult:
     """Messages of all kinds; the broker makes the topic with the first."""
     found = send_all_kinds(name_server, TOPIC)
     wait_for(name_server, TOPIC, len(found.rows) + 1)
@@ -47,7 +46,7 @@ def sent(name_server: str) -> Sent:
 
 
 def test_batches_and_streams_of_a_java_broker_are_exactly_what_was_sent(
-    spark: SparkSession, java: Bench, name_server: str, sent: Sent, tmp_path: Path
+    spark: SparkSession, java: Bench, name_server: str, sent: WriteResult, tmp_path: Path
 ) -> None:
     options = {"nameServer": name_server, "topic": TOPIC, "startingOffsets": "earliest"}
     batch = spark.read.format("rocketmq").options(**options).load()
@@ -73,7 +72,7 @@ def test_batches_and_streams_of_a_java_broker_are_exactly_what_was_sent(
 
 @pytest.mark.long
 def test_a_mirror_of_a_java_broker_has_every_message_and_reports_there(
-    spark: SparkSession, java: Bench, name_server: str, sent: Sent, tmp_path: Path
+    spark: SparkSession, java: Bench, name_server: str, sent: WriteResult, tmp_path: Path
 ) -> None:
     mirror = BUILT_INS["mirror"]
     settings = RunSettings(name_server=name_server, once=True, checkpoint=str(tmp_path))
@@ -92,6 +91,6 @@ def test_a_mirror_of_a_java_broker_has_every_message_and_reports_there(
         for frame in (read.load(topic=TOPIC), read.load(topic="java-copy"))
     )
     assert copied == there
-    with Channel(connection) as channel:
-        states = [state.state for state in channel.states(600)]
+    with StatusTopic(connection) as status_topic:
+        states = [state.state for state in status_topic.states(600)]
     assert states == [State.FINISHED, State.FAILED]

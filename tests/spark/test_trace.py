@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from bolide.spark.pipelines.builtin import RunSettings
 from bolide.spark.pipelines.runner import run
 from bolide.spark.pipelines.trace import TraceOptions, TraceTables, plan
-from bolide.spark.pipelines.trace_paths import records_of
+from bolide.spark.pipelines.trace_analysis import records_of
 from tests.interop.bench import Bench
 from tests.interop.conftest import obtain_or_skip
 from tests.spark.recording import RecordingScreen, dicts
@@ -60,11 +60,13 @@ def test_stages_are_measured_by_topic_group_and_window(spark: SparkSession, tmp_
     )
     tables = TraceTables(path=str(tmp_path), width=300.0, slowest=1, keep=1e9)
     screen = RecordingScreen()
-    tables.take(records_of(told.union(told)), 0, screen)  # as if the batch came a second time
+    tables.write_batch(
+        records_of(told.union(told)), 0, screen
+    )  # as if the batch came a second time
     assert screen.lines == [
         "2 trace records could not be read, such as: no kind of record is called 'nonsense'"
     ]
-    latencies, failures, slowest = map(dicts, tables.closing(spark, screen))
+    latencies, failures, slowest = map(dicts, tables.summarize(spark, screen))
     found = {
         (row["topic"], row["group_name"], row["stage"], str(row["window_start"])[11:16]): row
         for row in latencies
@@ -88,7 +90,7 @@ def test_stages_are_measured_by_topic_group_and_window(spark: SparkSession, tmp_
     assert (slow["message_id"], slow["total_ms"], slow["retry_times"]) == ("A", 5_061, 1)
 
     strict = TraceTables(path=str(tmp_path), width=300.0, keep=60.0)
-    strict.take(records_of(messages(spark)), 1, screen)
+    strict.write_batch(records_of(messages(spark)), 1, screen)
     assert [*tmp_path.glob("*/*=*")] == []  # all of it was too old
 
 

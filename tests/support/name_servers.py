@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bolide.namesrv.app import NameServer
+from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import NameServerConfig
 from tests.support.aio import PATIENCE
 

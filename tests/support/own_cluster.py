@@ -9,7 +9,7 @@ from typing import Any
 from bolide.broker.server import Broker
 from bolide.client.errors import RouteNotFound
 from bolide.client.producer.producer import Producer
-from bolide.namesrv.app import NameServer
+from bolide.namesrv.server import NameServer
 from tests.support.aio import PATIENCE
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server

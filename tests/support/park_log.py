@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bolide.client.consumer.parking.park_log import Found, Parked
+from bolide.client.consumer.parking.park_log import CarriedRecord, ParkLogRead
 from bolide.client.consumer.parking.parked_keys import ParkedKeys
 from bolide.client.consumer.parking.records import ParkRecord, park_queue
 from bolide.errors import BolideError
@@ -31,41 +31,41 @@ class MemoryParkLog:
         crashes, self.crashes = self.crashes, None
         if crashes == "before":
             raise Crash
-        place = self.put(record, body)
+        park_offset = self.put(record, body)
         if crashes == "after":
             raise Crash
         if crashes == "unheard":
             raise BolideError("no answer")
-        return place
+        return park_offset
 
     def put(self, record: ParkRecord, body: bytes = b"") -> int:
         self.records.append((record, body))
         self.grown.set()
         return len(self.records) - 1
 
-    async def read(self, place: int, *, wait: float = 0.0) -> Found:
-        while wait and place == len(self.records):
+    async def read(self, park_offset: int, *, wait: float = 0.0) -> ParkLogRead:
+        while wait and park_offset == len(self.records):
             self.grown.clear()
             await self.grown.wait()
-        found = [self.at(each) for each in range(max(place, self.first), len(self.records))]
-        return Found(found, len(self.records))
+        found = [self.at(each) for each in range(max(park_offset, self.first), len(self.records))]
+        return ParkLogRead(found, len(self.records))
 
-    async def find(self, place: int) -> Parked | None:
-        return self.at(place) if self.first <= place < len(self.records) else None
+    async def find(self, park_offset: int) -> CarriedRecord | None:
+        return self.at(park_offset) if self.first <= park_offset < len(self.records) else None
 
-    async def first_place(self) -> int:
+    async def first_park_offset(self) -> int:
         return self.first
 
     async def retention(self) -> float:
         return self.kept
 
-    def at(self, place: int) -> Parked:
-        record, body = self.records[place]
-        return Parked(record, stored(place, body, topic=self.queue.topic))
+    def at(self, park_offset: int) -> CarriedRecord:
+        record, body = self.records[park_offset]
+        return CarriedRecord(record, stored(park_offset, body, topic=self.queue.topic))
 
     def fold(self) -> ParkedKeys:
         """What an administrator sees."""
         seen = ParkedKeys()
-        for place in range(self.first, len(self.records)):
-            seen.apply(self.records[place][0], place, 0)
+        for park_offset in range(self.first, len(self.records)):
+            seen.apply(self.records[park_offset][0], park_offset, 0)
         return seen

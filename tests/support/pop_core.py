@@ -44,11 +44,11 @@ class PopCore:
         *,
         clock: FakeClock | None = None,
         store: MemoryStore | None = None,
-        most_behind: int = 50_000,
+        max_backlog: int = 50_000,
         **settings: Any,
     ) -> None:
         self._directory = directory
-        self._most_behind = most_behind
+        self._max_backlog = max_backlog
         self._settings = settings
         self.clock = clock or FakeClock(1_700_000_000.0)
         self.tables = BrokerTables(directory, settings, self.clock)
@@ -89,7 +89,7 @@ class PopCore:
         """Write the tables, as a broker does now and then."""
         self.tables.offsets.save()
         self.tables.groups.save()
-        self.pop.keeper.save_orders(float("inf"))
+        self.pop.checkpointer.save_orders(float("inf"))
 
     async def stop(self) -> None:
         self.long_polling.stop()
@@ -115,7 +115,7 @@ class PopCore:
             self._directory,
             clock=self.clock,
             store=self.store,
-            most_behind=self._most_behind,
+            max_backlog=self._max_backlog,
             **self._settings,
         )
 
@@ -139,7 +139,7 @@ class PopCore:
             orders=orders,
             store_host=HOST,
             now=self.clock,
-            most_behind=self._most_behind,
+            max_backlog=self._max_backlog,
         )
 
     def _dispatcher(self) -> Dispatcher:

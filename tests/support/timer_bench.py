@@ -10,7 +10,7 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers import Timers, Timetable
-from bolide.broker.timers.timetable import waiting_draft
+from bolide.broker.timers.timetable import timer_draft
 from bolide.config import ConfigCell
 from bolide.model.names import TIMER_TOPIC
 from bolide.protocol.record import Record, RecordDraft
@@ -108,7 +108,7 @@ class TimerBench:
         due = self.timetable.due(given)
         message = draft("T", str(self.sent).encode(), queue_id=1)
         assert due is not None
-        waiting = waiting_draft(message, given, due)
+        waiting = timer_draft(message, given, due)
         self.intake.append(waiting)
         return waiting
 
@@ -136,7 +136,7 @@ class TimerBench:
 
     async def settle(self) -> float:
         """Do all that is to be done now; returns the seconds until there is more."""
-        arrived, sooner = self.timers._woken, self.timers._sooner
+        arrived, sooner = self.timers._feed_wanted, self.timers._earlier_due
         while True:
             arrived.clear()
             until_more = await self.timers.feed()

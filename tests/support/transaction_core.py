@@ -1,4 +1,4 @@
-"""The transactions of a broker in memory: without sockets, and with a clock that stands."""
+"""The transactions of a broker in memory, without sockets and with a fake clock."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ PACKED = pack_host(HOST)
 
 
 class Producers:
-    """Whom the broker may ask: they are there or not, and never answer by themselves."""
+    """Producers that are connected or not, and never answer by themselves."""
 
     def __init__(self) -> None:
         self.are_there = True
@@ -39,12 +39,12 @@ class Producers:
     def choose(self, _: str) -> object | None:
         return self if self.are_there else None
 
-    async def ask(self, _: object, half: Half) -> None:
+    async def send_check(self, _: object, half: Half) -> None:
         self.asked.append(half)
 
 
 class TransactionCore:
-    """One life of a broker with a topic T; the store and the tables may be those of the last."""
+    """One run of a broker with a topic T; the store and the tables may come from the last run."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TransactionCore:
             host=HOST,
             last_record=items[-1][0] if items else -1,
         )
-        self.coordinator.checking._asking = self.producers  # type: ignore[assignment]
+        self.coordinator.check_back._sender = self.producers  # type: ignore[assignment]
 
     def _parts(self) -> EndingParts:
         windows = DedupWindows(
@@ -113,7 +113,7 @@ class TransactionCore:
         self.durability.stop()
 
     async def send(self, number: int, **more: str) -> Appended:
-        """Store a half; its body is the number."""
+        """Store a half whose body is the number."""
         properties = {"UNIQ_KEY": f"id-{number}", "TRAN_MSG": "true", "PGROUP": "g"} | more
         now = int(self.clock() * 1000)
         plain = RecordDraft(b"T", str(number).encode(), b"", 0, now, PACKED, PACKED)
@@ -121,12 +121,12 @@ class TransactionCore:
 
     @property
     def halves(self) -> list[Half]:
-        """All that are in the queue, with their copies."""
+        """All halves in the queue, copies included."""
         return list(map(Half, read_all(self.store, HALF_TOPIC, 0, 10**6)))
 
     @property
     def open(self) -> list[int]:
-        """The numbers of those that are open."""
+        """The queue offsets of the open halves."""
         queue = self.coordinator.queue.open
         return [number_of(half) for half in self.halves if queue.is_open(half.queue_offset)]
 

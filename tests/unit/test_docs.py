@@ -34,6 +34,8 @@ NAMES = {"mqnamesrv": ["namesrv"], "mqbroker": ["broker"], "mqadmin": ["admin"],
 """Programs, and what each is of `bolide`."""
 SETTINGS = {"namesrv", "broker", "standalone", "admin"}
 """Commands whose words may be settings."""
+NAMED_PATH = re.compile(r"`((?:src|tests|docs|benchmarks)/[\w./-]+|\w+\.(?:md|py|toml))`")
+LOGGER = re.compile(r"getLogger\((__name__|\"bolide\.[\w.]+\")\)")
 KEYS = {
     key for kind in (NameServerConfig, BrokerConfig, StoreConfig) for key in options_of(kind)
 } | {"namesrvAddr"}
@@ -115,6 +117,32 @@ def test_the_tree_of_the_architecture_is_that_of_the_source() -> None:
     } <= set(re.findall(r"^├── (\w+/)", tree, re.MULTILINE))
 
 
+def test_the_files_to_change_for_an_addition_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("\n## How to add\n")[2].partition("\n## ")[0]
+    named = set(NAMED_PATH.findall(section))
+
+    assert len(named) > 20
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_the_places_that_the_glossary_names_exist() -> None:
+    text = (ROOT / "docs" / "explanation" / "glossary.md").read_text(encoding="utf-8")
+    places = re.findall(r"\| `([\w/.]+)` \|$", text, re.MULTILINE)
+
+    assert 20 <= len(places) <= 40
+    assert [path for path in places if not (ROOT / "src" / "bolide" / path).exists()] == []
+
+
+def test_the_loggers_that_are_named_exist() -> None:
+    text = (ROOT / "docs" / "how-to" / "logging.md").read_text(encoding="utf-8")
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("| `bolide."))
+    named = set(re.findall(r"`(bolide\.[\w.]+)`", rows))
+
+    assert named
+    assert named - logger_names() == set()
+
+
 @each_page
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -160,6 +188,17 @@ def bolide_commands(page: Path) -> Iterator[list[str]]:
             prefix = NAMES.get(Path(program).name)
             if prefix is not None and words:
                 yield prefix + (words[: words.index("|")] if "|" in words else words)
+
+
+def logger_names() -> set[str]:
+    """The names of all loggers in the source, and of the packages above them."""
+    names: set[str] = set()
+    for path in (ROOT / "src" / "bolide").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        for argument in LOGGER.findall(path.read_text(encoding="utf-8")):
+            name = module if argument == "__name__" else argument.strip('"')
+            names |= {name.rsplit(".", dots)[0] for dots in range(name.count("."))}
+    return names
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,7 +1,8 @@
 """Administration of a cluster: `AdminClient`, a typed asyncio API over the admin requests.
 
-One module a subject: `clusters`, `name_servers`, `brokers`, `topics`, `groups`, `clients`,
-`offsets`, `messages`. It imports from `client` and below.
+`client.AdminClient` has one attribute per subject, and each subject is one module or part of one.
+`servers` sends the requests and resolves names to addresses. The package imports from `client` and
+below.
 """
 
 from bolide.admin.client import AdminClient

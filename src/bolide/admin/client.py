@@ -1,27 +1,22 @@
-"""The administrator's client."""
+"""`AdminClient`, the entry point of the package."""
 
 import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from bolide.admin.brokers import Brokers
+from bolide.admin.brokers import Brokers, Clusters, FilterFunctions
 from bolide.admin.clients import Clients
-from bolide.admin.clusters import Clusters
-from bolide.admin.filters import FilterFunctions
-from bolide.admin.groups import Groups
+from bolide.admin.consumer_lag import ConsumerLag
+from bolide.admin.groups import Groups, Pop
+from bolide.admin.held_messages import HalfMessages, Timers
+from bolide.admin.message_history import Traces, Tracks
 from bolide.admin.messages import Messages
 from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
 from bolide.admin.parked import Parked
-from bolide.admin.pop import Pop
-from bolide.admin.progress import Progress
 from bolide.admin.servers import Servers
-from bolide.admin.timers import Timers
 from bolide.admin.topics import Topics
-from bolide.admin.traces import Traces
-from bolide.admin.tracks import Tracks
-from bolide.admin.transactions import TransactionDesk
 from bolide.client.instance.signing import Signer
 from bolide.errors import ConfigError
 from bolide.remoting.client import ClientConfig, RemotingClient
@@ -32,11 +27,11 @@ SEPARATOR = ";"
 
 
 class AdminClient:
-    """Looks after a cluster of our brokers or of Apache's, while its `async with` block runs.
+    """Administers a cluster of Bolide or RocketMQ brokers, open inside its `async with` block.
 
-    What it can do stands by subject: `admin.topics`, `admin.groups`, `admin.brokers` and so on.
-    Everything raises `Refusal` where a server refuses, `RemotingError` where none answers, and
-    `AdminError` where the cluster has no such thing.
+    The operations are grouped by subject: `admin.topics`, `admin.groups`, `admin.brokers` and so
+    on. They raise `Refusal` if a server refuses, `RemotingError` if no server answers, and
+    `AdminError` if the cluster has no such object.
     """
 
     def __init__(
@@ -49,20 +44,21 @@ class AdminClient:
         tls: ClientTls | None = None,
         hooks: Sequence[RequestHook] = (),
     ) -> None:
-        """Take the name servers as `host:port;host:port` or one by one, else from NAMESRV_ADDR.
+        """Configure the client; connections are opened on demand.
 
         Args:
-            name_server: whom to ask for clusters and routes; the next one if one is not there.
-            timeout: seconds for one request.
-            access_key: whose requests these are; with `secret_key` they are signed.
-            secret_key: what to sign them with.
-            tls: how to encrypt, if at all.
-            hooks: see every request and its answer.
+            name_server: NameServers as `host:port;host:port` or an iterable, by default from
+                NAMESRV_ADDR; the next one is used if one is unreachable.
+            timeout: seconds per request.
+            access_key: identity of the sender; with `secret_key`, requests are signed.
+            secret_key: key of the signature.
+            tls: TLS settings; plain text by default.
+            hooks: called for every request and its response.
 
         Raises:
-            NoNameServer: none is given.
+            NoNameServer: no NameServer is given.
             ConfigError: one key is given without the other.
-            BadAddress: one is no address.
+            BadAddress: an address is malformed.
         """
         if bool(access_key) != bool(secret_key):
             raise ConfigError("access_key and secret_key must be given together")
@@ -79,13 +75,13 @@ class AdminClient:
         self.clients = Clients(servers)
         self.offsets = Offsets(servers)
         self.parked = Parked(servers)
-        self.progress = Progress(servers)
+        self.progress = ConsumerLag(servers)
         self.pop = Pop(servers)
         self.filters = FilterFunctions(servers)
         self.messages = Messages(servers)
         self.traces = Traces(self.messages)
         self.tracks = Tracks(servers)
-        self.transactions = TransactionDesk(servers)
+        self.transactions = HalfMessages(servers)
 
     async def __aenter__(self) -> Self:
         await self._remoting.__aenter__()

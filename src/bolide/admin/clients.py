@@ -1,4 +1,4 @@
-"""Clients that are connected: producers, consumers and what a consumer tells of itself."""
+"""Connected clients: producers, consumers, and the state a consumer reports on request."""
 
 from bolide.admin.errors import GroupOffline
 from bolide.admin.servers import Servers
@@ -18,18 +18,20 @@ from bolide.protocol.headers.clients import (
 )
 from bolide.protocol.refusals import ConsumerNotOnline, ServerError
 
-_PATIENCE = 15.0
-"""Seconds for what a broker passes on to a client, to which it gives ten."""
+_RELAY_TIMEOUT = 15.0
+"""Seconds for requests that a broker relays to a client, which has ten seconds to answer."""
+_V4_0_0_SNAPSHOT = 212
+_V6_0_0_SNAPSHOT = 612
 
 
 class Clients:
-    """The clients of a cluster."""
+    """The connected clients of a cluster."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     async def consumers(self, group: str, address: str | None = None) -> ConsumerConnections:
-        """Who consumes for a group, on all its brokers or on one; raises GroupOffline."""
+        """The consumers of a group, on all its brokers or on one; raises GroupOffline."""
         if address is None:
             addresses = [*(await self._servers.addresses_of_group(group)).values()]
         else:
@@ -50,7 +52,7 @@ class Clients:
         return found if found.connection_set else None
 
     async def producers(self, group: str, topic: str) -> ProducerConnections:
-        """Who produces for a group, on the brokers of a topic; raises GroupOffline."""
+        """The producers of a group, on the brokers of a topic; raises GroupOffline."""
         addresses = [*(await self._servers.addresses_of(topic)).values()]
         found = [each for at in addresses for each in await self._producers_at(at, group)]
         if not found:
@@ -62,39 +64,58 @@ class Clients:
         try:
             found = await self._servers.fetch(address, code, ProducerConnections, header)
         except ServerError as exc:
-            if "not exist" not in exc.remark:  # what brokers say of a group without producers
+            if "not exist" not in exc.remark:  # the remark for a group without producers
                 raise
             return []
         return found.connection_set
 
     async def running(self, group: str, client_id: str, *, stacks: bool = False) -> RunningConsumer:
-        """What a consumer tells of itself: queues, subscriptions, rates; its threads if asked.
+        """The state a consumer reports: queues, subscriptions, rates, and thread stacks if asked.
 
         Raises:
-            ServerError: no such client is connected.
-            ConsumerTimedOut: it does not answer.
+            ServerError: the client is not connected.
+            ConsumerTimedOut: the client does not answer.
         """
         addresses = await self._servers.addresses_of_group(group)
         header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         address, *_ = addresses.values()
-        return await self._servers.fetch(address, code, RunningConsumer, header, within=_PATIENCE)
+        return await self._servers.fetch(
+            address, code, RunningConsumer, header, within=_RELAY_TIMEOUT
+        )
 
     async def consume_directly(
         self, group: str, client_id: str, offset_message_id: str, address: str
     ) -> DirectConsumption:
-        """Have one consumer handle a stored message now; its offsets stay as they are.
+        """Make one consumer handle a stored message now; committed offsets do not change.
 
-        `address` is that of the broker which has the message.
+        `address` is the address of the broker that stores the message.
         """
         header = ConsumeDirectlyHeader(
             consumer_group=group, client_id=client_id, msg_id=offset_message_id
         )
         code = RequestCode.CONSUME_MESSAGE_DIRECTLY
-        return await self._servers.fetch(address, code, DirectConsumption, header, within=_PATIENCE)
+        return await self._servers.fetch(
+            address, code, DirectConsumption, header, within=_RELAY_TIMEOUT
+        )
 
 
 def _distinct(connections: list[Connection]) -> list[Connection]:
-    """Each client once, in the order of their ids: it is connected to every broker it uses."""
+    """Each client once, sorted by id: a client is connected to every broker it uses."""
     found = {each.client_id or "": each for each in reversed(connections)}
     return [found[client_id] for client_id in sorted(found)]
+
+
+def version_name(number: int) -> str:
+    """The name of a RocketMQ version number (`MQVersion`): `V5_3_3` for 479.
+
+    From 4.0 on each version has two numbers, the first for its snapshots.
+    """
+    if number < _V4_0_0_SNAPSHOT:
+        return "V3"
+    if number >= _V6_0_0_SNAPSHOT:
+        return "HIGHER_VERSION"
+    index, is_release = divmod(number - _V4_0_0_SNAPSHOT, 2)
+    major, rest = divmod(index, 100)
+    minor, patch = divmod(rest, 10)
+    return f"V{4 + major}_{minor}_{patch}" + ("" if is_release else "_SNAPSHOT")

@@ -1,4 +1,4 @@
-"""What can go wrong before, or between, the requests of an administrator."""
+"""Errors that `AdminClient` raises itself, in addition to refusals and connection errors."""
 
 from collections.abc import Iterable
 
@@ -6,18 +6,18 @@ from bolide.errors import BolideError
 
 
 class AdminError(BolideError):
-    """An administrator's wish that the cluster cannot fulfil; the text says what to do."""
+    """Base class; the text says what to do."""
 
 
 class NoNameServer(AdminError):
-    """No name server was named."""
+    """No NameServer is configured."""
 
     def __init__(self) -> None:
         super().__init__("no name server is given: name one, or set NAMESRV_ADDR=host:port")
 
 
 class BadAddress(AdminError):
-    """An address that is none."""
+    """A malformed address."""
 
     def __init__(self, reason: object) -> None:
         super().__init__(str(reason))
@@ -42,7 +42,7 @@ class BrokerUnknown(AdminError):
 
 
 class AttributeUnknown(AdminError):
-    """A broker does not know an attribute of topics, or passes over all of them."""
+    """The broker does not know a topic attribute, or ignores attributes altogether."""
 
     def __init__(self, address: str, attribute: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class AttributeUnknown(AdminError):
 
 
 class GroupOffline(AdminError):
-    """No client of the group is connected to the brokers that were asked."""
+    """No client of the group is connected to the queried brokers."""
 
     def __init__(self, group: str, where: Iterable[str]) -> None:
         brokers = ", ".join(where) or "no broker"
@@ -63,7 +63,7 @@ class GroupOffline(AdminError):
 
 
 class GroupUnknown(AdminError):
-    """No broker has a retry topic of the group, which the first consumer of it makes."""
+    """No broker has the retry topic of the group, which the first consumer creates."""
 
     def __init__(self, group: str) -> None:
         super().__init__(f"no consumer of group {group!r} has ever connected")
@@ -71,7 +71,7 @@ class GroupUnknown(AdminError):
 
 
 class MessageNotFound(AdminError):
-    """No broker that was asked has such a message."""
+    """None of the queried brokers has such a message."""
 
     def __init__(self, topic: str, what: str) -> None:
         super().__init__(f"no message of topic {topic!r} is found by {what}")

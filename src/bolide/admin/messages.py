@@ -1,9 +1,9 @@
-"""Stored messages: found by id, by key or by place."""
+"""Stored messages: look-up by id, key or queue offset, and pulls."""
 
 from dataclasses import dataclass
 
 from bolide.admin.errors import MessageNotFound
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import Servers, gather_by_key
 from bolide.client.consumer.received import read_stored
 from bolide.model.message import StoredMessage
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -20,12 +20,12 @@ from bolide.protocol.refusals import QueryNotFound, Refusal
 from bolide.remoting.errors import RemotingError
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
-"""The group of administrators, which every broker has."""
+"""Consumer group of admin tools; every broker has it."""
 
 DEFAULT_LIMIT = 64
 _MAX_PORT = 65_535
 _END_OF_TIME = 2**63 - 1
-_PATIENCE = 15.0
+_QUERY_TIMEOUT = 15.0
 _WITH_SUBSCRIPTION = 4
 _NOTHING_FOUND = (
     ResponseCode.PULL_NOT_FOUND,
@@ -35,8 +35,8 @@ _NOTHING_FOUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """What lay in a queue from some offset on, and where to look next."""
+class PulledMessages:
+    """Messages of one pull, the offset of the next pull, and the bounds of the queue."""
 
     messages: list[StoredMessage]
     next_offset: int
@@ -45,23 +45,23 @@ class Pulled:
 
 
 class Messages:
-    """Messages as they are stored: in the topic where they lie, with plain bodies."""
+    """Stored messages, with decompressed bodies."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     async def view(self, offset_message_id: str, topic: str | None = None) -> StoredMessage:
-        """The message that a broker gave this id, asked of the broker the id names.
+        """The message at an offset message id, from the broker that the id names.
 
         Raises:
-            BadMessageId: it is no such id.
-            MessageNotFound: the broker has no message there.
+            BadMessageId: the id is malformed.
+            MessageNotFound: the broker has no message at that offset.
         """
-        where = OffsetId.decode(offset_message_id)
-        header = ViewMessageHeader(topic=topic, offset=where.physical_offset)
-        address = str(where.host)
+        offset_id = OffsetId.decode(offset_message_id)
+        header = ViewMessageHeader(topic=topic, offset=offset_id.physical_offset)
+        address = str(offset_id.host)
         try:
-            reply = await self._servers.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+            reply = await self._servers.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         except Refusal as exc:
             raise MessageNotFound(topic or "?", f"id {offset_message_id}") from exc
         for message in read_stored(reply.body):
@@ -69,12 +69,13 @@ class Messages:
         raise MessageNotFound(topic or "?", f"id {offset_message_id}")
 
     async def find(self, topic: str, message_id: str, cluster: str | None = None) -> StoredMessage:
-        """The message of either kind of id: the sender's, or where it is stored.
+        """The message with an id of either kind: unique id, or offset message id.
 
-        Both look alike, so an id that names a broker of the cluster is looked up there first.
+        Both kinds have the same form, so an id that contains the address of a broker of the
+        cluster is tried as an offset message id first.
 
         Raises:
-            MessageNotFound: there is none.
+            MessageNotFound: no message has this id.
         """
         host = _host_of(message_id)
         known = host is not None and await self._is_broker(host)
@@ -88,7 +89,7 @@ class Messages:
         except MessageNotFound:
             if host is None or known:
                 raise
-        try:  # brokers may be registered by names
+        try:  # the broker may be registered under a host name
             return await self.view(message_id, topic)
         except RemotingError as exc:
             raise MessageNotFound(topic, f"id {message_id}") from exc
@@ -103,11 +104,10 @@ class Messages:
         end: int | None = None,
         cluster: str | None = None,
     ) -> list[StoredMessage]:
-        """Messages with this key, stored between two times in milliseconds; the limit is for each
-        broker.
+        """Messages with a key, stored between two times in ms, up to `limit` from each broker.
 
         Raises:
-            MessageNotFound: there is none.
+            MessageNotFound: no message has this key.
         """
         header = QueryMessageHeader(
             topic=topic,
@@ -117,7 +117,7 @@ class Messages:
             end_timestamp=_END_OF_TIME if end is None else end,
         )
         found = await self._query(header, cluster)
-        # The index knows hashes: another key, or another topic, may have the same.
+        # The index stores hashes, so the reply may contain other keys and topics.
         wanted = [each for each in found if key in each.keys and each.topic == topic]
         if not wanted:
             raise MessageNotFound(topic, f"key {key!r}")
@@ -126,10 +126,10 @@ class Messages:
     async def by_unique_id(
         self, topic: str, unique_id: str, cluster: str | None = None
     ) -> list[StoredMessage]:
-        """Messages with the sender's id, the oldest first: a retried send may be stored twice.
+        """Messages with a unique id, oldest first: a retried send may be stored twice.
 
         Raises:
-            MessageNotFound: there is none.
+            MessageNotFound: no message has this id.
         """
         header = QueryMessageHeader(
             topic=topic,
@@ -146,7 +146,7 @@ class Messages:
         return sorted(wanted, key=lambda message: message.store_timestamp)
 
     async def at(self, queue: MessageQueue, offset: int) -> StoredMessage:
-        """The message at one place of a queue; raises MessageNotFound."""
+        """The message at a queue offset; raises MessageNotFound."""
         for message in (await self.pull(queue, offset, 1)).messages:
             if message.queue_offset == offset:
                 return message
@@ -155,9 +155,8 @@ class Messages:
 
     async def pull(
         self, queue: MessageQueue, offset: int, count: int = 32, *, group: str = TOOLS_GROUP
-    ) -> Pulled:
-        """Messages of a queue from an offset on, as many as the broker gives; nothing is waited
-        for and no position of the group changes."""
+    ) -> PulledMessages:
+        """Pull messages from an offset on, without long polling or committing offsets."""
         header = PullHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -172,17 +171,21 @@ class Messages:
             expression_type="TAG",
         )
         address = await self._servers.address_of(queue.broker_name)
-        reply = await self._servers.ask(
+        reply = await self._servers.call(
             address, RequestCode.PULL_MESSAGE, header, accept=_NOTHING_FOUND
         )
-        told = PullReply.from_fields(reply.fields)
-        messages = read_stored(reply.body, queue.broker_name)
-        return Pulled(messages, told.next_begin_offset, told.min_offset, told.max_offset)
+        reply_header = PullReply.from_fields(reply.fields)
+        return PulledMessages(
+            read_stored(reply.body, queue.broker_name),
+            reply_header.next_begin_offset,
+            reply_header.min_offset,
+            reply_header.max_offset,
+        )
 
     async def queue_entries(
         self, queue: MessageQueue, index: int, count: int, group: str | None = None
     ) -> ConsumeQueueSlice:
-        """Entries of a consume queue, and whether the group's filter lets them pass."""
+        """Entries of a consume queue, and whether the filter of the group accepts them."""
         header = ConsumeQueueHeader(
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -196,15 +199,17 @@ class Messages:
 
     async def _query(self, header: QueryMessageHeader, cluster: str | None) -> list[StoredMessage]:
         addresses = await self._servers.addresses_of(header.topic, cluster)
-        found = await each(addresses, lambda name: self._query_at(name, addresses[name], header))
+        found = await gather_by_key(
+            addresses, lambda name: self._query_at(name, addresses[name], header)
+        )
         return [message for part in found.values() for message in part]
 
     async def _query_at(
         self, broker_name: str, address: str, header: QueryMessageHeader
     ) -> list[StoredMessage]:
         try:
-            reply = await self._servers.ask(
-                address, RequestCode.QUERY_MESSAGE, header, within=_PATIENCE
+            reply = await self._servers.call(
+                address, RequestCode.QUERY_MESSAGE, header, within=_QUERY_TIMEOUT
             )
         except QueryNotFound:
             return []
@@ -216,7 +221,8 @@ class Messages:
 
 
 def _host_of(message_id: str) -> str | None:
-    """The address that an offset id names; a sender's id hardly ever has a port in that place."""
+    """The broker address in an offset message id; None if its port bytes are not a valid port,
+    as in nearly all unique ids."""
     try:
         host = OffsetId.decode(message_id).host
     except BadMessageId:

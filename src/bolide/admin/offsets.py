@@ -1,10 +1,10 @@
-"""Positions: the ends of queues, how far groups are, and how to move them."""
+"""Offsets: the bounds of queues, the committed offsets of groups, and their reset."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bolide.admin.errors import GroupUnknown
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import Servers, gather_by_key
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import (
     ConsumerStatus,
@@ -33,44 +33,44 @@ from bolide.protocol.headers.topics import TopicHeader
 from bolide.protocol.refusals import QueryNotFound
 
 AT_END = -1
-"""As a timestamp: behind the last message."""
+"""As a timestamp: the end of the queue."""
 
-_PATIENCE = 15.0
+_SLOW_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What became of a group's position in one queue."""
+    """The result of a reset for one queue."""
 
     queue: MessageQueue
     broker_offset: int
     consumer_offset: int
     timestamp_offset: int
-    """Where the time asked for is."""
+    """The offset of the requested time."""
     reset_offset: int
-    """Where the group is now."""
+    """The committed offset after the reset."""
 
 
 class Offsets:
-    """Positions in the queues of a cluster; times are milliseconds since 1970."""
+    """Offsets in the queues of a cluster; times are milliseconds since 1970."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     async def max(self, queue: MessageQueue) -> int:
-        """The offset that the next message will have."""
+        """The offset of the next message to be stored."""
         header = MaxOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
-        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+        return await self._query_offset(queue, RequestCode.GET_MAX_OFFSET, header)
 
     async def min(self, queue: MessageQueue) -> int:
         """The offset of the oldest message."""
         header = QueueHeader(queue.topic, queue.queue_id)
-        return await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+        return await self._query_offset(queue, RequestCode.GET_MIN_OFFSET, header)
 
     async def search(
         self, queue: MessageQueue, timestamp: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
-        """The first message stored at that time or later; the last one up to it if UPPER."""
+        """The first message stored at a time or later; with UPPER, the last one up to it."""
         address = await self._servers.address_of(queue.broker_name)
         return await self.search_at(address, queue, timestamp, boundary)
 
@@ -87,18 +87,18 @@ class Offsets:
             timestamp=timestamp,
             boundary_type=boundary,
         )
-        reply = await self._servers.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        reply = await self._servers.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def earliest_time(self, queue: MessageQueue) -> int:
-        """When the oldest message was stored."""
+        """The store time of the oldest message."""
         address = await self._servers.address_of(queue.broker_name)
         header = QueueHeader(queue.topic, queue.queue_id)
-        reply = await self._servers.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        reply = await self._servers.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
         return StoreTimeReply.from_fields(reply.fields).timestamp
 
     async def find_committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Up to where the group has consumed the queue, if it ever has."""
+        """The committed offset of the group; None if it has not consumed the queue."""
         header = QueryOffsetHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -106,21 +106,21 @@ class Offsets:
             set_zero_if_not_found=False,
         )
         try:
-            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+            return await self._query_offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except QueryNotFound:
             return None
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """Set a group's position; a connected consumer overwrites it with its own."""
+        """Commit an offset for a group; a connected consumer overwrites it with its own."""
         header = CommitOffsetHeader(group, queue.topic, queue.queue_id, offset)
-        await self._servers.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._servers.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def progress(
         self, group: str, topic: str | None = None, cluster: str | None = None
     ) -> ConsumeStats:
-        """How far a group is in all queues it consumes, or in those of one topic."""
+        """The offsets of a group in all queues it consumes, or in those of one topic."""
         addresses = (await self._group_addresses(group, topic, cluster)).values()
-        found = await each(addresses, lambda at: self.progress_at(at, group, topic))
+        found = await gather_by_key(addresses, lambda at: self.progress_at(at, group, topic))
         merged = ConsumeStats()
         for part in found.values():
             merged.offset_table |= part.offset_table
@@ -130,7 +130,7 @@ class Offsets:
     async def progress_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
         header = ConsumeStatsHeader(consumer_group=group, topic=topic)
         code = RequestCode.GET_CONSUME_STATS
-        return await self._servers.fetch(address, code, ConsumeStats, header, within=_PATIENCE)
+        return await self._servers.fetch(address, code, ConsumeStats, header, within=_SLOW_TIMEOUT)
 
     async def reset_by_time(
         self,
@@ -141,11 +141,11 @@ class Offsets:
         force: bool = True,
         cluster: str | None = None,
     ) -> dict[MessageQueue, int]:
-        """Move a group to a time, its running consumers too; unless forced only backwards.
+        """Reset a group and its running consumers to a time; without `force` only backwards.
 
         Raises:
-            ConsumerNotOnline: a broker can do it only through consumers, and none is connected;
-                `reset_stopped` does it then.
+            ConsumerNotOnline: the broker resets offsets only through connected consumers, and
+                none is connected; use `reset_stopped`.
         """
         header = ResetOffsetHeader(
             topic=topic, group=group, timestamp=timestamp, is_force=force, offset=-1
@@ -164,7 +164,7 @@ class Offsets:
         force: bool = True,
         cluster: str | None = None,
     ) -> list[Rollback]:
-        """Move a group whose consumers are not running by committing other offsets."""
+        """Reset a group without running consumers, by committing offsets."""
         moved = []
         for address in (await self._servers.addresses_of(topic, cluster)).values():
             for queue, progress in (await self._progress_in(address, group, topic)).items():
@@ -174,7 +174,7 @@ class Offsets:
         return moved
 
     async def reset_queue(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """Move a group to an offset in one queue, its running consumer too."""
+        """Reset a group and its running consumer to an offset in one queue."""
         await self.commit(address, group, queue, offset)
         header = ResetOffsetHeader(
             topic=queue.topic,
@@ -189,46 +189,48 @@ class Offsets:
     async def clone(
         self, source: str, target: str, topic: str | None = None, *, offline: bool = False
     ) -> None:
-        """Give one group the positions of another, in one topic or in all."""
+        """Copy the committed offsets of one group to another, in one topic or in all."""
         header = CloneOffsetsHeader(
             src_group=source, dest_group=target, topic=topic, offline=offline
         )
         for address in (await self._servers.addresses_of_group(source)).values():
-            await self._servers.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
+            await self._servers.call(address, RequestCode.CLONE_GROUP_OFFSET, header)
 
     async def status(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """The positions that running consumers have in a topic, by client id."""
+        """The current offsets of running consumers in a topic, by client id."""
         header = ConsumerStatusHeader(topic=topic, group=group, client_addr=client_id or "")
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
         address, *_ = (await self._servers.addresses_of(topic)).values()
-        found = await self._servers.fetch(address, code, ConsumerStatus, header, within=_PATIENCE)
+        found = await self._servers.fetch(
+            address, code, ConsumerStatus, header, within=_SLOW_TIMEOUT
+        )
         return found.consumer_table
 
     async def time_spans(self, group: str, topic: str) -> list[QueueTimeSpan]:
-        """When the messages of each queue were stored, and those the group has come to."""
+        """Store times of the oldest, the newest and the last consumed message of each queue."""
         header, code = TopicGroupHeader(topic, group), RequestCode.QUERY_CONSUME_TIME_SPAN
-        found = await each(
+        found = await gather_by_key(
             (await self._servers.addresses_of(topic)).values(),
             lambda at: self._servers.fetch(at, code, ConsumeTimeSpans, header),
         )
         return [span for part in found.values() for span in part.consume_time_span_set]
 
-    async def _ask(
+    async def _query_offset(
         self,
         queue: MessageQueue,
         code: RequestCode,
         header: MaxOffsetHeader | QueueHeader | QueryOffsetHeader,
     ) -> int:
         address = await self._servers.address_of(queue.broker_name)
-        reply = await self._servers.ask(address, code, header)
+        reply = await self._servers.call(address, code, header)
         return OffsetReply.from_fields(reply.fields).offset
 
     async def _group_addresses(
         self, group: str, topic: str | None, cluster: str | None
     ) -> dict[str, str]:
-        """The brokers that a group uses: those of its retry topic, else those of the topic."""
+        """The brokers of a group: those of its retry topic, otherwise those of the topic."""
         try:
             return await self._servers.addresses_of_group(group, cluster)
         except GroupUnknown:
@@ -238,13 +240,13 @@ class Offsets:
 
     async def _reset(self, address: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        found = await self._servers.fetch(address, code, ResetOffsets, header, within=_PATIENCE)
+        found = await self._servers.fetch(address, code, ResetOffsets, header, within=_SLOW_TIMEOUT)
         return found.offset_table
 
     async def _progress_in(
         self, address: str, group: str, topic: str
     ) -> dict[MessageQueue, QueueProgress]:
-        """Of one topic on one broker; a group that never consumed it is at the beginning."""
+        """Progress in one topic on one broker; a group without offsets starts at the beginning."""
         stats = await self.progress_at(address, group)
         known = {queue: each for queue, each in stats.offset_table.items() if queue.topic == topic}
         if known:

@@ -1,4 +1,7 @@
-"""Keys that ordered consumers of a group have set aside: seen, resumed, made dead letters."""
+"""Parked keys: message keys that the ordered consumers of a group have set aside.
+
+Parked keys can be listed, resumed, or turned into dead letters.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ from bolide.protocol.refusals import TopicNotFound
 
 
 class NotParked(AdminError):
-    """Nothing of that kind is set aside."""
+    """No such key is parked."""
 
     def __init__(self, group: str, key: str | None) -> None:
         what = "no key" if key is None else f"no key {key!r}"
@@ -33,24 +36,24 @@ class NotParked(AdminError):
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """A key that is set aside; offsets are those of the source queue."""
+class ParkedKeySummary:
+    """A parked key; offsets are those of the source queue."""
 
     queue: MessageQueue
     key: str
-    """Empty for messages without one."""
+    """Empty for messages without a key."""
     count: int
     since_ms: int
-    """When its first message failed for good."""
+    """When the first message of the key was parked."""
     error: str
     is_resuming: bool
-    """Whether its messages are being handled again, or will be as soon as a member runs."""
+    """Whether the key was resumed, and its messages are handled as soon as a member runs."""
     first_offset: int
     last_offset: int
 
 
 class Parked:
-    """What the groups of a cluster have set aside."""
+    """The parked keys of the groups of a cluster."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -59,14 +62,14 @@ class Parked:
 
     async def keys(
         self, group: str, *, topic: str | None = None, key: str | None = None
-    ) -> list[SetAside]:
-        """The keys that are set aside, all or those of a topic or of one name."""
+    ) -> list[ParkedKeySummary]:
+        """The parked keys of a group, optionally of one topic or with one name."""
         try:
             addresses = await self._servers.addresses_of(park_topic(group))
         except TopicNotFound:
-            return []  # no member that parks has ever run
+            return []  # the first member with parking enabled creates the topic
         found = [
-            _set_aside(source, parked)
+            _summary(source, parked)
             for broker in addresses
             for number in range(PARK_QUEUES)
             for source, keys in (await self._read(group, broker, number)).items()
@@ -80,26 +83,26 @@ class Parked:
 
     async def resume(
         self, group: str, *, topic: str | None = None, key: str | None = None
-    ) -> list[SetAside]:
-        """Have keys handled again: what is set aside, in order, and then what came later.
+    ) -> list[ParkedKeySummary]:
+        """Resume keys: their parked messages are handled in order, then later ones.
 
         Returns:
-            The keys, as they were before.
+            The keys as they were before.
 
         Raises:
-            NotParked: there is none.
+            NotParked: no key matches.
         """
         return await self._decide(group, topic, key, dead=False)
 
     async def dead_letter(
         self, group: str, *, topic: str | None = None, key: str | None = None
-    ) -> list[SetAside]:
-        """Make dead letters of what is set aside now; what comes later is handled. As `resume`."""
+    ) -> list[ParkedKeySummary]:
+        """Send the parked messages to the dead-letter topic and resume later ones; as `resume`."""
         return await self._decide(group, topic, key, dead=True)
 
     async def _decide(
         self, group: str, topic: str | None, key: str | None, *, dead: bool
-    ) -> list[SetAside]:
+    ) -> list[ParkedKeySummary]:
         found = await self.keys(group, topic=topic, key=key)
         if not found:
             raise NotParked(group, key)
@@ -107,7 +110,7 @@ class Parked:
             await self._write(group, each, each.last_offset if dead else NONE)
         return found
 
-    async def _write(self, group: str, key: SetAside, dead_through: int) -> None:
+    async def _write(self, group: str, key: ParkedKeySummary, dead_through: int) -> None:
         record = ParkRecord(
             kind=Kind.RESUME,
             topic=key.queue.topic,
@@ -119,10 +122,10 @@ class Parked:
         header = send_header(properties, park_queue(group, key.queue))
         address = await self._servers.address_of(key.queue.broker_name)
         code = RequestCode.SEND_MESSAGE_V2
-        await self._servers.ask(address, code, header.to_short(), body=body)
+        await self._servers.call(address, code, header.to_short(), body=body)
 
     async def _read(self, group: str, broker: str, number: int) -> dict[MessageQueue, ParkedKeys]:
-        """By source queue, what one park queue says."""
+        """The parked keys recorded in one park queue, by source queue."""
         queue = MessageQueue(park_topic(group), broker, number)
         found: defaultdict[MessageQueue, ParkedKeys] = defaultdict(ParkedKeys)
         at, end = await self._offsets.min(queue), await self._offsets.max(queue)
@@ -138,14 +141,14 @@ class Parked:
         return found
 
 
-def _set_aside(source: MessageQueue, parked: ParkedKey) -> SetAside:
-    return SetAside(
+def _summary(source: MessageQueue, parked: ParkedKey) -> ParkedKeySummary:
+    return ParkedKeySummary(
         queue=source,
         key=parked.key,
         count=len(parked.entries),
         since_ms=parked.since_ms,
         error=parked.error,
         is_resuming=parked.is_resuming,
-        first_offset=parked.first.offset,
+        first_offset=parked.first.queue_offset,
         last_offset=parked.last_offset,
     )

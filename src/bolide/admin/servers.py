@@ -1,4 +1,4 @@
-"""The name servers and brokers of a cluster, and how they are asked."""
+"""Requests to the NameServers and brokers of a cluster, and the resolution of names."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -28,25 +28,26 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 MASTER = 0
-_AT_ONCE = 16
+_MAX_CONCURRENT = 16
 
 
 class Servers:
-    """Asks any name server, every name server, or one broker.
+    """Sends requests to any NameServer, to every NameServer, or to one broker.
 
-    A name server that does not answer is passed over, and the one that did is asked first then.
+    If a NameServer does not answer, the next one is tried; later requests start with the one that
+    answered last.
     """
 
     def __init__(self, name_servers: Sequence[str], remoting: RemotingClient) -> None:
         if not name_servers:
             raise NoNameServer
         for address in name_servers:
-            _check(address)
+            _check_address(address)
         self.name_servers = tuple(name_servers)
         self._remoting = remoting
-        self._asked_last = 0
+        self._last_used = 0
 
-    async def ask(
+    async def call(
         self,
         address: str,
         code: RequestCode,
@@ -56,14 +57,14 @@ class Servers:
         within: float | None = None,
         accept: Collection[int] = (),
     ) -> Frame:
-        """Ask one server; a refusal gets a note that names it."""
-        _check(address)
+        """Send a request to one server; a refusal gets a note with the address."""
+        _check_address(address)
         try:
             return await self._remoting.call(
                 address, code, header, body=body, within=within, accept=accept
             )
         except BolideError as exc:
-            if not isinstance(exc, RemotingError):  # those name the peer themselves
+            if not isinstance(exc, RemotingError):  # these contain the address already
                 exc.add_note(f"asked of {address}")
             raise
 
@@ -76,54 +77,53 @@ class Servers:
         *,
         within: float | None = None,
     ) -> T:
-        """Ask one server for a body of that shape."""
-        reply = await self.ask(address, code, header, within=within)
+        """Send a request to one server and decode the body of the reply."""
+        reply = await self.call(address, code, header, within=within)
         return fastjson.decode(reply.body or b"{}", shape)
 
-    async def ask_name_server(
+    async def call_name_server(
         self, code: RequestCode, header: Header | Fields | None = None, *, body: bytes = b""
     ) -> Frame:
-        """Ask the name servers in turn until one answers."""
+        """Send a request to the NameServers in turn until one answers."""
         count = len(self.name_servers)
         for attempt in range(count):
-            at = (self._asked_last + attempt) % count
+            at = (self._last_used + attempt) % count
             try:
-                reply = await self.ask(self.name_servers[at], code, header, body=body)
+                reply = await self.call(self.name_servers[at], code, header, body=body)
             except RemotingError:
                 if attempt == count - 1:
                     raise
             else:
-                self._asked_last = at
+                self._last_used = at
                 return reply
         raise NoNameServer
 
-    async def ask_every_name_server(
+    async def call_every_name_server(
         self, code: RequestCode, header: Header | Fields | None = None, *, body: bytes = b""
     ) -> dict[str, Frame]:
-        """Ask all of them, as for changes: name servers tell each other nothing."""
+        """Send a request to all NameServers, as for changes: they do not synchronize."""
         return {
-            address: await self.ask(address, code, header, body=body)
+            address: await self.call(address, code, header, body=body)
             for address in self.name_servers
         }
 
     async def info(self) -> ClusterInfo:
         """All clusters and the brokers in them."""
-        reply = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        reply = await self.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return fastjson.decode(reply.body, ClusterInfo)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Raises TopicNotFound where no broker serves the topic."""
+        """Raises TopicNotFound if no broker serves the topic."""
         header = RouteHeader(topic, accept_standard_json_only=True)
-        reply = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        reply = await self.call_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return fastjson.decode(reply.body, TopicRoute)
 
     async def addresses_of(self, topic: str, cluster: str | None = None) -> dict[str, str]:
-        """The address to ask of each broker that serves the topic, by name: its master if it has
-        one.
+        """The address of each broker that serves the topic, by name; preferably its master's.
 
         Raises:
-            TopicNotFound: there is none.
-            ClusterNotFound: none is of that cluster.
+            TopicNotFound: no broker serves the topic.
+            ClusterNotFound: none of them is in the cluster.
         """
         route = await self.route(topic)
         if cluster is not None:
@@ -140,7 +140,7 @@ class Servers:
         return found
 
     async def addresses_of_group(self, group: str, cluster: str | None = None) -> dict[str, str]:
-        """The same of each broker that a consumer of the group has used; raises GroupUnknown."""
+        """As `addresses_of`, for the brokers of the group's retry topic; raises GroupUnknown."""
         try:
             return await self.addresses_of(retry_topic(group), cluster)
         except TopicNotFound as exc:
@@ -159,7 +159,7 @@ class Servers:
         return [b.broker_addrs[MASTER] for b in brokers if MASTER in b.broker_addrs]
 
     async def members_of(self, cluster: str) -> list[str]:
-        """Masters and slaves."""
+        """The addresses of masters and slaves."""
         return [
             address
             for broker in await self.brokers_of(cluster)
@@ -167,7 +167,7 @@ class Servers:
         ]
 
     async def broker_at(self, address: str) -> BrokerRoute:
-        """The broker that has this address."""
+        """The broker with an address; raises BrokerUnknown."""
         table = (await self.info()).broker_addr_table
         for broker in table.values():
             if address in broker.broker_addrs.values():
@@ -176,7 +176,7 @@ class Servers:
         raise BrokerUnknown(address, known)
 
     async def address_of(self, broker_name: str) -> str:
-        """Where to ask a broker known by name."""
+        """The address of a broker, preferably its master's; raises BrokerUnknown."""
         table = (await self.info()).broker_addr_table
         if broker_name not in table:
             raise BrokerUnknown(broker_name, table)
@@ -184,17 +184,17 @@ class Servers:
 
 
 def address_of(broker: BrokerRoute) -> str:
-    """The master's address, else that of the slave with the smallest id."""
+    """The address of the master, otherwise of the slave with the smallest id."""
     return broker.broker_addrs[min(broker.broker_addrs)]
 
 
-async def each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T]:
-    """Ask for every key, some at once; the first error ends it."""
-    places = asyncio.Semaphore(_AT_ONCE)
+async def gather_by_key(keys: Iterable[K], request: Callable[[K], Awaitable[T]]) -> dict[K, T]:
+    """Run a request for every key, some concurrently; the first error cancels the others."""
+    limit = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def one(key: K) -> T:
-        async with places:
-            return await ask(key)
+        async with limit:
+            return await request(key)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -204,7 +204,7 @@ async def each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T
     return {key: task.result() for key, task in tasks.items()}
 
 
-def _check(address: str) -> None:
+def _check_address(address: str) -> None:
     try:
         split_address(address)
     except ValueError as exc:

@@ -1,11 +1,11 @@
-"""Topics: where they are, how they are set up, how far they have come."""
+"""Topics: routes, configuration and statistics."""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from bolide.admin.errors import AttributeUnknown
-from bolide.admin.servers import Servers, each
+from bolide.admin.servers import Servers, gather_by_key
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
 from bolide.protocol.bodies.routes import TopicList, TopicRoute
@@ -20,10 +20,10 @@ from bolide.protocol.headers.namesrv import ClusterHeader, DeleteTopicHeader
 from bolide.protocol.headers.topics import CreateTopicHeader, TopicConfigHeader, TopicHeader
 from bolide.protocol.refusals import RequestCodeNotSupported, ServerError, TopicNotFound
 
-_UNSUPPORTED = "unsupported key: "  # what Java's brokers say
+_UNSUPPORTED = "unsupported key: "  # remark of Java brokers
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_QUEUES = 8
-"""Read and write queues of a topic made by an administrator."""
+"""Read and write queues of a topic created by `create`."""
 
 
 class Topics:
@@ -33,17 +33,17 @@ class Topics:
         self._servers = servers
 
     async def names(self, cluster: str | None = None) -> list[str]:
-        """Names of all topics that the name server knows, or of those in one cluster."""
+        """The names of all topics, or of those in one cluster."""
         if cluster is None:
             code, header = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None
         else:
             code, header = RequestCode.GET_TOPICS_BY_CLUSTER, ClusterHeader(cluster)
-        reply = await self._servers.ask_name_server(code, header)
+        reply = await self._servers.call_name_server(code, header)
         return fastjson.decode(reply.body, TopicList).topic_list
 
     async def system(self) -> list[str]:
-        """Topics that are the cluster's own."""
-        reply = await self._servers.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        """The system topics of the cluster."""
+        reply = await self._servers.call_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         return fastjson.decode(reply.body, TopicList).topic_list
 
     async def route(self, topic: str) -> TopicRoute:
@@ -61,7 +61,7 @@ class Topics:
             return await self._servers.fetch(
                 address, RequestCode.GET_TOPIC_CONFIG, TopicConfig, header
             )
-        except RequestCodeNotSupported:  # 4.9 tells all topics or none
+        except RequestCodeNotSupported:  # RocketMQ 4.9 can only list all topics
             found = (await self.configs(address)).topic_config_table.get(topic)
         if found is None:
             raise TopicNotFound(f"broker {address} has no topic {topic!r}")
@@ -73,30 +73,30 @@ class Topics:
         return await self._servers.fetch(address, code, MappedTopicConfigTable)
 
     async def update(self, address: str, config: TopicConfig) -> None:
-        """Create the topic on one broker, or change it. Attributes are changes: `+name`, `-name`.
+        """Create or change a topic on one broker. Attributes are changes: `+name`, `-name`.
 
         Raises:
-            InvalidParameter: the name or a number is not allowed.
-            AttributeUnknown: the broker has no such attribute.
+            InvalidParameter: the name or a number is invalid.
+            AttributeUnknown: the broker does not know an attribute.
         """
         code, added = RequestCode.UPDATE_AND_CREATE_TOPIC, _added(config.attributes)
         try:
-            await self._servers.ask(address, code, _header(config))
+            await self._servers.call(address, code, _header(config))
         except ServerError as exc:
             for name in added:
                 if _UNSUPPORTED + name in (exc.remark or ""):
                     raise AttributeUnknown(address, name) from exc
             raise
-        if added:  # 4.9 passes over them
-            kept = (await self.config(address, config.topic_name)).attributes
+        if added:  # RocketMQ 4.9 ignores attributes
+            stored = (await self.config(address, config.topic_name)).attributes
             for name in added:
-                if name not in kept:
+                if name not in stored:
                     raise AttributeUnknown(address, name)
 
     async def update_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Create or change many topics by one request; 4.9 does not know it."""
+        """Create or change many topics in one request; not supported by RocketMQ 4.9."""
         body = fastjson.encode(TopicConfigList([*configs]))
-        await self._servers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        await self._servers.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
 
     async def create(
         self,
@@ -106,8 +106,10 @@ class Topics:
         queues: int = DEFAULT_QUEUES,
         attributes: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Create a topic on every master of a cluster; returns their addresses. Raises as
-        `update`."""
+        """Create a topic on every master of a cluster; returns their addresses.
+
+        Raises the errors of `update`.
+        """
         config = TopicConfig(
             topic_name=topic,
             read_queue_nums=queues,
@@ -128,18 +130,19 @@ class Topics:
         return config
 
     async def delete(self, topic: str, cluster: str) -> None:
-        """Delete the topic from the brokers of a cluster, its messages too, and from the name
-        servers."""
+        """Delete a topic and its messages from the brokers of a cluster and the NameServers."""
         header = TopicHeader(topic)
         for address in await self._servers.members_of(cluster):
-            await self._servers.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+            await self._servers.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         code = RequestCode.DELETE_TOPIC_IN_NAMESRV
-        await self._servers.ask_every_name_server(code, DeleteTopicHeader(topic, cluster))
+        await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
 
     async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
-        """The ends of all its queues, on all brokers that serve it; the rate is their sum."""
+        """The bounds of all queues, from all brokers that serve the topic; rates are summed."""
         addresses = await self._servers.addresses_of(topic, cluster)
-        found = await each(addresses.values(), lambda address: self.stats_at(address, topic))
+        found = await gather_by_key(
+            addresses.values(), lambda address: self.stats_at(address, topic)
+        )
         merged = TopicStats()
         for part in found.values():
             merged.offset_table |= part.offset_table
@@ -151,9 +154,9 @@ class Topics:
         return await self._servers.fetch(address, code, TopicStats, TopicHeader(topic))
 
     async def groups(self, topic: str) -> list[str]:
-        """The groups that consume it, or have done so, on any broker."""
+        """The groups that consume or have consumed the topic, on any broker."""
         addresses = (await self._servers.addresses_of(topic)).values()
-        found = await each(addresses, lambda address: self._groups_at(address, topic))
+        found = await gather_by_key(addresses, lambda address: self._groups_at(address, topic))
         return sorted({group for part in found.values() for group in part.group_list})
 
     async def _groups_at(self, address: str, topic: str) -> GroupList:
@@ -180,7 +183,7 @@ def _header(config: TopicConfig) -> CreateTopicHeader:
 
 
 def attribute_changes(attributes: Mapping[str, str]) -> str:
-    """`+a=b,-c` of `{"+a": "b", "-c": ""}`; a name without a sign is one to add."""
+    """`{"+a": "b", "-c": ""}` as `+a=b,-c`; a name without a sign is added."""
     return ",".join(
         name if name.startswith("-") else f"+{name.removeprefix('+')}={value}"
         for name, value in attributes.items()

@@ -1,6 +1,6 @@
-"""Messages as Arrow tables, without a JVM.
+"""Messages as Arrow tables, without a JVM: `read_topic` and `read_commit_log`.
 
-Importing it loads nothing heavy: public names are found when they are first used.
+Importing the package loads nothing heavy: public names are resolved on first use.
 """
 
 from importlib import import_module
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from bolide.arrow.errors import BadPosition as BadPosition
     from bolide.arrow.errors import BadValueSchema as BadValueSchema
     from bolide.arrow.errors import DataLost as DataLost
+    from bolide.arrow.errors import LogDamaged as LogDamaged
+    from bolide.arrow.errors import LogFileGone as LogFileGone
+    from bolide.arrow.errors import NoCommitLog as NoCommitLog
     from bolide.arrow.errors import OutOfPatience as OutOfPatience
-    from bolide.arrow.log_errors import LogDamaged as LogDamaged
-    from bolide.arrow.log_errors import LogFileGone as LogFileGone
-    from bolide.arrow.log_errors import NoCommitLog as NoCommitLog
     from bolide.arrow.schema import message_schema as message_schema
     from bolide.arrow.topic_reader import TopicReader as TopicReader
     from bolide.arrow.topic_reader import read_topic as read_topic
 
-_HOMES = {
+_MODULES = {
     "BadPosition": "errors",
     "BadValueSchema": "errors",
     "DataLost": "errors",
-    "LogDamaged": "log_errors",
-    "LogFileGone": "log_errors",
+    "LogDamaged": "errors",
+    "LogFileGone": "errors",
     "LogReader": "commit_log",
-    "NoCommitLog": "log_errors",
+    "NoCommitLog": "errors",
     "OutOfPatience": "errors",
     "TopicReader": "topic_reader",
     "message_schema": "schema",
@@ -35,11 +35,11 @@ _HOMES = {
     "read_topic": "topic_reader",
 }
 
-__all__ = [*_HOMES]  # noqa: PLE0604  all of them are texts
+__all__ = [*_MODULES]  # noqa: PLE0604  all keys are strings
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,13 +1,17 @@
-"""Records as they lie in pull replies and in the commit log, made into record batches."""
+"""Arrow record batches built from stored records, and the base class of iterable tables.
+
+The input is records in the storage format, as pull replies and commit log files contain them.
+"""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from bolide.arrow.json_values import decode_values
 from bolide.arrow.schema import PROPERTIES, TIMESTAMP, message_schema
-from bolide.arrow.value_schema import decode_values
 from bolide.kernel import Columns
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Pairs, Strings, Wanted
 from bolide.kernel.results import Stop
@@ -16,14 +20,16 @@ from bolide.protocol.record_errors import BadRecord
 
 log = logging.getLogger(__name__)
 
+
 BATCH_ROWS = 10_000
 BATCH_BYTES = 16 * 1024 * 1024
+_STREAM = "bolide_stream"
 
 
-class Batches:
-    """Collects records, buffer after buffer, and gives a batch whenever one is full."""
+class BatchBuilder:
+    """Collects records from successive buffers and builds record batches of bounded size."""
 
-    def __init__(  # noqa: PLR0913  what a batch may be
+    def __init__(  # noqa: PLR0913  independent keyword options
         self,
         *,
         broker: str | None,
@@ -34,17 +40,17 @@ class Batches:
         max_rows: int = BATCH_ROWS,
         max_bytes: int = BATCH_BYTES,
     ) -> None:
-        """Say what the batches shall hold.
+        """Configure the contents and the size of the batches.
 
         Args:
-            broker: what the column says in all rows; None is null.
-            topic: the same; None takes each record's own.
+            broker: value of the column `broker` in all rows; None is null.
+            topic: value of the column `topic` in all rows; None takes it from each record.
             wanted: which records become rows, such as `Wanted(first_offset=5, end_offset=9)`.
-            include_properties: whether there is such a column.
-            value: the type of the column `value`, if bodies are to be read as JSON.
-            max_rows: in one batch.
-            max_bytes: of bodies and properties; the message that goes past it is the last of its
-                batch.
+            include_properties: whether to add the column `properties`.
+            value: type of the column `value`, if bodies are to be decoded as JSON.
+            max_rows: rows per batch.
+            max_bytes: bytes of bodies and properties per batch; the message that exceeds the limit
+                is the last of its batch.
         """
         self.schema = message_schema(include_properties=include_properties, value=value)
         self._broker = broker
@@ -55,10 +61,10 @@ class Batches:
         )
 
     def add(self, body: Buffer, *, offset_delta: int = 0) -> Iterator[pa.RecordBatch]:
-        """Take in the body of a pull reply; gives the batches that are full. Exhaust it.
+        """Add the body of a pull reply and yield the batches it fills; exhaust the iterator.
 
         Raises:
-            BadRecord: the bytes are no records; those before are taken in.
+            BadRecord: the bytes are not a record; the records before it were added.
         """
         position = 0
         while True:
@@ -67,15 +73,15 @@ class Batches:
                 return
             if stop is not Stop.FULL:
                 raise BadRecord(position, reason or f"there are {stop.value} bytes")
-            yield self.cut()
+            yield self.build()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """A batch of what is left, unless there is nothing."""
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yield a batch of the remaining rows, if any."""
         if self.columns.rows:
-            yield self.cut()
+            yield self.build()
 
-    def cut(self) -> pa.RecordBatch:
-        """A batch of all that was taken in since the last one."""
+    def build(self) -> pa.RecordBatch:
+        """Build a batch of all rows added since the last one."""
         if self.columns.left_compressed:
             log.warning(
                 "%s bodies stay compressed: they do not inflate, or bolide[codecs] is missing",
@@ -128,3 +134,47 @@ def _map(rows: int, pairs: Pairs) -> pa.Array:
     )
     offsets = pa.py_buffer(pairs.offsets)
     return pa.Array.from_buffers(PROPERTIES, rows, [None, offsets], children=[entries])
+
+
+class TableSource(ABC):
+    """Record batches of one schema; each iteration reads them again from the source.
+
+    Implements the Arrow C stream interface, which DuckDB, Polars and `pyarrow.table` accept.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def reader(self) -> pa.RecordBatchReader:
+        """A `pyarrow.RecordBatchReader` over one iteration."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """All rows, in memory."""
+        return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All rows as a pandas DataFrame; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_duckdb(self, connection: Any, name: str) -> Any:
+        """Store all rows in a new table of a DuckDB connection, a few batches in memory at a time.
+
+        Returns:
+            The DuckDB relation of the table.
+        """
+        quoted = '"' + name.replace('"', '""') + '"'
+        connection.register(_STREAM, self.reader())
+        try:
+            connection.execute(f"CREATE TABLE {quoted} AS SELECT * FROM {_STREAM}")  # noqa: S608
+        finally:
+            connection.unregister(_STREAM)
+        return connection.table(quoted)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.reader().__arrow_c_stream__(requested_schema)

@@ -1,22 +1,29 @@
-"""A cluster as readers of tables see it: queues, what they hold, and where groups are."""
+"""A cluster as the table readers see it: queues, their bounds, and committed offsets.
 
+`Cluster` is the asyncio API. `ask` and `open_cluster` share one open `Cluster` per `Connection` for
+code without `await`; the shared clusters stay open until the process ends.
+"""
+
+import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from bolide.arrow import positions
-from bolide.arrow.connection import Connection
 from bolide.arrow.group_offsets import GroupOffsets
-from bolide.arrow.offsets import Position
-from bolide.arrow.patience import Patience, for_each, may_pass, ride_out
-from bolide.arrow.ranges import Bounds, Offsets
+from bolide.arrow.offsets import Bounds, Offsets, Position
+from bolide.arrow.position_lookup import resolve_position
+from bolide.arrow.retry import Backoff, gather_by_key, is_transient, retry_transient
+from bolide.client.blocking import LoopThread
 from bolide.client.consumer.pull.pull_request import Pull, Puller, RawPull
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.instance.instance import ClientInstance
+from bolide.client.instance.settings import ClientSettings
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import (
@@ -30,34 +37,62 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicList
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.refusals import TopicNotFound
+from bolide.remoting.tls import ClientTls
 
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds that a cluster may be away before a reader gives up."""
+"""Default limit, in seconds, for an outage of the cluster."""
 READER_GROUP = TOOLS_GROUP
-"""The group that every broker has, for whoever only looks."""
-
+"""Consumer group for reads without a group of their own; every broker has it."""
 _SYSTEM_PREFIXES = SYSTEM_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX.upper()
 _REPLY_TOPIC = "_REPLY_TOPIC"
 
 
-class Cluster:
-    """Asks a cluster while its `async with` block runs; rides out outages up to `patience` s.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How to reach a cluster: plain values that can be sent to worker processes.
 
-    Topics and groups go by their users' names: without the namespace of the connection.
-    Everything raises `OutOfPatience` if the cluster could not be asked for that long,
-    and `Refusal` at once for what waiting does not cure.
+    Secrets are excluded from `repr`, so that they are not logged.
+    """
+
+    name_server: str
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    namespace: str = ""
+    tls: ClientTls | None = field(default=None, repr=False)
+    call_timeout: float = 3.0
+
+    def settings(self) -> ClientSettings:
+        """Raises ConfigError, with the name of the invalid value."""
+        return ClientSettings.of(
+            name_server=self.name_server,
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            security_token=self.security_token,
+            namespace=self.namespace,
+            tls=self.tls,
+            call_timeout=self.call_timeout,
+        )
+
+
+class Cluster:
+    """Read access to a cluster, open inside its `async with` block.
+
+    Topic and group names are those of the user, without the namespace of the connection. Requests
+    are retried through outages of up to `patience` seconds, after which they raise
+    `OutOfPatience`. A refusal that a retry cannot change raises `Refusal` at once.
     """
 
     def __init__(self, connection: Connection, *, patience: float = PATIENCE) -> None:
-        """Raises ConfigError for a connection that cannot be used."""
+        """Raises ConfigError if the connection is invalid."""
         self.settings = connection.settings().with_own_name()
         self.patience = patience
         self._instance: ClientInstance | None = None
         self._pullers: dict[str, Puller] = {}
         self._groups: dict[str, GroupOffsets] = {}
-        self._seen: set[str] = set()  # topics that were there
+        self._known_topics: set[str] = set()  # topics that had a route before
 
     async def __aenter__(self) -> Self:
         self._instance = await ClientInstance.acquire(self.settings)
@@ -72,8 +107,8 @@ class Cluster:
         instance, self._instance = self.instance, None
         await instance.release()
 
-    def patient(self, seconds: float) -> Self:
-        """The same open cluster with another patience; only the first one is closed."""
+    def with_patience(self, seconds: float) -> Self:
+        """A copy with another outage limit; it shares the open connections and is not closed."""
         other = copy(self)
         other.patience = seconds
         return other
@@ -88,41 +123,41 @@ class Cluster:
     # Topics and queues
 
     async def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
-        """The readable queues of these topics, sorted; the routes are asked for anew.
+        """The readable queues of these topics, sorted, from freshly fetched routes.
 
-        Of a broker that is just being restarted the NameServer may tell none: what else is known
-        of its queues may still be asked, and is waited for.
+        The queues of a broker that is restarting may be missing from the route. Requests about
+        queues known from earlier are still possible and wait for the broker.
 
         Raises:
-            RouteNotFound: nobody has one of the topics. One that was there before is waited for.
+            RouteNotFound: a topic has no route. A topic that had one before is retried instead.
         """
-        found = await for_each(set(topics), self._queues)
+        found = await gather_by_key(set(topics), self._queues)
         return sorted(queue for queues in found.values() for queue in queues)
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         wire = self.settings.wrap(topic)
 
-        async def ask() -> list[MessageQueue]:
+        async def fetch() -> list[MessageQueue]:
             try:
                 await self.instance.routes.refresh(wire)
                 found = await self.instance.routes.subscribe_queues(wire)
             except RouteNotFound as exc:
-                if topic in self._seen:
+                if topic in self._known_topics:
                     raise
                 raise _NoSuchTopic(exc) from exc
-            self._seen.add(topic)
+            self._known_topics.add(topic)
             return [MessageQueue(topic, each.broker_name, each.queue_id) for each in found]
 
         try:
-            return await self._ride_out(f"queues of topic {topic}", ask)
+            return await self._retry(f"queues of topic {topic}", fetch)
         except _NoSuchTopic as exc:
             raise exc.cause from None
 
     async def topics_matching(self, pattern: str) -> list[str]:
         """The topics whose whole name matches a regular expression, sorted.
 
-        Topics of the system are never among them, those of retries and dead letters only if the
-        pattern names their mark. Raises ConfigError for a pattern that is none.
+        System topics are excluded; retry and dead-letter topics are included only if the pattern
+        contains their prefix. Raises ConfigError if the pattern is not a regular expression.
         """
         try:
             wanted = re.compile(pattern)
@@ -130,48 +165,48 @@ class Cluster:
             raise ConfigError(f"pattern {pattern!r}: is no regular expression: {exc}") from exc
         system = await self._topics(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         names = await self._topics(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        marks = [mark for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX) if mark not in pattern]
+        excluded = [name for name in (RETRY_PREFIX, DEAD_LETTER_PREFIX) if name not in pattern]
         return sorted(
             topic
             for topic in map(self._own_name, names - system - SYSTEM_TOPICS)
             if topic is not None
-            and not topic.startswith((*_SYSTEM_PREFIXES, *marks))
+            and not topic.startswith((*_SYSTEM_PREFIXES, *excluded))
             and not topic.endswith(_REPLY_TOPIC)
             and wanted.fullmatch(topic)
         )
 
     async def _topics(self, code: RequestCode) -> set[str]:
-        async def ask() -> set[str]:
+        async def fetch() -> set[str]:
             reply = await self.instance.call_name_server(code)
             return set(fastjson.decode(reply.body, TopicList).topic_list)
 
-        return await self._ride_out("the list of topics", ask)
+        return await self._retry("the list of topics", fetch)
 
     def _own_name(self, wire: str) -> str | None:
-        """The user's name of a topic; None if it is in another namespace."""
+        """The topic name without the namespace; None if the topic is in another namespace."""
         name = self.settings.unwrap(wire)
         return name if self.settings.wrap(name) == wire else None
 
     # Positions
 
     async def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """What each queue holds now."""
-        return await for_each(
-            queues, lambda queue: self.ride_out(queue, partial(self._bounds, queue))
+        """The oldest and the end offset of each queue."""
+        return await gather_by_key(
+            queues, lambda queue: self.retry(queue, partial(self._bounds, queue))
         )
 
     async def find_bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """The same, asked once: queues that no broker answers for are left out."""
+        """As `bounds`, without retries: queues whose broker does not answer are omitted."""
 
-        async def ask(queue: MessageQueue) -> Bounds | None:
+        async def find(queue: MessageQueue) -> Bounds | None:
             try:
                 return await self._bounds(queue)
             except BolideError as exc:
-                if may_pass(exc) or isinstance(exc, TopicNotFound):
+                if is_transient(exc) or isinstance(exc, TopicNotFound):
                     return None
                 raise
 
-        found = await for_each(queues, ask)
+        found = await gather_by_key(queues, find)
         return {queue: bounds for queue, bounds in found.items() if bounds is not None}
 
     async def _bounds(self, queue: MessageQueue) -> Bounds:
@@ -179,41 +214,41 @@ class Cluster:
         return Bounds(await lookups.min_offset(wire), await lookups.max_offset(wire))
 
     async def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """What the broker says is the first message stored at that time or later."""
+        """The broker's answer for the first message stored at that time or later."""
         wire, lookups = self.on_wire(queue), self.instance.lookups
-        return await self.ride_out(queue, lambda: lookups.search_offset(wire, timestamp_ms))
+        return await self.retry(queue, lambda: lookups.search_offset(wire, timestamp_ms))
 
     async def resolve(
         self, position: Position, queues: Iterable[MessageQueue]
     ) -> dict[MessageQueue, int]:
-        """The offset of a position in each queue. Times past the end are the end.
+        """The offset of a position in each queue. A time after the last message is the end.
 
         Raises:
-            BadPosition: exact offsets lack a queue, or name one that is not there.
+            BadPosition: exact offsets omit a queue, or name an unknown one.
         """
-        return await positions.resolve(self, position, list(queues))
+        return await resolve_position(self, position, list(queues))
 
     async def committed(
         self, group: str, queues: Iterable[MessageQueue]
     ) -> dict[MessageQueue, int]:
-        """Where a group is; queues that it has not consumed are left out.
+        """The committed offsets of a group; queues without one are omitted.
 
-        RocketMQ 4.9 says 0 where nothing was deleted from a queue yet.
+        RocketMQ 4.9 returns 0 for an unconsumed queue from which nothing was deleted yet.
         """
         offsets = self._group(group)
 
-        async def ask(queue: MessageQueue) -> int | None:
+        async def find(queue: MessageQueue) -> int | None:
             wire = self.on_wire(queue)
-            return await self.ride_out(queue, lambda: offsets.read(wire))
+            return await self.retry(queue, lambda: offsets.find(wire))
 
-        found = await for_each(queues, ask)
+        found = await gather_by_key(queues, find)
         return {queue: offset for queue, offset in found.items() if offset is not None}
 
     async def commit(self, group: str, offsets: Offsets) -> None:
-        """Set where a group is, and make the group if there is none; at once or not at all.
+        """Commit offsets for a group, and create the group if necessary; without retries.
 
         Raises:
-            BolideError: a broker could not be asked, or refused: commits are not ridden out.
+            BolideError: a broker was unreachable or refused.
         """
         await self._group(group).write({self.on_wire(each): at for each, at in offsets.items()})
 
@@ -225,40 +260,80 @@ class Cluster:
     # Messages
 
     async def pull(self, pull: Pull, group: str = READER_GROUP) -> RawPull:
-        """Ask once, without riding out; the queue goes by its name on the wire."""
+        """Pull once, without retries; the queue has its wire name."""
         if group not in self._pullers:
             name = group if group == READER_GROUP else self.settings.wrap(group)
             self._pullers[group] = Puller(self.instance, name)
         return await self._pullers[group].pull_raw(pull)
 
-    async def renew(self, topic: str) -> None:
-        """Learn where the brokers of a topic are now; failures are found out by the next call."""
+    async def refresh_route(self, topic: str) -> None:
+        """Fetch the current route of a topic; a failure shows up in the next request."""
         with suppress(BolideError):
             await self.instance.routes.refresh(self.settings.wrap(topic))
 
     # Outages
 
-    async def ride_out(self, queue: MessageQueue, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask about a queue until there is an answer."""
-        return await self._ride_out(f"queue {queue}", ask, queue.topic)
+    async def retry(self, queue: MessageQueue, request: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a request about a queue until it succeeds; refreshes the route in between."""
+        return await self._retry(f"queue {queue}", request, queue.topic)
 
-    async def _ride_out(
-        self, what: str, ask: Callable[[], Awaitable[T]], topic: str | None = None
+    async def _retry(
+        self, what: str, request: Callable[[], Awaitable[T]], topic: str | None = None
     ) -> T:
-        async def renew() -> None:
+        async def refresh_route() -> None:
             if topic is not None:
-                await self.renew(topic)
+                await self.refresh_route(topic)
 
-        return await ride_out(Patience(what, self.patience), ask, renew)
+        return await retry_transient(Backoff(what, self.patience), request, refresh_route)
 
     def on_wire(self, queue: MessageQueue) -> MessageQueue:
-        """The queue by its name with the namespace."""
+        """The queue with its wire name, which includes the namespace."""
         return MessageQueue(self.settings.wrap(queue.topic), queue.broker_name, queue.queue_id)
 
 
 class _NoSuchTopic(BolideError):
-    """Carries a RouteNotFound past those who would wait for the topic."""
+    """Wraps RouteNotFound, which counts as transient, to end the retries."""
 
     def __init__(self, cause: RouteNotFound) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+_opened: dict[Connection, "asyncio.Task[Cluster]"] = {}
+"""Open clusters of this process; accessed on the thread of `LoopThread` only."""
+
+os.register_at_fork(after_in_child=_opened.clear)  # connections do not survive a fork
+
+
+def ask(
+    connection: Connection,
+    question: Callable[[Cluster], Awaitable[T]],
+    *,
+    patience: float = PATIENCE,
+) -> T:
+    """Query a cluster and block for the result: `ask(connection, lambda c: c.bounds(queues))`.
+
+    Connections stay open for later calls until the process ends; a forked child opens its own.
+    """
+
+    async def run() -> T:
+        return await question(await open_cluster(connection, patience))
+
+    return LoopThread.get().wait(run())
+
+
+async def open_cluster(connection: Connection, patience: float = PATIENCE) -> Cluster:
+    """The shared cluster of a connection; must run on the thread of `LoopThread`.
+
+    Raises:
+        ConfigError: the connection is invalid.
+    """
+    if connection not in _opened or _has_failed(_opened[connection]):
+        opening = Cluster(connection).__aenter__()
+        _opened[connection] = asyncio.create_task(opening)  # a task: concurrent callers share it
+    return (await asyncio.shield(_opened[connection])).with_patience(patience)
+
+
+def _has_failed(opening: "asyncio.Task[Cluster]") -> bool:
+    """A failed opening is tried again: a missing certificate, for example, may exist by now."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)

@@ -1,9 +1,9 @@
-"""Where a consumer group is, read and set by somebody who is no member of it."""
+"""Committed offsets of a consumer group, read and written by a client outside the group."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.offsets import Offsets
 from bolide.client.consumer.group.offsets import RemoteOffsets
 from bolide.client.errors import RouteNotFound
 from bolide.client.instance.instance import ClientInstance
@@ -18,16 +18,16 @@ from bolide.protocol.refusals import QueryNotFound
 
 
 class GroupOffsets:
-    """Of one group; names are those on the wire."""
+    """The committed offsets of one group; all names are wire names."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
         self._offsets = RemoteOffsets(instance, group)
-        self._known: set[str] = set()  # brokers that have the group
+        self._known_brokers: set[str] = set()  # brokers on which the group exists
 
-    async def read(self, queue: MessageQueue) -> int | None:
-        """None if the group has not consumed the queue."""
+    async def find(self, queue: MessageQueue) -> int | None:
+        """The committed offset; None if the group has not consumed the queue."""
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         header = QueryOffsetHeader(
             consumer_group=self._group,
@@ -42,30 +42,30 @@ class GroupOffsets:
         return OffsetReply.from_fields(reply.fields).offset
 
     async def write(self, offsets: Offsets) -> None:
-        """Raises BolideError if not all were kept."""
-        await self._make_known(offsets)
+        """Commit offsets and wait for the replies; raises BolideError if one fails."""
+        await self._ensure_group(offsets)
         try:
             await self._offsets.write(offsets, wait=True)
         except BaseException:
-            self._known.clear()  # the group may have been deleted
+            self._known_brokers.clear()  # the group may have been deleted
             raise
 
-    async def _make_known(self, queues: Iterable[MessageQueue]) -> None:
-        """Have brokers make the group that do not have it.
+    async def _ensure_group(self, queues: Iterable[MessageQueue]) -> None:
+        """Create the group on brokers that do not have it yet.
 
-        They take no offsets of groups they have not heard of, and administrators find a group by
-        the topic of its retries: both come with the first heartbeat of a consumer.
+        Brokers reject offsets of unknown groups, and admin tools find a group by its retry topic.
+        A broker creates both at the first heartbeat of a consumer.
         """
-        places = {queue.broker_name: queue.topic for queue in queues}
-        if places.keys() <= self._known:
+        topics = {queue.broker_name: queue.topic for queue in queues}
+        if topics.keys() <= self._known_brokers:
             return
-        self._known |= await self._brokers_of_retries()
-        for broker_name in sorted(places.keys() - self._known):
-            address = await self._instance.routes.require_master(broker_name, places[broker_name])
-            await self._introduce(address)
-            self._known.add(broker_name)
+        self._known_brokers |= await self._brokers_with_retry_topic()
+        for broker_name in sorted(topics.keys() - self._known_brokers):
+            address = await self._instance.routes.require_master(broker_name, topics[broker_name])
+            await self._register_briefly(address)
+            self._known_brokers.add(broker_name)
 
-    async def _brokers_of_retries(self) -> set[str]:
+    async def _brokers_with_retry_topic(self) -> set[str]:
         topic = retry_topic(self._group)
         with suppress(RouteNotFound):
             await self._instance.routes.refresh(topic)
@@ -73,8 +73,8 @@ class GroupOffsets:
             return {broker.broker_name for broker in route.broker_datas}
         return set()
 
-    async def _introduce(self, address: str) -> None:
-        """Be a consumer of the group for a moment; it wants no topic."""
+    async def _register_briefly(self, address: str) -> None:
+        """Register as a consumer of the group without subscriptions, and unregister again."""
         client_id = self._instance.client_id
         member = ConsumerGroup(group_name=self._group, consume_type=ConsumeType.CONSUME_ACTIVELY)
         body = fastjson.encode(Heartbeat(client_id=client_id, consumer_data_set=[member]))

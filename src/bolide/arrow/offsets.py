@@ -1,53 +1,145 @@
-"""Positions in queues as text: how options name them, and how checkpoints keep them."""
+"""Queue offsets and positions: values, ranges, and their text forms in options and checkpoints.
+
+Ranges and positions are plain values that can be sent to worker processes.
+"""
 
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from bolide.arrow.errors import BadPosition
-from bolide.arrow.ranges import Offsets
 from bolide.model.message_queue import MessageQueue
 
+Offsets = Mapping[MessageQueue, int]
+"""The offset of the next message to read, by queue."""
 EARLIEST = -2
-"""As an offset in an option: that of the oldest message."""
+"""In an option, stands for the offset of the oldest message."""
 LATEST = -1
-"""As an offset in an option: behind the newest message."""
-
+"""In an option, stands for the end of the queue."""
 Plain = dict[str, dict[str, dict[str, int]]]
-"""`{"topic": {"broker": {"0": 23}}}`, as JSON has it."""
+"""Offsets as in JSON: `{"topic": {"broker": {"0": 23}}}`."""
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_AGO = re.compile(r"-\s*(\d+)\s*(ms|s|m|h|d)")
+_GROUP = "group:"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+# Ranges of offsets
+
+
+class Bounds(NamedTuple):
+    """The offset of the oldest message of a queue, and the offset after the newest."""
+
+    oldest: int
+    end: int
+
+
+class QueueRange(NamedTuple):
+    """Messages of one queue from `start` to `end`, exclusive."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(0, self.end - self.start)
+
+
+def between(start: Offsets, end: Offsets) -> list[QueueRange]:
+    """The non-empty ranges between two positions, sorted by queue; both must have every queue."""
+    ranges = (QueueRange(queue, start[queue], end[queue]) for queue in sorted(end))
+    return [each for each in ranges if each.size]
+
+
+def split(
+    ranges: Iterable[QueueRange], min_partitions: int = 1, max_rows: int | None = None
+) -> list[QueueRange]:
+    """Cut ranges into at least `min_partitions` pieces of at most `max_rows` messages.
+
+    The number of pieces of a range is proportional to its size, and its pieces have equal sizes.
+    The result has fewer pieces than `min_partitions` if there are fewer messages.
+    """
+    whole = [each for each in ranges if each.size]
+    total = sum(each.size for each in whole)
+    found: list[QueueRange] = []
+    for each in whole:
+        pieces = -(-each.size * min_partitions // total) if len(whole) < min_partitions else 1
+        if max_rows is not None:
+            pieces = max(pieces, -(-each.size // max_rows))
+        found += _cut(each, min(pieces, each.size))
+    return found
+
+
+def _cut(whole: QueueRange, pieces: int) -> list[QueueRange]:
+    edges = [whole.start + whole.size * n // pieces for n in range(pieces + 1)]
+    return [QueueRange(whole.queue, start, end) for start, end in pairwise(edges)]
+
+
+def limit_ends(start: Offsets, end: Offsets, max_rows: int) -> dict[MessageQueue, int]:
+    """Lower the end offsets so that about `max_rows` messages remain.
+
+    Queues share the limit in proportion to their backlog, with at least one message each. Queues
+    whose end is at or before their start keep that end.
+    """
+    backlog = {queue: end[queue] - start[queue] for queue in end}
+    total = sum(size for size in backlog.values() if size > 0)
+    if total <= max_rows:
+        return dict(end)
+    ends = {}
+    for queue, size in backlog.items():
+        part = max(1, size * max_rows // total)
+        ends[queue] = start[queue] + part if size > 0 else end[queue]
+    return ends
+
+
+def refuse_past_end(
+    offsets: Offsets, bounds: Mapping[MessageQueue, Bounds], *, option: str
+) -> None:
+    """Raise BadPosition if an offset is past the end of its queue."""
+    for queue, (_, end) in bounds.items():
+        if offsets[queue] > end:
+            raise BadPosition(f"{option}: queue {queue} ends at {end}, {offsets[queue]} was given")
+
+
+# Positions
 
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """At the oldest message of each queue."""
+    """The oldest message of each queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Behind the newest message of each queue."""
+    """The end of each queue, after its newest message."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """At the first message stored at that time (ms since 1970) or later."""
+    """The first message stored at a time (ms since 1970) or later."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Where a consumer group is; at the oldest message of a queue that it has not consumed."""
+    """The committed offsets of a consumer group; for queues without one, the oldest message."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """At these offsets; they may be EARLIEST and LATEST."""
+    """Explicit offsets; `EARLIEST` and `LATEST` are allowed as values."""
 
     offsets: Offsets
 
@@ -55,11 +147,11 @@ class Exact:
 Position = Earliest | Latest | At | Group | Exact
 
 
-# Checkpoints
+# Offsets as JSON
 
 
 def to_plain(offsets: Offsets) -> Plain:
-    """Sorted by topic, broker and the number of the queue: Spark compares the texts."""
+    """Offsets as in JSON, sorted by topic, broker and queue id: Spark compares the texts."""
     plain: Plain = {}
     for queue in sorted(offsets):
         brokers = plain.setdefault(queue.topic, {})
@@ -72,7 +164,7 @@ def to_json(offsets: Offsets) -> str:
 
 
 def from_plain(plain: object, *, option: str = "offsets") -> dict[MessageQueue, int]:
-    """Raises BadPosition; it names the option, the topic, the broker and the queue."""
+    """Raises BadPosition; the text names the option, the topic, the broker and the queue."""
     return {
         MessageQueue(topic, broker, _queue_id(number, f"{option}: {topic}: {broker}")): _offset(
             offset, f"{option}: {topic}: {broker}: {number}"
@@ -88,7 +180,7 @@ def from_json(text: str, *, option: str = "offsets") -> dict[MessageQueue, int]:
     try:
         plain = json.loads(text)
     except ValueError as exc:
-        raise BadPosition(f"{option}={text!r}: is no JSON: {exc}") from None
+        raise BadPosition(f"{option}={text!r}: is not JSON: {exc}") from None
     return from_plain(plain, option=option)
 
 
@@ -96,14 +188,14 @@ def _table(plain: object, place: str) -> list[tuple[str, Any]]:
     if not isinstance(plain, Mapping):
         raise BadPosition(
             f"{place}: must be an object of topics, of their brokers, of their queues, such as"
-            f' {{"orders": {{"broker-a": {{"0": 23}}}}}}; there stands {plain!r}'
+            f' {{"orders": {{"broker-a": {{"0": 23}}}}}}; got {plain!r}'
         )
     return list(plain.items())
 
 
 def _queue_id(text: str, place: str) -> int:
     if not text.isdecimal():
-        raise BadPosition(f"{place}: {text!r} must be the number of a queue")
+        raise BadPosition(f"{place}: {text!r} must be a queue id")
     return int(text)
 
 
@@ -116,26 +208,20 @@ def _offset(value: object, place: str) -> int:
     return value
 
 
-# Options
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_AGO = re.compile(r"-\s*(\d+)\s*(ms|s|m|h|d)")
-_GROUP = "group:"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+# Positions in options
 
 
 def parse_position(text: str, *, option: str, now: float | None = None) -> Position:
-    """The position that a user wrote.
+    """Parse a position from the text of an option.
 
     Args:
         text: `earliest`, `latest`, `group:NAME`, `-10m` (before now; ms, s, m, h, d), an ISO time
-            (without a zone it is UTC), or JSON of offsets.
-        option: what it was written for; errors name it.
-        now: seconds since 1970; the clock's by default.
+            (UTC unless it has a zone), or JSON of offsets.
+        option: name of the option, for error messages.
+        now: seconds since 1970; the current time by default.
 
     Raises:
-        BadPosition: it is none of these.
+        BadPosition: the text has none of these forms.
     """
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
@@ -150,10 +236,10 @@ def parse_position(text: str, *, option: str, now: float | None = None) -> Posit
 
 
 def position_of(where: object, *, option: str, now: float | None = None) -> Position:
-    """The position that a program gave: text, a time, how long ago, or offsets.
+    """Convert an argument to a position: text, a time, an age, or offsets.
 
     Raises:
-        BadPosition: it is none of these.
+        BadPosition: the value has none of these forms.
     """
     match where:
         case Earliest() | Latest() | At() | Group() | Exact():
@@ -192,6 +278,6 @@ def _iso(text: str, option: str) -> int:
 
 
 def to_ms(moment: datetime) -> int:
-    """Milliseconds since 1970, the next whole one; a time without a zone is UTC."""
+    """Milliseconds since 1970, rounded up; a time without a zone is UTC."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return -((_EPOCH - zoned) // _MILLISECOND)  # in whole numbers: floats are off by one at times
+    return -((_EPOCH - zoned) // _MILLISECOND)  # integer arithmetic: floats can be off by one

@@ -5,15 +5,12 @@ import random
 import time
 from dataclasses import dataclass
 
-from bolide.bench.counters import SendCounters
-from bolide.bench.histogram import Histogram
-from bolide.bench.report import Say, SendProgress
+from bolide.bench.counters import Histogram, SendCounters
+from bolide.bench.producer import Senders
+from bolide.bench.report import Say, SendProgress, Summary, send_figures
 from bolide.bench.round_trip import round_trip
 from bolide.bench.runner import Bounds, Run
-from bolide.bench.sending import Senders
-from bolide.bench.stamps import Stamps
-from bolide.bench.summary import Summary, send_figures
-from bolide.bench.workload import Workload
+from bolide.bench.workload import Stamps, Workload
 from bolide.client.instance.settings import ClientArguments
 from bolide.model.message import Message, StoredMessage
 from bolide.model.properties import PropertyName

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bolide.bench.counters import SendCounters
-from bolide.bench.report import Say, SendProgress
+from bolide.bench.producer import require_cluster
+from bolide.bench.report import Say, SendProgress, Summary, send_figures
 from bolide.bench.runner import Bounds, Run
-from bolide.bench.sending import require_cluster
-from bolide.bench.summary import Summary, send_figures
 from bolide.bench.workload import Workload, random_body
 from bolide.client.producer.results import TransactionState
 from bolide.client.producer.settings import ProducerArguments

@@ -1,7 +1,18 @@
-"""What a benchmark sends: numbers, and the messages made after them."""
+"""The messages a benchmark sends.
+
+`Stamps` puts a time stamp in the body, so that a listener in the same process can compute the age
+of a message:
+
+offset  size
+0       8     token of the run; messages of other runs are ignored
+8       8     monotonic clock of this process, in nanoseconds
+16      …     filler
+"""
 
 import random
+import secrets
 import string
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +21,8 @@ from itertools import count
 from bolide.model.message import Message
 
 DEFAULT_TOPIC = "BenchmarkTest"
+_STAMP = struct.Struct(">8sq")
+LEAST_SIZE = _STAMP.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +74,25 @@ def filling(size: int) -> dict[str, str]:
         found[name] = value
         held += len(name) + len(value)
     return found
+
+
+class Stamps:
+    """Makes messages of one run and tells the age of those that come back."""
+
+    def __init__(
+        self, topic: str, size: int, now_ns: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        self._topic = topic
+        self._token = secrets.token_bytes(8)
+        self._filler = random_body(max(size - LEAST_SIZE, 0))
+        self._now_ns = now_ns
+
+    def message(self) -> Message:
+        return Message(self._topic, _STAMP.pack(self._token, self._now_ns()) + self._filler)
+
+    def age(self, body: bytes) -> float | None:
+        """Seconds since the message was made; None if another run made it."""
+        if len(body) < LEAST_SIZE:
+            return None
+        token, made = _STAMP.unpack_from(body)
+        return (self._now_ns() - made) / 1e9 if token == self._token else None

@@ -1,4 +1,4 @@
-"""Work off the event loop: background tasks, table-writing threads, cold reads, large JSON."""
+"""Work outside a handler: background tasks, table-writing threads, cold reads, large JSON."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,9 +12,19 @@ from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
 from bolide.store.queries import Queries
 
+T = TypeVar("T")
+
+MAX_BODY = 4 * 1024 * 1024
+"""Maximum size of a JSON body: some ten thousand queues or subscriptions."""
+
+_SHORT_BODY = 64 * 1024
+
+_TABLE_THREADS = ThreadPoolExecutor(3, "bolide-tables")
+"""One thread each for topics, groups and offsets, so that a slow write delays no other table."""
+
 
 class Background:
-    """The tasks of one broker; belongs to one event loop."""
+    """Background tasks owned by the broker, cancelled at shutdown; belongs to one event loop."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -26,16 +36,19 @@ class Background:
         return task
 
     def answer(self, work: Coroutine[Any, Any, Reply]) -> DeferredReply:
-        """A promise that is kept with what `work` returns or raises."""
-        later = DeferredReply()
-        self.settle(later, work)
-        return later
+        """Run `work` as a task; the deferred reply is its result or exception."""
+        deferred = DeferredReply()
+        self.settle(deferred, work)
+        return deferred
 
-    def settle(self, later: DeferredReply, work: Coroutine[Any, Any, Reply]) -> None:
-        """Keep a promise with what `work` returns or raises."""
-        task = self.start(_settle(later, work), "broker-answer")
-        later.on_lost = lambda: _cancel(task)
-        # A task that is cancelled before its first step never comes to close what it was given.
+    def settle(self, deferred: DeferredReply, work: Coroutine[Any, Any, Reply]) -> None:
+        """Run `work` as a task and complete `deferred` with its result or exception.
+
+        If the connection is lost, the task is cancelled.
+        """
+        task = self.start(_complete(deferred, work), "broker-answer")
+        deferred.on_lost = lambda: _cancel(task)
+        # A task that is cancelled before its first step does not close its coroutine.
         task.add_done_callback(lambda _: work.close())
 
     async def stop(self) -> None:
@@ -49,49 +62,40 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _settle(later: DeferredReply, work: Coroutine[Any, Any, Reply]) -> None:
+async def _complete(deferred: DeferredReply, work: Coroutine[Any, Any, Reply]) -> None:
     try:
         reply = await work
     except Exception as exc:  # noqa: BLE001  the dispatcher turns it into a response
-        later.fail(exc)
+        deferred.fail(exc)
     else:
-        later.answer(reply)
-
-
-T = TypeVar("T")
-
-_THREADS = ThreadPoolExecutor(3, "bolide-tables")
-"""One each for topics, groups and offsets: who waits for one file does not hold up another."""
+        deferred.answer(reply)
 
 
 async def on_saving_thread(work: Callable[[], T]) -> T:
-    """Have `work`, which blocks, done by one of these threads."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
-
-
-MAX_BODY = 4 * 1024 * 1024
-"""Longest body with JSON that handlers read: a few ten thousand queues or subscriptions."""
-
-_SHORT = 64 * 1024
+    """Run `work`, which blocks on a table's file, on one of the table threads."""
+    return await asyncio.get_running_loop().run_in_executor(_TABLE_THREADS, work)
 
 
 async def read_json(request: Request[H], shape: type[T]) -> T:
-    """The body of a request; a long one is read on a thread, as fastjson's dialect takes time.
+    """Decode the JSON body of a request; a large body is decoded on a thread.
 
     Raises:
-        ProtocolError: there is none, or not of that shape; says what is missing.
+        ProtocolError: the body is missing or does not have the expected shape.
     """
     if not request.body:
         raise ProtocolError(
             f"request {request.frame.code} needs a body: the JSON of a {shape.__name__}"
         )
-    if len(request.body) > _SHORT:
+    if len(request.body) > _SHORT_BODY:
         return await asyncio.to_thread(fastjson.decode, request.body, shape)
     return fastjson.decode(request.body, shape)
 
 
 async def record_at(store: Store | Queries, physical_offset: int) -> bytes | None:
-    """The whole record that begins there, or None if none does; the disk is read on a thread."""
+    """Read the record at a physical offset; None if no record begins there.
+
+    A read that needs the disk runs on a thread.
+    """
     try:
         data = store.record_at(physical_offset, may_block=False)
     except NotInMemory:

@@ -1,7 +1,7 @@
-"""Sliding-window counters (`StatsItem`) and latency percentiles, per minute.
+"""Sliding-window counters (`StatsItem`) and latency percentiles per minute.
 
 A counter is sampled every 10 s for the last minute, every 10 min for the last hour and every hour
-for the last day. Who counts adds to `sums` and does nothing else, so counting costs little.
+for the last day. Callers count by adding to the list `sums`, so counting is cheap.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
+# Indices into the sums of a counter.
 COUNT: Final = 0
 SIZE: Final = 1
 TIME: Final = 2
@@ -26,7 +27,7 @@ class Sample(NamedTuple):
 
 
 class Window:
-    """Samples that span a stretch of time."""
+    """The newest samples of a counter, at a fixed interval."""
 
     __slots__ = ("_interval", "_samples")
 
@@ -35,7 +36,7 @@ class Window:
         self._samples: deque[Sample] = deque(maxlen=length)
 
     def add(self, now: float, sums: tuple[float, ...]) -> None:
-        """Take a sample; one that says nothing new is left out, so idle counters cost nothing."""
+        """Add a sample, unless all samples of the window equal it: idle counters cost nothing."""
         samples = self._samples
         if samples and samples[0].sums == sums:
             return
@@ -46,17 +47,17 @@ class Window:
         samples.append(Sample(now, sums))
 
     def _fill(self, now: float) -> None:
-        """Put in the samples that were left out while nothing was counted."""
+        """Add the samples that were omitted while the counter was idle."""
         idle, length = self._samples[-1].sums, self._samples.maxlen or 0
         self._samples.extend(
             Sample(now - back * self._interval, idle) for back in range(length - 1, 0, -1)
         )
 
-    def stats(self, slot: int) -> StatsWindow:
+    def stats(self, index: int) -> StatsWindow:
         if not self._samples:
             return StatsWindow()
         first, last = self._samples[0], self._samples[-1]
-        total = last.sums[slot] - first.sums[slot]
+        total = last.sums[index] - first.sums[index]
         calls = last.sums[CALLS] - first.sums[CALLS]
         seconds = last.time - first.time
         return StatsWindow(
@@ -67,7 +68,7 @@ class Window:
 
 
 class Counter:
-    """Counts of one thing: its own, or those of its parts if it has some."""
+    """Sums and their windows; a counter with parts reports the totals of its parts."""
 
     __slots__ = ("_calls", "_day", "_hour", "_minute", "changed", "parts", "sums")
 
@@ -90,15 +91,15 @@ class Counter:
         if for_day:
             self._day.add(now, sums)
 
-    def tps(self, slot: int = COUNT) -> float:
-        """A second, over the last minute."""
-        return self._minute.stats(slot).tps
+    def tps(self, index: int = COUNT) -> float:
+        """Rate per second over the last minute."""
+        return self._minute.stats(index).tps
 
-    def stats(self, slot: int) -> BrokerStats:
+    def stats(self, index: int) -> BrokerStats:
         return BrokerStats(
-            stats_minute=self._minute.stats(slot),
-            stats_hour=self._hour.stats(slot),
-            stats_day=self._day.stats(slot),
+            stats_minute=self._minute.stats(index),
+            stats_hour=self._hour.stats(index),
+            stats_day=self._day.stats(index),
         )
 
     def _total(self) -> tuple[float, ...]:
@@ -111,10 +112,10 @@ EDGES = (
     0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700,
     1000, 2000, 3000, 4000, 5000, 10_000,
 )  # fmt: skip
-"""Upper ends of the buckets in milliseconds; the last bucket has none."""
+"""Upper bounds of the buckets in milliseconds; the last bucket has none."""
 
-# The names and ends of RocketMQ's own buckets (`StoreStatsService`).
-_NAMES = {
+# Names and upper bounds of RocketMQ's own buckets (`StoreStatsService`).
+_ROCKETMQ_BUCKETS = {
     "[<=0ms]": 1, "[0~10ms]": 10, "[10~50ms]": 50, "[50~100ms]": 100, "[100~200ms]": 200,
     "[200~500ms]": 500, "[500ms~1s]": 1000, "[1~2s]": 2000, "[2~3s]": 3000, "[3~4s]": 4000,
     "[4~5s]": 5000, "[5~10s]": 10_000, "[10s~]": float("inf"),
@@ -122,13 +123,13 @@ _NAMES = {
 
 
 class Latencies:
-    """Tells of the last whole minute; of the running one until there is one."""
+    """Latency histogram of the last full minute; during the first minute, of that minute."""
 
     __slots__ = ("_counts", "_last", "longest")
 
     def __init__(self) -> None:
         self.longest = 0.0
-        """Milliseconds, since the start."""
+        """Maximum since the start, in milliseconds."""
         self._counts = [0] * (len(EDGES) + 1)
         self._last: list[int] | None = None
 
@@ -142,22 +143,22 @@ class Latencies:
         self._counts = [0] * (len(EDGES) + 1)
 
     def percentile(self, share: float) -> float:
-        """Milliseconds that so great a share stayed below; 0 if there was nothing."""
-        counts = list(accumulate(self._shown()))
+        """Latency in milliseconds that a share (0 to 1) does not exceed; 0 without samples."""
+        counts = list(accumulate(self._reported()))
         if not counts[-1]:
             return 0.0
         bucket = bisect_left(counts, share * counts[-1])
         return min(float(EDGES[bucket]), self.longest) if bucket < len(EDGES) else self.longest
 
     def distribution(self) -> str:
-        """As RocketMQ writes it."""
-        counts = [0, *accumulate(self._shown())]
+        """Histogram as text in RocketMQ's format."""
+        counts = [0, *accumulate(self._reported())]
         parts, before = [], 0
-        for name, end in _NAMES.items():
+        for name, end in _ROCKETMQ_BUCKETS.items():
             below = counts[bisect_right(EDGES, end)] if end <= EDGES[-1] else counts[-1]
             parts.append(f"{name}:{below - before}")
             before = below
         return " ".join(parts)
 
-    def _shown(self) -> list[int]:
+    def _reported(self) -> list[int]:
         return self._counts if self._last is None else self._last

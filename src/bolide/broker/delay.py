@@ -25,9 +25,8 @@ from bolide.protocol.record_errors import BadRecord, RecordTooLarge
 from bolide.store.appending import Appended
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory, StoreUnwritable
-from bolide.store.reading import Found, ReadLimits, ReadStatus, Wanted
-from bolide.store.tables import Table
-from bolide.store.tables.kinds import DelayOffsets
+from bolide.store.reading import MessageFilter, ReadLimits, ReadResult, ReadStatus
+from bolide.store.tables import DelayOffsets, Table
 
 log = logging.getLogger(__name__)
 
@@ -133,10 +132,16 @@ class DelayScheduler:
             return _LONGEST_SLEEP
         return min(max(due / 1000 - self._now(), _SHORTEST_SLEEP), _LONGEST_SLEEP)
 
-    async def _look(self, level: int) -> tuple[Found, int]:
+    async def _look(self, level: int) -> tuple[ReadResult, int]:
         """The messages at the head that are due, and when the first that is not will be."""
         head = _Head(int(self._now() * 1000), self._delays[level])
-        queue = (SCHEDULE_TOPIC, level - 1, self._offset(level), _BATCH, Wanted(code=head.is_due))
+        queue = (
+            SCHEDULE_TOPIC,
+            level - 1,
+            self._offset(level),
+            _BATCH,
+            MessageFilter(code=head.is_due),
+        )
         try:
             found = self._store.read(*queue, may_block=False)
         except NotInMemory:
@@ -199,7 +204,7 @@ class DelayScheduler:
             record.reconsume_times,
         )  # fmt: skip
 
-    def _passed_over(self, level: int, found: Found, due: int) -> bool:
+    def _passed_over(self, level: int, found: ReadResult, due: int) -> bool:
         """Go on behind what is gone: files were deleted, or damaged, or of another store."""
         if found.status in {ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY}:
             log.warning("delay level %s goes on at %s", level, found.next_offset)

@@ -1,4 +1,4 @@
-"""Periodic work of a running broker: save tables, sample counters, expire silent clients."""
+"""Periodic work of a running broker: save tables, sample counters, expire clients and locks."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ from bolide.store.config import StoreConfig
 log = logging.getLogger(__name__)
 
 _PERIOD = 1.0
-_SAMPLE = 10.0
+_SAMPLE_PERIOD = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Maintenance:
-    """The chores of one broker; `run` is their task."""
+    """Runs the periodic jobs of one broker; `run` is the task."""
 
     offsets: OffsetTable
     groups: GroupTable
@@ -44,22 +44,22 @@ class Maintenance:
     _next_delay_save: float = 0.0
 
     async def run(self) -> None:
-        self._next_sample = time.monotonic() + _SAMPLE
+        self._next_sample = time.monotonic() + _SAMPLE_PERIOD
         while True:
             await asyncio.sleep(_PERIOD)
             await uninterrupted(on_saving_thread(self._save_due))
             if time.monotonic() >= self._next_sample:
-                self._next_sample += _SAMPLE
-                for chore in (
+                self._next_sample += _SAMPLE_PERIOD
+                for job in (
                     self.statistics.sample,
                     self.clients.expire,
                     self.locks.expire,
                     self.filters.sweep,
                 ):
-                    _attempt(chore)
+                    _attempt(job)
 
     def save(self) -> None:
-        """Write all tables that changed. Blocks."""
+        """Write all changed tables. Blocks."""
         for save in (
             self.pop.save,
             self.offsets.save,
@@ -81,11 +81,11 @@ class Maintenance:
         _attempt(self.timers.save)
 
 
-def _attempt(chore: Callable[[], object]) -> None:
-    """One that fails must not keep the others from being done; the next time tries again."""
+def _attempt(job: Callable[[], object]) -> None:
+    """Run a job and log its failure: the other jobs still run, and the next period retries."""
     try:
-        chore()
+        job()
     except OSError as exc:
         log.warning("a table cannot be saved: %s", exc)
     except Exception:
-        log.exception("a chore failed")
+        log.exception("a maintenance job failed")

@@ -1,10 +1,11 @@
-"""Sibling brokers of `--workers`: the name, the ports and the store of each process.
+"""Worker processes of `--workers`: the broker name, ports and store of each.
 
-A worker is a whole broker, the master of a group of its own. Its store is `worker-<number>` below
-`storePathRootDir`: by number, since the name of a host, and so of its broker, may change.
+A worker is a complete broker, the master of a broker group of its own. Its store is the directory
+`worker-<number>` below `storePathRootDir`. The directory is named by number because the host name,
+and with it the broker name, may change.
 
-No start may leave messages unserved without a word. So neither a broker without workers nor fewer
-of them start where stores of others lie, nor do workers where there is the store of a broker alone.
+A start that would silently leave messages unserved is refused: a single broker, or fewer workers
+than before, on a root with worker stores; and workers on a root with the store of a single broker.
 """
 
 import re
@@ -17,27 +18,27 @@ from bolide.errors import ConfigError
 from bolide.store.config import StoreConfig
 
 PORT_STEP = 10
-"""From the ports of one worker to those of the next."""
+"""Distance between the ports of one worker and the next."""
 
 OWN_KEYS = frozenset(
     ("brokerName", "listenPort", "haListenPort", "storePathRootDir", "brokerConfigPath",
      "storePathCommitLog", "readOnlyCommitLogStorePaths")
 )  # fmt: skip
-"""What cannot be set at one worker: it follows from the settings of the host."""
+"""Keys that cannot be changed on one worker: they are derived from the shared settings."""
 
 _HIGHEST_PORT = 65535
 _DIRECTORY = re.compile(r"worker-(0|[1-9][0-9]{0,8})")
-_OF_A_STORE = ("commitlog", "consumequeue", "checkpoint", "config/topics.json")
+_STORE_ENTRIES = ("commitlog", "consumequeue", "checkpoint", "config/topics.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What is a worker's own; all else is as the host is told."""
+    """Settings of one worker that differ from the shared settings."""
 
     number: int
     broker_name: str
     listen_port: int
-    """0: the system chooses, at each start anew."""
+    """0 selects a free port at each start."""
     ha_listen_port: int
     root: Path
 
@@ -50,60 +51,61 @@ class Worker:
         return (self.listen_port, self.listen_port + VIP_PORT_DELTA) if self.listen_port else ()
 
     def texts(self) -> dict[str, str]:
-        """Settings that win over those of the host."""
+        """Settings that override the shared ones."""
         return {
             "brokerName": self.broker_name,
             "listenPort": str(self.listen_port),
             "haListenPort": str(self.ha_listen_port),
             "storePathRootDir": str(self.root),
-            # A file of its own: what is changed at one worker is not changed at the others.
+            # One file per worker: a change at run time applies to one worker only.
             "brokerConfigPath": str(self.root / "config" / "broker.properties"),
         }
 
 
 def workers_of(broker: BrokerConfig, store: StoreConfig) -> list[Worker]:
-    """The workers that some settings ask for.
+    """Derive the workers from the shared settings.
 
     Raises:
-        ConfigError: their ports or the directories of their commit logs would be the same, or there
-            are no such ports.
+        ConfigError: workers would share a port or a commit log directory, or need a port that is
+            out of range.
     """
     if store.commit_log_paths is not None or store.read_only_log_paths:
         raise ConfigError(
             f"workers={broker.workers}: each has its commit log in a directory of its own below"
             " storePathRootDir; leave out storePathCommitLog and readOnlyCommitLogStorePaths"
         )
-    found = [_worker(number, broker, store.root) for number in range(broker.workers)]
-    _check_ports(found)
-    return found
+    workers = [_worker(number, broker, store.root) for number in range(broker.workers)]
+    _check_ports(workers)
+    return workers
 
 
 def refuse_unserved_stores(root: Path, workers: int) -> None:
-    """Look for messages that so many workers, or with 1 a broker alone, would not serve.
+    """Refuse a start that would leave stores unserved; `workers` is 1 for a single broker.
 
     Raises:
-        ConfigError: names the directories and says what to do.
+        ConfigError: there are such stores; the message names them and says what to do.
     """
-    found = _numbers(root)
-    if left_out := [number for number in found if workers == 1 or number >= workers]:
-        names = ", ".join(f"worker-{number}" for number in left_out)
+    numbers = _worker_numbers(root)
+    if unserved := [number for number in numbers if workers == 1 or number >= workers]:
+        names = ", ".join(f"worker-{number}" for number in unserved)
         raise ConfigError(
-            f"workers={workers}: nobody would serve the messages of {names} in {root}; start"
-            f" with --workers {max(found[-1] + 1, 2)}, or move them away once all is consumed"
+            f"workers={workers}: no process would serve the messages of {names} in {root}; start"
+            f" with --workers {max(numbers[-1] + 1, 2)}, or move the directories away once all"
+            " messages are consumed"
         )
-    if workers > 1 and any((root / name).exists() for name in _OF_A_STORE):
+    if workers > 1 and any((root / name).exists() for name in _STORE_ENTRIES):
         raise ConfigError(
-            f"workers={workers}: nobody would serve the messages of the broker that ran in {root}"
-            f" without workers; move all of it to {root / 'worker-0'}, which is then the store of"
-            " the first, or set another storePathRootDir"
+            f"workers={workers}: no process would serve the messages of the broker that ran in"
+            f" {root} without workers; move all of it to {root / 'worker-0'}, the store of the"
+            " first worker, or set another storePathRootDir"
         )
 
 
 def refuse_taken_ports(workers: list[Worker], address: str) -> None:
-    """Look for ports that somebody else listens on.
+    """Refuse ports on which another process listens.
 
     Raises:
-        ConfigError: names the worker and its port.
+        ConfigError: a port is in use; the message names the worker and its port.
     """
     for worker in workers:
         for port in worker.served_ports:
@@ -133,15 +135,16 @@ def _check_ports(workers: list[Worker]) -> None:
         for port in filter(None, (*worker.served_ports, worker.ha_listen_port)):
             if port > _HIGHEST_PORT:
                 raise ConfigError(
-                    f"workers={len(workers)}: {worker.label} would need port {port}, past the"
-                    f" highest; each takes {PORT_STEP}, so set a lower listenPort or haListenPort"
+                    f"workers={len(workers)}: {worker.label} would need port {port}, which is too"
+                    f" high; workers are {PORT_STEP} ports apart: set a lower listenPort or"
+                    " haListenPort"
                 )
             if other := taken.get(port):
                 raise ConfigError(f"haListenPort: {other} and {worker.label} would share {port}")
             taken[port] = worker.label
 
 
-def _numbers(root: Path) -> list[int]:
+def _worker_numbers(root: Path) -> list[int]:
     if not root.is_dir():
         return []
     names = (_DIRECTORY.fullmatch(path.name) for path in root.iterdir())
@@ -149,11 +152,11 @@ def _numbers(root: Path) -> list[int]:
 
 
 def _try_to_listen(address: str, port: int) -> None:
-    found = socket.getaddrinfo(
+    resolved = socket.getaddrinfo(
         address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    family, _, _, _, place = found[0]
+    family, _, _, _, socket_address = resolved[0]
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
+        listener.bind(socket_address)
         listener.listen()

@@ -1,4 +1,8 @@
-"""Registers the broker with every NameServer; each NameServer has its own task."""
+"""Registers the broker with every NameServer.
+
+`Registration` decides when to register; one `NameServerRegistrar` per NameServer makes the calls,
+so a NameServer that is down does not delay the others.
+"""
 
 import asyncio
 import logging
@@ -28,77 +32,34 @@ from bolide.protocol.headers.namesrv import (
 )
 from bolide.remoting.client import RemotingClient
 
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A registration; `number` is that of the last change it knows of."""
-
-    number: int
-    header: RegisterBrokerHeader
-    body: bytes
-    force: bool
-
-
-class NameServerRegistrar:
-    """Tells one NameServer: one registration at a time, and then the newest that has come up."""
-
-    def __init__(
-        self, tell: Callable[[Message], Awaitable[bool]], ended: Callable[[], None]
-    ) -> None:
-        self.tried = -1
-        """The last change that it was told of, whether it took that or not."""
-        self.knows = -1
-        """The last change that it has taken."""
-        self.answers = False
-        """Whether it took the last registration, and in good time."""
-        self._tell = tell
-        self._ended = ended
-        self._next: Message | None = None
-        self._must_force = False
-        self._task: asyncio.Task[None] | None = None
-
-    def tell(self, message: Message) -> None:
-        waiting = self._next
-        self._next = replace(message, force=True) if waiting and waiting.force else message
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._tell_waiting(), name="broker-registration-call")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _tell_waiting(self) -> None:
-        while (message := self._next) is not None:
-            self._next = None
-            # What must be taken and was not: the version of the topics may not tell of it.
-            if self._must_force:
-                message = replace(message, force=True)
-            self.answers = await self._tell(message)
-            self._must_force = message.force and not self.answers
-            self.tried = message.number
-            if self.answers:
-                self.knows = message.number
-            self._ended()
-
-
 log = logging.getLogger(__name__)
 
 _CRC_MASK = 0x7FFF_FFFF
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
-_UNREGISTER_WITHIN = 3.0
-_GATHER = 0.01
-"""Seconds that changes of topics are gathered: many at once are one registration."""
-_ANNOUNCE_WITHIN = 1.0
-"""Seconds that who changed a topic waits for NameServers, all of which may be down."""
+_UNREGISTER_TIMEOUT = 3.0
+_BATCH_DELAY = 0.01
+"""Seconds between a change and its registration, so that a burst of changes is sent as one."""
+_ANNOUNCE_TIMEOUT = 1.0
+"""Seconds that a change of a topic waits for NameServers, all of which may be down."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRequest:
+    """A registration to send; `change` is the number of the last change that it includes."""
+
+    change: int
+    header: RegisterBrokerHeader
+    body: bytes
+    force: bool
+    """Register even if the NameServer has the current version of the topics."""
 
 
 class Registration:
     """Keeps a broker registered; `run` is its task.
 
     Args:
-        address: where clients reach the broker, `host:port`.
-        ha_address: where its replicas do.
+        address: address of the broker for clients, `host:port`.
+        ha_address: address of the broker for replicas.
     """
 
     def __init__(
@@ -117,86 +78,91 @@ class Registration:
         self._ha_address = ha_address
         self._changes = 0
         self._changed = asyncio.Event()
-        self._heard = asyncio.Event()
-        """Set when the next NameServer has answered or failed to; each time it is another."""
-        self._tellers: dict[str, NameServerRegistrar] = {}
-        self._silent: set[str] = set()
-        topics.on_change(self._note_change)
-        cell.on_change(lambda _: self._note_change())
+        self._attempted = asyncio.Event()
+        """Set and replaced after each attempt at any NameServer."""
+        self._registrars: dict[str, NameServerRegistrar] = {}
+        self._failing: set[str] = set()
+        topics.on_change(self._record_change)
+        cell.on_change(lambda _: self._record_change())
 
     async def run(self) -> None:
-        """Register at once, whenever topics or settings change, and now and then."""
+        """Register at start, after each change of topics or settings, and periodically."""
         force = True
         try:
             while True:
-                await self._tell_all(force=force)
-                force = await self._next_time()
+                await self._submit_all(force=force)
+                force = await self._wait_for_next()
         finally:
-            await asyncio.gather(*(teller.stop() for teller in self._tellers.values()))
+            await asyncio.gather(*(each.stop() for each in self._registrars.values()))
 
     async def announce(self) -> None:
-        """Wait until those NameServers know what has changed up to now that answer at all."""
+        """Wait until all responsive NameServers have accepted the changes made so far."""
         changes = self._changes
         try:
-            async with asyncio.timeout(_ANNOUNCE_WITHIN):
+            async with asyncio.timeout(_ANNOUNCE_TIMEOUT):
                 await self.known()
         except TimeoutError:
-            for teller in self._current():
-                teller.answers &= teller.tried >= changes
+            for registrar in self._current_registrars():
+                registrar.is_responsive &= registrar.last_attempted >= changes
 
     async def known(self) -> None:
-        """Wait until a NameServer knows what has changed up to now, and so do all others that
-        took the last registration; or until all have failed."""
+        """Wait until the changes made so far are registered.
+
+        That is when one NameServer has accepted them and every other responsive one has been tried,
+        or when all NameServers have failed.
+        """
         changes = self._changes
         while not self._is_known(changes):
-            await self._heard.wait()
+            await self._attempted.wait()
 
     def _is_known(self, changes: int) -> bool:
-        tellers = self._current()
-        if any(teller.knows >= changes for teller in tellers):
-            tellers = [teller for teller in tellers if teller.answers]
-        return all(teller.tried >= changes for teller in tellers)
+        registrars = self._current_registrars()
+        if any(each.last_accepted >= changes for each in registrars):
+            registrars = [each for each in registrars if each.is_responsive]
+        return all(each.last_attempted >= changes for each in registrars)
 
-    def _note_change(self) -> None:
+    def _record_change(self) -> None:
         self._changes += 1
         self._changed.set()
 
-    async def _next_time(self) -> bool:
-        """Wait for the next registration; says whether it must be one."""
+    async def _wait_for_next(self) -> bool:
+        """Wait for a change or the end of the period; returns whether to force registration."""
         period = self._cell.value.register_name_server_period
         try:
             async with asyncio.timeout(min(max(period, _SHORTEST_PERIOD), _LONGEST_PERIOD)):
                 await self._changed.wait()
         except TimeoutError:
             return self._cell.value.force_register
-        await asyncio.sleep(_GATHER)
+        await asyncio.sleep(_BATCH_DELAY)
         self._changed.clear()
         return True
 
-    async def _tell_all(self, *, force: bool) -> None:
-        message = await self._message(force=force)
-        for teller in self._current():
-            teller.tell(message)
+    async def _submit_all(self, *, force: bool) -> None:
+        request = await self._request(force=force)
+        for registrar in self._current_registrars():
+            registrar.submit(request)
         servers = self._cell.value.name_servers
-        for server in self._tellers.keys() - set(servers):
-            await self._tellers.pop(server).stop()
+        for server in self._registrars.keys() - set(servers):
+            await self._registrars.pop(server).stop()
 
-    def _current(self) -> list[NameServerRegistrar]:
-        """One for each NameServer of the settings."""
+    def _current_registrars(self) -> "list[NameServerRegistrar]":
+        """One for each NameServer of the settings, created on first use."""
         for server in self._cell.value.name_servers:
-            if server not in self._tellers:
-                self._tellers[server] = NameServerRegistrar(partial(self._tell, server), self._hear)
-        return [self._tellers[server] for server in self._cell.value.name_servers]
+            if server not in self._registrars:
+                register = partial(self._try_to_register, server)
+                self._registrars[server] = NameServerRegistrar(register, self._wake)
+        return [self._registrars[server] for server in self._cell.value.name_servers]
 
-    def _hear(self) -> None:
-        heard, self._heard = self._heard, asyncio.Event()
-        heard.set()
+    def _wake(self) -> None:
+        """Wake the waiters of `known`, which check again."""
+        attempted, self._attempted = self._attempted, asyncio.Event()
+        attempted.set()
 
-    async def _tell(self, server: str, message: Message) -> bool:
-        return await self._attempt(server, self._register(server, message))
+    async def _try_to_register(self, server: str, request: RegistrationRequest) -> bool:
+        return await self._attempt(server, self._register(server, request))
 
     async def unregister(self) -> None:
-        """Tell all NameServers that the broker leaves."""
+        """Unregister from all NameServers."""
         config = self._cell.value
         header = UnregisterBrokerHeader(
             broker_name=config.broker_name,
@@ -204,48 +170,49 @@ class Registration:
             cluster_name=config.broker_cluster_name,
             broker_id=config.broker_id,
         )
-        code = RequestCode.UNREGISTER_BROKER
         await asyncio.gather(
             *(
-                self._attempt(server, self._say(server, code, header))
+                self._attempt(server, self._unregister(server, header))
                 for server in config.name_servers
             )
         )
 
     async def _attempt(self, server: str, work: Coroutine[Any, Any, None]) -> bool:
-        """Do it, and say once what happened: not every thirty seconds again."""
+        """Await a call; returns whether it succeeded. Logs the first failure of a series only."""
         try:
             await work
-        except Exception as exc:
-            if server not in self._silent:
-                known = isinstance(exc, BolideError | ValueError)
+        except Exception as exc:  # task boundary: the next period tries again
+            if server not in self._failing:
+                is_expected = isinstance(exc, BolideError | ValueError)
                 log.warning(
-                    "NameServer %s does not take this broker: %s",
-                    server, exc, exc_info=None if known else exc,
+                    "NameServer %s does not accept this broker: %s",
+                    server, exc, exc_info=None if is_expected else exc,
                 )  # fmt: skip
-                self._silent.add(server)
+                self._failing.add(server)
             return False
-        if server in self._silent:
-            log.info("NameServer %s takes this broker again", server)
-            self._silent.discard(server)
+        if server in self._failing:
+            log.info("NameServer %s accepts this broker again", server)
+            self._failing.discard(server)
         return True
 
-    async def _register(self, server: str, message: Message) -> None:
-        if not message.force and not await self._is_outdated(server):
+    async def _register(self, server: str, request: RegistrationRequest) -> None:
+        if not request.force and not await self._is_outdated(server):
             return
         answer = await self._client.call(
             server,
             RequestCode.REGISTER_BROKER,
-            message.header,
-            body=message.body,
+            request.header,
+            body=request.body,
             within=self._cell.value.register_broker_timeout,
         )
-        if answer.body:  # the topics that have an order configuration
+        if answer.body:  # the order configuration: its keys are the ordered topics
             await self._topics.set_order(fastjson.decode(answer.body, KvTable).table)
 
     async def _is_outdated(self, server: str) -> bool:
-        """Whether a NameServer holds another version of the topics, or does not say; to ask is a
-        heartbeat too."""
+        """Whether a NameServer has another version of the topics, or does not answer.
+
+        The query also counts as a heartbeat.
+        """
         config = self._cell.value
         header = QueryDataVersionHeader(
             broker_name=config.broker_name,
@@ -259,13 +226,14 @@ class Registration:
             answer = await self._client.call(server, code, header, body=body)
             return QueryDataVersionReply.from_fields(answer.fields).changed
         except BolideError as exc:
-            log.debug("NameServer %s does not say what it knows: %s", server, exc)
+            log.debug("NameServer %s does not return its data version: %s", server, exc)
             return True
 
-    async def _say(self, server: str, code: RequestCode, header: UnregisterBrokerHeader) -> None:
-        await self._client.call(server, code, header, within=_UNREGISTER_WITHIN)
+    async def _unregister(self, server: str, header: UnregisterBrokerHeader) -> None:
+        code = RequestCode.UNREGISTER_BROKER
+        await self._client.call(server, code, header, within=_UNREGISTER_TIMEOUT)
 
-    async def _message(self, *, force: bool) -> Message:
+    async def _request(self, *, force: bool) -> RegistrationRequest:
         config, changes = self._cell.value, self._changes
         allowed, compressed = config.broker_permission | INHERIT, config.compressed_register
         body = await asyncio.to_thread(_encode, self._topics.table, allowed, compressed=compressed)
@@ -279,11 +247,63 @@ class Registration:
             compressed=compressed,
             body_crc32=crc32(body) & _CRC_MASK,
         )
-        return Message(changes, header, body, force)
+        return RegistrationRequest(changes, header, body, force)
+
+
+class NameServerRegistrar:
+    """Registers with one NameServer: one call at a time, then the newest request.
+
+    Args:
+        register: makes the call; returns whether the NameServer accepted it.
+        attempted: called after each call.
+    """
+
+    def __init__(
+        self,
+        register: Callable[[RegistrationRequest], Awaitable[bool]],
+        attempted: Callable[[], None],
+    ) -> None:
+        self.last_attempted = -1
+        """The last change that was sent, accepted or not."""
+        self.last_accepted = -1
+        """The last change that the NameServer accepted."""
+        self.is_responsive = False
+        """Whether the NameServer accepted the last registration, and in time."""
+        self._register = register
+        self._attempted = attempted
+        self._next: RegistrationRequest | None = None
+        self._must_force = False
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, request: RegistrationRequest) -> None:
+        """Send the request, or queue it behind a running call; it replaces a queued one."""
+        queued = self._next
+        self._next = replace(request, force=True) if queued and queued.force else request
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send_queued(), name="broker-registration-call")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _send_queued(self) -> None:
+        while (request := self._next) is not None:
+            self._next = None
+            # A forced request that failed may contain a change of settings, which the version of
+            # the topics does not show. So the next one is forced too.
+            if self._must_force:
+                request = replace(request, force=True)
+            self.is_responsive = await self._register(request)
+            self._must_force = request.force and not self.is_responsive
+            self.last_attempted = request.change
+            if self.is_responsive:
+                self.last_accepted = request.change
+            self._attempted()
 
 
 def _encode(topics: MappedTopicConfigTable, allowed: int, *, compressed: bool) -> bytes:
-    """A registration's body; takes long where there are many topics."""
+    """Encode the body of a registration; slow with many topics, so it runs on a thread."""
     topics.topic_config_table = {
         name: topic
         if topic.perm & allowed == topic.perm
@@ -291,5 +311,5 @@ def _encode(topics: MappedTopicConfigTable, allowed: int, *, compressed: bool) -
         for name, topic in topics.topic_config_table.items()
     }
     body = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
-    # There are only texts as keys: fastjson would write the same, many times slower here.
+    # All keys are strings, so this equals fastjson's output and is many times faster.
     return compress(body) if compressed else msgspec.json.encode(body, order="sorted")

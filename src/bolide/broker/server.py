@@ -67,7 +67,7 @@ from bolide.store.tables import (
     Table,
     TableKind,
 )
-from bolide.store.unserved import refuse_unserved_topics
+from bolide.store.unsupported import refuse_unsupported_topics
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Broker:
         levels = delay_levels(self.store_config.value.message_delay_level)
         topic_table = await self._load(TOPICS)
         topics = TopicTable(topic_table, self.config, now)
-        refuse_unserved_topics(topics, topic_table.path)
+        refuse_unsupported_topics(topics, topic_table.path)
         groups = GroupTable(await self._load(GROUPS), self.config, now)
         offsets_table = await self._load(CONSUMER_OFFSETS)
         self._save_offsets_by(offsets_table, config)

@@ -1,7 +1,7 @@
-"""What a broker counts, as RocketMQ counts it (`BrokerStatsManager`, `StoreStatsService`).
+"""Broker statistics under RocketMQ's names (`BrokerStatsManager`, `StoreStatsService`).
 
-The calls on the paths of sends and pulls look up one record and add to it. Topics and groups are
-the sums of their queues; that and everything else is worked out when somebody asks.
+A call on the send or pull path looks up the counter of a queue and adds to it. Counters of topics
+and groups are the totals of their queues; they are computed when sampled or queried.
 """
 
 import time
@@ -14,7 +14,7 @@ from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
 _HOUR_SAMPLE, _DAY_SAMPLE = 600.0, 3600.0
 _MINUTE = 60.0
-_KEPT_TOTALS = 61
+_MAX_HISTORY = 61
 
 
 class Totals(NamedTuple):
@@ -24,34 +24,37 @@ class Totals(NamedTuple):
     sent_bytes: int = 0
     failed: int = 0
     got: int = 0
+    """Messages delivered to consumers."""
     found: int = 0
+    """Reads that returned messages."""
     missed: int = 0
+    """Reads that returned none."""
 
 
 class Statistics:
-    """One for a broker. Times are of the wall clock; `sample` is to be called every 10 s."""
+    """All counters of a broker. Call `sample` every 10 s; `now` is the wall clock."""
 
     def __init__(
         self, cluster: str, now: Callable[[], float] = time.time, *, idle_minutes: int = -1
     ) -> None:
         self.idle_minutes = idle_minutes
-        """Minutes without a count after which a topic or group is forgotten; -1 is never."""
+        """Minutes of inactivity after which counters of a topic or group are dropped; -1: never."""
         self.put_latencies = Latencies()
         self.get_latencies = Latencies()
         self.yesterday_morning = Totals()
         self.this_morning = Totals()
-        self._tellers: list[Callable[[], None]] = []
+        self._pending_counts: list[Callable[[], None]] = []
         self._now = now
         self._started = now()
         self._day = _day_of(self._started)
         self._missed = self._failed = 0
         self._put_queues: dict[tuple[str, int], list[float]] = {}
         self._get_queues: dict[tuple[str, str, int], list[float]] = {}
-        self._behind: dict[tuple[str, str, int], tuple[int, float]] = {}
+        self._lags: dict[tuple[str, str, int], tuple[int, float]] = {}
         self._views: dict[tuple[str, str], tuple[Counter, int]] = {}
         self._owners: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._history: deque[tuple[float, Totals]] = deque(
-            [(self._started, Totals())], _KEPT_TOTALS
+            [(self._started, Totals())], _MAX_HISTORY
         )
         self._next_minute, self._next_hour, self._next_day = (
             self._started + step for step in (_MINUTE, _HOUR_SAMPLE, _DAY_SAMPLE)
@@ -62,15 +65,18 @@ class Statistics:
     # ---- counting
 
     def ask_first(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called before sums are looked at: who counts for itself says how many."""
-        self._tellers.append(tell)
+        """Register a callback that runs before sums are read.
 
-    def _ask(self) -> None:
-        for tell in self._tellers:
-            tell()
+        A component that counts on its own uses it to add its pending counts.
+        """
+        self._pending_counts.append(tell)
+
+    def _collect(self) -> None:
+        for add_pending in self._pending_counts:
+            add_pending()
 
     def sent(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
-        """Messages were stored in a queue, in one call that took so long."""
+        """Count messages stored in a queue by one call, and the duration of the call."""
         sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
         total, milliseconds = self._broker_put, seconds * 1000
         sums[COUNT] += count
@@ -83,7 +89,10 @@ class Statistics:
         self.put_latencies.add(milliseconds)
 
     def sent_singly(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
-        """Messages were stored in a queue, each in so long, of which `took` tells too."""
+        """Count messages stored in a queue by one call each; `seconds` is the duration per call.
+
+        Does not update `put_latencies`: the caller uses `took` for that.
+        """
         sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
         total, milliseconds = self._broker_put, seconds * 1000
         sums[COUNT] += count
@@ -95,17 +104,17 @@ class Statistics:
         total[CALLS] += count
 
     def took(self, count: int, seconds: float) -> None:
-        """So many messages were stored, each in so long."""
+        """Add `count` sends of the same duration to the latency histogram."""
         self.put_latencies.add(seconds * 1000, count)
 
     def failed(self) -> None:
-        """A message could not be stored."""
+        """Count a message that could not be stored."""
         self._failed += 1
 
     def got(
         self, group: str, topic: str, queue_id: int, count: int, size: int, seconds: float = 0.0
     ) -> None:
-        """A group got messages of a queue, read in so long."""
+        """Count messages that a group received from a queue, and the duration of the read."""
         self.got_by_calls(1, group, topic, queue_id, count, size, seconds)
         self.get_latencies.add(seconds * 1000)
 
@@ -119,7 +128,7 @@ class Statistics:
         size: int,
         seconds: float,
     ) -> None:
-        """As `got`, but for `get_latencies`, with so many calls in so long altogether."""
+        """Like `got`, for several reads with a total duration; does not update `get_latencies`."""
         key = (group, topic, queue_id)
         sums = self._get_queues.get(key) or self._new_get_queue(*key)
         total = self._broker_get
@@ -132,14 +141,15 @@ class Statistics:
         total[CALLS] += calls
 
     def got_nothing(self) -> None:
+        """Count a read that returned no messages."""
         self._missed += 1
 
     def fell_behind(self, group: str, topic: str, queue_id: int, size: int, seconds: float) -> None:
-        """How far a group is behind the end of a queue, in bytes and in time."""
-        self._behind[group, topic, queue_id] = (size, seconds)
+        """Record the lag of a group in a queue, in bytes and seconds."""
+        self._lags[group, topic, queue_id] = (size, seconds)
 
     def sent_back(self, group: str, topic: str) -> None:
-        """A consumer gave a message back to have it again later."""
+        """Count a message that a consumer sent back for redelivery."""
         self._count("SNDBCK_PUT_NUMS", group, topic, 1)
 
     def dead_lettered(self, group: str, topic: str, count: int) -> None:
@@ -147,17 +157,17 @@ class Statistics:
         self._count("SNDBCK2DLQ_TIMES", group, topic, count)
 
     def popped(self, group: str, topic: str) -> None:
-        """A group took messages that it has to acknowledge."""
+        """Count a pop that returned messages."""
         self._count("GROUP_CK_NUMS", group, topic, 1)
 
     def acknowledged(self, group: str, topic: str, count: int) -> None:
         self._count("GROUP_ACK_NUMS", group, topic, count)
 
-    # ---- keeping
+    # ---- periodic work
 
     def sample(self) -> None:
-        """Note how far the counters are."""
-        self._ask()
+        """Sample all counters and drop idle ones."""
+        self._collect()
         now = self._now()
         for_hour, for_day = now >= self._next_hour, now >= self._next_day
         for counter in {id(counter): counter for counter, _ in self._views.values()}.values():
@@ -171,50 +181,50 @@ class Statistics:
             self._next_hour = now + _HOUR_SAMPLE
         if for_day:
             self._next_day = now + _DAY_SAMPLE
-        self._turn_day(now)
-        self._forget_idle(now)
+        self._start_day(now)
+        self._drop_idle(now)
 
     def forget_topic(self, topic: str) -> None:
-        self._ask()
-        self._forget(lambda _, owner: owner == topic)
+        self._collect()
+        self._drop(lambda _, owner: owner == topic)
 
     def forget_group(self, group: str) -> None:
-        self._ask()
-        self._forget(lambda owner, _: owner == group)
+        self._collect()
+        self._drop(lambda owner, _: owner == group)
 
-    # ---- telling
+    # ---- queries
 
     def view(self, name: str, key: str) -> BrokerStats | None:
-        """A statistic by the name and key that it has in RocketMQ."""
-        self._ask()
+        """Find a statistic by RocketMQ's name and key."""
+        self._collect()
         if name in {"GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"}:
-            return self._view_behind(name, key)
+            return self._view_lag(name, key)
         found = self._views.get((name, key))
         return found[0].stats(found[1]) if found else None
 
-    def _view_behind(self, name: str, key: str) -> BrokerStats | None:
+    def _view_lag(self, name: str, key: str) -> BrokerStats | None:
         queue_id, _, pair = key.partition("@")
         topic, _, group = pair.partition("@")
-        if not queue_id.isdecimal() or (group, topic, int(queue_id)) not in self._behind:
+        if not queue_id.isdecimal() or (group, topic, int(queue_id)) not in self._lags:
             return None
-        size, seconds = self._behind[group, topic, int(queue_id)]
+        size, seconds = self._lags[group, topic, int(queue_id)]
         value = size if name == "GROUP_GET_FALL_SIZE" else round(seconds * 1000)
         now = StatsWindow(sum=value)
         return BrokerStats(stats_minute=now, stats_hour=now, stats_day=now)
 
     def put_tps(self, topic: str) -> float:
-        """Messages stored a second, over the last minute."""
+        """Messages stored per second over the last minute."""
         found = self._views.get(("TOPIC_PUT_NUMS", topic))
         return found[0].tps() if found else 0.0
 
     def get_tps(self, group: str, topic: str) -> float:
-        """Messages got a second, over the last minute."""
+        """Messages delivered per second over the last minute."""
         found = self._views.get(("GROUP_GET_NUMS", f"{topic}@{group}"))
         return found[0].tps() if found else 0.0
 
     @property
     def totals(self) -> Totals:
-        self._ask()
+        self._collect()
         put, get = self._broker_put, self._broker_get
         return Totals(
             sent=int(put[COUNT]),
@@ -226,12 +236,12 @@ class Statistics:
         )
 
     def rates(self, of: Callable[[Totals], int]) -> list[float]:
-        """How much a total grew a second over the last 10 s, minute and ten minutes."""
+        """Growth per second of a total over the last 10 s, minute and ten minutes."""
         now, totals = self._now(), of(self.totals)
         return [self._rate(of, totals, now, span) for span in (10, 60, 600)]
 
     def _rate(self, of: Callable[[Totals], int], total: int, now: float, span: int) -> float:
-        """Since the youngest sample of that age; since the start if there is none so old."""
+        """Rate since the newest sample that is at least `span` seconds old, or since the start."""
         old = (each for each in reversed(self._history) if now - each[0] >= span)
         then, totals = next(old, self._history[0])
         return (total - of(totals)) / (now - then) if now > then else 0.0
@@ -277,22 +287,22 @@ class Statistics:
         sums[CALLS] += 1
 
     def _counter(self, group: str, topic: str, views: dict[tuple[str, str], int]) -> Counter:
-        """The counter that is seen under these names and keys, made if there is none."""
+        """Return the counter with these names and keys; create it if it is missing."""
         found = self._views.get(next(iter(views)))
         if found:
             return found[0]
         counter = Counter(self._now())
-        self._views |= {view: (counter, slot) for view, slot in views.items()}
+        self._views |= {view: (counter, index) for view, index in views.items()}
         self._owners.setdefault((group, topic), set()).update(views)
         return counter
 
-    def _turn_day(self, now: float) -> None:
+    def _start_day(self, now: float) -> None:
         day = _day_of(now)
         if day != self._day:
             self._day = day
             self.yesterday_morning, self.this_morning = self.this_morning, self.totals
 
-    def _forget_idle(self, now: float) -> None:
+    def _drop_idle(self, now: float) -> None:
         if self.idle_minutes < 0:
             return
         oldest = now - self.idle_minutes * _MINUTE
@@ -301,9 +311,9 @@ class Statistics:
             for owner, views in self._owners.items()
             if owner != ("", "") and all(self._views[view][0].changed < oldest for view in views)
         }
-        self._forget(lambda group, topic: (group, topic) in idle)
+        self._drop(lambda group, topic: (group, topic) in idle)
 
-    def _forget(self, is_gone: Callable[[str, str], bool]) -> None:
+    def _drop(self, is_gone: Callable[[str, str], bool]) -> None:
         for owner in [owner for owner in self._owners if is_gone(*owner)]:
             for view in self._owners.pop(owner):
                 del self._views[view]
@@ -313,7 +323,7 @@ class Statistics:
         self._get_queues = {
             key: sums for key, sums in self._get_queues.items() if not is_gone(*key[:2])
         }
-        self._behind = {key: lag for key, lag in self._behind.items() if not is_gone(*key[:2])}
+        self._lags = {key: lag for key, lag in self._lags.items() if not is_gone(*key[:2])}
 
 
 def _day_of(seconds: float) -> tuple[int, int]:

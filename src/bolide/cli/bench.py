@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from bolide.cli import bench_options as opt
-from bolide.cli.exits import FAILED, Refusing
+from bolide.cli.command_line import FAILED, Refusing
 
 if TYPE_CHECKING:
+    from bolide.bench.report import Summary
     from bolide.bench.runner import Bounds
-    from bolide.bench.summary import Summary
     from bolide.client.consumer.subscription import Expression
     from bolide.client.instance.settings import ClientArguments
     from bolide.client.producer.settings import ProducerArguments
@@ -59,7 +59,7 @@ def producer(
     as_json: opt.Json = False,
 ) -> None:
     """Send messages one by one until Ctrl-C, --duration or -q."""
-    from bolide.bench.sending import measure_sends  # noqa: PLC0415
+    from bolide.bench.producer import measure_sends  # noqa: PLC0415
     from bolide.bench.workload import Workload  # noqa: PLC0415
 
     load = Workload(
@@ -105,7 +105,7 @@ def batch(
     as_json: opt.Json = False,
 ) -> None:
     """Send messages in batches until Ctrl-C, --duration or -q."""
-    from bolide.bench.sending import measure_sends  # noqa: PLC0415
+    from bolide.bench.producer import measure_sends  # noqa: PLC0415
     from bolide.bench.workload import Workload  # noqa: PLC0415
 
     load = Workload(
@@ -205,7 +205,7 @@ def consumer(
     as_json: opt.Json = False,
 ) -> None:
     """Consume messages until Ctrl-C, --duration or --count."""
-    from bolide.bench.consuming import Consumption, measure_consumption  # noqa: PLC0415
+    from bolide.bench.consumer import Consumption, measure_consumption  # noqa: PLC0415
 
     with Refusing(OSError):
         wanted = _expression(filter_type, expression)
@@ -239,7 +239,7 @@ def latency(
     as_json: opt.Json = False,
 ) -> None:
     """Send at a steady rate, and measure the time from send to listener."""
-    from bolide.bench.latency import Pace, measure_latency  # noqa: PLC0415
+    from bolide.bench.round_trip import Pace, measure_latency  # noqa: PLC0415
 
     pace = Pace(topic=topic, group=group, size=size, rate=rate, warm_up=warm_up)
     client = _client(name_server, acl, access_key, secret_key)
@@ -262,7 +262,7 @@ def e2e(
     as_json: opt.Json = False,
 ) -> None:
     """Send and consume as fast as possible in one process."""
-    from bolide.bench.e2e import measure_both  # noqa: PLC0415
+    from bolide.bench.round_trip import measure_both  # noqa: PLC0415
     from bolide.bench.workload import Workload  # noqa: PLC0415
 
     load = Workload(topic=topic, senders=senders, size=size)

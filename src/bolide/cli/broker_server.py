@@ -7,8 +7,7 @@ from pathlib import Path
 from bolide import logs
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
-from bolide.cli.lifeline import Lifeline
-from bolide.cli.log_setup import reload_logs
+from bolide.cli.server_process import Lifeline, reload_logs
 from bolide.remoting.event_loop import (
     keep_freed_memory,
     on_hangup,

@@ -15,8 +15,8 @@ from bolide.broker.multi_process import (
     workers_of,
 )
 from bolide.broker.settings.config import BrokerConfig
-from bolide.cli.exits import FAILED
-from bolide.cli.log_setup import reload_logs
+from bolide.cli.command_line import FAILED
+from bolide.cli.server_process import reload_logs
 from bolide.cli.supervisor import Server, Supervisor
 from bolide.remoting.event_loop import on_hangup, until_stopped
 from bolide.store.config import StoreConfig

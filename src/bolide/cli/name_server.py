@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
-from bolide.cli.lifeline import Lifeline
-from bolide.cli.log_setup import reload_logs
+from bolide.cli.server_process import Lifeline, reload_logs
 from bolide.config import from_environment, load, options_of, read_file, to_texts
 from bolide.logs import LogLevel
-from bolide.namesrv.app import NameServer
+from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import (
     IGNORED,
     IGNORED_CLIENT,

@@ -6,15 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bolide.cli import pipeline_options as opt
-from bolide.cli.admin.tables import Table, print_json
-from bolide.cli.exits import FAILED, Refusing, fail
-from bolide.cli.options import settings_of
-from bolide.cli.spark_needed import spark_needed
+from bolide.cli.admin.output import Table, print_json
+from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
 
 if TYPE_CHECKING:
-    from bolide.arrow.connection import Connection
-    from bolide.spark.pipelines.channel import Channel
-    from bolide.spark.pipelines.events import RunState
+    from bolide.arrow.cluster import Connection
+    from bolide.spark.pipelines.monitoring.status_topic import RunState, StatusTopic
 
 _LOOK = 0.5
 _SINCE = "1d"
@@ -69,15 +66,18 @@ def stop(
 ) -> None:
     """Ask a pipeline to end after the batch under way, and wait until it has."""
     with spark_needed(), Refusing():
-        from bolide.spark.pipelines.channel import Channel  # noqa: PLC0415
-        from bolide.spark.pipelines.events import Event, Kind  # noqa: PLC0415
+        from bolide.spark.pipelines.monitoring.status_topic import (  # noqa: PLC0415
+            Event,
+            Kind,
+            StatusTopic,
+        )
 
-        with Channel(_connection(name_server, option)) as channel:
-            if not _is_running(channel, name, run):
+        with StatusTopic(_connection(name_server, option)) as status_topic:
+            if not _is_running(status_topic, name, run):
                 fail(f"pipeline {name!r} is not running", FAILED)
-            channel.tell(Event(kind=Kind.REQUEST_STOP, pipeline=name, run=run))
+            status_topic.publish(Event(kind=Kind.REQUEST_STOP, pipeline=name, run=run))
             until = time.monotonic() + timeout
-            while _is_running(channel, name, run):
+            while _is_running(status_topic, name, run):
                 if time.monotonic() > until:
                     fail(f"pipeline {name!r} has not stopped within {timeout:g} s", FAILED)
                 time.sleep(_LOOK)
@@ -99,12 +99,12 @@ def _connection(name_server: str | None, option: list[str] | None) -> "Connectio
 
 
 def _states(connection: "Connection", since: str) -> "list[RunState]":
-    from bolide.spark.pipelines.channel import Channel  # noqa: PLC0415
-    from bolide.spark.pipelines.spans import parse_span  # noqa: PLC0415
+    from bolide.spark.pipelines.monitoring.status_topic import StatusTopic  # noqa: PLC0415
+    from bolide.spark.pipelines.times import parse_duration  # noqa: PLC0415
 
-    seconds = parse_span(since, option="--since")
-    with Channel(connection) as channel:
-        return channel.states(seconds)
+    seconds = parse_duration(since, option="--since")
+    with StatusTopic(connection) as status_topic:
+        return status_topic.states(seconds)
 
 
 def _last_of_each(states: "Iterable[RunState]") -> "list[RunState]":
@@ -114,10 +114,10 @@ def _last_of_each(states: "Iterable[RunState]") -> "list[RunState]":
     return list(found.values())
 
 
-def _is_running(channel: "Channel", name: str, run: str) -> bool:
+def _is_running(status_topic: "StatusTopic", name: str, run: str) -> bool:
     return any(
         state.pipeline == name and run in {"", state.run} and state.state.is_live
-        for state in channel.states(_RECENT)
+        for state in status_topic.states(_RECENT)
     )
 
 

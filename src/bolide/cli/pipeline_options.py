@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+FILE = "FILE"
+"""Name of the command that runs a YAML file; any word that is no built-in pipeline selects it."""
+
 NameServer = Annotated[
     str | None,
     typer.Option(

@@ -1,16 +1,18 @@
-"""All commands put together, and the entry points."""
+"""The `bolide` program: its commands and groups, and the entry points.
 
-from typing import Annotated, Any
+Groups load their commands on first use, so that a server does not import the other commands.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 
-from bolide.cli.admin.group import AdminGroup
-from bolide.cli.broker import broker
-from bolide.cli.late_group import LateGroup, commands_of
-from bolide.cli.namesrv import namesrv
-from bolide.cli.pipeline_group import PipelineGroup
+from bolide.cli.command_line import spark_needed
+from bolide.cli.pipeline_options import FILE
+from bolide.cli.server_commands import broker, namesrv, standalone
 from bolide.cli.sql import sql
-from bolide.cli.standalone import standalone
 from bolide.version import __version__
 
 _LOOK: Any = {
@@ -19,6 +21,95 @@ _LOOK: Any = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 _ANY_WORDS: Any = {"context_settings": {"ignore_unknown_options": True, "allow_extra_args": True}}
+
+
+class LateGroup(TyperGroup):
+    """Has the commands that its `load` finds."""
+
+    _loaded: dict[str, Any] | None = None
+
+    def load(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def commands(self) -> dict[str, Any]:
+        if self._loaded is None:
+            self._loaded = self.load()
+        return self._loaded
+
+    @commands.setter
+    def commands(self, _given: object) -> None:
+        """What is registered here by others does not count."""
+
+
+def commands_of(*verbs: Callable[..., None]) -> dict[str, Any]:
+    """A command for each function, as a group has them."""
+    app = typer.Typer(rich_markup_mode=None)
+    for verb in verbs:
+        app.command()(verb)
+    return loaded_from(app)
+
+
+def loaded_from(app: typer.Typer) -> dict[str, Any]:
+    """The commands of an application, as a group has them."""
+    return dict(typer.main.get_group(app).commands)
+
+
+class AdminGroup(LateGroup):
+    """Finds its commands in `bolide.cli.admin.commands`, whatever the case of their letters."""
+
+    def load(self) -> dict[str, Any]:
+        from bolide.cli.admin.commands import load  # noqa: PLC0415
+
+        return load()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        names = {name.lower(): name for name in self.commands}
+        return super().get_command(ctx, names.get(cmd_name.lower(), cmd_name))
+
+
+class WorkGroup(LateGroup):
+    """Finds its commands in `bolide.cli.pipeline_run`."""
+
+    verb: ClassVar[str]
+
+    def load(self) -> dict[str, Any]:
+        with spark_needed():
+            from bolide.cli.pipeline_run import load  # noqa: PLC0415
+
+            return load(self.verb)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands:
+            return FILE, self.commands[FILE], args
+        return super().resolve_command(ctx, args)
+
+
+class RunGroup(WorkGroup):
+    verb = "run"
+
+
+class ExplainGroup(WorkGroup):
+    verb = "explain"
+
+
+class PipelineGroup(LateGroup):
+    def load(self) -> dict[str, Any]:
+        from bolide.cli import pipeline  # noqa: PLC0415
+
+        app = typer.Typer(rich_markup_mode=None)
+        for group, verb, text in (
+            (RunGroup, "run", "Run a pipeline: one of these, or that of a YAML file."),
+            (ExplainGroup, "explain", "Tell what a pipeline would do, without running it."),
+        ):
+            app.add_typer(
+                typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None),
+                name=verb, help=text, subcommand_metavar="NAME|FILE [OPTIONS]",
+            )  # fmt: skip
+        app.command("list")(pipeline.list_)
+        for command in (pipeline.status, pipeline.stop, pipeline.bundle):
+            app.command()(command)
+        return loaded_from(app)
 
 
 class BenchGroup(LateGroup):

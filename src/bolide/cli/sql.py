@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from bolide.cli import pipeline_options as opt
-from bolide.cli.exits import FAILED, Refusing, fail
-from bolide.cli.options import settings_of
-from bolide.cli.spark_needed import spark_needed
+from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
 
 DEFAULT_LIMIT = 100
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bolide.cli.exits import DAMAGE_FOUND, Refusing
+from bolide.cli.command_line import DAMAGE_FOUND, Refusing
 
 
 def verify(
@@ -24,7 +24,7 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only damage.")] = False,
 ) -> None:
     """Read a whole store that is not in use, and tell what is damaged."""
-    from bolide.cli.store_report import look, print_document, print_report  # noqa: PLC0415
+    from bolide.cli.store_tools import look, print_document, print_report  # noqa: PLC0415
 
     with Refusing(OSError):
         report = look(directory, config, repair=repair, silent=quiet or as_json)
@@ -55,7 +55,7 @@ def dump(
     key: Annotated[str | None, typer.Option(help="Only this key or unique id.")] = None,
 ) -> None:
     """Print messages as JSON lines. Changes nothing; a broker may have the store open."""
-    from bolide.cli.store_lines import print_records, selection_of  # noqa: PLC0415
+    from bolide.cli.store_tools import print_records, selection_of  # noqa: PLC0415
 
     with Refusing(OSError):
         selection = selection_of(topic, queue, key, first, last)

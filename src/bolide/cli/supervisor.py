@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bolide.cli.lifeline import handed_to_child
+from bolide.cli.server_process import handed_to_child
 from bolide.errors import BolideError
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,5 @@
-"""The NameServer: which brokers there are, and where the queues of a topic are.
+"""The NameServer: registered brokers, and the routes to the queues of each topic.
 
-`routes` is the table, `kv` the small configuration store, `handlers` answer requests from them,
-`app` puts them behind a port. Imports remoting and the layers below it, never broker or client.
+`routes` is the route table, `kv` the KV configuration, `handlers` the request handlers, and
+`server` starts and stops the process. Imports remoting and lower layers, never broker or client.
 """

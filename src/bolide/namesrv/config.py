@@ -1,4 +1,4 @@
-"""Settings of the NameServer, under RocketMQ's keys (`NamesrvConfig`)."""
+"""NameServer settings under RocketMQ's keys (`NamesrvConfig`)."""
 
 import os
 from dataclasses import dataclass
@@ -11,66 +11,72 @@ from bolide.remoting.settings import IGNORED_SERVER, THREADS, ServerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig(ServerSettings):
-    """What a NameServer can be told. Durations are seconds here, milliseconds in files."""
+    """All settings of a NameServer. Durations are seconds here, milliseconds in files."""
 
-    listen_port: int = option(
-        9876, "Port to listen on; 0 lets the system choose.", bounds=(0, 65535)
-    )
+    listen_port: int = option(9876, "Port to listen on; 0 selects a free port.", bounds=(0, 65535))
 
     # Brokers and routes
     scan_not_active_broker_interval: float = option(
-        10.0, "Milliseconds between two looks for brokers that fell silent.",
+        10.0, "Milliseconds between scans for brokers whose heartbeats have stopped.",
         bounds=(10, 86_400_000), scale=1000, live=True,
     )  # fmt: skip
     broker_channel_expired_time: float = option(
         120.0,
-        "Milliseconds of silence after which a broker is removed, unless it asks for another time.",
+        "Milliseconds without a heartbeat after which a broker is removed, unless it requests"
+        " another timeout.",
         bounds=(100, 86_400_000),
         scale=1000,
         ours=True,
         live=True,
     )
     order_message_enable: bool = option(
-        False, "Tell clients the configured queues of ordered topics.", live=True
+        False, "Include the configured queues of ordered topics in routes.", live=True
     )
     return_order_topic_config_to_broker: bool = option(
-        True, "Answer a registration with the configuration of ordered topics.", live=True
+        True, "Send brokers the configuration of ordered topics when they register.", live=True
     )
     support_acting_master: bool = option(
-        False, "Show the lowest slave as master where no master is left.", live=True
+        False,
+        "Present the slave with the lowest id as master of a group without a master.",
+        live=True,
     )
     notify_min_broker_id_changed: bool = option(
-        False, "Tell the brokers of a group when its lowest id changes.", live=True
+        False, "Notify the brokers of a group when its lowest broker id changes.", live=True
     )
     delete_topic_with_broker_registration: bool = option(
-        False, "Forget topics that a broker's registration no longer lists.", live=True
+        False, "Remove topics that a broker's registration no longer lists.", live=True
     )
-    enable_all_topic_list: bool = option(True, "Answer the list of all topics.", live=True)
-    enable_topic_list: bool = option(True, "Answer lists of topics by cluster or unit.", live=True)
+    enable_all_topic_list: bool = option(True, "Serve the list of all topics.", live=True)
+    enable_topic_list: bool = option(True, "Serve lists of topics by cluster or unit.", live=True)
     need_wait_for_service: bool = option(
-        False, "Refuse route look-ups for a while after the start.", live=True
+        False, "Refuse route look-ups for waitSecondsForService after the start.", live=True
     )
     wait_seconds_for_service: int = option(
-        45, "Seconds of that while.", bounds=(0, 86400), live=True
+        45,
+        "Seconds after the start in which needWaitForService refuses route look-ups.",
+        bounds=(0, 86400),
+        live=True,
     )
 
     # Files and operation
     rocketmq_home: str | None = option(
         lambda: os.environ.get("ROCKETMQ_HOME"),
-        "Directory of an installation; conf/ in it is searched for configuration files.",
+        "RocketMQ installation directory; its conf/ is searched for configuration files.",
     )
     kv_config_path: Path = option(
         lambda: Path.home() / "namesrv" / "kvConfig.json", "File of the KV configuration."
     )
     config_store_path: Path = option(
         lambda: Path.home() / "namesrv" / "namesrv.properties",
-        "File that changes of settings at run time are written to.",
+        "File that receives changes made at run time.",
     )
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "configStorePath", "kvConfigPath"),
         "Keys that cannot be changed at run time, separated by semicolons.",
     )
-    log_level: LogLevel = option(LogLevel.INFO, "Least level that is logged.", ours=True, live=True)
+    log_level: LogLevel = option(
+        LogLevel.INFO, "Minimum level of log messages.", ours=True, live=True
+    )
 
 
 _CLIENT = "the NameServer calls brokers only to notify them"
@@ -83,9 +89,9 @@ IGNORED = {
     "clientRequestThreadPoolQueueCapacity": Ignored("50000", THREADS),
     "defaultThreadPoolQueueCapacity": Ignored("10000", THREADS),
     "unRegisterBrokerQueueCapacity": Ignored("3000", "brokers are unregistered at once"),
-    "enableControllerInNamesrv": Ignored("false", "this version has no controller"),
+    "enableControllerInNamesrv": Ignored("false", "the controller is not implemented"),
 } | IGNORED_SERVER
-"""Keys of RocketMQ's NameServer without effect here; the console and mqadmin still see them."""
+"""Keys of RocketMQ's NameServer without effect here; the console and mqadmin still show them."""
 
 IGNORED_CLIENT = dict.fromkeys(
     (
@@ -115,9 +121,9 @@ IGNORED_CLIENT = dict.fromkeys(
 
 IGNORED_TLS = {
     "tls.server.authClient": Ignored(
-        "false", "client certificates are checked whenever tls.server.need.client.auth asks for one"
+        "false", "tls.server.need.client.auth decides whether client certificates are verified"
     ),
-    "tls.test.mode.enable": Ignored("true", "there is no self-signed certificate for tests"),
+    "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate"),
     "tls.enable": Ignored("false", _CLIENT),
 }
 """Keys of RocketMQ's tls.properties (`TlsSystemConfig`)."""

@@ -1,4 +1,4 @@
-"""What a NameServer answers (`ClientRequestProcessor`, `DefaultRequestProcessor`)."""
+"""Request handlers of a NameServer (`ClientRequestProcessor`, `DefaultRequestProcessor`)."""
 
 import asyncio
 import logging
@@ -61,13 +61,13 @@ log = logging.getLogger(__name__)
 Notify = Callable[[Iterable[MinIdNotice]], None]
 
 _V3_0_11, _V5_0_0 = 37, 413
-_SHORT = 64 * 1024
+_SHORT_BODY = 64 * 1024
 _FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 _ALWAYS_LOCKED = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 
 
 class RouteHandlers:
-    """Answers clients that look for a topic."""
+    """Serves topic routes to clients."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class RouteHandlers:
 
 
 class BrokerHandlers:
-    """Takes brokers in, and tells who there is."""
+    """Registers brokers and lists them."""
 
     def __init__(
         self, routes: RouteTable, kv: KvConfig, config: ConfigCell[NameServerConfig], notify: Notify
@@ -119,19 +119,19 @@ class BrokerHandlers:
         self._kv = kv
         self._config = config
         self._notify = notify
-        self._reading = asyncio.Semaphore(2)  # what waits for a thread cannot be cancelled there
+        self._decoding = asyncio.Semaphore(2)  # a task in a thread cannot be cancelled
 
     @handles(RegisterBrokerHeader, RequestCode.REGISTER_BROKER)
     async def register(self, request: Request[RegisterBrokerHeader]) -> Reply:
         header = request.header
         if header.body_crc32 and zlib.crc32(request.body) & 0x7FFF_FFFF != header.body_crc32:
             raise ServerError("crc32 not match")
-        # A long body may take a while to read: in a thread other clients are served meanwhile.
-        if _may_take_long(request.body):
-            async with self._reading:
-                body = await asyncio.to_thread(_registration, request)
+        # Decoding a large body takes long; on a thread it does not delay other clients.
+        if _is_slow_to_decode(request.body):
+            async with self._decoding:
+                body = await asyncio.to_thread(_decode_registration, request)
         else:
-            body = _registration(request)
+            body = _decode_registration(request)
         registered = self._routes.register(header, body, request.connection)
         if registered is None:
             raise ServerError("register broker failed")
@@ -142,7 +142,7 @@ class BrokerHandlers:
         return Reply(header=reply, body=self._order_topics())
 
     def _order_topics(self) -> bytes:
-        topics = self._kv.namespace(ORDER_TOPICS)
+        topics = self._kv.find_namespace(ORDER_TOPICS)
         if topics is None or not self._config.value.return_order_topic_config_to_broker:
             return b""
         return fastjson.encode(KvTable(table=topics))
@@ -154,14 +154,14 @@ class BrokerHandlers:
         self._notify(self._routes.unregister(key, header.broker_name))
         return Reply()
 
-    @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION, max_body=_SHORT)
+    @handles(QueryDataVersionHeader, RequestCode.QUERY_DATA_VERSION, max_body=_SHORT_BODY)
     def data_version(self, request: Request[QueryDataVersionHeader]) -> Reply:
         key = BrokerKey(request.header.cluster_name, request.header.broker_addr)
-        asked = fastjson.decode(request.body or b"{}", DataVersion)
+        current = fastjson.decode(request.body or b"{}", DataVersion)
         known = self._routes.data_version(key)
         self._routes.touch(key)
         body = fastjson.encode(known) if known is not None else b""
-        return Reply(header=QueryDataVersionReply(changed=known != asked), body=body)
+        return Reply(header=QueryDataVersionReply(changed=known != current), body=body)
 
     @handles(BrokerHeartbeatHeader, RequestCode.BROKER_HEARTBEAT)
     def heartbeat(self, request: Request[BrokerHeartbeatHeader]) -> Reply:
@@ -227,7 +227,7 @@ class TopicHandlers:
         self._refuse_if_disabled()
         return _topics(self._routes.topic_names_by_flag(have=UNIT_SUBSCRIPTION, lack=UNIT))
 
-    @handles(RegisterTopicHeader, RequestCode.REGISTER_TOPIC_IN_NAMESRV, max_body=_SHORT)
+    @handles(RegisterTopicHeader, RequestCode.REGISTER_TOPIC_IN_NAMESRV, max_body=_SHORT_BODY)
     def register_topic(self, request: Request[RegisterTopicHeader]) -> Reply:
         route = fastjson.decode(request.body or b"{}", TopicRoute)
         if route.queue_datas:
@@ -257,7 +257,7 @@ class KvHandlers:
         return Reply()
 
     @handles(KvHeader, RequestCode.GET_KV_CONFIG)
-    def find(self, request: Request[KvHeader]) -> Reply:
+    def show(self, request: Request[KvHeader]) -> Reply:
         namespace, key = request.header.namespace, request.header.key
         value = self._kv.find(namespace, key)
         if value is None:
@@ -271,7 +271,7 @@ class KvHandlers:
 
     @handles(KvListHeader, RequestCode.GET_KVLIST_BY_NAMESPACE)
     def list_namespace(self, request: Request[KvListHeader]) -> Reply:
-        table = self._kv.namespace(request.header.namespace)
+        table = self._kv.find_namespace(request.header.namespace)
         if table is None:
             raise QueryNotFound(f"No config item, Namespace: {request.header.namespace}")
         return Reply(body=fastjson.encode(KvTable(table=table)))
@@ -289,7 +289,7 @@ class ConfigHandlers:
     def show(self, request: Request[NoHeader]) -> Reply:
         return Reply(body=properties.render(shown_texts(self._config.value, self._others)).encode())
 
-    @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG, max_body=_SHORT)
+    @handles(NoHeader, RequestCode.UPDATE_NAMESRV_CONFIG, max_body=_SHORT_BODY)
     async def update(self, request: Request[NoHeader]) -> Reply:
         texts = properties.parse(request.body.decode(errors="replace"))
         locked = _ALWAYS_LOCKED.union(self._config.value.config_black_list)
@@ -305,17 +305,17 @@ class ConfigHandlers:
                 changes = self._config.changes(texts)
             except ConfigError as exc:
                 raise InvalidParameter(str(exc)) from exc
-            await self._store(changes | others)
+            await self._write(changes | others)
             self._config.apply(changes)
         self._others.update(others)
         self._report(texts, changes, peer)
-        if "logLevel" in texts:  # also if only the log's own configuration has another level
+        if "logLevel" in texts:  # even if unchanged: the logging set-up may differ from the setting
             logs.set_level(self._config.value.log_level)
 
-    async def _store(self, changes: dict[str, str]) -> None:
+    async def _write(self, changes: dict[str, str]) -> None:
         path = self._config.value.config_store_path
         try:
-            await asyncio.to_thread(_store, path, changes)
+            await asyncio.to_thread(_write, path, changes)
         except OSError as exc:
             raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
 
@@ -323,37 +323,37 @@ class ConfigHandlers:
         options = options_of(NameServerConfig)
         for key, text in changed.items():
             when = "now" if options[key].live else "after a restart"
-            shown = "(a secret)" if options[key].secret else text
+            shown = "(secret)" if options[key].secret else text
             log.info("%s set %s=%s, in effect %s", peer, key, shown, when)
         for key in texts.keys() - options.keys():
             log.warning("%s set %s, which has no effect here", peer, key)
 
 
 def shown_texts(config: NameServerConfig, others: dict[str, str]) -> dict[str, str]:
-    """All of RocketMQ's keys, and of our own those that are not at their default."""
+    """Texts of all of RocketMQ's keys, and of Bolide's own keys not at their default."""
     options = options_of(NameServerConfig)
     texts = to_texts(config)
-    ours = {
+    hidden = {
         key
         for key, found in options.items()
         if found.ours and getattr(config, found.field) == found.default
     }
-    return others | {key: text for key, text in texts.items() if key not in ours}
+    return others | {key: text for key, text in texts.items() if key not in hidden}
 
 
-def _store(path: Path, changed: dict[str, str]) -> None:
-    # As it is, line ends and foreign encodings included.
+def _write(path: Path, changed: dict[str, str]) -> None:
+    # Keep the other lines byte for byte, including line ends and foreign encodings.
     before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
     snapshot.replace(path, properties.edit(before, changed).encode(errors="surrogateescape"))
 
 
-def _may_take_long(body: bytes) -> bool:
-    """Whether a registration is long, or compressed: a thousandfold of it may come out."""
-    return len(body) > _SHORT or body[:1] not in {b"", b"{"}
+def _is_slow_to_decode(body: bytes) -> bool:
+    """Whether a registration is large, or compressed: it may expand a thousandfold."""
+    return len(body) > _SHORT_BODY or body[:1] not in {b"", b"{"}
 
 
-def _registration(request: Request[RegisterBrokerHeader]) -> RegisterBrokerBody:
-    """The body, in the form that a broker of that version sends."""
+def _decode_registration(request: Request[RegisterBrokerHeader]) -> RegisterBrokerBody:
+    """Decode the body in the format of the broker's version."""
     version, body = request.frame.version, request.body
     if not body:
         return RegisterBrokerBody()
@@ -371,7 +371,7 @@ def _topics(topics: TopicList) -> Reply:
 
 
 def _no_route(topic: str) -> TopicNotFound:
-    # The first sentence is RocketMQ's wording, which people search for.
+    # The first sentence is RocketMQ's own message, which users search for.
     return TopicNotFound(
         f"No topic route info in name server for the topic: {topic}\n"
         f"See {_FAQ} for further details."
@@ -385,4 +385,4 @@ HANDLERS: tuple[type, ...] = (
     KvHandlers,
     ConfigHandlers,
 )
-"""Each says by its marks which requests it answers."""
+"""Classes whose `handles` decorators declare the served requests."""

@@ -23,7 +23,7 @@ class _KvFile(fastjson.Struct):
 
 
 class KvConfig:
-    """What was put is on disk before anybody is told so or can read it."""
+    """Keys and values by namespace; a change is visible only after the file is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,15 +33,15 @@ class KvConfig:
     def find(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
-    def namespace(self, namespace: str) -> dict[str, str] | None:
-        """All keys of a namespace, None if there is no such."""
+    def find_namespace(self, namespace: str) -> dict[str, str] | None:
+        """Keys and values of a namespace; None if the namespace does not exist."""
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         await uninterrupted(self._put(namespace, key, value))
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Forget a key; it is no error if there is none."""
+        """Delete a key; a missing key is not an error."""
         await uninterrupted(self._delete(namespace, key))
 
     def log_all(self) -> None:
@@ -80,9 +80,9 @@ def _load(path: Path) -> dict[str, dict[str, str]]:
         try:
             return fastjson.decode(data, _KvFile).config_table
         except ProtocolError as exc:
-            log.warning("a version of the KV config in %s is damaged: %s", path, exc)
+            log.warning("a version of KV config %s is damaged: %s", path, exc)
     if versions:
         raise ConfigError(
-            f"kvConfigPath={path}: it is damaged, and so is its backup; mend it, or move it away"
+            f"kvConfigPath={path}: the file and its backup are damaged; repair it, or move it away"
         )
     return {}

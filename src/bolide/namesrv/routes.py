@@ -1,8 +1,9 @@
-"""The table of brokers and topics (`RouteInfoManager`): values in, values out, no I/O.
+"""The route table: brokers by cluster and group, and topics (`RouteInfoManager`). Does no I/O.
 
-A broker group (broker name) has members by id, 0 being the master. Topics come from the master, or
-from the lowest id of a group that may act for it. A broker leaves when it says so, when its
-connection closes or when it falls silent; with the last member its topics go too.
+A broker group (one broker name) has members by id; id 0 is the master. The topics of a group are
+those that its master registers or, with an acting master, the member with the lowest id. A broker
+is removed when it unregisters, when its connection closes or when its heartbeats stop. The topics
+of a group are removed together with its last member.
 """
 
 import logging
@@ -12,8 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from bolide.model.names import READ, WRITE
 from bolide.namesrv.config import NameServerConfig
-from bolide.namesrv.topics import READ, WRITE, TopicTable
+from bolide.namesrv.topics import TopicQueues
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.registration import RegisterBrokerBody
@@ -36,7 +38,7 @@ _MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 class BrokerKey(NamedTuple):
-    """What identifies one broker process."""
+    """Identity of a broker process."""
 
     cluster: str
     address: str
@@ -47,9 +49,9 @@ class BrokerKey(NamedTuple):
 
 @dataclass(slots=True)
 class LiveBroker:
-    """A broker that is heard of; `link` is the connection it registered through."""
+    """A broker with a valid registration; `link` is the connection it registered through."""
 
-    last_heard: float
+    last_heartbeat: float
     timeout: float
     data_version: DataVersion
     link: Hashable
@@ -57,7 +59,7 @@ class LiveBroker:
 
 
 class Registered(NamedTuple):
-    """Outcome of a registration: the master's addresses for a slave, and whom to notify."""
+    """Result of a registration: for a slave, its master's addresses; and the notices to send."""
 
     master_address: str | None = None
     ha_address: str | None = None
@@ -65,30 +67,30 @@ class Registered(NamedTuple):
 
 
 class MinIdNotice(NamedTuple):
-    """Tell these brokers that the lowest id of their group changed."""
+    """Notification for these brokers that the lowest id of their group changed."""
 
     addresses: list[str]
     header: MinBrokerIdChangeHeader
 
 
 class RouteTable:
-    """One writer, the event loop; route answers are kept encoded until something changes."""
+    """All brokers and topics, with a cache of encoded routes; belongs to one event loop."""
 
     def __init__(self, config: Callable[[], NameServerConfig], clock: Callable[[], float]) -> None:
         self._config = config
         self._clock = clock
-        self._topics = TopicTable()
+        self._topics = TopicQueues()
         self._brokers: dict[str, BrokerRoute] = {}
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
         self._filter_servers: dict[BrokerKey, list[str]] = {}
 
-    # Brokers come and go
+    # ---- brokers
 
     def register(
         self, header: RegisterBrokerHeader, body: RegisterBrokerBody, link: Hashable
     ) -> Registered | None:
-        """Take a broker in, or note that it lives; None if it must register in full first."""
+        """Add a broker or renew its registration; None if it must register in full first."""
         wrapper = body.topic_config_serialize_wrapper
         key = BrokerKey(header.cluster_name, header.broker_addr)
         broker = self._brokers.get(header.broker_name)
@@ -96,16 +98,16 @@ class RouteTable:
         if self._is_outdated(header, known_ids, wrapper.data_version):
             self._live.pop(key, None)
             _release_other_ids(known_ids, header)
-            self._topics.forget_routes()
+            self._topics.clear_encoded()
             return Registered()
         if header.broker_id not in known_ids and len(wrapper.topic_config_table) == 1:
-            log.warning("%s sent one topic before it registered in full", key)
+            log.warning("broker %s sent a single topic before a full registration", key)
             return None
         lowest_before = min(known_ids, default=header.broker_id)
-        broker, is_new = self._enter(header)
+        broker, is_new = self._add_member(header)
         if header.broker_id == MASTER_ID or _is_acting(header, broker):
-            self._take_topics(header, broker, body, is_new=is_new)
-        self._note_alive(key, header, wrapper.data_version, link)
+            self._update_topics(header, broker, body, is_new=is_new)
+        self._renew(key, header, wrapper.data_version, link)
         self._set_filter_servers(key, body.filter_server_list)
         notices = self._notices(broker, None, header.ha_server_addr)
         return Registered(
@@ -114,62 +116,64 @@ class RouteTable:
         )
 
     def touch(self, key: BrokerKey) -> None:
-        """A broker was heard of."""
+        """Record a heartbeat of a broker."""
         if live := self._live.get(key):
-            live.last_heard = self._clock()
+            live.last_heartbeat = self._clock()
 
     def data_version(self, key: BrokerKey) -> DataVersion | None:
-        """The version of its topics that a broker registered last."""
+        """Version of the topics that a broker registered last."""
         live = self._live.get(key)
         return live.data_version if live else None
 
     def unregister(self, key: BrokerKey, broker_name: str) -> tuple[MinIdNotice, ...]:
-        """A broker leaves; with the last of its group go the group's topics."""
+        """Remove a broker, and with the last member of a group the group's topics."""
         known = self._live.pop(key, None)
         self._filter_servers.pop(key, None)
         broker = self._brokers.get(broker_name)
         if broker is None:
             return ()
-        log.info("broker %s of %s leaves%s", key, broker_name, "" if known else ", was not known")
+        log.info("broker %s of %s leaves%s", key, broker_name, "" if known else ", was unknown")
         lowest = min(broker.broker_addrs, default=None)
-        gone = [i for i, address in broker.broker_addrs.items() if address == key.address]
-        for broker_id in gone:
+        removed = [i for i, address in broker.broker_addrs.items() if address == key.address]
+        for broker_id in removed:
             del broker.broker_addrs[broker_id]
-        self._topics.forget_routes()
+        self._topics.clear_encoded()
         if not broker.broker_addrs:
             self._drop_group(broker)
             return ()
         if broker.enable_acting_master and MASTER_ID not in broker.broker_addrs:
             self._topics.change_permission(broker_name, lambda perm: perm & ~WRITE)
-        return self._notices(broker, key.address, None) if lowest in gone else ()
+        return self._notices(broker, key.address, None) if lowest in removed else ()
 
     def drop_link(self, link: Hashable) -> tuple[MinIdNotice, ...]:
-        """A connection closed: the brokers that registered through it are gone."""
+        """Remove the brokers that registered through a closed connection."""
         return self._drop([key for key, live in self._live.items() if live.link is link])
 
-    def drop_silent(self) -> tuple[list[Hashable], tuple[MinIdNotice, ...]]:
-        """Remove brokers not heard of within their time; returns their links, to be closed."""
+    def drop_expired(self) -> tuple[list[Hashable], tuple[MinIdNotice, ...]]:
+        """Remove brokers whose heartbeats have stopped; returns their links, to be closed."""
         now = self._clock()
-        silent = [key for key, live in self._live.items() if live.last_heard + live.timeout < now]
-        links = [self._live[key].link for key in silent]
-        for key in silent:
-            log.warning("broker %s fell silent for %g s", key, self._live[key].timeout)
-        return links, self._drop(silent)
+        expired = [
+            key for key, live in self._live.items() if live.last_heartbeat + live.timeout < now
+        ]
+        links = [self._live[key].link for key in expired]
+        for key in expired:
+            log.warning("broker %s sent no heartbeat for %g s", key, self._live[key].timeout)
+        return links, self._drop(expired)
 
-    # Topics change
+    # ---- topics
 
     def set_topic(self, topic: str, queues: Iterable[QueueRoute]) -> None:
-        """Route a topic as an administrator says; all brokers named must be known."""
+        """Set the queues of a topic for an administrator; all named brokers must be registered."""
         queues = list(queues)
         unknown = [queue.broker_name for queue in queues if queue.broker_name not in self._brokers]
         if unknown:
-            log.warning("topic %s is not routed: unknown brokers %s", topic, unknown)
+            log.warning("route of topic %s not set: unknown brokers %s", topic, unknown)
             return
         for each in queues:
             self._topics.set_queues(topic, each)
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Forget a topic, everywhere or in one cluster."""
+        """Remove a topic from all clusters or from one."""
         if not cluster:
             self._topics.delete(topic)
             return
@@ -177,24 +181,24 @@ class RouteTable:
             self._topics.delete_queues(topic, name)
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Take the write bit from all topics of a broker group; returns how many there are."""
+        """Clear the write bit of all topics of a broker group; returns the number of topics."""
         return self._topics.change_permission(broker_name, lambda perm: perm & ~WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
         """Make all topics of a broker group readable and writable."""
         return self._topics.change_permission(broker_name, lambda _: READ | WRITE)
 
-    # Answers
+    # ---- queries
 
     def encoded_route(self, topic: str) -> bytes | None:
-        """The route of a topic as JSON, None if no broker has it."""
+        """The route of a topic as JSON; None if no broker has the topic."""
         encoded = self._topics.encoded.get(topic)
         if encoded is None and (route := self.route(topic)) is not None:
             encoded = self._topics.encoded[topic] = fastjson.encode(route, standard=True)
         return encoded
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Where the queues of a topic are, None if no broker has it."""
+        """The route of a topic; None if no broker has the topic."""
         queues = self._topics.queues(topic)
         brokers = [_copy(self._brokers[name]) for name in queues if name in self._brokers]
         if not brokers:
@@ -209,9 +213,9 @@ class RouteTable:
             _show_acting_masters(route)
         return route
 
-    def forget_encoded(self) -> None:
-        """A setting that routes depend on changed."""
-        self._topics.forget_routes()
+    def clear_encoded(self) -> None:
+        """Drop all cached routes after a change of settings."""
+        self._topics.clear_encoded()
 
     def cluster_info(self) -> ClusterInfo:
         return ClusterInfo(
@@ -231,7 +235,10 @@ class RouteTable:
         return TopicList(topic_list=self._topics.names_on(self._clusters.get(cluster, {})))
 
     def system_topic_names(self) -> TopicList:
-        """Clusters and broker groups, topics to RocketMQ, and a broker to ask for more."""
+        """Names of clusters and broker groups, which are also topics, and one broker's address.
+
+        RocketMQ's tools query that broker for the rest of the system topics.
+        """
         names = list(self._clusters)
         for members in self._clusters.values():
             names += members
@@ -242,23 +249,26 @@ class RouteTable:
         """Topics whose system flag has the bits of `have` and none of `lack`."""
         return TopicList(topic_list=self._topics.names_by_flag(have=have, lack=lack))
 
-    # Registration, step by step
+    # ---- registration
 
     def _is_outdated(
         self, header: RegisterBrokerHeader, known_ids: dict[int, str], version: DataVersion
     ) -> bool:
-        """Whether another broker holds this id with a newer state."""
+        """Whether another broker with a newer state is registered under this id."""
         address = known_ids.get(header.broker_id)
         if address is None or address == header.broker_addr:
             return False
         holder = self._live.get(BrokerKey(header.cluster_name, address))
         if holder is None or holder.data_version.state_version <= version.state_version:
             return False
-        log.warning("%s loses id %s to %s", header.broker_addr, header.broker_id, address)
+        log.warning(
+            "broker %s not registered: id %s belongs to %s",
+            header.broker_addr, header.broker_id, address,
+        )  # fmt: skip
         return True
 
-    def _enter(self, header: RegisterBrokerHeader) -> tuple[BrokerRoute, bool]:
-        """Put the broker under its name, cluster and id; also says whether it is new there."""
+    def _add_member(self, header: RegisterBrokerHeader) -> tuple[BrokerRoute, bool]:
+        """Add the broker to its cluster and group; also returns whether its id is new there."""
         self._clusters.setdefault(header.cluster_name, {})[header.broker_name] = None
         broker = self._brokers.get(header.broker_name)
         if broker is None:
@@ -272,10 +282,10 @@ class RouteTable:
         is_new = header.broker_id not in addresses
         addresses[header.broker_id] = header.broker_addr
         if before != (addresses, broker.enable_acting_master, broker.zone_name):
-            self._topics.forget_routes()
+            self._topics.clear_encoded()
         return broker, is_new
 
-    def _take_topics(
+    def _update_topics(
         self,
         header: RegisterBrokerHeader,
         broker: BrokerRoute,
@@ -300,16 +310,17 @@ class RouteTable:
     def _forget_missing_topics(self, broker_name: str, body: RegisterBrokerBody) -> None:
         wrapper = body.topic_config_serialize_wrapper
         if wrapper.topic_queue_mapping_info_map:
-            return  # static topics live on brokers that do not list them
+            return  # a broker has queues of static topics that it does not list
         for topic in self._topics.names():
             if topic not in wrapper.topic_config_table:
                 self._topics.delete_queues(topic, broker_name)
 
-    def _note_alive(
+    def _renew(
         self, key: BrokerKey, header: RegisterBrokerHeader, version: DataVersion, link: Hashable
     ) -> None:
-        asked = header.heartbeat_timeout_millis
-        timeout = asked / 1000 if asked is not None else self._config().broker_channel_expired_time
+        requested = header.heartbeat_timeout_millis
+        default = self._config().broker_channel_expired_time
+        timeout = default if requested is None else requested / 1000
         if key not in self._live:
             log.info(
                 "broker %s of %s registered, HA %s", key, header.broker_name, header.ha_server_addr
@@ -319,7 +330,7 @@ class RouteTable:
     def _set_filter_servers(self, key: BrokerKey, servers: list[str] | None) -> None:
         if servers is None or servers == self._filter_servers.get(key, []):
             return
-        self._topics.forget_routes()
+        self._topics.clear_encoded()
         if servers:
             self._filter_servers[key] = servers
         else:
@@ -328,14 +339,14 @@ class RouteTable:
     def _master_of(
         self, header: RegisterBrokerHeader, broker: BrokerRoute
     ) -> tuple[str | None, str | None]:
-        """Address and HA address of a slave's master, as far as it is alive."""
+        """Address and HA address of a slave's master; None for a master that is not registered."""
         master = broker.broker_addrs.get(MASTER_ID)
         if header.broker_id == MASTER_ID or master is None:
             return None, None
         live = self._live.get(BrokerKey(header.cluster_name, master))
         return (master, live.ha_address) if live else (None, None)
 
-    # Removal
+    # ---- removal
 
     def _drop(self, keys: list[BrokerKey]) -> tuple[MinIdNotice, ...]:
         notices: tuple[MinIdNotice, ...] = ()
@@ -359,7 +370,7 @@ class RouteTable:
                 del self._clusters[cluster]
         self._topics.delete_group(broker.broker_name)
 
-    # Details of answers
+    # ---- replies
 
     def _filter_servers_of(self, brokers: list[BrokerRoute]) -> dict[str, list[str]]:
         return {
@@ -379,18 +390,20 @@ class RouteTable:
             return ()
         addresses = broker.broker_addrs
         lowest = min(addresses)
-        told = [a for i, a in addresses.items() if offline or len(addresses) == 1 or i != lowest]
+        notified = [
+            a for i, a in addresses.items() if offline or len(addresses) == 1 or i != lowest
+        ]
         header = MinBrokerIdChangeHeader(
             min_broker_id=lowest,
             min_broker_addr=addresses[lowest],
             offline_broker_addr=offline,
             ha_broker_addr=ha_address,
         )
-        return (MinIdNotice(told, header),)
+        return (MinIdNotice(notified, header),)
 
 
 def route_of_zone(route: TopicRoute, zone: str) -> TopicRoute:
-    """The part of a route that lies in a zone; groups without a master stay, to be read from."""
+    """The part of a route within a zone; groups without a master stay readable."""
     kept = [
         broker
         for broker in route.broker_datas
@@ -408,14 +421,14 @@ def route_of_zone(route: TopicRoute, zone: str) -> TopicRoute:
 
 
 def _release_other_ids(addresses: dict[int, str], header: RegisterBrokerHeader) -> None:
-    """A slave that became master registers under another id: an address has one id only."""
+    """Remove other ids of the address: a slave that became master changes its id."""
     for other in [i for i, address in addresses.items() if address == header.broker_addr]:
         if other != header.broker_id:
             del addresses[other]
 
 
 def _is_acting(header: RegisterBrokerHeader, broker: BrokerRoute) -> bool:
-    """Whether this slave speaks for its group; 4.x brokers never do."""
+    """Whether this slave is the acting master of its group; 4.x brokers never are."""
     return header.enable_acting_master is not None and header.broker_id == min(broker.broker_addrs)
 
 

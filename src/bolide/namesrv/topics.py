@@ -1,18 +1,16 @@
-"""The topics a NameServer knows: their queues on each broker group, and their encoded routes."""
+"""Topics of a NameServer: their queues by broker group, and the cache of encoded routes."""
 
 from collections.abc import Callable, Collection
 
 from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.routes import QueueRoute
 
-READ, WRITE = 4, 2
 
+class TopicQueues:
+    """Queues by topic and broker group; a topic is removed together with its last queues.
 
-class TopicTable:
-    """Queues by topic and broker group; a topic goes with its last queues.
-
-    `encoded` holds routes as they were last sent. What changes a topic here forgets its route; who
-    changes brokers must call `forget_routes`.
+    `encoded` caches encoded routes by topic. A change of a topic invalidates its entry; the caller
+    must call `clear_encoded` after a change of brokers or settings.
     """
 
     def __init__(self) -> None:
@@ -21,11 +19,11 @@ class TopicTable:
         self._mappings: dict[str, dict[str, QueueMapping]] = {}
 
     def queues(self, topic: str) -> dict[str, QueueRoute]:
-        """The queues of a topic by broker group."""
+        """Queues of a topic by broker group."""
         return self._queues.get(topic, {})
 
     def mappings(self, topic: str) -> dict[str, QueueMapping] | None:
-        """The queue mappings of a static topic by broker group."""
+        """Queue mappings of a static topic by broker group; None for other topics."""
         return self._mappings.get(topic)
 
     def set_queues(self, topic: str, queues: QueueRoute) -> None:
@@ -43,7 +41,7 @@ class TopicTable:
         self.encoded.pop(topic, None)
 
     def delete_queues(self, topic: str, broker_name: str) -> None:
-        """Forget the queues of a topic on one broker group."""
+        """Remove the queues of a topic on one broker group."""
         groups = self._queues.get(topic, {})
         if groups.pop(broker_name, None) is not None:
             self.encoded.pop(topic, None)
@@ -51,7 +49,7 @@ class TopicTable:
                 del self._queues[topic]
 
     def delete_group(self, broker_name: str) -> None:
-        """Forget all that lies on one broker group."""
+        """Remove all queues and mappings of one broker group."""
         for topic in list(self._queues):
             self.delete_queues(topic, broker_name)
         for topic, mappings in list(self._mappings.items()):
@@ -60,17 +58,16 @@ class TopicTable:
                 del self._mappings[topic]
 
     def change_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
-        """Change the permissions of all topics of a broker group; returns how many there are."""
+        """Change the permissions of all topics of a broker group; returns the number of topics."""
         count = 0
         for groups in self._queues.values():
             if queues := groups.get(broker_name):
                 queues.perm = change(queues.perm)
                 count += 1
-        self.forget_routes()
+        self.clear_encoded()
         return count
 
-    def forget_routes(self) -> None:
-        """Brokers or settings changed, and with them any route."""
+    def clear_encoded(self) -> None:
         self.encoded.clear()
 
     def names(self) -> list[str]:

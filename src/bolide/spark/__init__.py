@@ -1,11 +1,11 @@
-"""Spark: the data sources `rocketmq` and `rocketmq-commitlog`, and the pipelines built on them.
+"""Spark integration: the sources `rocketmq` and `rocketmq-commitlog`, archives and pipelines.
 
-Spark finds the sources by their names. For notebooks there are `session` and `topics`.
+Spark finds the sources by their names. `session` and `topics` are the entry points for notebooks.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from bolide.spark.session import session  # here, so that the name is not that of its module
+from bolide.spark.session import session  # eager: the name is the function, not the module
 
 if TYPE_CHECKING:
     from bolide.spark.view import topics
@@ -16,6 +16,6 @@ __all__ = ["session", "topics"]
 def __getattr__(name: str) -> Any:
     if name != "topics":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from bolide.spark.view import topics  # noqa: PLC0415  it loads pyspark
+    from bolide.spark.view import topics  # noqa: PLC0415  imports pyspark
 
     return topics

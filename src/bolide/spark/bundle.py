@@ -1,7 +1,7 @@
-"""The package as one file for Spark to carry to its workers, where nobody installed it.
+"""The package as one archive that Spark ships to workers on which Bolide is not installed.
 
 Workers need Python of the driver's minor version with pyspark and pyarrow, as every PySpark job
-does; the bundle brings the rest. Compiled parts are those of the driver's platform.
+does; the bundle contains the rest. Compiled modules are those of the driver's platform.
 """
 
 import tarfile
@@ -12,7 +12,7 @@ from pathlib import Path
 from bolide.errors import BolideError
 
 ALIAS = "bolide-bundle"
-"""The directory that Spark unpacks it to, beside every executor."""
+"""The directory beside every executor into which Spark unpacks the bundle."""
 
 _PACKAGES = ("bolide", "pyspark_rocketmq", "pyspark_rocketmq_commitlog", "msgspec")
 _CODECS = ("lz4", "zstandard")
@@ -20,7 +20,7 @@ _LEFT_OUT = (".pyc", ".pyx", ".pxd", ".c")
 
 
 class PackageMissing(BolideError):
-    """A package that the bundle needs is not installed here."""
+    """A package that the bundle needs is not installed on the driver."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the bundle needs the package {name!r}: install it where the driver runs")
@@ -31,7 +31,7 @@ def write_bundle(path: Path) -> Path:
     """Write the packages that workers need into a .tar.gz.
 
     Raises:
-        PackageMissing: one is not installed here.
+        PackageMissing: a package is not installed on the driver.
     """
     with tarfile.open(path, "w:gz", compresslevel=6) as archive:
         for name in _PACKAGES:
@@ -43,7 +43,7 @@ def write_bundle(path: Path) -> Path:
 
 
 def ship_settings(bundle: Path) -> dict[str, str]:
-    """The Spark settings by which executors get the bundle and look into it first."""
+    """Spark settings that ship the bundle to executors and put it first on their import path."""
     return {
         "spark.archives": f"{bundle.resolve()}#{ALIAS}",
         "spark.executorEnv.PYTHONPATH": f"./{ALIAS}",

@@ -1,6 +1,6 @@
-"""The data source `rocketmq-commitlog`: log files as rows, without a broker.
+"""The data source `rocketmq-commitlog`: commit log files as rows, without a broker.
 
-A task for each split of the log. Every worker must see the files under the same path.
+Each split of the log is one task. Every worker must see the files under the same path.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,15 +11,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bolide.arrow.commit_log import plan_splits
-from bolide.arrow.log_options import LogOptions, time_of
-from bolide.arrow.log_planning import SPLIT_SIZE
-from bolide.arrow.log_reading import read_split
+from bolide.arrow.commit_log import LogOptions, plan_splits, read_split, time_of
+from bolide.arrow.log_splits import SPLIT_SIZE
 from bolide.config import option
 from bolide.errors import ConfigError
 from bolide.kernel.column_buffers import END_LONG, FIRST_LONG
-from bolide.spark.columns import refuse_another
 from bolide.spark.options import load
+from bolide.spark.source import check_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitLogOptions:
-    """What to read of a commit log, and how."""
+    """Options of the data source `rocketmq-commitlog`."""
 
     path: str | None = option(
         None,
@@ -73,7 +71,7 @@ class CommitLogOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "CommitLogOptions":
-        """Raises ConfigError: one is unknown, missing or has a wrong value; names it."""
+        """Raises ConfigError, naming the option that is unknown, missing or invalid."""
         found = load(cls, options)
         if not found.path:
             raise ConfigError("path is missing: say .load(path) with a store directory")
@@ -81,7 +79,7 @@ class CommitLogOptions:
         return found
 
     def reading(self) -> LogOptions:
-        """Raises ConfigError; names the option."""
+        """Raises ConfigError, naming the option."""
         since, until = self.starting_timestamp, self.ending_timestamp
         return LogOptions(
             topics=self.topic,
@@ -98,34 +96,34 @@ class CommitLogOptions:
 
 
 class CommitLogSource(DataSource):
-    """Messages of a commit log as rows; it cannot be streamed from or written to."""
+    """Messages of a commit log as rows; batch reads only."""
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq-commitlog"
 
     def schema(self) -> "StructType":
-        """The columns of a message. Raises ConfigError for options that cannot be used."""
+        """The columns of a message. Raises ConfigError for invalid options."""
         return from_arrow_schema(CommitLogOptions.of(self.options).reading().schema)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        refuse_another(schema, self)
+        check_schema(schema, self)
         options = CommitLogOptions.of(self.options)
         return CommitLogReader(options.path or "", options.reading())
 
 
 class CommitLogReader(DataSourceReader):
-    """Plans on the driver, reads in tasks; a copy of it travels to each."""
+    """Plans splits on the driver and reads them in tasks; Spark pickles a copy for each task."""
 
     def __init__(self, path: str, options: LogOptions) -> None:
         self._path = path
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """One for each split. Raises NoCommitLog, or LogFileGone unless that is allowed."""
+        """One for each split. Raises NoCommitLog, or LogFileGone unless data loss is allowed."""
         return [InputPartition(split) for split in plan_splits(self._path, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # what Spark makes of an empty plan
+        if partition.value is None:  # Spark's placeholder for an empty plan
             return iter(())
         return read_split(partition.value, self._options)

@@ -1,7 +1,7 @@
-"""Options of the `rocketmq` source: each declared once with type, default, bounds and a sentence.
+"""Options of the `rocketmq` source, each declared once with type, default, bounds and description.
 
-Spark hands over texts under names in small letters. What is unknown is refused with the nearest
-name, for a misspelt option would otherwise read something else than was meant.
+Spark passes option values as strings under lower-case names. An unknown option is refused with the
+nearest known name, because a misspelt option would silently read other data than intended.
 """
 
 import difflib
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from bolide import config
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import READER_GROUP, Connection
 from bolide.arrow.offsets import At, Position, parse_position
-from bolide.arrow.reading import READER_GROUP, ReadOptions
+from bolide.arrow.range_fetcher import ReadOptions
 from bolide.client.instance.settings import ClientSettings
 from bolide.config import option
 from bolide.errors import ConfigError
@@ -25,7 +25,7 @@ O = TypeVar("O")  # noqa: E741  a class of options
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConnectionOptions:
-    """How to reach the cluster: the same for the source and the sink."""
+    """Options that reach the cluster, shared by the source and the sink."""
 
     name_server: str | None = option(
         None, "NameServers as `host:port;host:port`; else those of `NAMESRV_ADDR`."
@@ -60,10 +60,10 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Take Spark's options, and `NAMESRV_ADDR` of here: workers may have another, or none.
+        """Parse Spark's options; `NAMESRV_ADDR` is read here, as workers may have another.
 
         Raises:
-            ConfigError: one is unknown, has a wrong value, or does not go with another; names it.
+            ConfigError: an option is unknown, invalid or conflicts with another; names the option.
         """
         found = load(cls, options)
         servers = ClientSettings.of(name_server=found.name_server).name_servers
@@ -72,7 +72,7 @@ class ConnectionOptions:
         return found
 
     def check(self) -> None:
-        """Raises ConfigError where options do not go together."""
+        """Raises ConfigError if options conflict."""
         if not self.tls_enable and self._tls_given():
             raise ConfigError(f"{self._tls_given()} has no effect without tlsEnable=true")
         if bool(self.access_key) != bool(self.secret_key):
@@ -81,7 +81,7 @@ class ConnectionOptions:
             raise ConfigError("nameServer is missing: say nameServer=host:port")
 
     def connection(self) -> Connection:
-        """How a task, or the driver, reaches the cluster."""
+        """How a task, or the driver, connects to the cluster."""
         return Connection(
             name_server=self.name_server or "",
             access_key=self.access_key,
@@ -114,7 +114,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SourceOptions(ConnectionOptions):
-    """What to read, and how."""
+    """Options of the source: what to read, and how."""
 
     topic: tuple[str, ...] = option((), "One topic, or several with commas between.", separator=",")
     topic_pattern: str | None = option(
@@ -200,7 +200,7 @@ class SourceOptions(ConnectionOptions):
     )
 
     def check(self) -> None:
-        """Raises ConfigError where options do not go together."""
+        """Raises ConfigError if options conflict."""
         ConnectionOptions.check(self)
         self._one_of("topic", self.topic, "topicPattern", self.topic_pattern, needed=True)
         self._check_pattern()
@@ -228,19 +228,19 @@ class SourceOptions(ConnectionOptions):
             raise ConfigError(f"{name} or {other} is missing: say what to read")
 
     def start(self, default: str) -> Position:
-        """Raises ConfigError; names the option."""
+        """Raises ConfigError, naming the option."""
         if self.starting_timestamp is not None:
             return At(self.starting_timestamp)
         return parse_position(self.starting_offsets or default, option="startingOffsets")
 
     def end(self) -> Position:
-        """Raises ConfigError; names the option."""
+        """Raises ConfigError, naming the option."""
         if self.ending_timestamp is not None:
             return At(self.ending_timestamp)
         return parse_position(self.ending_offsets or "latest", option="endingOffsets")
 
     def reading(self) -> ReadOptions:
-        """Raises ConfigError; names the option."""
+        """Raises ConfigError, naming the option."""
         return ReadOptions(
             tags=self.tags or "*",
             sql=self.sql,
@@ -255,10 +255,10 @@ class SourceOptions(ConnectionOptions):
 
 
 def load(kind: type[O], options: Mapping[str, str]) -> O:
-    """Make a class of options from texts under names in any case.
+    """Build an options dataclass from strings; names are case-insensitive.
 
     Raises:
-        ConfigError: one is unknown or has a wrong value; names it.
+        ConfigError: an option is unknown or has a bad value; names the option.
     """
     declared = config.options_of(kind)
     names = {name.lower(): name for found in declared.values() for name in names_of(found)}

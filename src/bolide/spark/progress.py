@@ -1,7 +1,7 @@
-"""What a query's progress says of the queues it reads: Spark has no metrics of Python sources.
+"""Positions and lag of a streaming query, read from its progress.
 
-Spark's progress has the offsets of a source as JSON: where the last batch began and ended, and
-where the queues ended when it was planned.
+Spark has no metrics for Python sources, but its progress contains the offsets of a source as JSON:
+where the last batch began and ended, and where the queues ended when the batch was planned.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ Progress = Any
 
 
 def lag(progress: Progress) -> dict[MessageQueue, int]:
-    """How many offsets each queue of the query's topics is behind; nothing of other sources."""
+    """The lag of each queue of the query in offsets; other kinds of sources are ignored."""
     latest = _merged(progress, "latestOffset")
     return {
         queue: max(0, latest.get(queue, offset) - offset)
@@ -27,7 +27,7 @@ def lag(progress: Progress) -> dict[MessageQueue, int]:
 
 
 def positions(progress: Progress) -> dict[MessageQueue, int]:
-    """Up to where the last batch has read: what a consumer group would commit."""
+    """The end offsets of the last batch: the positions that a consumer group would commit."""
     return _merged(progress, "endOffset")
 
 
@@ -46,7 +46,7 @@ def _sources(progress: Progress) -> Iterator[Mapping[str, Any]]:
 
 
 def _offsets(value: object) -> dict[MessageQueue, int]:
-    """Of a text or its plain form; what another kind of source has there is none of ours."""
+    """Decode the offsets of a source, as text or plain JSON; empty for other kinds of sources."""
     try:
         return from_plain(msgspec.json.decode(value) if isinstance(value, str | bytes) else value)
     except (msgspec.DecodeError, BadPosition):

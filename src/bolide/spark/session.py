@@ -1,4 +1,4 @@
-"""A Spark session that suits messages: UTC, quiet, small shuffles, this Python for its workers."""
+"""A Spark session with defaults for messages: UTC, quiet logs, small shuffles, own Python."""
 
 import logging
 import os
@@ -24,16 +24,15 @@ def session(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """The session of this process, made if there is none; the sources are found by their names.
+    """Get the session of this process, or create it; the data sources are found by their names.
 
     Call it once in every thread that starts streams to `rocketmq`: see `activate`.
 
     Args:
-        app: how Spark calls it.
-        name_server: NameServers that `rocketmq` reads from where no option says so; else those of
-            NAMESRV_ADDR.
-        master: where it runs; workers whose Python is elsewhere need PYSPARK_PYTHON to say so.
-        conf: settings of Spark; they beat the ones chosen here.
+        app: the name of the Spark application.
+        name_server: default NameServers of the source `rocketmq`; else those of NAMESRV_ADDR.
+        master: the Spark master; if its workers have Python elsewhere, set PYSPARK_PYTHON.
+        conf: Spark settings; they override the defaults chosen here.
 
     Raises:
         ConfigError: Spark's JVM was started for other NameServers.
@@ -41,8 +40,8 @@ def session(
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     chosen = settings(name_server, master, conf or {})
-    # The JVM starts the Python that looks for sources, with its own environment: settings of Spark
-    # do not reach it.
+    # The JVM starts the Python process that looks up data sources with its own environment, which
+    # Spark settings do not reach.
     os.environ.setdefault("PYSPARK_PYTHON", chosen.get(_PYTHON, sys.executable))
     if _NAME_SERVER in chosen:
         os.environ["NAMESRV_ADDR"] = chosen[_NAME_SERVER]
@@ -52,23 +51,23 @@ def session(
     made = builder.getOrCreate()
     _check_name_server(made, name_server)
     made.sparkContext.setLogLevel("WARN")
-    _quiet()
+    _silence_query_loggers()
     activate(made)
     return made
 
 
 def activate(spark: "SparkSession") -> None:
-    """Have streams that this thread starts find their sinks.
+    """Make the session active in this thread, so that streams started here find their sinks.
 
-    Spark 4.3 looks for a sink in Python only in the active session, and of all threads only the
-    one that made the session has one.
+    Spark 4.3 looks up a Python sink only in the active session, which is set only in the thread
+    that created the session.
     """
     kind: Any = type(spark)
     kind._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
-def _quiet() -> None:
-    """pyspark logs pages of JSON of an error in a query, and raises it too."""
+def _silence_query_loggers() -> None:
+    """pyspark logs query errors as pages of JSON, in addition to raising them."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -76,8 +75,8 @@ def _quiet() -> None:
 
 
 def _check_name_server(spark: "SparkSession", wanted: str | None) -> None:
-    """A JVM keeps the environment that it was started with, also from one session to the next."""
-    jvm = spark.sparkContext._jvm  # noqa: SLF001  there is no other way to ask
+    """A JVM keeps the environment it was started with, from one session to the next."""
+    jvm = spark.sparkContext._jvm  # noqa: SLF001  no public accessor
     known = jvm.System.getenv("NAMESRV_ADDR") if jvm else wanted
     if wanted and known != wanted:
         raise ConfigError(
@@ -87,12 +86,12 @@ def _check_name_server(spark: "SparkSession", wanted: str | None) -> None:
 
 
 def settings(name_server: str | None, master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """What the session is told."""
+    """The Spark settings of a session."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "2g",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.debug.maxToStringFields": "100",  # else it warns of plans with all our columns
+        "spark.sql.debug.maxToStringFields": "100",  # else it warns about long plans
         _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={files(__package__) / 'log4j2.properties'}",
     }
     if master.startswith("local"):
@@ -107,5 +106,5 @@ def settings(name_server: str | None, master: str, conf: Mapping[str, str]) -> d
 
 
 def find_name_server(spark: "SparkSession") -> str | None:
-    """The NameServers that the session was made with."""
+    """The NameServers that the session was created with."""
     return spark.conf.get(_NAME_SERVER, None)

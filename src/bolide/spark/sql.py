@@ -1,4 +1,4 @@
-"""SQL whose tables are topics: those that a query names are looked up, and no others."""
+"""SQL over topics: the topics that a query names become temporary views."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,8 +27,8 @@ def query(
     """The frame of a query; topics that it names become temporary views.
 
     Raises:
-        UnknownTopic: there is none; names those that are near.
-        AnalysisException: Spark does not understand the query otherwise.
+        UnknownTopic: a table is neither a view nor a topic; names similar topics.
+        AnalysisException: the query is invalid for another reason.
     """
     schemas = value_schemas or {}
     made: set[str] = set()
@@ -46,13 +46,13 @@ def query(
             register(frame, name)
             made.add(name)
     finally:
-        for name in made:  # the next query looks again
+        for name in made:  # the next query resolves its topics anew
             spark.catalog.dropTempView(name)
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Spark logs errors of queries on standard error, beside raising them."""
+    """Disable Spark's logging of query errors, which are raised anyway."""
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in _KINDS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -72,8 +72,8 @@ def _missing_table(exc: AnalysisException) -> str | None:
 
 
 def _topic_of(name: str, views: Views) -> str:
-    """Topics tell capitals apart, SQL does not: another spelling will do if it is the only one."""
-    if views.has(name):  # those of the system as well, which are not listed
+    """Topic names are case-sensitive, SQL is not: accept another case if only one topic matches."""
+    if views.has(name):  # system topics exist too, but are not listed
         return name
     known = views.names()
     alike = [topic for topic in known if topic.lower() == name.lower()]

@@ -1,8 +1,8 @@
-"""Topics as tables: what the log has, and before that what an archive has, each message once.
+"""Topics as tables: the messages of an archive, continued by those of the log, each once.
 
-An archive's manifest says up to which offset of each queue it goes; the log is read from there.
-The two are looked at when the view is made: it is a snapshot of the archive, and the log up to the
-moment at which a query first runs. Make it again to see what came later.
+The manifest of an archive records the end offset of each queue; the log is read from there on. The
+seam is fixed when the view is made: the view is a snapshot of the archive, and of the log up to the
+moment a query first runs. Make a new view to see later messages.
 """
 
 import difflib
@@ -12,23 +12,26 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  conventional alias
 from pyspark.sql.pandas.functions import arrow_udf
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.offsets import to_json
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds, QueueRange
-from bolide.arrow.value_schema import parse_ddl
-from bolide.arrow.values import decode_values
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.json_values import decode_values
+from bolide.arrow.offsets import Bounds, QueueRange, to_json
+from bolide.arrow.schema import parse_ddl
 from bolide.client.errors import RouteNotFound
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import SeamGap
-from bolide.spark.archive.identity import refuse_other_messages
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import columns_of, read_files
-from bolide.spark.archive.seam import live_before, live_start, refuse_hole, refuse_other_log
+from bolide.spark.archive.seam import (
+    log_ranges_before,
+    log_start,
+    refuse_gap,
+    refuse_other_messages,
+    refuse_shorter_log,
+)
 from bolide.spark.archive.table import ArchiveTable, Settings
 from bolide.spark.options import ConnectionOptions
 from bolide.spark.session import find_name_server
@@ -40,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class UnknownTopic(ConfigError):
-    """Neither the cluster nor the archive has it."""
+    """Neither the cluster nor the archive has the topic."""
 
     def __init__(self, topic: str, known: Iterable[str]) -> None:
         near = difflib.get_close_matches(topic, list(known), n=3)
@@ -59,23 +62,23 @@ def topic_view(
     allow_gaps: bool = False,
     **options: str,
 ) -> "DataFrame":
-    """The messages of a topic, those of the log and before them those of an archive.
+    """The messages of a topic: those of an archive, continued by those of the log.
 
     Args:
         spark: the session.
-        topic: its name.
+        topic: name of the topic.
         name_server: as `host:port;host:port`; else those of the session or of
             `NAMESRV_ADDR`.
-        archive: path of an archive; without one there is only the log.
-        value_schema: columns of JSON bodies; that of the archive if it is not said.
+        archive: path of an archive; without one only the log is read.
+        value_schema: columns of JSON bodies; defaults to that of the archive.
         allow_gaps: messages may be missing between the archive and the log.
         options: further options of the source `rocketmq`, such as credentials.
 
     Raises:
-        UnknownTopic: there is none.
-        NoArchive: there is none at that path.
+        UnknownTopic: neither the cluster nor the archive has the topic.
+        NoArchive: there is no archive at the path.
         SeamGap: messages between the archive and the log are in neither.
-        OtherLog: the topic was made anew since it was archived.
+        OtherLog: the topic was recreated since it was archived.
     """
     views = Views(spark, name_server=name_server, archive=archive, **options)
     return views.view(topic, value_schema=value_schema, allow_gaps=allow_gaps)
@@ -90,7 +93,7 @@ def topics(
     allow_gaps: bool = False,
     **options: str,
 ) -> "DataFrame":
-    """Make a temporary view of each topic, so that SQL can name it; returns what there is.
+    """Register a temporary view of each topic for use in SQL, and return a list of the topics.
 
     Names with a hyphen or a percent sign are quoted in SQL: select … from `my-topic`.
 
@@ -99,7 +102,7 @@ def topics(
         name_server: as `host:port;host:port`; else those of the session or of
             `NAMESRV_ADDR`.
         archive: path of an archive; its messages come before those of the log.
-        pattern: a regular expression that whole names match; each view takes a moment to make.
+        pattern: regular expression for whole topic names; each view takes a moment to create.
         allow_gaps: messages may be missing between the archive and the log.
         options: further options of the source `rocketmq`, such as credentials.
 
@@ -110,18 +113,18 @@ def topics(
     names = views.names(pattern)
     for name in names:
         register(views.view(name, allow_gaps=allow_gaps), name)
-    rows = [views.facts(name) for name in names]
+    rows = [views.summary_row(name) for name in names]
     return spark.createDataFrame(rows, "topic string, queues int, in_log bigint, archived bigint")
 
 
 def register(frame: "DataFrame", name: str) -> None:
-    """Let SQL name a frame."""
+    """Register a frame as a temporary view."""
     quoted = name.replace("`", "``")
     frame.createOrReplaceTempView(f"`{quoted}`")
 
 
 class Views:
-    """Makes views of the topics of one cluster and one archive."""
+    """Creates views over the topics of one cluster and one archive."""
 
     def __init__(
         self,
@@ -140,15 +143,15 @@ class Views:
         self._state = self._table.state() if self._table else State()
 
     def names(self, pattern: str = ".*") -> list[str]:
-        """The topics of the cluster whose names match, and those of the archive."""
-        matching = self._ask_names(pattern)
+        """Topics of the cluster and of the archive whose names match."""
+        matching = self._cluster_topics(pattern)
         archived = [topic for topic in self._state.topics if re.fullmatch(pattern, topic)]
         return sorted({*matching, *archived})
 
     def has(self, topic: str) -> bool:
         return topic in self._state.topics or bool(self._bounds(topic))
 
-    def facts(self, topic: str) -> tuple[str, int, int, int]:
+    def summary_row(self, topic: str) -> tuple[str, int, int, int]:
         bounds = self._bounds(topic)
         archived = sum(file.rows for file in self._state.files_of([topic]))
         return topic, len(bounds), sum(each.end - each.oldest for each in bounds.values()), archived
@@ -163,42 +166,42 @@ class Views:
             raise UnknownTopic(topic, self.names())
         settings = self._settings(value_schema, archived=archived)
         if not archived:
-            return self._live(topic, settings, "earliest")
+            return self._read_log(topic, settings, "earliest")
         self._check_seam(bounds, allow_gaps=allow_gaps)
         assert self._table is not None
         refuse_other_messages(self._spark, self._table, self._state, bounds, self._connection)
-        old = self._archived(topic, settings)
+        old = self._read_archive(topic, settings)
         if not bounds:
             return old
         joined = old.unionByName(
-            self._live(topic, settings, to_json(live_start(self._state, bounds)))
+            self._read_log(topic, settings, to_json(log_start(self._state, bounds)))
         )
-        before = live_before(self._state, bounds)
+        before = log_ranges_before(self._state, bounds)
         if any(part.size for part in before):
-            joined = joined.unionByName(self._live_parts(topic, settings, before))
+            joined = joined.unionByName(self._read_log_ranges(topic, settings, before))
         return joined
 
     def _settings(self, value_schema: str | None, *, archived: bool) -> Settings:
-        """The columns of a view; the log can give any."""
+        """The columns of a view; the log can produce any."""
         if self._table is None or not archived:
             return Settings(value_schema=value_schema)
         made = self._table.settings()
         return Settings(value_schema=value_schema or made.value_schema)
 
-    def _live_parts(
+    def _read_log_ranges(
         self, topic: str, settings: Settings, parts: Iterable[QueueRange]
     ) -> "DataFrame":
         start = to_json({part.queue: part.start for part in parts})
         end = to_json({part.queue: part.end for part in parts})
-        return self._live(topic, settings, start, endingOffsets=end)
+        return self._read_log(topic, settings, start, endingOffsets=end)
 
-    def _live(self, topic: str, settings: Settings, start: str, **more: str) -> "DataFrame":
+    def _read_log(self, topic: str, settings: Settings, start: str, **more: str) -> "DataFrame":
         options = {**self._options, **more, "topic": topic, "startingOffsets": start}
         if settings.value_schema is not None:
             options["valueSchema"] = settings.value_schema
         return self._spark.read.format("rocketmq").options(**options).load()
 
-    def _archived(self, topic: str, settings: Settings) -> "DataFrame":
+    def _read_archive(self, topic: str, settings: Settings) -> "DataFrame":
         assert self._table is not None
         made, files = self._table.settings(), self._state.files_of([topic])
         frame = read_files(self._spark, self._table, files, made)
@@ -210,11 +213,11 @@ class Views:
 
     def _check_seam(self, bounds: Mapping[MessageQueue, Bounds], *, allow_gaps: bool) -> None:
         if not allow_gaps:
-            refuse_hole(self._state, bounds)
+            refuse_gap(self._state, bounds)
             return
-        refuse_other_log(self._state, bounds)
+        refuse_shorter_log(self._state, bounds)
         try:
-            refuse_hole(self._state, bounds)
+            refuse_gap(self._state, bounds)
         except SeamGap as exc:
             log.warning("%s", exc)
 
@@ -227,18 +230,18 @@ class Views:
 
         return ask(self._connection.connection(), look, patience=self._connection.patience)
 
-    def _ask_names(self, pattern: str) -> list[str]:
+    def _cluster_topics(self, pattern: str) -> list[str]:
         connection, patience = self._connection.connection(), self._connection.patience
         return ask(connection, lambda it: it.topics_matching(pattern), patience=patience)
 
 
 def _value_column(settings: Settings) -> "Column":
-    """Decoded as the source does: Spark's from_json makes a struct of nulls of a bad body."""
+    """Decode bodies as the source does: from_json turns a bad body into a struct of nulls."""
     kind = parse_ddl(settings.value_schema or "")
 
     def decode(bodies: pa.Array) -> pa.Array:
         return decode_values(bodies, kind)
 
-    typed: Any = arrow_udf  # its overloads want a kind that it finds by itself
+    typed: Any = arrow_udf  # its overloads reject an inferred type
     made: Column = typed(decode, columns_of(settings)["value"].dataType)("body")
     return made

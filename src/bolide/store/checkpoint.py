@@ -27,7 +27,7 @@ from pathlib import Path
 from zlib import crc32
 
 from bolide.store.disk import Disk
-from bolide.store.key_index import IndexMark
+from bolide.store.key_index import IndexRecoveryPoint
 
 _SIZE = 4096
 _TIMES = struct.Struct(">qqqqq")
@@ -41,13 +41,13 @@ _SAFETY_MS = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class RecoveryPoint:
     """Below `position` all is on the disk: records, their queue units and index entries."""
 
     position: int
     last_record: int
     units: int
-    index: IndexMark = field(default_factory=IndexMark)
+    index: IndexRecoveryPoint = field(default_factory=IndexRecoveryPoint)
     boot_id: str = ""
 
 
@@ -58,7 +58,7 @@ class Checkpoint:
     index_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_offset: int = 0
-    mark: Mark | None = None
+    recovery_point: RecoveryPoint | None = None
 
     @property
     def safe_timestamp(self) -> int:
@@ -68,8 +68,10 @@ class Checkpoint:
     def encode(self) -> bytes:
         times = self.log_timestamp, self.queue_timestamp, self.index_timestamp
         head = _TIMES.pack(*times, self.master_flushed_offset, self.confirm_offset)
-        mark = _encode_mark(self.mark, times) if self.mark else b""
-        return (head.ljust(_MARK_AT, b"\0") + mark).ljust(_SIZE, b"\0")
+        recovery_point = (
+            _encode_recovery_point(self.recovery_point, times) if self.recovery_point else b""
+        )
+        return (head.ljust(_MARK_AT, b"\0") + recovery_point).ljust(_SIZE, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> "Checkpoint":
@@ -83,7 +85,7 @@ class Checkpoint:
             index_timestamp=index,
             master_flushed_offset=master,
             confirm_offset=confirm,
-            mark=_decode_mark(data, (log, queue, index)),
+            recovery_point=_decode_recovery_point(data, (log, queue, index)),
         )
 
 
@@ -103,10 +105,10 @@ class CheckpointFile:
         save_page(self._path, value.encode(), self._disk, step="before-checkpoint")
         self.value = value
 
-    def void_mark(self) -> None:
+    def void_recovery_point(self) -> None:
         """Say that the positions hold no more, before they cease to."""
-        if self.value.mark:
-            self.save(replace(self.value, mark=None))
+        if self.value.recovery_point:
+            self.save(replace(self.value, recovery_point=None))
 
 
 def save_page(path: Path, data: bytes, disk: Disk, *, step: str) -> None:
@@ -135,17 +137,17 @@ def boot_id() -> str:
         return ""
 
 
-def _encode_mark(mark: Mark, times: tuple[int, int, int]) -> bytes:
-    index = mark.index
+def _encode_recovery_point(recovery_point: RecoveryPoint, times: tuple[int, int, int]) -> bytes:
+    index = recovery_point.index
     data = _MARK.pack(
-        _MAGIC, *times, mark.position, mark.last_record, mark.units,
+        _MAGIC, *times, recovery_point.position, recovery_point.last_record, recovery_point.units,
         index.count, index.end_offset, index.end_timestamp, index.name.encode(),
-        mark.boot_id.encode(),
+        recovery_point.boot_id.encode(),
     )  # fmt: skip
     return data + _CRC.pack(crc32(data))
 
 
-def _decode_mark(data: bytes, times: tuple[int, int, int]) -> Mark | None:
+def _decode_recovery_point(data: bytes, times: tuple[int, int, int]) -> RecoveryPoint | None:
     found = data[_MARK_AT : _MARK_AT + _MARK.size]
     (crc,) = _CRC.unpack_from(data, _MARK_AT + _MARK.size)
     magic, log, queue, index, position, last, units, count, end, end_time, name, boot = (
@@ -153,10 +155,10 @@ def _decode_mark(data: bytes, times: tuple[int, int, int]) -> Mark | None:
     )
     if magic != _MAGIC or crc != crc32(found) or (log, queue, index) != times:
         return None
-    return Mark(
+    return RecoveryPoint(
         position=position,
         last_record=last,
         units=units,
-        index=IndexMark(name.rstrip(b"\0").decode(), count, end, end_time),
+        index=IndexRecoveryPoint(name.rstrip(b"\0").decode(), count, end, end_time),
         boot_id=boot.rstrip(b"\0").decode(),
     )

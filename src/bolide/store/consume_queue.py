@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from bolide.kernel import Units
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
-from bolide.store.descriptors import Descriptors, read_at
+from bolide.store.descriptors import DescriptorCache, read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 
@@ -65,7 +65,7 @@ class ConsumeQueue:
     )  # fmt: skip
 
     def __init__(
-        self, directory: Path, file_size: int, *, disk: Disk, descriptors: Descriptors
+        self, directory: Path, file_size: int, *, disk: Disk, descriptors: DescriptorCache
     ) -> None:
         self.directory = str(directory)  # with 10,000 queues Path objects tell
         self.has_new_files = False

@@ -10,7 +10,7 @@ from bolide.store.appending import Appended, AppendRoom
 from bolide.store.flusher import Listener
 from bolide.store.health import Health
 from bolide.store.queries import FOREVER
-from bolide.store.reading import EVERYTHING, Found, ReadLimits, Wanted
+from bolide.store.reading import EVERYTHING, MessageFilter, ReadLimits, ReadResult
 
 
 class Store(Protocol):
@@ -39,7 +39,7 @@ class Store(Protocol):
         self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
     ) -> tuple[int, int]: ...
 
-    def settle(self) -> bool: ...
+    def end_burst(self) -> bool: ...
 
     # ---- durability
 
@@ -60,10 +60,10 @@ class Store(Protocol):
         queue_id: int,
         queue_offset: int,
         limits: ReadLimits | None = None,
-        wanted: Wanted = EVERYTHING,
+        wanted: MessageFilter = EVERYTHING,
         *,
         may_block: bool = True,
-    ) -> Found: ...
+    ) -> ReadResult: ...
 
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None: ...
 

@@ -22,7 +22,7 @@ def usual_limit() -> int:
     return _MOST if soft == resource.RLIM_INFINITY else min(max(soft * 9 // 20, _LEAST), _MOST)
 
 
-class Descriptors:
+class DescriptorCache:
     """Keeps files open. Each descriptor serves one user at a time; any thread.
 
     All queues are written in turn: with more of them than fit, none would be open any more when

@@ -23,7 +23,7 @@ from bolide.protocol.message_id import OffsetId
 from bolide.protocol.record import Record
 from bolide.store.consume_queue import UNIT, Unit
 from bolide.store.layout import Layout
-from bolide.store.log_walk import Damage, LogWalk, Sound, read_one
+from bolide.store.log_walk import Damage, LogWalk, SoundRecords, read_one
 from bolide.store.queue_files import QueueFiles
 
 Warn = Callable[[str], None]
@@ -115,7 +115,7 @@ def dump(path: Path, selection: Selection, warn: Warn) -> Iterator[Record]:
             for item in LogWalk(file, size).run():
                 if isinstance(item, Damage):
                     warn(f"{file} at {item.at}: {item.reason}")
-                elif isinstance(item, Sound):
+                elif isinstance(item, SoundRecords):
                     yield from filter(selection.wants, item.records())
         except FileNotFoundError:
             warn(f"{file}: was removed in the meantime")

@@ -1,12 +1,12 @@
-"""What can go wrong with a store.
+"""Errors of the store.
 
 StoreError
-├── StoreInUse         another process, or another part of this one, has the directory open
+├── StoreInUse         another process, or another store of this one, has the directory open
 ├── StoreUnwritable    no appends for now: disk full, failing, or nearly full; reads go on
-├── StoreClosed        it is not open any more
-├── DamagedFile        a file is not what its name and the settings say
-├── UnservedStore      it has queues, tables or topics of a kind that only RocketMQ serves
-└── NotInMemory        a read would have to wait for the disk; the caller asked not to
+├── StoreClosed        the store is not open
+├── DamagedFile        a file's length or contents contradict its name or the settings
+├── UnsupportedStore   the store has queues, tables or topics of a kind only RocketMQ supports
+└── NotInMemory        a read would have to wait for the disk, and the caller asked not to
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ class StoreInUse(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    """Nothing of what was refused will ever be readable unless an earlier answer said otherwise."""
+    """The store refuses appends. A refused message never becomes readable."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the store takes no messages: {reason}")
@@ -44,10 +44,10 @@ class DamagedFile(StoreError):
         self.reason = reason
 
 
-class UnservedStore(StoreError):
-    def __init__(self, place: Path, what: str, advice: str) -> None:
-        super().__init__(f"{place}: {what}, which Bolide does not serve: {advice}")
-        self.place = place
+class UnsupportedStore(StoreError):
+    def __init__(self, path: Path, what: str, advice: str) -> None:
+        super().__init__(f"{path}: {what}, which Bolide does not serve: {advice}")
+        self.path = path
 
 
 class NotInMemory(StoreError):

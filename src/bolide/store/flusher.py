@@ -17,7 +17,7 @@ from bolide.store.commit_log import CommitLog, LogFile, Pending
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreUnwritable
-from bolide.store.upkeep import Signal
+from bolide.store.periodic_thread import Signal
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Flusher:
     def _run(self) -> None:
         while not self._stopping:
             config = self._config()
-            asked = self._wanted.take(None if self._grouped else config.flush_interval)
+            asked = self._wanted.wait(None if self._grouped else config.flush_interval)
             if asked or self._due(config):
                 self._flush_and_go_on()
         self._flush_and_go_on()

@@ -1,4 +1,4 @@
-"""Why a store takes no messages at the moment, if so."""
+"""The reasons why a store refuses appends, if there are any."""
 
 import logging
 import threading
@@ -15,17 +15,18 @@ DISK_SPACE = "disk space"
 
 
 class Health:
-    """Causes for refusing appends; each goes when what it named works again."""
+    """Causes for refusing appends. A cause is removed once the operation it names succeeds."""
 
     def __init__(self) -> None:
         self.causes: dict[str, str] = {}
-        self._lock = threading.Lock()  # one at a time replaces `causes`
+        self._lock = threading.Lock()  # serializes replacing `causes`; reads need no lock
 
     @property
     def writable(self) -> bool:
         return not self.causes
 
     def refuse(self, cause: str, reason: str) -> None:
+        """Refuse appends until `allow` is called with the same cause."""
         with self._lock:
             if cause not in self.causes:
                 log.error("the store takes no messages: %s", reason)
@@ -39,6 +40,6 @@ class Health:
         log.warning("%s is fine again%s", cause, "" if self.causes else ": messages are taken")
 
     def check(self) -> None:
-        """Raises StoreUnwritable with every cause there is."""
+        """Raises StoreUnwritable with all causes."""
         if self.causes:
             raise StoreUnwritable("; ".join(self.causes.values()))

@@ -16,25 +16,29 @@ import struct
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bolide.kernel.index_entries import ITEM_SIZE
 from bolide.protocol.record import Buffer
 from bolide.protocol.tags import index_hash
+from bolide.store.commit_log import CommitLog
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile, StoreClosed
+from bolide.store.health import KEY_INDEX, Health
 from bolide.store.index_file import IndexFile
 
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[0-9]{17}")
+_ITEM = struct.Struct(">Iqq")
 _PLACE = struct.Struct(">Iq")  # key hash and physical offset of an item
 
 
 @dataclass(frozen=True, slots=True)
-class IndexMark:
+class IndexRecoveryPoint:
     """How far the index is on the disk for sure: `count` of one file, and the files before it."""
 
     name: str = ""
@@ -139,7 +143,7 @@ class KeyIndex:
                     break
         return list(found)[:limit]
 
-    def flush(self) -> IndexMark:
+    def flush(self) -> IndexRecoveryPoint:
         """Bring everything put so far to the disk; returns how far that is. Blocks.
 
         Raises:
@@ -173,7 +177,7 @@ class KeyIndex:
         with self._lock:
             return self._files[-1].mend() if self._files else 0
 
-    def restore(self, mark: IndexMark) -> None:
+    def restore(self, mark: IndexRecoveryPoint) -> None:
         """Go back to what a flush had made sure of; all later bytes may be anything."""
         with self._lock:
             self._drop([file for file in self._files if file.path.name > mark.name])
@@ -255,14 +259,83 @@ class KeyIndex:
             return f"{int(self._files[-1].path.name) + 1:017d}"
         return name
 
-    def _mark(self) -> IndexMark:
+    def _mark(self) -> IndexRecoveryPoint:
         if not self._files:
-            return IndexMark()
+            return IndexRecoveryPoint()
         newest = self._files[-1]
-        return IndexMark(newest.path.name, newest.count, newest.end_offset, newest.end_timestamp)
+        return IndexRecoveryPoint(
+            newest.path.name, newest.count, newest.end_offset, newest.end_timestamp
+        )
 
     def _drop(self, files: list[IndexFile]) -> None:
         for file in files:
             self._disk.remove(file.path)
             self._files.remove(file)
             file.close()
+
+
+class PendingKeys:
+    """Filled by appends, which hold the store's lock, and emptied right behind them."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        index: KeyIndex | None,
+        *,
+        lock: AbstractContextManager[bool],
+        health: Health,
+        disk: Disk,
+    ) -> None:
+        self._log = log
+        self._index = index
+        self._lock = lock
+        self._health = health
+        self._disk = disk
+        self._draining = threading.Lock()  # items go into the index in the order of the log
+        self._items = bytearray()
+        self.items = self._items if index is not None else None
+        """For who adds items itself, as `Scan.keys` has them; None: there is no index."""
+
+    def add(self, hashes: Iterable[int], physical_offset: int, timestamp: int) -> None:
+        if self._index:
+            for value in hashes:
+                self._items += _ITEM.pack(value, physical_offset, timestamp)
+
+    def drain(self, least: int = 1) -> bool:
+        """Put what is readable into the index; says whether all of that worked. May block.
+
+        A full disk is kept in mind as a reason to take no more messages.
+
+        Args:
+            least: fewer keys than that wait for more.
+        """
+        if len(self._items) < least * _ITEM.size or self._index is None:
+            return True
+        with self._draining:
+            with self._lock:
+                items = bytes(self._items[: self._below(self._log.written)])
+            if not items:
+                return True
+            self._disk.step("before-index")
+            try:
+                self._index.put(items)
+            except OSError as exc:
+                self._health.refuse(KEY_INDEX, f"the key index cannot be written: {exc}")
+                return False
+            with self._lock:
+                del self._items[: len(items)]
+            self._health.allow(KEY_INDEX)
+            return True
+
+    def rewind(self, physical_offset: int) -> None:
+        """Forget messages that were taken back. Hold the store's lock."""
+        del self._items[self._below(physical_offset) :]
+
+    def _below(self, physical_offset: int) -> int:
+        end = len(self._items)
+        while end:
+            _, place, _ = _ITEM.unpack_from(self._items, end - _ITEM.size)
+            if place < physical_offset:
+                break
+            end -= _ITEM.size
+        return end

@@ -28,7 +28,7 @@ _MAGIC_AT = 4
 _SEAL = b"__CRC32#\x01"
 
 
-class Sound(NamedTuple):
+class SoundRecords(NamedTuple):
     """Sound records one behind the other, and what queues and index hold of them."""
 
     base: int
@@ -72,7 +72,7 @@ class Damage(NamedTuple):
     """Whether sound records follow in the same file."""
 
 
-class Ended(NamedTuple):
+class LogEnd(NamedTuple):
     """The records end here; the file is `closed` if a blank record says so."""
 
     at: int
@@ -101,7 +101,7 @@ class LogWalk:
         self._descriptor = -1
         self._unreadable: list[tuple[int, str]] = []
 
-    def run(self, begin: int | None = None) -> Iterator[Sound | Damage | Ended]:
+    def run(self, begin: int | None = None) -> Iterator[SoundRecords | Damage | LogEnd]:
         """From a physical offset on, which must be a boundary; the last item says where it ended.
 
         Raises:
@@ -114,7 +114,7 @@ class LogWalk:
         finally:
             os.close(self._descriptor)
 
-    def _run(self, at: int) -> Iterator[Sound | Damage | Ended]:
+    def _run(self, at: int) -> Iterator[SoundRecords | Damage | LogEnd]:
         while at < self._length:
             buffer = self._read(at, _STRIDE)
             result = self._scan(buffer, at)
@@ -130,15 +130,15 @@ class LogWalk:
                 continue
             if self._is_end(result.stop, at):
                 closed = result.stop is Stop.BLANK
-                yield Ended(self.start + (self._size if closed else at), closed)
+                yield LogEnd(self.start + (self._size if closed else at), closed)
                 return
             found = self._next_record(at + 1)
             yield self._damage(at, found, result)
             if found is None:
-                yield Ended(self.start + at, closed=False)
+                yield LogEnd(self.start + at, closed=False)
                 return
             at = found
-        yield Ended(self.start + at, closed=False)
+        yield LogEnd(self.start + at, closed=False)
 
     # ---- one step
 
@@ -166,19 +166,19 @@ class LogWalk:
             and at + result.end + size <= self._length
         )
 
-    def _sound(self, at: int, buffer: bytearray, result: Scan) -> Iterator[Sound | Damage]:
+    def _sound(self, at: int, buffer: bytearray, result: Scan) -> Iterator[SoundRecords | Damage]:
         """What was found sound, but for records whose seal says otherwise."""
         base, first = self.start + at, 0
         if self._check is Check.BODY and buffer.find(_SEAL, 0, result.end) >= 0:
             for place, size, reason in _broken_seals(buffer, result.end):
                 if first < place:
-                    yield Sound(base, buffer, first, self._scan(buffer, at, first, place))
+                    yield SoundRecords(base, buffer, first, self._scan(buffer, at, first, place))
                 yield Damage(self.path, base + place, base + place + size, reason, followed=True)
                 first = place + size
         if first == 0:
-            yield Sound(base, buffer, 0, result)
+            yield SoundRecords(base, buffer, 0, result)
         elif first < result.end:
-            yield Sound(base, buffer, first, self._scan(buffer, at, first, result.end))
+            yield SoundRecords(base, buffer, first, self._scan(buffer, at, first, result.end))
 
     def _is_end(self, stop: Stop, at: int) -> bool:
         if stop is Stop.BLANK:
@@ -269,7 +269,7 @@ def is_unused(path: Path) -> bool:
     with path.open("rb") as file:
         if file.read(_PAGE).strip(b"\0"):
             return False
-    return next(LogWalk(path, path.stat().st_size).run(), None) == Ended(int(path.name), False)
+    return next(LogWalk(path, path.stat().st_size).run(), None) == LogEnd(int(path.name), False)
 
 
 def read_one(path: Path, physical_offset: int, check: Check = Check.BODY) -> Record | str:

@@ -153,7 +153,7 @@ class MemoryStore(Queries):
                 self._index[value].append((place, timestamp))
         return Appended(place, size, queue_offset, timestamp, 0)
 
-    def settle(self) -> bool:
+    def end_burst(self) -> bool:
         return True
 
     # ---- durability: what is in memory is as safe as it gets

@@ -39,17 +39,16 @@ from bolide.store.disk import Disk, aside_of
 from bolide.store.errors import NotInMemory, StoreUnwritable
 from bolide.store.flusher import Flusher, Listener, reason_of
 from bolide.store.health import COMMIT_LOG, DISK_SPACE, LOG_FILES, Health
-from bolide.store.housekeeping import Housekeeping
-from bolide.store.key_index import KeyIndex
+from bolide.store.key_index import KeyIndex, PendingKeys
 from bolide.store.locking import StoreLock
-from bolide.store.pending_keys import PendingKeys
+from bolide.store.maintenance import StoreMaintenance
 from bolide.store.queries import Queries, StoreSizes
 from bolide.store.queue_ext import QueueExtensions
 from bolide.store.queue_table import QueueTable
-from bolide.store.reading import Wanted
+from bolide.store.reading import MessageFilter
 from bolide.store.recovery import Parts, Progress, log_progress, recover
 from bolide.store.retention import Retention
-from bolide.store.unserved import refuse_unserved
+from bolide.store.unsupported import refuse_unsupported
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ _MANY_KEYS = 512
 class MessageStore(Queries):
     """Appends may come from any thread, one at a time gets through; reads from any thread.
 
-    Without `background` no thread is started: `flush` and `housekeeping.run` do what they would.
+    Without `background` no thread is started: `flush` and `maintenance.run` do what they would.
     """
 
     log: CommitLog
@@ -172,14 +171,14 @@ class MessageStore(Queries):
         with self._lock:
             self._open = False
         try:
-            if self.housekeeping.stop():
+            if self.maintenance.stop():
                 self._abort.unlink(missing_ok=True)
         finally:
             self._release()
 
     def _start(self) -> None:
         config, root = self.config.value, self.config.value.root
-        refuse_unserved(root)
+        refuse_unsupported(root)
         clean = not self._abort.exists()
         self._remove_leftovers()
         self.log.load()
@@ -200,7 +199,7 @@ class MessageStore(Queries):
         )
         self.recovery = recover(parts, clean=clean, progress=self._progress)
         self._units = self.queues.units()
-        self._start_housekeeping()
+        self._start_maintenance()
 
     def _remove_leftovers(self) -> None:
         """What a crash left of files being made and of queues being removed."""
@@ -211,8 +210,8 @@ class MessageStore(Queries):
         for path in config.root.glob(f"{_REMOVED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def _start_housekeeping(self) -> None:
-        self.housekeeping = Housekeeping(
+    def _start_maintenance(self) -> None:
+        self.maintenance = StoreMaintenance(
             self, lock=self._lock, checkpoint=self._checkpoint, disk=self._disk
         )
         self.retention = Retention(
@@ -223,9 +222,9 @@ class MessageStore(Queries):
             config=lambda: self.config.value,
             disk=self._disk,
             clock=self._clock,
-            pause=self.housekeeping.pause,
+            pause=self.maintenance.pause,
         )
-        self.housekeeping.start(background=self._background)
+        self.maintenance.start(background=self._background)
 
     def _release(self) -> None:
         with ExitStack() as last_first:
@@ -240,7 +239,7 @@ class MessageStore(Queries):
     def append(self, draft: RecordDraft, *, makes_room: bool = False) -> Appended:
         """Take one message. It is readable at once, with SYNC_FLUSH when it is on the disk.
 
-        With SYNC_FLUSH `settle` or `wait_flushed` must follow: they set the flusher going. One
+        With SYNC_FLUSH `end_burst` or `wait_flushed` must follow: they set the flusher going. One
         that makes room, as a log file goes for it, is taken even above the warning level.
 
         Raises:
@@ -298,7 +297,7 @@ class MessageStore(Queries):
             self._units += 1
         if hashes and kind != ROLLBACK:
             self._keys.add(hashes, position, timestamp)
-        self.housekeeping.appended(position)
+        self.maintenance.appended(position)
         return Appended(position, size, queue_offset, timestamp, self.flusher.generation)
 
     @property
@@ -346,8 +345,8 @@ class MessageStore(Queries):
             if size:
                 self.log.publish(room, size, last_record)
                 self._units += count
-                if self.log.end > self.housekeeping.look_at:
-                    self.housekeeping.appended(last_record)
+                if self.log.end > self.maintenance.notify_from:
+                    self.maintenance.appended(last_record)
             for units in changed:
                 self.queues.changed(units.owner)
             return self.log.end, self.flusher.generation
@@ -375,7 +374,9 @@ class MessageStore(Queries):
 
     # ---- reading
 
-    def _by_units(self, wanted: Wanted, topic: str, queue_id: int, *, may_block: bool) -> Wanted:
+    def _by_units(
+        self, wanted: MessageFilter, topic: str, queue_id: int, *, may_block: bool
+    ) -> MessageFilter:
         if wanted.code is None or not self._extensions.exist:
             return wanted
         if not may_block:
@@ -426,10 +427,10 @@ class MessageStore(Queries):
         """Bring the log to the disk now; says whether that worked. Blocks."""
         return self.flusher.flush()
 
-    def settle(self) -> bool:
+    def end_burst(self) -> bool:
         """End a burst of appends: write index entries and, with SYNC_FLUSH, begin its flush.
 
-        A few entries wait for more of them, for who asks for a key, or for housekeeping, which
+        A few entries wait for more of them, for who asks for a key, or for maintenance, which
         does it too, every second. A broker does it once for each turn of its loop.
 
         Returns:
@@ -438,17 +439,17 @@ class MessageStore(Queries):
         if self._staged and self._background:
             self.flusher.wake()  # it writes the entries behind the records, when they are there
             return self.health.writable
-        settled = self._keys.settle(_MANY_KEYS)
+        indexed = self._keys.drain(_MANY_KEYS)
         if self._hurried:
             self.flusher.wake()
-        return settled
+        return indexed
 
     def _index_many(self) -> bool:
-        return self._keys.settle(_MANY_KEYS)
+        return self._keys.drain(_MANY_KEYS)
 
     def index_keys(self) -> bool:
         """Write the index entries of all that is readable; says whether that worked. May block."""
-        return self._keys.settle()
+        return self._keys.drain()
 
     def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues; its messages stay in the log until retention takes them. Blocks.
@@ -461,7 +462,7 @@ class MessageStore(Queries):
             count = self.queues.detach_topic(topic.encode(), aside)
             self._units = self.queues.units()
         if count:
-            self.housekeeping.checkpoint()
+            self.maintenance.checkpoint()
             shutil.rmtree(aside, ignore_errors=True)
         return count
 

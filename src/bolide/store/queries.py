@@ -14,11 +14,11 @@ from bolide.store.config import StoreConfig
 from bolide.store.errors import StoreClosed
 from bolide.store.reading import (
     EVERYTHING,
-    Found,
+    MessageFilter,
     ReadableLog,
     ReadableQueue,
     ReadLimits,
-    Wanted,
+    ReadResult,
     read_queue,
 )
 
@@ -63,10 +63,10 @@ class Queries:
         queue_id: int,
         queue_offset: int,
         limits: ReadLimits | None = None,
-        wanted: Wanted = EVERYTHING,
+        wanted: MessageFilter = EVERYTHING,
         *,
         may_block: bool = True,
-    ) -> Found:
+    ) -> ReadResult:
         """Read a queue from an offset on; without limits given, as much as RocketMQ does.
 
         Raises:
@@ -105,7 +105,9 @@ class Queries:
         distance = self.log.written - physical_offset
         return distance <= self.config.value.memory_ratio * _memory()
 
-    def _by_units(self, wanted: Wanted, topic: str, queue_id: int, *, may_block: bool) -> Wanted:
+    def _by_units(
+        self, wanted: MessageFilter, topic: str, queue_id: int, *, may_block: bool
+    ) -> MessageFilter:
         """A filter that understands what stands in the units of a queue."""
         return wanted
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bolide.store.consume_queue import ConsumeQueue
-from bolide.store.descriptors import Descriptors
+from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
 
 QueueKey = tuple[bytes, int]
@@ -24,7 +24,7 @@ class QueueTable:
         self._directory = directory
         self._file_size = file_size
         self._disk = disk
-        self._descriptors = Descriptors()
+        self._descriptors = DescriptorCache()
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._changed: set[ConsumeQueue] = set()
         self._unsynced: set[ConsumeQueue] = set()

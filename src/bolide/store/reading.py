@@ -86,7 +86,7 @@ class ReadLimits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MessageFilter:
     """A filter in two steps: the tags code of a queue unit, then the record itself."""
 
     code: Callable[[int], bool] | None = None
@@ -98,11 +98,11 @@ class Wanted:
     """Those that `code` accepts, if they are known."""
 
 
-EVERYTHING = Wanted()
+EVERYTHING = MessageFilter()
 
 
 @dataclass(slots=True)
-class Found:
+class ReadResult:
     status: ReadStatus
     next_offset: int
     min_offset: int = 0
@@ -118,20 +118,20 @@ def read_queue(
     queue: ReadableQueue | None,
     queue_offset: int,
     limits: ReadLimits,
-    wanted: Wanted,
+    wanted: MessageFilter,
     *,
     may_block: bool,
-) -> Found:
+) -> ReadResult:
     """Raises NotInMemory if the disk is needed and the call may not block."""
     if queue is None:
-        return Found(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     low, high = queue.min_offset, queue.end_below(commit_log.written)
     outside = _outside(queue_offset, low, high)
     if outside:
         status, next_offset = outside
-        return Found(status, next_offset, low, high)
+        return ReadResult(status, next_offset, low, high)
     count = min(high - queue_offset, max(limits.max_scanned // wanted.weight, limits.max_count))
-    found = Found(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
+    found = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
     units = queue.units(queue_offset, count, may_block)
     _take_all(units, found, limits, wanted, _Window(commit_log, may_block=may_block))
     if found.next_offset == queue_offset and not found.records:
@@ -154,7 +154,11 @@ def _outside(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] |
 
 
 def _take_all(
-    units: bytes | bytearray, found: Found, limits: ReadLimits, wanted: Wanted, window: "_Window"
+    units: bytes | bytearray,
+    found: ReadResult,
+    limits: ReadLimits,
+    wanted: MessageFilter,
+    window: "_Window",
 ) -> None:
     """One by one what asks for a look; all at once what is simply wanted, or passes a sieve."""
     at, end = 0, len(units) // UNIT_SIZE
@@ -175,7 +179,7 @@ def _take_all(
 def _take_run(
     units: bytes | bytearray,
     at: int,
-    found: Found,
+    found: ReadResult,
     limits: ReadLimits,
     sieve: Sieve | None,
     window: "_Window",
@@ -192,7 +196,9 @@ def _take_run(
     return looked
 
 
-def _take(unit: Unit, found: Found, limits: ReadLimits, wanted: Wanted, window: "_Window") -> bool:
+def _take(
+    unit: Unit, found: ReadResult, limits: ReadLimits, wanted: MessageFilter, window: "_Window"
+) -> bool:
     """Look at one unit; False if the limits say to stop before it."""
     if unit.size == BLANK_SIZE:
         return True

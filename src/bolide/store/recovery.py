@@ -22,14 +22,13 @@ from bolide.kernel import Check, QueueRun, Scan, Stop, scan
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol.record import Record, read_record
 from bolide.protocol.record_errors import BadRecord
-from bolide.store.checkpoint import Checkpoint, Mark, boot_id
+from bolide.store.checkpoint import Checkpoint, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.consume_queue import UNIT
 from bolide.store.key_index import KeyIndex
+from bolide.store.log_tail import TORN, find_records, find_torn, is_written_by_us, save_tail
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_table import QueueTable
-from bolide.store.salvage import find_records, save_tail
-from bolide.store.torn_end import REASON, find_torn, is_ours
 
 log = logging.getLogger(__name__)
 
@@ -94,19 +93,23 @@ def recover(parts: Parts, *, clean: bool, progress: Progress) -> RecoveryReport:
     """Make the parts agree; afterwards the log is open for appends."""
     began = time.monotonic()
     report = RecoveryReport(clean)
-    mark = _mark_that_holds(parts)
-    report.start = mark.position if mark else _start_by_files(parts, clean=clean)
+    recovery_point = _valid_recovery_point(parts)
+    report.start = (
+        recovery_point.position if recovery_point else _start_by_files(parts, clean=clean)
+    )
     index_from = _recover_index(parts, report.start, clean=clean)
-    sure = mark.position if mark else report.start
+    sure = recovery_point.position if recovery_point else report.start
     parts.queues.truncate(report.start, thoroughly=not clean)
-    if mark and parts.queues.units() != mark.units:
-        _begin_again(parts, report, f"{parts.queues.units()} units instead of {mark.units}")
+    if recovery_point and parts.queues.units() != recovery_point.units:
+        _begin_again(
+            parts, report, f"{parts.queues.units()} units instead of {recovery_point.units}"
+        )
     try:
         _Replay(parts, report, index_from, sure, progress).run()
     except _Gap as gap:
         _begin_again(parts, report, str(gap))
         _Replay(parts, report, index_from, sure, progress, gaps_allowed=True).run()
-    _finish(parts, report, mark, sure)
+    _finish(parts, report, recovery_point, sure)
     report.seconds = time.monotonic() - began
     return report
 
@@ -119,17 +122,21 @@ def _begin_again(parts: Parts, report: RecoveryReport, reason: str) -> None:
     parts.queues.truncate(report.start, thoroughly=True)
 
 
-def _mark_that_holds(parts: Parts) -> Mark | None:
+def _valid_recovery_point(parts: Parts) -> RecoveryPoint | None:
     """Our mark, unless the log does not reach it any more."""
-    mark = parts.checkpoint.mark
-    if mark is None or mark.position < parts.log.min_offset:
+    recovery_point = parts.checkpoint.recovery_point
+    if recovery_point is None or recovery_point.position < parts.log.min_offset:
         return None
-    if mark.position == 0 or not parts.log.files:
-        return mark if mark.position == 0 else None
-    if mark.last_record < 0:
-        return mark if mark.position <= parts.log.files[-1].end else None
-    last = _record_at(parts.log, mark.last_record)
-    return mark if last and mark.last_record + last.size == mark.position else None
+    if recovery_point.position == 0 or not parts.log.files:
+        return recovery_point if recovery_point.position == 0 else None
+    if recovery_point.last_record < 0:
+        return recovery_point if recovery_point.position <= parts.log.files[-1].end else None
+    last = _record_at(parts.log, recovery_point.last_record)
+    return (
+        recovery_point
+        if last and recovery_point.last_record + last.size == recovery_point.position
+        else None
+    )
 
 
 def _start_by_files(parts: Parts, *, clean: bool) -> int:
@@ -163,24 +170,28 @@ def _recover_index(parts: Parts, start: int, *, clean: bool) -> int:
     index, begin = parts.index, parts.log.min_offset
     if index is None:
         return -1
-    mark = parts.checkpoint.mark  # even one that the log has left behind tells of the index
-    if mark is None:
+    recovery_point = (
+        parts.checkpoint.recovery_point
+    )  # even one that the log has left behind tells of the index
+    if recovery_point is None:
         if clean:
             return start
         index.drop_after(parts.checkpoint.index_timestamp)
         index.mend()
         return max(index.end_offset, begin)
-    lost = bool(mark.index.name) and not index.has(mark.index.name)
+    lost = bool(recovery_point.index.name) and not index.has(recovery_point.index.name)
     if lost:
-        log.warning("index file %s is gone: its entries are written again", mark.index.name)
+        log.warning(
+            "index file %s is gone: its entries are written again", recovery_point.index.name
+        )
     if not clean:
-        if mark.boot_id and mark.boot_id == boot_id():
+        if recovery_point.boot_id and recovery_point.boot_id == boot_id():
             index.mend()  # only the process died: the page cache has everything
         elif lost:
             index.clear()
         else:
-            index.restore(mark.index)
-    return max(index.end_offset if lost else mark.position, begin)
+            index.restore(recovery_point.index)
+    return max(index.end_offset if lost else recovery_point.position, begin)
 
 
 class _Replay:
@@ -202,7 +213,7 @@ class _Replay:
         self._sure = sure
         self._gaps_allowed = gaps_allowed
         self._progress = progress
-        self._may_be_torn = not report.clean and is_ours(parts.checkpoint)
+        self._may_be_torn = not report.clean and is_written_by_us(parts.checkpoint)
 
     def run(self) -> None:
         parts, report = self._parts, self._report
@@ -247,7 +258,7 @@ class _Replay:
             return result
         self._report.torn = result.end - torn
         before = self._scan_until(file, position, file.start + torn)
-        return replace(before, stop=Stop.DAMAGED, reason=REASON)
+        return replace(before, stop=Stop.DAMAGED, reason=TORN)
 
     def _scan_until(self, file: LogFile, position: int, end: int) -> Scan:
         parts = self._parts
@@ -327,7 +338,9 @@ def _last_record(result: Scan, end: int) -> int:
     return physical_offset if physical_offset + size == end else -1
 
 
-def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None, sure: int) -> None:
+def _finish(
+    parts: Parts, report: RecoveryReport, recovery_point: RecoveryPoint | None, sure: int
+) -> None:
     if report.cut:
         log.warning("the log ends at %s: %s", report.end, report.cut)
     if report.cut or not report.clean:
@@ -346,7 +359,11 @@ def _finish(parts: Parts, report: RecoveryReport, mark: Mark | None, sure: int) 
         parts.log.flushed = min(sure, report.end)
     if not report.records:
         parts.log.last_timestamp = parts.checkpoint.log_timestamp
-        parts.log.last_record = mark.last_record if mark and mark.position == report.end else -1
+        parts.log.last_record = (
+            recovery_point.last_record
+            if recovery_point and recovery_point.position == report.end
+            else -1
+        )
     parts.queues.truncate(report.end)
     parts.queues.raise_minimum(parts.log.min_offset)
     if parts.index:

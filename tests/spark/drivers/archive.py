@@ -5,7 +5,7 @@ Run as a program: name server, topic, path.
 
 import sys
 
-from bolide.spark.pipelines import archiving, runner
+from bolide.spark.pipelines import archive, runner
 from bolide.spark.pipelines.archive import ArchiveOptions, plan
 from bolide.spark.pipelines.builtin import RunSettings
 from bolide.spark.session import session
@@ -14,7 +14,7 @@ ROWS_A_BATCH = 1000
 
 
 def main(name_server: str, topic: str, path: str) -> None:
-    archiving.MANY_NOW = 6  # so that some kills hit a merge
+    archive.MIN_FILES_CURRENT_HOUR = 6  # so that some kills hit a merge
     spark = session(
         "archive", master="local[2]",
         conf={"spark.ui.enabled": "false", "spark.driver.memory": "1g"},

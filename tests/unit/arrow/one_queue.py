@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.connection import Connection
-from bolide.arrow.ranges import QueueRange
-from bolide.arrow.reading import ReadOptions, read_range
+from bolide.arrow.cluster import Cluster, Connection
+from bolide.arrow.offsets import QueueRange
+from bolide.arrow.range_fetcher import ReadOptions
+from bolide.arrow.topic_reader import read_range
 from bolide.model.message import Host, StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import BrokerRoute, QueueRoute, TopicRoute

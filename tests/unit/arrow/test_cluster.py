@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Cluster, Connection, ask
 from bolide.arrow.errors import BadPosition, OutOfPatience
-from bolide.arrow.offsets import At, Earliest, Exact, Group, Latest
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds
-from bolide.arrow.samples import record_size, records
+from bolide.arrow.offsets import At, Bounds, Earliest, Exact, Group, Latest
+from bolide.arrow.position_lookup import read_records, record_size
 from bolide.client.errors import RouteNotFound, WrongState
 from bolide.client.producer.producer import Producer
 from bolide.errors import ConfigError
@@ -67,7 +64,7 @@ async def test_a_topic_that_was_there_is_waited_for() -> None:
     async with one_queue(0) as it:
         assert await it.cluster.queues(["T"]) == [QUEUE]
         route = it.servers.routes.pop("T")  # as a NameServer that has just been started
-        asking = asyncio.create_task(it.cluster.patient(30.0).queues(["T"]))
+        asking = asyncio.create_task(it.cluster.with_patience(30.0).queues(["T"]))
         asked = len(it.servers.asked)
         await until(lambda: len(it.servers.asked) > asked + 1)
         it.servers.routes["T"] = route
@@ -116,7 +113,7 @@ async def test_names_are_those_inside_of_the_namespace(tmp_path: Path) -> None:
             assert await cluster.topics_matching(".*") == ["T"]
             assert await cluster.queues(["T"]) == [T0]
             assert await cluster.bounds([T0]) == {T0: Bounds(0, 2)}
-            assert [each.topic for each in await records(cluster, T0, 0, 1)] == ["shop%T"]
+            assert [each.topic for each in await read_records(cluster, T0, 0, 1)] == ["shop%T"]
             await cluster.commit("readers", {T0: 1})
             assert await cluster.committed("readers", [T0]) == {T0: 1}
 
@@ -154,7 +151,7 @@ async def test_times_are_found_in_every_queue(tmp_path: Path) -> None:
     async with own_cluster(tmp_path) as served:
         await fill(served, "T", 3, 2)
         async with Cluster(Connection(name_server=served.address)) as cluster:
-            middle = (await records(cluster, T0, 2, 3))[0].store_timestamp
+            middle = (await read_records(cluster, T0, 2, 3))[0].store_timestamp
             found = await cluster.resolve(At(middle), [T0, T1])
             assert found[T1] == 0
             assert 0 <= found[T0] <= 2

@@ -11,12 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bolide.arrow.commit_log import LogReader, plan_splits, read_commit_log
-from bolide.arrow.errors import BadPosition
-from bolide.arrow.log_errors import LogDamaged, LogFileGone, NoCommitLog
-from bolide.arrow.log_options import LogOptions
-from bolide.arrow.log_planning import Split
-from bolide.arrow.open_log import OpenLog
+from bolide.arrow.commit_log import LogOptions, LogReader, plan_splits, read_commit_log
+from bolide.arrow.errors import BadPosition, LogDamaged, LogFileGone, NoCommitLog
+from bolide.arrow.log_files import OpenLog
+from bolide.arrow.log_splits import Split
 from bolide.arrow.schema import message_schema
 from bolide.client.consumer.received import read_stored
 from bolide.model.message import StoredMessage

@@ -1,4 +1,4 @@
-"""The load generator against a real broker: what it says it did is what the broker has."""
+"""The load generator against a real broker: its counts match the broker's store."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.brokers import BOLIDE, Running, started
 from benchmarks.compare.loads import Fill, Generated
-from benchmarks.compare.stages import Stage, create_topic, stored
+from benchmarks.compare.stages import Stage, count_stored, create_topic
 from benchmarks.generators import compile_generator
-from tests.unit.benchmarks.rounds_at_hand import results_of
+from tests.unit.benchmarks.sample_rounds import sample_results
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -23,11 +23,11 @@ def broker() -> Iterator[Running]:
 
 @pytest.fixture
 def stage(tmp_path: Path, broker: Running) -> Stage:
-    return Stage(compile_generator("brokerload"), results_of(tmp_path / "a"), 0.1)
+    return Stage(compile_generator("brokerload"), sample_results(tmp_path / "a"), 0.1)
 
 
 @pytest.mark.parametrize("options", [{}, {"batch": 16}, {"oneway": 3}])
-def test_the_messages_that_it_counts_are_stored(
+def test_counted_messages_are_stored(
     stage: Stage, broker: Running, options: dict[str, object]
 ) -> None:
     topic = "sends" + "".join(options)
@@ -36,11 +36,11 @@ def test_the_messages_that_it_counts_are_stored(
     found = shape.generate(stage, broker, 10.0)
     assert found["failures"] == 0
     assert found["messages"] >= 640
-    # One-way sends may be on their way when the answer to the next send is there.
-    assert stored(broker, topic) >= found["messages"]
+    # One-way sends may be in flight when the response to the next send arrives.
+    assert count_stored(broker, topic) >= found["messages"]
 
 
-def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running) -> None:
+def test_a_rate_is_independent_of_response_times(stage: Stage, broker: Running) -> None:
     create_topic(broker, "paced", 4)
     shape = Generated("send", 4, 500, "paced", limit=0, options={"rate": 2000})
     found = shape.generate(stage, broker, 0.5)
@@ -49,9 +49,9 @@ def test_a_rate_is_kept_whatever_the_answers_take(stage: Stage, broker: Running)
     assert due / 2 < found["messages"] + found["unanswered"] <= due
 
 
-def test_a_queue_is_read_once_and_whole(stage: Stage, broker: Running) -> None:
+def test_a_queue_is_read_once_and_completely(stage: Stage, broker: Running) -> None:
     Fill(topic="read", count=1000, options={"batch": 10}).apply(stage, broker)
-    each = stored(broker, "read") // 4
+    each = count_stored(broker, "read") // 4
     shape = Generated("pull", 4, 1, "read", size=32, limit=each, options={"once": 1})
     assert shape.generate(stage, broker, 10.0)["messages"] >= each * 4 - 3
 
@@ -67,7 +67,7 @@ def test_one_marked_message_in_ten_passes_a_filter(
     assert found["failures"] == 0
 
 
-def test_consumers_receive_what_is_sent_meanwhile(stage: Stage, broker: Running) -> None:
+def test_live_consumers_receive_the_messages_sent(stage: Stage, broker: Running) -> None:
     create_topic(broker, "live", 4)
     options = {"consumers": 2, "rate": 1000}
     found = Generated("live", 2, 64, "live", limit=0, options=options).generate(stage, broker, 0.5)

@@ -1,4 +1,4 @@
-"""The brokers that are compared, before they start."""
+"""Preparation of the brokers before they start."""
 
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.brokers import write_bytecode
 
 
-def test_bytecode_stands_beside_each_module_as_in_an_install(tmp_path: Path) -> None:
+def test_bytecode_is_written_for_each_module_as_in_an_install(tmp_path: Path) -> None:
     modules = [tmp_path / "outer.py", tmp_path / "inner" / "module.py"]
     modules[1].parent.mkdir()
     for module in modules:

@@ -6,24 +6,25 @@ from pathlib import Path
 import pytest
 
 from benchmarks.brokers import Running
+from benchmarks.checkouts import Checkout
 from benchmarks.compare import __main__ as command
 from benchmarks.compare import stages
 from benchmarks.compare.cells import BY_NAME, MAIN, Cell
-from tests.unit.benchmarks.rounds_at_hand import results_of
+from tests.unit.benchmarks.sample_rounds import sample_results
 
 
 @contextmanager
-def refuse(name: str, flush: str) -> Iterator[Running]:
+def refuse(name: str, flush: str, checkout: Checkout | None) -> Iterator[Running]:
     raise RuntimeError(f"{name} does not start")
     yield
 
 
-def test_a_cell_that_fails_does_not_lose_the_others(
+def test_a_failed_cell_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages, "started", refuse)
     cells = [BY_NAME["send-64"], Cell("send-1", "", "", BY_NAME["send-1"].load, contenders=())]
-    results = results_of(tmp_path / "a.json")
+    results = sample_results(tmp_path / "a.json")
     options = argparse.Namespace(millions=1.0, rounds=1, seconds=1.0, warm_up=1.0)
     command._measure_stage(MAIN, cells, results, options)
     assert list(results.missing) == ["send-64"]
@@ -31,6 +32,6 @@ def test_a_cell_that_fails_does_not_lose_the_others(
     assert list(results.cells) == ["send-1"]
 
 
-def test_the_order_of_brokers_changes_from_round_to_round() -> None:
+def test_the_order_of_brokers_alternates() -> None:
     turns = [list(command._in_turn("ab", number)) for number in range(4)]
     assert turns == [["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]]

@@ -1,4 +1,4 @@
-"""What the profile makes of the reports of `perf`."""
+"""How the profile reads the reports of `perf`."""
 
 from pathlib import Path
 
@@ -47,5 +47,5 @@ def test_the_time_of_the_broker_is_split_by_where_it_was_spent(shares: dict[str,
 def test_a_row_for_each_part_the_largest_first(shares: dict[str, float]) -> None:
     times = {"whole": 20.0} | {part: 20 * share for part, share in shares.items()}
     rows = profile._table({"send-64": times}).splitlines()
-    assert rows[2] == "| µs of the broker for a message | `send-64` |"
+    assert rows[2] == "| broker CPU µs per message | `send-64` |"
     assert rows[4:7] == ["| whole | 20.00 |", "| interpreter | 9.20 |", "| system: write | 4.70 |"]

@@ -4,24 +4,24 @@ from xml.etree import ElementTree as ET
 from benchmarks.brokers import APACHE, BOLIDE
 from benchmarks.compare import plot, report
 from benchmarks.compare.cells import BY_NAME, CELLS, STAGES
-from tests.unit.benchmarks.rounds_at_hand import a_round, results_of
+from tests.unit.benchmarks.sample_rounds import sample_results, sample_round
 
 
 def test_rows_show_median_and_spread_and_the_ratio_to_rocketmq(tmp_path: Path) -> None:
-    ours = [a_round(BOLIDE, per_second=rate, cpu_us=10) for rate in (1_000, 2_000, 4_000)]
-    results = results_of(tmp_path / "a", send_64=[*ours, a_round(APACHE, cpu_us=40)])
+    ours = [sample_round(BOLIDE, per_second=rate, cpu_us=10) for rate in (1_000, 2_000, 4_000)]
+    results = sample_results(tmp_path / "a", send_64=[*ours, sample_round(APACHE, cpu_us=40)])
     (row,) = (row for row in report.whole(results).splitlines() if f"| {BOLIDE} | 2,000" in row)
     cells = [cell.strip() for cell in row.split("|")]
     assert "[1,000" in cells[3]
     assert cells[5:7] == ["100,000", "4.00"]
 
 
-def test_every_table_has_as_many_cells_in_each_row(tmp_path: Path) -> None:
-    results = results_of(
+def test_all_rows_of_a_table_have_the_same_number_of_cells(tmp_path: Path) -> None:
+    results = sample_results(
         tmp_path / "a",
-        send_64=[a_round(BOLIDE), a_round(APACHE)],
-        start=[a_round(BOLIDE, start_s=1.0), a_round(APACHE, start_s=2.0)],
-        ten_million=[a_round(BOLIDE, stored=5), a_round(APACHE, stored=5)],
+        send_64=[sample_round(BOLIDE), sample_round(APACHE)],
+        start=[sample_round(BOLIDE, start_s=1.0), sample_round(APACHE, start_s=2.0)],
+        ten_million=[sample_round(BOLIDE, stored=5), sample_round(APACHE, stored=5)],
     )
     results.context = [
         {"broker": "x", "tool": "y", "load": "z", "rates": [1.0], "server_cpu_us": []}
@@ -35,14 +35,14 @@ def test_every_table_has_as_many_cells_in_each_row(tmp_path: Path) -> None:
 
 
 def test_a_cell_that_failed_is_named_with_the_reason(tmp_path: Path) -> None:
-    results = results_of(tmp_path / "a")
+    results = sample_results(tmp_path / "a")
     results.fail("send-64-workers", "no option\n--workers")
     assert "`send-64-workers` has no figures: no option --workers" in report.whole(results)
 
 
 def test_the_summary_has_a_row_for_each_main_load_that_was_measured(tmp_path: Path) -> None:
-    rounds = [a_round(BOLIDE, per_second=3_000, cpu_us=10), a_round(APACHE, cpu_us=40)]
-    text = report.summary(results_of(tmp_path / "a", pipelined=rounds))
+    rounds = [sample_round(BOLIDE, per_second=3_000, cpu_us=10), sample_round(APACHE, cpu_us=40)]
+    text = report.summary(sample_results(tmp_path / "a", pipelined=rounds))
     assert "| 3,000/s | 1,000/s | 4.0 times RocketMQ's |" in text
     assert text.count("/s |") == 2
 
@@ -55,22 +55,22 @@ def test_a_plot_is_a_line_through_all_points() -> None:
     assert points[2][0] - points[1][0] == 2 * (points[1][0] - points[0][0])
 
 
-def test_cells_have_names_of_their_own_and_stages_that_are_not_torn_apart() -> None:
+def test_cell_names_are_unique_and_stages_are_contiguous() -> None:
     assert len(BY_NAME) == len(CELLS)
     stages = [cell.stage for cell in CELLS]
     assert [name for name in stages if name not in STAGES] == []
     assert sorted(stages, key=list(STAGES).index) == stages
 
 
-def test_failures_of_all_rounds_are_shown_also_where_most_have_none(tmp_path: Path) -> None:
-    ours = [a_round(BOLIDE, failures=each) for each in (0, 0, 7)]
-    text = report.whole(results_of(tmp_path / "a", send_64=ours))
+def test_failures_are_summed_over_all_rounds(tmp_path: Path) -> None:
+    ours = [sample_round(BOLIDE, failures=each) for each in (0, 0, 7)]
+    text = report.whole(sample_results(tmp_path / "a", send_64=ours))
     (row,) = (row for row in text.splitlines() if f"| {BOLIDE} |" in row)
     assert row.endswith("| 7 |")
 
 
-def test_the_head_tells_the_command_the_code_and_the_machine(tmp_path: Path) -> None:
-    results = results_of(tmp_path / "a", send_64=[a_round(BOLIDE)])
+def test_the_head_names_the_command_the_code_and_the_machine(tmp_path: Path) -> None:
+    results = sample_results(tmp_path / "a", send_64=[sample_round(BOLIDE)])
     results.code, results.settings = "Bolide 1", report.DEFAULTS | {"seconds": 2.0}
     results.facts = {"page_us": 8.04, "page_again_us": 1.1, "disk_gb": 12.4}
     head = report.whole(results)
@@ -80,8 +80,8 @@ def test_the_head_tells_the_command_the_code_and_the_machine(tmp_path: Path) -> 
 
 
 def test_the_summary_counts_goals_that_were_missed_or_not_measured(tmp_path: Path) -> None:
-    rounds = [a_round(BOLIDE, cpu_us=1), a_round(APACHE, cpu_us=6.5)]
-    last = report.summary(results_of(tmp_path / "a", pipelined=rounds)).splitlines()[-1]
+    rounds = [sample_round(BOLIDE, cpu_us=1), sample_round(APACHE, cpu_us=6.5)]
+    last = report.summary(sample_results(tmp_path / "a", pipelined=rounds)).splitlines()[-1]
     assert last.startswith("2 of ")
     assert ", 1 missed, " in last
     assert last.endswith(" not measured.")

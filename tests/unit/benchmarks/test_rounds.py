@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from benchmarks.brokers import Running
-from benchmarks.compare.rounds import Loaded, Meter
+from benchmarks.compare.rounds import LoadResult, Meter
 
-# Burns so many CPU seconds for each line that it reads.
+# Burns the CPU seconds given by each input line.
 _WORKER = """
 import sys, time
 print("ready", flush=True)
@@ -18,7 +18,7 @@ for line in sys.stdin:
     while time.process_time() < end:
         pass
 """
-_RESTLESS = """
+_BUSY_WHEN_IDLE = """
 import time
 print("ready", flush=True)
 while True:
@@ -46,17 +46,17 @@ def burn(process: subprocess.Popen[str], seconds: float) -> None:
     process.stdin.flush()
 
 
-def test_work_that_a_broker_does_after_the_load_is_counted() -> None:
+def test_work_after_the_load_is_counted() -> None:
     with server(_WORKER) as (broker, process):
         with Meter(broker, patience=20.0) as meter:
             burn(process, 0.5)
-        found = meter.round(Loaded(100, 0.25, 0.0))
+        found = meter.round(LoadResult(100, 0.25, 0.0))
     assert found.used.cpu_seconds >= 0.5
     assert found.used.later_cpu_seconds >= 0.4
     assert found.per_second == 400, "the rate is the client's"
 
 
-def test_a_part_of_a_load_is_measured_without_what_follows() -> None:
+def test_without_patience_the_measurement_ends_with_the_block() -> None:
     with server(_WORKER) as (broker, process):
         begin = time.perf_counter()
         with Meter(broker, patience=0.0) as meter:
@@ -65,15 +65,15 @@ def test_a_part_of_a_load_is_measured_without_what_follows() -> None:
         assert meter.used().cpu_seconds < 2
 
 
-def test_what_a_broker_uses_at_rest_is_not_taken_for_work_left_over() -> None:
-    with server(_RESTLESS) as (broker, _):
+def test_idle_usage_does_not_count_as_work_after_the_load() -> None:
+    with server(_BUSY_WHEN_IDLE) as (broker, _):
         with Meter(broker, patience=20.0) as meter:
             pass
         used = meter.used()
     assert used.later_cpu_seconds <= used.cpu_seconds < 0.05
 
 
-def test_a_broker_that_never_rests_is_waited_for_no_longer_than_allowed() -> None:
+def test_the_wait_for_a_busy_broker_is_bounded() -> None:
     with server(_WORKER) as (broker, process):
         begin = time.perf_counter()
         with Meter(broker, patience=0.4) as meter:
@@ -82,7 +82,7 @@ def test_a_broker_that_never_rests_is_waited_for_no_longer_than_allowed() -> Non
         assert meter.used().cpu_seconds > 0
 
 
-def test_a_load_that_failed_is_not_waited_for() -> None:
+def test_a_failed_load_is_not_waited_for() -> None:
     with server(_WORKER) as (broker, process):
         begin = time.perf_counter()
         with pytest.raises(ValueError, match="failed"), Meter(broker, patience=20.0):

@@ -1,4 +1,4 @@
-"""Tasks that handlers start and the broker owns."""
+"""Background tasks owned by the broker."""
 
 import asyncio
 
@@ -18,18 +18,18 @@ from tests.support.wire import request_bytes, response_of
 
 
 class Bench:
-    """A connection whose one request is answered by what the test gives to the background."""
+    """A connection with one request; the test supplies the background work that answers it."""
 
     def __init__(self) -> None:
         self.background = Background()
-        self.later = DeferredReply()
+        self.deferred = DeferredReply()
         self.connection = Connection(Dispatcher(self), ConnectionLimits())
         self.transport = FakeTransport()
         self.transport.attach(self.connection)
 
     @handles(NoHeader, RequestCode.PULL_MESSAGE)
     def answer(self, request: Request[NoHeader]) -> DeferredReply:
-        return self.later
+        return self.deferred
 
     def ask(self) -> None:
         self.connection.data_received(request_bytes(RequestCode.PULL_MESSAGE, opaque=5))
@@ -60,7 +60,7 @@ async def _wait_for_ever(ended: asyncio.Event) -> Reply:
 @on_loop
 async def test_a_promise_is_kept_with_what_the_work_returns() -> None:
     bench = Bench()
-    bench.later = bench.background.answer(_reply())
+    bench.deferred = bench.background.answer(_reply())
     bench.ask()
     assert (await bench.answered()).body == b"done"
     assert bench.connection.is_idle
@@ -70,7 +70,7 @@ async def test_a_promise_is_kept_with_what_the_work_returns() -> None:
 async def test_what_the_work_raises_becomes_the_response() -> None:
     bench = Bench()
     bench.ask()
-    bench.background.settle(bench.later, _refuse())
+    bench.background.settle(bench.deferred, _refuse())
     assert (await bench.answered()).code == ResponseCode.TOPIC_NOT_EXIST
 
 
@@ -78,7 +78,7 @@ async def test_what_the_work_raises_becomes_the_response() -> None:
 async def test_work_for_a_connection_that_is_lost_is_cancelled() -> None:
     bench, ended = Bench(), asyncio.Event()
     bench.ask()
-    bench.background.settle(bench.later, _wait_for_ever(ended))
+    bench.background.settle(bench.deferred, _wait_for_ever(ended))
     await asyncio.sleep(0)
     bench.connection.abort()
     async with asyncio.timeout(1):

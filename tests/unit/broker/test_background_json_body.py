@@ -1,4 +1,4 @@
-"""The JSON bodies of requests."""
+"""JSON bodies of requests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Single records by their place in the log."""
+"""Single records by physical offset."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.support.store import draft, small_config
 
 
 class Cold(MessageStore):
-    """A store whose records are all on the disk only."""
+    """A store with all records on disk only."""
 
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
         if not may_block:

@@ -1,4 +1,4 @@
-"""How long things took."""
+"""Latency percentiles per minute."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def filled(*milliseconds: float) -> Latencies:
 def test_a_percentile_is_the_end_of_the_bucket_it_falls_into() -> None:
     latencies = filled(*[0.3] * 98, 4.0, 4.0)
     assert latencies.percentile(0.5) == 0.5
-    assert latencies.percentile(0.99) == 4.0  # never more than the longest
+    assert latencies.percentile(0.99) == 4.0  # never more than the maximum
     assert latencies.longest == 4.0
 
 

@@ -1,4 +1,4 @@
-"""What a broker does now and then."""
+"""Periodic work of a broker."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ from tests.support.broker_tables import BrokerTables
 
 
 class Delay:
-    """Counts how often its progress is saved."""
+    """A scheduler that counts how often it is saved."""
 
     saved = 0
 
@@ -72,7 +72,7 @@ class Bench:
 @pytest.fixture(autouse=True)
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PERIOD", 0.005)
-    monkeypatch.setattr(module, "_SAMPLE", 0.01)
+    monkeypatch.setattr(module, "_SAMPLE_PERIOD", 0.01)
 
 
 def saved_offset(directory: Path) -> int | None:
@@ -173,7 +173,7 @@ async def test_a_chore_that_fails_keeps_none_of_the_others_from_being_done(
     tables.locks.expire = lambda: expired.append("locks")  # type: ignore[method-assign]
     async with bench.running():
         await until(lambda: len(expired) >= 2)
-    assert "a chore failed" in caplog.text
+    assert "a maintenance job failed" in caplog.text
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""Names, ports and stores of several brokers on one host, and which starts are refused."""
+"""Names, ports and stores of worker processes, and refused starts."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How a broker makes itself known to NameServers; these are stand-ins that note what they hear."""
+"""Registration of a broker, with fake NameServers that record the requests."""
 
 import asyncio
 import logging
@@ -39,8 +39,8 @@ TASK = "registration"
 BUSY: dict[str, Any] = {"register_name_server_period": 0.0}
 
 
-class Registrar:
-    """A NameServer that takes what it is told, or refuses it."""
+class FakeNameServer:
+    """A NameServer that records registrations, or refuses them."""
 
     def __init__(self) -> None:
         self.registrations: list[tuple[RegisterBrokerHeader, bytes]] = []
@@ -75,15 +75,15 @@ class Registrar:
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
-        """Those of the last registration."""
+        """Topics of the last registration."""
         _, body = self.registrations[-1]
         found = fastjson.decode(body, RegisterBrokerBody)
         return found.topic_config_serialize_wrapper.topic_config_table
 
 
 @asynccontextmanager
-async def registrars(count: int = 1) -> AsyncIterator[tuple[list[Registrar], list[str]]]:
-    found = [Registrar() for _ in range(count)]
+async def name_servers(count: int = 1) -> AsyncIterator[tuple[list[FakeNameServer], list[str]]]:
+    found = [FakeNameServer() for _ in range(count)]
     servers = [RemotingServer(ServerConfig(host="127.0.0.1"), Dispatcher(each)) for each in found]
     for server in servers:
         await server.__aenter__()
@@ -99,7 +99,7 @@ class Bench(NamedTuple):
     tables: BrokerTables
 
     async def creates(self, topic: str) -> float:
-        """Seconds until who made a topic goes on."""
+        """Seconds that the creation of a topic takes."""
         begun = time.monotonic()
         await self.tables.topics.update(TopicConfig(topic_name=topic))
         await self.registration.announce()
@@ -108,7 +108,7 @@ class Bench(NamedTuple):
 
 @asynccontextmanager
 async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> AsyncIterator[Bench]:
-    """A registration at work, which some NameServer knows of already if one can."""
+    """A running registration that has reached a NameServer, if one is available."""
     tables = tables.restarted(name_servers=servers, broker_cluster_name="c1", **settings)
     await tables.topics.update(TopicConfig(topic_name="T", perm=7, attributes={"+a": 'ü\n"'}))
     async with RemotingClient(ClientConfig(connect_timeout=0.5)) as client:
@@ -130,7 +130,7 @@ async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> A
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registrations without a reason come quickly."""
+    """Shorten the period between registrations."""
     monkeypatch.setattr(module, "_SHORTEST_PERIOD", 0.01)
 
 
@@ -138,20 +138,20 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_every_name_server_is_told_who_the_broker_is_and_what_it_serves(
     tables: BrokerTables,
 ) -> None:
-    async with registrars(2) as (found, addresses), registering(tables, *addresses):
-        await until(lambda: all(registrar.registrations for registrar in found))
-    for registrar in found:
-        ((header, body),) = registrar.registrations
+    async with name_servers(2) as (found, addresses), registering(tables, *addresses):
+        await until(lambda: all(server.registrations for server in found))
+    for server in found:
+        ((header, body),) = server.registrations
         assert (header.broker_name, header.broker_id, header.cluster_name) == ("broker-a", 0, "c1")
         assert (header.broker_addr, header.ha_server_addr) == (ADDRESS, HA_ADDRESS)
         assert header.body_crc32 == zlib.crc32(body) & 0x7FFF_FFFF
-        assert registrar.topics["T"].perm == 7
+        assert server.topics["T"].perm == 7
 
 
 @on_loop
 async def test_a_registration_is_byte_for_byte_as_java_writes_it(tables: BrokerTables) -> None:
-    async with registrars() as ((registrar,), addresses), registering(tables, *addresses):
-        ((_, body),) = registrar.registrations
+    async with name_servers() as ((server,), addresses), registering(tables, *addresses):
+        ((_, body),) = server.registrations
     assert body == fastjson.encode(fastjson.decode(body, RegisterBrokerBody))
 
 
@@ -160,7 +160,7 @@ async def test_a_registration_is_written_on_another_thread(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = note_threads(monkeypatch, module, "RegisterBrokerBody")
-    async with registrars() as (_, addresses), registering(tables, *addresses):
+    async with name_servers() as (_, addresses), registering(tables, *addresses):
         pass
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
@@ -169,12 +169,12 @@ async def test_a_registration_is_written_on_another_thread(
 @on_loop
 async def test_a_compressed_registration_says_the_same(tables: BrokerTables) -> None:
     async with (
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
     ):
         bench.tables.cell.apply({"compressedRegister": "true"})
         await bench.registration.announce()
-    (_, plain), (header, body) = registrar.registrations
+    (_, plain), (header, body) = server.registrations
     assert header.compressed
     assert decompress(body, with_mapping=True) == fastjson.decode(plain, RegisterBrokerBody)
 
@@ -182,14 +182,14 @@ async def test_a_compressed_registration_says_the_same(tables: BrokerTables) -> 
 @on_loop
 async def test_topics_are_announced_with_what_the_broker_allows(tables: BrokerTables) -> None:
     async with (
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, *addresses, broker_permission=4) as bench,
     ):
-        assert registrar.topics["T"].perm & 6 == 4
+        assert server.topics["T"].perm & 6 == 4
         assert bench.tables.topics.require("T").perm == 7, "its own table stays as it is"
 
 
-# ---- NameServers that are away
+# ---- unavailable NameServers
 
 
 @on_loop
@@ -197,7 +197,7 @@ async def test_a_name_server_that_is_away_holds_up_nobody_and_is_told_of_once(
     tables: BrokerTables, caplog: pytest.LogCaptureFixture, busy: None
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with registrars(2) as ((first, second), addresses):
+    async with name_servers(2) as ((first, second), addresses):
         second.refuses = True
         async with registering(tables, DEAD, *addresses, **BUSY):
             await until(lambda: len(first.registrations) >= 3)
@@ -206,7 +206,9 @@ async def test_a_name_server_that_is_away_holds_up_nobody_and_is_told_of_once(
             assert len([text for text in texts if DEAD in text]) == 1
             assert len([text for text in texts if "not now" in text]) == 1
             second.refuses = False
-            await until(lambda: f"NameServer {addresses[1]} takes this broker again" in caplog.text)
+            await until(
+                lambda: f"NameServer {addresses[1]} accepts this broker again" in caplog.text
+            )
 
 
 @on_loop
@@ -215,22 +217,22 @@ async def test_a_mute_name_server_keeps_the_others_from_nothing(
 ) -> None:
     async with (
         mute_server() as mute,
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, mute, *addresses, **BUSY) as bench,
     ):
-        assert "T" in registrar.topics
+        assert "T" in server.topics
         assert await bench.creates("New") < 0.5
-        assert "New" in registrar.topics
-        await until(lambda: len(registrar.registrations) >= 5)
+        assert "New" in server.topics
+        await until(lambda: len(server.registrations) >= 5)
 
 
 @on_loop
 async def test_a_name_server_that_falls_silent_is_waited_for_once(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ANNOUNCE_WITHIN", 0.3)
+    monkeypatch.setattr(module, "_ANNOUNCE_TIMEOUT", 0.3)
     async with (
-        registrars(2) as ((first, second), addresses),
+        name_servers(2) as ((first, second), addresses),
         registering(tables, *addresses) as bench,
     ):
         await bench.creates("Both")
@@ -248,18 +250,18 @@ async def test_a_name_server_that_falls_silent_is_waited_for_once(
 
 
 @on_loop
-async def test_where_none_answers_who_made_a_topic_waits_a_moment_and_goes_on(
+async def test_the_creation_of_a_topic_waits_only_briefly_if_no_name_server_answers(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ANNOUNCE_WITHIN", 0.1)
+    monkeypatch.setattr(module, "_ANNOUNCE_TIMEOUT", 0.1)
     async with mute_server() as mute, registering(tables, mute, DEAD) as bench:
         assert 0.1 <= await bench.creates("New") < 2.0
 
 
 @on_loop
 async def test_where_all_refuse_nobody_waits(tables: BrokerTables) -> None:
-    async with registrars() as ((registrar,), addresses):
-        registrar.refuses = True
+    async with name_servers() as ((server,), addresses):
+        server.refuses = True
         async with registering(tables, *addresses) as bench:
             assert await bench.creates("New") < 0.5
 
@@ -267,7 +269,7 @@ async def test_where_all_refuse_nobody_waits(tables: BrokerTables) -> None:
 @on_loop
 async def test_name_servers_can_be_changed_at_run_time(tables: BrokerTables) -> None:
     async with (
-        registrars(2) as ((old, new), addresses),
+        name_servers(2) as ((old, new), addresses),
         registering(tables, addresses[0]) as bench,
     ):
         bench.tables.cell.apply({"namesrvAddr": addresses[1]})
@@ -280,10 +282,10 @@ async def test_name_servers_can_be_changed_at_run_time(tables: BrokerTables) -> 
 
 
 @on_loop
-async def test_without_force_a_name_server_that_knows_is_only_asked(
+async def test_without_force_an_up_to_date_name_server_gets_only_a_query(
     tables: BrokerTables, busy: None
 ) -> None:
-    async with registrars(2) as ((knowing, other), addresses):
+    async with name_servers(2) as ((knowing, other), addresses):
         knowing.knows = True
         async with registering(tables, *addresses, force_register=False, **BUSY):
             await until(lambda: len(knowing.questions) >= 3 and len(other.registrations) >= 3)
@@ -293,87 +295,89 @@ async def test_without_force_a_name_server_that_knows_is_only_asked(
 
 
 @on_loop
-async def test_who_does_not_say_what_it_knows_is_told_all(tables: BrokerTables, busy: None) -> None:
-    async with registrars() as ((registrar,), addresses):
-        registrar.says_nothing_of_versions = True
+async def test_a_name_server_without_a_data_version_gets_a_full_registration(
+    tables: BrokerTables, busy: None
+) -> None:
+    async with name_servers() as ((server,), addresses):
+        server.says_nothing_of_versions = True
         async with registering(tables, *addresses, force_register=False, **BUSY):
-            await until(lambda: len(registrar.registrations) >= 3)
-    assert len(registrar.questions) >= 2
+            await until(lambda: len(server.registrations) >= 3)
+    assert len(server.questions) >= 2
 
 
 @on_loop
 async def test_a_change_that_waits_behind_a_slow_call_is_told_without_asking(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch, busy: None
 ) -> None:
-    """Settings have no version, by which a NameServer would see that they changed."""
-    monkeypatch.setattr(module, "_ANNOUNCE_WITHIN", 0.05)
-    async with registrars() as ((registrar,), addresses):
-        registrar.knows = True
+    """The data version does not cover settings, so their change must force a registration."""
+    monkeypatch.setattr(module, "_ANNOUNCE_TIMEOUT", 0.05)
+    async with name_servers() as ((server,), addresses):
+        server.knows = True
         async with registering(tables, *addresses, force_register=False, **BUSY) as bench:
-            registrar.holds = asyncio.Event()
+            server.holds = asyncio.Event()
             await bench.creates("New")
             bench.tables.cell.apply({"brokerPermission": "4"})
-            await asyncio.sleep(0.1)  # registrations without a reason pile up behind it
-            registrar.holds.set()
-            await until(lambda: "New" in registrar.topics and registrar.topics["New"].perm & 6 == 4)
+            await asyncio.sleep(0.1)  # periodic registrations queue up behind it
+            server.holds.set()
+            await until(lambda: "New" in server.topics and server.topics["New"].perm & 6 == 4)
 
 
-# ---- when
+# ---- triggers
 
 
 @on_loop
 async def test_a_broker_that_leaves_says_good_bye_to_all(tables: BrokerTables) -> None:
     async with (
-        registrars(2) as (found, addresses),
+        name_servers(2) as (found, addresses),
         registering(tables, DEAD, *addresses) as bench,
     ):
         await bench.registration.unregister()
-    for registrar in found:
-        (header,) = registrar.departures
+    for server in found:
+        (header,) = server.departures
         assert (header.broker_name, header.broker_addr) == ("broker-a", ADDRESS)
 
 
 @on_loop
 async def test_many_changes_at_once_are_told_in_one(tables: BrokerTables) -> None:
     async with (
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
     ):
         for allowed in "42424":
             bench.tables.cell.apply({"brokerPermission": allowed})
         await bench.registration.announce()
-        assert len(registrar.registrations) == 2
-        assert registrar.topics["T"].perm & 6 == 4
+        assert len(server.registrations) == 2
+        assert server.topics["T"].perm & 6 == 4
 
 
 @on_loop
 async def test_who_announces_a_change_waits_until_it_is_known(tables: BrokerTables) -> None:
     async with (
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
     ):
         await bench.tables.topics.update(TopicConfig(topic_name="New"))
         await bench.registration.announce()
-        assert "New" in registrar.topics
+        assert "New" in server.topics
 
 
 @on_loop
 async def test_changed_settings_are_told_at_once(tables: BrokerTables) -> None:
     async with (
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
     ):
         bench.tables.cell.apply({"brokerPermission": "4"})
-        await until(lambda: registrar.topics["T"].perm & 6 == 4)
+        await until(lambda: server.topics["T"].perm & 6 == 4)
 
 
 @on_loop
 async def test_without_changes_it_registers_now_and_then(tables: BrokerTables, busy: None) -> None:
     async with (
-        registrars() as ((registrar,), addresses),
+        name_servers() as ((server,), addresses),
         registering(tables, *addresses, **BUSY),
     ):
-        await until(lambda: len(registrar.registrations) >= 3)
+        await until(lambda: len(server.registrations) >= 3)
 
 
 @pytest.mark.parametrize(("asked", "period"), [(1.0, 10.0), (30.0, 30.0), (3600.0, 60.0)])
@@ -398,10 +402,10 @@ async def test_the_period_is_never_under_ten_seconds_or_over_a_minute(
 
 @on_loop
 async def test_topics_with_an_order_configuration_are_ordered_topics(tables: BrokerTables) -> None:
-    async with registrars() as ((registrar,), addresses):
-        registrar.answer = b'{"table":{"T":"broker-a:4","elsewhere":"broker-b:4"}}'
+    async with name_servers() as ((server,), addresses):
+        server.answer = b'{"table":{"T":"broker-a:4","elsewhere":"broker-b:4"}}'
         async with registering(tables, *addresses) as bench:
             topics = bench.tables.topics
             await until(lambda: topics.require("T").order)
             assert topics.find("elsewhere") is None
-            await until(lambda: registrar.topics["T"].order)
+            await until(lambda: server.topics["T"].order)

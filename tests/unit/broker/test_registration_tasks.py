@@ -1,8 +1,8 @@
-"""What tells one NameServer of the broker."""
+"""Registration with one NameServer: order and force of requests."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from bolide.broker.registration import Message, NameServerRegistrar
+from bolide.broker.registration import NameServerRegistrar, RegistrationRequest
 from bolide.protocol.headers.namesrv import RegisterBrokerHeader
 from tests.support.aio import on_loop, until
 
@@ -11,25 +11,27 @@ HEADER = RegisterBrokerHeader(
 )
 
 
-def message(number: int, *, force: bool) -> Message:
-    return Message(number, HEADER, b"", force)
+def request(change: int, *, force: bool) -> RegistrationRequest:
+    return RegistrationRequest(change, HEADER, b"", force)
 
 
-def taking(answers: list[bool], forced: list[bool]) -> Callable[[Message], object]:
-    async def tell(told: Message) -> bool:
-        forced.append(told.force)
+def answering(
+    answers: list[bool], forced: list[bool]
+) -> Callable[[RegistrationRequest], Awaitable[bool]]:
+    async def register(sent: RegistrationRequest) -> bool:
+        forced.append(sent.force)
         return answers.pop(0)
 
-    return tell
+    return register
 
 
 @on_loop
-async def test_what_must_be_taken_and_was_not_is_forced_the_next_time() -> None:
+async def test_a_forced_request_that_failed_forces_the_next_one() -> None:
     forced: list[bool] = []
-    teller = NameServerRegistrar(taking([False, True, True], forced), lambda: None)  # type: ignore[arg-type]
-    for number, force in enumerate([True, False, False]):
-        teller.tell(message(number, force=force))
-        await until(lambda expected=number: teller.tried == expected)  # type: ignore[misc]
+    registrar = NameServerRegistrar(answering([False, True, True], forced), lambda: None)
+    for change, force in enumerate([True, False, False]):
+        registrar.submit(request(change, force=force))
+        await until(lambda expected=change: registrar.last_attempted == expected)  # type: ignore[misc]
     assert forced == [True, True, False]
-    assert teller.knows == 2
-    await teller.stop()
+    assert registrar.last_accepted == 2
+    await registrar.stop()

@@ -1,4 +1,4 @@
-"""What a broker counts: sums, rates of the last minute, hour and day, totals since midnight."""
+"""Broker statistics: sums, rates per minute, hour and day, and totals since midnight."""
 
 import time
 

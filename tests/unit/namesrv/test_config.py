@@ -17,7 +17,7 @@ from bolide.remoting.settings import find_file, tls_texts
 from bolide.remoting.tls import ClientAuth, TlsMode
 
 # `NamesrvConfig` and `NettyServerConfig` with their defaults; the port is what mqnamesrv sets,
-# and we look for silent brokers every 10 s as 4.9 does (5.x: 5 s).
+# the scan for expired brokers runs every 10 s as in 4.9 (5.x: 5 s).
 ROCKETMQ_DEFAULTS = {
     "productEnvName": "center",
     "clusterTest": "false",
@@ -71,7 +71,7 @@ def test_rocketmqs_keys_are_known_with_rocketmqs_defaults() -> None:
     shown = shown_texts(NameServerConfig(), others())
     for path in ("kvConfigPath", "configStorePath", "rocketmqHome"):
         shown.pop(path, None)
-    ours = {"scanNotActiveBrokerInterval": "10000"}  # every ten seconds will do
+    ours = {"scanNotActiveBrokerInterval": "10000"}
     assert shown == ROCKETMQ_DEFAULTS | ours
 
 

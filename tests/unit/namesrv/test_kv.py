@@ -27,14 +27,14 @@ async def test_what_is_put_can_be_found_and_is_on_disk(path: Path) -> None:
     kv = KvConfig(path)
     await kv.put("space", "key", "value")
     assert kv.find("space", "key") == "value"
-    assert kv.namespace("space") == {"key": "value"}
+    assert kv.find_namespace("space") == {"key": "value"}
     assert json.loads(path.read_text()) == {"configTable": {"space": {"key": "value"}}}
 
 
 def test_what_was_never_put_is_not_found(path: Path) -> None:
     kv = KvConfig(path)
     assert kv.find("space", "key") is None
-    assert kv.namespace("space") is None
+    assert kv.find_namespace("space") is None
     assert not path.exists()
 
 
@@ -60,7 +60,9 @@ async def test_a_deleted_key_is_gone_after_a_restart_too(path: Path) -> None:
     await kv.delete("space", "key")
     await kv.delete("space", "key")  # no error
     await kv.delete("nowhere", "key")
-    assert kv.namespace("space") == KvConfig(path).namespace("space") == {"other": "stays"}
+    assert (
+        kv.find_namespace("space") == KvConfig(path).find_namespace("space") == {"other": "stays"}
+    )
 
 
 @on_loop
@@ -80,7 +82,7 @@ async def test_a_damaged_file_falls_back_to_its_backup(path: Path, damage: bytes
     again = KvConfig(path)
     assert again.find("space", "key") == "old"
     await again.put("space", "more", "x")
-    assert KvConfig(path).namespace("space") == {"key": "old", "more": "x"}
+    assert KvConfig(path).find_namespace("space") == {"key": "old", "more": "x"}
 
 
 @on_loop
@@ -88,7 +90,7 @@ async def test_two_damaged_files_are_not_taken_for_an_empty_table(path: Path) ->
     await KvConfig(path).put("space", "key", "old")
     path.write_bytes(b"{")
     backup_of(path).write_bytes(b"[]")
-    with pytest.raises(ConfigError, match="damaged, and so is its backup"):
+    with pytest.raises(ConfigError, match="the file and its backup are damaged"):
         KvConfig(path)
 
 
@@ -98,7 +100,7 @@ async def test_a_file_that_was_taken_away_is_not_brought_back(path: Path) -> Non
     await kv.put("space", "key", "old")
     await kv.put("space", "key", "new")
     path.unlink()
-    assert KvConfig(path).namespace("space") is None
+    assert KvConfig(path).find_namespace("space") is None
 
 
 def test_a_path_that_is_a_directory_is_refused_by_name(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ async def test_what_cannot_be_written_is_not_there_to_be_read(path: Path) -> Non
 async def test_many_writers_at_once_lose_nothing(path: Path) -> None:
     kv = KvConfig(path)
     await asyncio.gather(*(kv.put("space", str(number), "x") for number in range(30)))
-    assert len(KvConfig(path).namespace("space") or {}) == 30
+    assert len(KvConfig(path).find_namespace("space") or {}) == 30
 
 
 @on_loop
@@ -141,8 +143,8 @@ async def test_a_write_whose_client_went_away_is_finished_before_the_next_begins
     with pytest.raises(asyncio.CancelledError):
         await abandoned
     assert not slow.overlapped
-    assert kv.namespace("space") == KvConfig(path).namespace("space")
-    assert kv.namespace("space") == {"first": "x", "second": "x"}
+    assert kv.find_namespace("space") == KvConfig(path).find_namespace("space")
+    assert kv.find_namespace("space") == {"first": "x", "second": "x"}
 
 
 @on_loop
@@ -160,11 +162,11 @@ async def test_a_write_that_fails_after_its_client_went_away_troubles_nobody(
     slow.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await abandoned
-    assert kv.namespace("space") is None
+    assert kv.find_namespace("space") is None
 
 
 class SlowDisk:
-    """Writes when it is told to, and notes whether two writers were there at once."""
+    """A file whose writes block until released; records whether two writers overlap."""
 
     def __init__(self) -> None:
         self.began = threading.Event()

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from bolide.model.names import READ, WRITE
 from bolide.namesrv.config import NameServerConfig
 from bolide.namesrv.routes import (
     UNIT,
@@ -24,7 +25,6 @@ from bolide.namesrv.routes import (
     RouteTable,
     route_of_zone,
 )
-from bolide.namesrv.topics import READ, WRITE
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.queues import QueueMapping
 from bolide.protocol.bodies.registration import RegisterBrokerBody
@@ -38,7 +38,7 @@ MASTER, SLAVE, SECOND_SLAVE = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:1091
 
 
 class Table(RouteTable):
-    """A table with a clock that is moved by hand and settings that can be changed."""
+    """A table with a fake clock and settings that can be changed."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = FakeClock()
@@ -230,7 +230,7 @@ def test_a_slave_that_fails_to_take_the_masters_id_loses_its_own() -> None:
     table.add(SLAVE, broker_id=1)
     assert table.addresses() == {0: MASTER, 1: SLAVE}
     table.add(SLAVE, topics_body("orders", version=bumped(1, state=1)), broker_id=0)
-    # It is not alive to us any more: nothing would ever remove its address.
+    # The broker has no registration any more, so nothing else would remove its address.
     assert table.addresses() == {0: MASTER}
 
 
@@ -351,9 +351,9 @@ def test_a_silent_broker_goes_after_the_configured_time() -> None:
     table = Table(broker_channel_expired_time=120.0)
     table.add(link="link")
     table.clock.advance(120.0)
-    assert table.drop_silent() == ([], ())
+    assert table.drop_expired() == ([], ())
     table.clock.advance(0.1)
-    assert table.drop_silent() == (["link"], ())
+    assert table.drop_expired() == (["link"], ())
     assert table.route("orders") is None
 
 
@@ -361,7 +361,7 @@ def test_a_broker_may_ask_for_another_time() -> None:
     table = Table(broker_channel_expired_time=120.0)
     table.add(timeout_ms=1000)
     table.clock.advance(1.1)
-    assert table.drop_silent()[0] == ["link"]
+    assert table.drop_expired()[0] == ["link"]
 
 
 def test_whoever_is_heard_of_does_not_fall_silent() -> None:
@@ -373,7 +373,7 @@ def test_whoever_is_heard_of_does_not_fall_silent() -> None:
     table.clock.advance(9.0)
     table.add()
     table.clock.advance(9.0)
-    assert table.drop_silent()[0] == []
+    assert table.drop_expired()[0] == []
 
 
 def test_a_word_of_an_unknown_broker_does_not_make_it_known() -> None:
@@ -416,7 +416,7 @@ def test_the_lowest_slave_is_shown_as_master_if_both_sides_agree() -> None:
     assert table.addresses() == {0: SLAVE, 2: SECOND_SLAVE}
     assert table.member_group(CLUSTER, "broker-a").broker_addrs == {1: SLAVE, 2: SECOND_SLAVE}
     table.config = NameServerConfig(support_acting_master=False)
-    table.forget_encoded()
+    table.clear_encoded()
     assert table.addresses() == {1: SLAVE, 2: SECOND_SLAVE}
 
 
@@ -572,7 +572,7 @@ def test_an_empty_header_field_is_not_needed_to_register() -> None:
     assert Table().register(header, topics_body("orders"), "link") == Registered()
 
 
-# Whatever brokers do
+# Arbitrary sequences of events
 
 
 ADDRESSES = st.sampled_from([f"10.0.0.{number}:10911" for number in range(4)])
@@ -624,7 +624,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([50.0, 130.0]))
     def fall_silent(self, seconds: float) -> None:
         self.table.clock.advance(seconds)
-        self.table.drop_silent()
+        self.table.drop_expired()
 
     @rule(change=st.sampled_from(["wipe_write_permission", "add_write_permission"]))
     def change_permission(self, change: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from bolide.arrow.log_errors import NoCommitLog
+from bolide.arrow.errors import NoCommitLog
 from bolide.errors import ConfigError
 from bolide.spark.commit_log import CommitLogOptions, CommitLogSource
 from tests.support.filled_store import filled

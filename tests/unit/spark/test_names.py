@@ -20,7 +20,10 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         _ = bolide.spark.Nonsense
 
 
-@pytest.mark.parametrize("module", ["bolide.spark", "bolide.spark.options", "bolide.spark.advance"])
+@pytest.mark.parametrize(
+    "module",
+    ["bolide.spark", "bolide.spark.options", "bolide.spark.planning"],
+)
 def test_what_commands_and_pipelines_need_at_once_loads_no_spark(module: str) -> None:
     program = f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'pandas' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

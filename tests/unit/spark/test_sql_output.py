@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from pyspark.sql import Row
 
-from bolide.cli.sql_output import print_csv, print_json, print_table
+from bolide.cli.sql_run import print_csv, print_json, print_table
 
 COLUMNS = ["id", "body", "at", "properties", "value"]
 ROWS = [

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from bolide.store.checkpoint import Checkpoint, CheckpointFile, Mark, boot_id
+from bolide.store.checkpoint import Checkpoint, CheckpointFile, RecoveryPoint, boot_id
 from bolide.store.disk import Disk
-from bolide.store.key_index import IndexMark
+from bolide.store.key_index import IndexRecoveryPoint
 
-MARK = Mark(
+RECOVERY_POINT = RecoveryPoint(
     position=5_000_000_000,
     last_record=4_999_999_900,
     units=123_456,
-    index=IndexMark("20231114221320123", 77, 4_999_999_000, 1_700_000_000_500),
+    index=IndexRecoveryPoint("20231114221320123", 77, 4_999_999_000, 1_700_000_000_500),
     boot_id="01234567-89ab-cdef-0123-456789abcdef",
 )
 FULL = Checkpoint(
@@ -21,7 +21,7 @@ FULL = Checkpoint(
     index_timestamp=1_700_000_000_500,
     master_flushed_offset=17,
     confirm_offset=5_000_000_000,
-    mark=MARK,
+    recovery_point=RECOVERY_POINT,
 )
 
 
@@ -42,7 +42,7 @@ def test_a_mark_is_void_when_rocketmq_wrote_its_times_since() -> None:
     data = bytearray(FULL.encode())
     struct.pack_into(">q", data, 0, 1_700_000_009_000)
     found = Checkpoint.decode(bytes(data))
-    assert found.mark is None
+    assert found.recovery_point is None
     assert found.log_timestamp == 1_700_000_009_000
 
 
@@ -50,7 +50,7 @@ def test_a_mark_is_void_when_rocketmq_wrote_its_times_since() -> None:
 def test_a_damaged_mark_is_none(at: int) -> None:
     data = bytearray(FULL.encode())
     data[at] ^= 0x40
-    assert Checkpoint.decode(bytes(data)).mark is None
+    assert Checkpoint.decode(bytes(data)).recovery_point is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 40, 1024, 4095])
@@ -78,8 +78,8 @@ def test_a_saved_checkpoint_is_there_for_the_next_one(tmp_path: Path) -> None:
 def test_voiding_takes_the_mark_away_and_leaves_the_times(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "checkpoint", Disk())
     file.save(FULL)
-    file.void_mark()
-    assert file.load() == replace(FULL, mark=None)
+    file.void_recovery_point()
+    assert file.load() == replace(FULL, recovery_point=None)
 
 
 def test_a_failed_save_keeps_what_was_known(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.store.consume_queue import UNIT, ConsumeQueue, Unit
-from bolide.store.descriptors import Descriptors
+from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 
@@ -24,7 +24,9 @@ def open_queue(tmp_path: Path) -> Open:
     def make(disk: Disk | None = None, *, file_units: int = FILE_UNITS) -> ConsumeQueue:
         directory = tmp_path / "T" / "0"
         size = file_units * UNIT_SIZE
-        queue = ConsumeQueue(directory, size, disk=disk or Disk(), descriptors=Descriptors(limit=2))
+        queue = ConsumeQueue(
+            directory, size, disk=disk or Disk(), descriptors=DescriptorCache(limit=2)
+        )
         if directory.exists():
             queue.load()
         return queue

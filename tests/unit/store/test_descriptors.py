@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bolide.store import descriptors as module
-from bolide.store.descriptors import Descriptors, read_at, usual_limit
+from bolide.store.descriptors import DescriptorCache, read_at, usual_limit
 from bolide.store.errors import NotInMemory
 
 
@@ -23,7 +23,7 @@ def is_open(descriptor: int) -> bool:
 
 
 def test_a_descriptor_is_kept_for_the_next_user(tmp_path: Path) -> None:
-    path, kept = make_file(tmp_path / "a"), Descriptors()
+    path, kept = make_file(tmp_path / "a"), DescriptorCache()
     with kept.use(path) as first:
         pass
     with kept.use(path) as second:
@@ -33,7 +33,7 @@ def test_a_descriptor_is_kept_for_the_next_user(tmp_path: Path) -> None:
 
 
 def test_two_users_at_once_have_a_descriptor_each(tmp_path: Path) -> None:
-    path, kept = make_file(tmp_path / "a"), Descriptors()
+    path, kept = make_file(tmp_path / "a"), DescriptorCache()
     with kept.use(path) as first, kept.use(path) as second:
         assert first != second
     assert [is_open(first), is_open(second)].count(True) == 1
@@ -41,7 +41,7 @@ def test_two_users_at_once_have_a_descriptor_each(tmp_path: Path) -> None:
 
 
 def test_files_used_in_turn_stay_open_as_far_as_there_is_room(tmp_path: Path) -> None:
-    paths, kept = [make_file(tmp_path / name) for name in "abcd"], Descriptors(limit=2)
+    paths, kept = [make_file(tmp_path / name) for name in "abcd"], DescriptorCache(limit=2)
     open_before = []
     for _ in range(2):
         for path in paths:
@@ -54,7 +54,7 @@ def test_files_used_in_turn_stay_open_as_far_as_there_is_room(tmp_path: Path) ->
 
 
 def test_files_that_nobody_uses_any_more_make_room_in_the_end(tmp_path: Path) -> None:
-    paths, kept = [make_file(tmp_path / name) for name in "abcd"], Descriptors(limit=2)
+    paths, kept = [make_file(tmp_path / name) for name in "abcd"], DescriptorCache(limit=2)
     for path in paths[:2] + paths[2:] * 40:
         with kept.use(path):
             pass
@@ -68,7 +68,7 @@ def test_most_of_the_files_that_may_be_open_are_left_to_connections() -> None:
 
 
 def test_a_descriptor_of_a_removed_file_is_not_used_again(tmp_path: Path) -> None:
-    path, kept = make_file(tmp_path / "a", b"old"), Descriptors()
+    path, kept = make_file(tmp_path / "a", b"old"), DescriptorCache()
     with kept.use(path):
         pass
     kept.remove(path, (tmp_path / "a").unlink)
@@ -81,7 +81,7 @@ def test_a_descriptor_of_a_removed_file_is_not_used_again(tmp_path: Path) -> Non
 def test_who_uses_a_file_while_it_is_replaced_does_not_give_the_old_one_back(
     tmp_path: Path,
 ) -> None:
-    path, kept = make_file(tmp_path / "a", b"old"), Descriptors()
+    path, kept = make_file(tmp_path / "a", b"old"), DescriptorCache()
 
     def move_away() -> None:
         (tmp_path / "a").rename(tmp_path / "aside")
@@ -97,7 +97,7 @@ def test_who_uses_a_file_while_it_is_replaced_does_not_give_the_old_one_back(
 
 
 def test_an_error_of_the_user_gives_the_descriptor_back(tmp_path: Path) -> None:
-    path, kept = make_file(tmp_path / "a"), Descriptors()
+    path, kept = make_file(tmp_path / "a"), DescriptorCache()
     with pytest.raises(RuntimeError), kept.use(path):
         raise RuntimeError
     assert list(kept._idle) == [path]

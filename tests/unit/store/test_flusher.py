@@ -147,7 +147,7 @@ def test_a_refused_message_stays_refused_when_another_has_taken_its_place(
     disk.failing = True
     assert not store.flush()
     disk.failing = False
-    store.housekeeping.run()
+    store.maintenance.run()
     new = store.append(draft(body=b"new!"))
     assert new[:3] == lost[:3]
     assert store.wait_flushed(new)
@@ -166,7 +166,7 @@ def test_flushing_resumes_when_the_disk_works_again(
     assert COMMIT_LOG in store.health.causes
     disk.failing = False
     assert not store.flush(), "pages may count as clean that never reached the disk"
-    store.housekeeping.run()
+    store.maintenance.run()
     assert store.health.writable
     assert disk.writes, "what the disk may lack was written again"
     sent = store.append(draft(body=b"two"))
@@ -285,7 +285,7 @@ def test_a_group_that_meets_an_unexpected_error_is_refused_too(
 
 def _resumed(store: MessageStore, *, background: bool) -> bool:
     if not background:
-        store.housekeeping.run()
+        store.maintenance.run()
     return store.health.writable
 
 
@@ -314,7 +314,7 @@ def test_a_group_is_taken_back_whole_even_if_no_file_can_be_removed(tmp_path: Pa
             store.wait_flushed(lost[-1])
         assert store.max_offset("T", 0) == 1
         disk.failing = False
-        store.housekeeping.run()
+        store.maintenance.run()
         for number in range(4):
             body = bytes([number]) * 1500
             assert store.wait_flushed(store.append(draft(body=body)))

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from bolide.protocol.tags import index_hash
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreClosed
-from bolide.store.key_index import IndexMark, KeyIndex
+from bolide.store.key_index import IndexRecoveryPoint, KeyIndex
 from tests.support.clock import FakeClock
 
 SLOTS, CAPACITY = 3, 5
@@ -231,10 +231,10 @@ def test_files_that_end_after_a_time_are_dropped(index: KeyIndex) -> None:
 
 
 def test_a_flush_says_how_far_the_disk_has_it(index: KeyIndex, directory: Path) -> None:
-    assert index.flush() == IndexMark()
+    assert index.flush() == IndexRecoveryPoint()
     index.put(items(6))
     newest = names(directory)[-1]
-    assert index.flush() == IndexMark(newest, 3, 600, BEGIN + 6000)
+    assert index.flush() == IndexRecoveryPoint(newest, 3, 600, BEGIN + 6000)
     assert index.has(newest)
     assert not index.has("")
 
@@ -325,7 +325,7 @@ def test_a_full_disk_refuses_a_put_that_can_be_made_again(directory: Path) -> No
 
 def test_a_mark_without_a_file_restores_to_nothing(index: KeyIndex, directory: Path) -> None:
     index.put(items(6))
-    index.restore(IndexMark())
+    index.restore(IndexRecoveryPoint())
     assert (index.sizes, index.end_offset) == ([], 0)
     assert names(directory) == []
 
@@ -378,7 +378,7 @@ class AgainstAModel(RuleBasedStateMachine):
         self.next = 0
         self.now = BEGIN
         self.trimmed = 0
-        self.mark = IndexMark()
+        self.mark = IndexRecoveryPoint()
 
     @rule(found=records)
     def put(self, found: list[tuple[list[str], int]]) -> None:
@@ -406,7 +406,7 @@ class AgainstAModel(RuleBasedStateMachine):
             self.next = end
             self.log = [each for each in self.log if each[1] < end]
             self.index.truncate(end)
-            self.mark = IndexMark()
+            self.mark = IndexRecoveryPoint()
 
     @rule(share=st.floats(0, 1))
     def lose_the_begin_of_the_log(self, share: float) -> None:
@@ -432,7 +432,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def lose_files_after_a_time(self, share: float) -> None:
         self.index.drop_after(BEGIN + round((self.now - BEGIN) * share))
-        self.mark = IndexMark()
+        self.mark = IndexRecoveryPoint()
         self._redo()
 
     @invariant()

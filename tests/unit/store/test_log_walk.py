@@ -7,7 +7,7 @@ import pytest
 from bolide.kernel import write_record
 from bolide.protocol.record import encode_blank
 from bolide.store import log_walk
-from bolide.store.log_walk import Damage, Ended, LogWalk, Sound, is_unused, read_one
+from bolide.store.log_walk import Damage, LogEnd, LogWalk, SoundRecords, is_unused, read_one
 from tests.support.filled_store import draft
 
 START = 8192
@@ -30,13 +30,13 @@ class File:
             )
         self.end = at
 
-    def walk(self) -> list[Sound | Damage | Ended]:
+    def walk(self) -> list[SoundRecords | Damage | LogEnd]:
         self.path.write_bytes(self.data)
         return list(LogWalk(self.path, SIZE).run())
 
     def offsets(self) -> list[int]:
         """Queue offsets of the records that a walk gives."""
-        items = [item for item in self.walk() if isinstance(item, Sound)]
+        items = [item for item in self.walk() if isinstance(item, SoundRecords)]
         return [record.queue_offset for item in items for record in item.records()]
 
 
@@ -48,14 +48,14 @@ def file(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 def test_all_records_are_given_in_order(file: File) -> None:
     assert file.offsets() == list(range(12))
-    assert file.walk()[-1] == Ended(START + file.end, closed=False)
+    assert file.walk()[-1] == LogEnd(START + file.end, closed=False)
 
 
 def test_a_blank_record_closes_the_file(file: File) -> None:
     file.data[file.end : file.end + 8] = encode_blank(SIZE - file.end)
     file.data[file.end + 100] = 7  # what follows it is nobody's
 
-    assert file.walk()[-1] == Ended(START + SIZE, closed=True)
+    assert file.walk()[-1] == LogEnd(START + SIZE, closed=True)
 
 
 def test_a_blank_record_of_a_wrong_size_is_damage(file: File) -> None:
@@ -65,7 +65,7 @@ def test_a_blank_record_of_a_wrong_size_is_damage(file: File) -> None:
 
     assert isinstance(damage, Damage) and "a blank record" in damage.reason
     assert (damage.at, damage.followed) == (START + file.end, False)
-    assert ended == Ended(START + file.end, closed=False)
+    assert ended == LogEnd(START + file.end, closed=False)
 
 
 @pytest.mark.parametrize("number", [0, 5, 10])

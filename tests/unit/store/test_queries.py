@@ -90,7 +90,7 @@ def test_sizes_and_counts_are_those_of_the_files(tmp_path: Path) -> None:
         for number in range(30):
             last = store.append(draft(queue_id=number % 3, properties={"KEYS": "k"}))
         store.append(draft(sys_flag=int(SysFlag.PREPARED)))
-        store.housekeeping.checkpoint()
+        store.maintenance.checkpoint()
         sizes = store.sizes()
     assert sizes.log_bytes > last.end
     assert sizes.log_files == len(list((tmp_path / "commitlog").iterdir()))

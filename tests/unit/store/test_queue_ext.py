@@ -7,7 +7,7 @@ import pytest
 
 from bolide.store.message_store import MessageStore
 from bolide.store.queue_ext import ExtUnit, QueueExtensions, is_address
-from bolide.store.reading import Wanted
+from bolide.store.reading import MessageFilter
 from tests.support.store import draft, small_config
 
 FIRST = -(2**63)
@@ -96,7 +96,7 @@ def test_a_read_filters_by_the_code_in_the_extension(code: int, found: int, tmp_
         file.write(struct.pack(">q", FIRST))
     extensions(tmp_path, unit(7))
     with MessageStore(config) as store:
-        wanted = Wanted(code=lambda tags_code: tags_code == code)
+        wanted = MessageFilter(code=lambda tags_code: tags_code == code)
         assert len(store.read("T", 3, 0, wanted=wanted).records) == found
 
 

@@ -9,7 +9,7 @@ from bolide.store.config import FlushMode
 from bolide.store.consume_queue import UNIT, ConsumeQueue
 from bolide.store.errors import NotInMemory
 from bolide.store.message_store import MessageStore
-from bolide.store.reading import ReadLimits, ReadStatus, Wanted, read_queue
+from bolide.store.reading import MessageFilter, ReadLimits, ReadStatus, read_queue
 from tests.support.store import body_of, draft, small_config
 
 
@@ -145,7 +145,7 @@ def test_messages_whose_file_is_gone_are_being_removed(tmp_path: Path) -> None:
 def test_a_unit_that_is_not_there_sends_the_reader_on(store: MessageStore, tmp_path: Path) -> None:
     for _ in range(1000):
         store.append(draft())
-    store.housekeeping.checkpoint()
+    store.maintenance.checkpoint()
     store.close()
     config = small_config(tmp_path, log_size=65536, queue_units=50)
     with MessageStore(config, background=False) as again:
@@ -155,7 +155,7 @@ def test_a_unit_that_is_not_there_sends_the_reader_on(store: MessageStore, tmp_p
         found = again.read("T", 0, 0)
         assert (found.status, found.next_offset) == (ReadStatus.OFFSET_FOUND_NULL, 1)
         queue.min_offset = 50
-        found = read_queue(again.log, queue, 50, ReadLimits(), Wanted(), may_block=True)
+        found = read_queue(again.log, queue, 50, ReadLimits(), MessageFilter(), may_block=True)
         assert found.status is ReadStatus.FOUND
         found.records.clear()
 

@@ -108,7 +108,7 @@ def fill(store: MessageStore, clock: FakeClock, *, files: int, topic: str = "T")
     for number in range(files):
         store.append(draft(topic, bytes([number]) * 3000, properties={"KEYS": f"k{number}"}))
         clock.advance(HOUR)
-    store.housekeeping.checkpoint()
+    store.maintenance.checkpoint()
 
 
 def test_expired_files_go_at_their_hour_and_not_before(

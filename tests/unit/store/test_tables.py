@@ -23,8 +23,8 @@ from bolide.store.tables import (
     ConsumerFilter,
     DelayOffsets,
     Table,
+    TopicFilters,
 )
-from bolide.store.tables.filters import TopicFilters
 
 GOOD = b'{"offsetTable":{"T@G":{0:10}}}'
 OTHER = b'{"offsetTable":{"T@G":{0:5}}}'

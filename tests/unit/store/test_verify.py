@@ -67,7 +67,7 @@ def only(report: Report, part: Part) -> Finding:
 
 
 def marked_end(config: StoreConfig) -> int:
-    mark = Checkpoint.decode((config.root / "checkpoint").read_bytes()).mark
+    mark = Checkpoint.decode((config.root / "checkpoint").read_bytes()).recovery_point
     assert mark
     return mark.position
 

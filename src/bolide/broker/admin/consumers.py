@@ -36,56 +36,20 @@ from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.errors import CallTimedOut, RemotingError
 from bolide.store.contract import Store
 
-END = -1
-"""The timestamp that means the end of a queue."""
-
-
-def offset_by_time(store: Store, topic: str, queue_id: int, timestamp: int) -> int:
-    """The first message stored at a time (ms) or later, the end of the queue if none is. Blocks."""
-    if timestamp < 0:
-        return store.max_offset(topic, queue_id)
-    return max(store.offset_at(topic, queue_id, timestamp), 0)
-
-
-def offsets_by_time(
-    store: Store, topic: str, queue_ids: Iterable[int], timestamp: int
-) -> dict[int, int]:
-    """As `offset_by_time`, by queue. Blocks."""
-    return {queue_id: offset_by_time(store, topic, queue_id, timestamp) for queue_id in queue_ids}
-
-
-def checked_offset(store: Store, topic: str, queue_id: int, offset: int) -> int:
-    """An offset that somebody chose.
-
-    Raises:
-        InvalidParameter: the queue does not reach there; says how far it does.
-    """
-    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-    if not low <= offset <= high:
-        raise InvalidParameter(f"Target offset {offset} not in consume queue range [{low}-{high}]")
-    return offset
-
-
-def targets(
-    wanted: dict[int, int], consumed: Callable[[int], int], *, force: bool
-) -> dict[int, int]:
-    """Where consumers go: without `force` only back, never past what they have not seen yet."""
-    if force:
-        return wanted
-    return {queue_id: min(offset, consumed(queue_id)) for queue_id, offset in wanted.items()}
-
-
 log = logging.getLogger(__name__)
 
-_CALL_SECONDS = 10.0
-_STATUS_SECONDS = 5.0
+_CALL_TIMEOUT = 10.0
+_STATUS_TIMEOUT = 5.0
 _CPP = "CPP"
 
 Fields = dict[str, str]
 
+END = -1
+"""Timestamp that stands for the end of a queue."""
+
 
 class ConsumerHandlers:
-    """Pass requests on to consumers, and send groups to other offsets."""
+    """Forwards requests to consumers, and resets the offsets of groups."""
 
     def __init__(
         self,
@@ -110,7 +74,7 @@ class ConsumerHandlers:
     async def running_info(self, request: Request[RunningInfoHeader]) -> Reply:
         header = request.header
         frame = Frame(code=request.frame.code, fields=request.frame.fields)
-        return await self._pass_on(frame, header.consumer_group, header.client_id)
+        return await self._forward(frame, header.consumer_group, header.client_id)
 
     @handles(ConsumeDirectlyHeader, RequestCode.CONSUME_MESSAGE_DIRECTLY)
     async def consume_directly(self, request: Request[ConsumeDirectlyHeader]) -> Reply:
@@ -118,7 +82,7 @@ class ConsumerHandlers:
         body = await self._message(header.msg_id or "")
         fields = dict(request.frame.fields or {}) | self._fields_for(header)
         frame = Frame(code=request.frame.code, fields=fields, body=body)
-        return await self._pass_on(frame, header.consumer_group, header.client_id or "")
+        return await self._forward(frame, header.consumer_group, header.client_id or "")
 
     def _fields_for(self, header: ConsumeDirectlyHeader) -> Fields:
         fields = {"brokerName": self._cell.value.broker_name}
@@ -130,27 +94,27 @@ class ConsumerHandlers:
 
     async def _message(self, message_id: str) -> bytes:
         try:
-            offset = OffsetId.decode(message_id).physical_offset
+            physical_offset = OffsetId.decode(message_id).physical_offset
         except BadMessageId as exc:
             raise InvalidParameter(f"msgId: {exc}") from exc
-        found = await record_at(self._store, offset)
+        found = await record_at(self._store, physical_offset)
         if found is None:
-            raise ServerError(f"no message {message_id} is kept here: deleted, or never stored")
+            raise ServerError(f"message {message_id} is not in the store: deleted, or never stored")
         return found
 
-    async def _pass_on(self, frame: Frame, group: str, client_id: str) -> Reply:
+    async def _forward(self, frame: Frame, group: str, client_id: str) -> Reply:
         connection = self._clients.find_consumer(group, client_id)
         if connection is None:
             raise ServerError(f"The Consumer <{group}> <{client_id}> not online")
         try:
-            response = await connection.call(frame, _CALL_SECONDS)
+            response = await connection.call(frame, _CALL_TIMEOUT)
         except CallTimedOut as exc:
             raise ConsumerTimedOut(f"consumer <{group}> <{client_id}> Timeout: {exc}") from exc
         except RemotingError as exc:
             raise ServerError(f"invoke consumer <{group}> <{client_id}>: {exc}") from exc
         return Reply(code=response.code, body=response.body, remark=response.remark)
 
-    # ---- where the consumers of a group are
+    # ---- consumer status
 
     @handles(ConsumerStatusHeader, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
     async def status(self, request: Request[ConsumerStatusHeader]) -> Reply:
@@ -158,26 +122,26 @@ class ConsumerHandlers:
         members = self._members(header.group)
         if not members:
             raise ServerError(f"No Any Consumer online in the consumer group: [{header.group}]")
-        asked = [member for member in members if header.client_addr in {None, "", member.client_id}]
-        question = ConsumerStatusHeader(topic=header.topic, group=header.group)
-        answers = await asyncio.gather(*(self._ask(member, question) for member in asked))
-        pairs = zip(asked, answers, strict=True)
+        queried = [each for each in members if header.client_addr in {None, "", each.client_id}]
+        query = ConsumerStatusHeader(topic=header.topic, group=header.group)
+        offsets = await asyncio.gather(*(self._query_offsets(member, query) for member in queried))
+        pairs = zip(queried, offsets, strict=True)
         table = {member.client_id: found for member, found in pairs if found is not None}
         return Reply(body=fastjson.encode(ConsumerStatus(consumer_table=table)))
 
-    async def _ask(
-        self, member: Member, question: ConsumerStatusHeader
+    async def _query_offsets(
+        self, member: Member, query: ConsumerStatusHeader
     ) -> dict[MessageQueue, int] | None:
-        """What a consumer says of its queues, None if it does not answer."""
+        """Request a consumer's offsets; returns None, and logs, if it does not answer."""
         code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
-        frame = Frame(code=code, fields=question.to_fields())
+        frame = Frame(code=code, fields=query.to_fields())
         try:
-            response = await member.connection.call(frame, _STATUS_SECONDS)
+            response = await member.connection.call(frame, _STATUS_TIMEOUT)
             if response.code != ResponseCode.SUCCESS or not response.body:
                 return None
             return fastjson.decode(response.body, ConsumerStatus).message_queue_table
         except (RemotingError, ProtocolError) as exc:
-            log.warning("%s does not tell its offsets: %s", member.client_id, exc)
+            log.warning("consumer %s did not report its offsets: %s", member.client_id, exc)
             return None
 
     def _members(self, group: str) -> list[Member]:
@@ -190,7 +154,7 @@ class ConsumerHandlers:
     async def reset(self, request: Request[ResetOffsetHeader]) -> Reply:
         header = request.header
         if self._cell.value.use_server_side_reset_offset:
-            offsets = await self._reset_here(header)
+            offsets = await self._reset_in_broker(header)
         else:
             offsets = await self._reset_in_consumers(header, request.frame.language)
         log.info(
@@ -199,7 +163,7 @@ class ConsumerHandlers:
         )  # fmt: skip
         return Reply(body=await self._body(header.topic, offsets))
 
-    async def _reset_here(self, header: ResetOffsetHeader) -> dict[int, int]:
+    async def _reset_in_broker(self, header: ResetOffsetHeader) -> dict[int, int]:
         topic = self._topics.require(header.topic)
         if self._groups.find(header.group) is None:
             raise GroupNotFound(
@@ -225,11 +189,16 @@ class ConsumerHandlers:
                 f"Consumer not online, so can not reset offset, Group: {group}"
                 f" Topic: {header.topic} Timestamp: {header.timestamp}"
             )
-        wanted = await self._by_time(header, range(topic.write_queue_nums))
+        targets = await self._by_time(header, range(topic.write_queue_nums))
         offsets = await asyncio.to_thread(
-            targets, wanted, lambda number: self._consumed(header, number), force=header.is_force
+            limited_targets,
+            targets,
+            lambda queue_id: self._consumed(header, queue_id),
+            force=header.is_force,
         )
-        await asyncio.gather(*(self._tell(member, header, offsets, language) for member in members))
+        await asyncio.gather(
+            *(self._send_reset(member, header, offsets, language) for member in members)
+        )
         return offsets
 
     async def _by_time(
@@ -248,10 +217,10 @@ class ConsumerHandlers:
             )
         return found
 
-    async def _tell(
+    async def _send_reset(
         self, member: Member, header: ResetOffsetHeader, offsets: dict[int, int], language: str
     ) -> None:
-        """One-way: nobody says whether a consumer went there."""
+        """Send a one-way reset request: consumers do not confirm it."""
         fields = ResetOffsetHeader(
             topic=header.topic,
             group=header.group,
@@ -262,24 +231,62 @@ class ConsumerHandlers:
         body = await self._body(header.topic, offsets, is_cpp=is_cpp)
         code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
         try:
-            async with asyncio.timeout(_STATUS_SECONDS):
+            async with asyncio.timeout(_STATUS_TIMEOUT):
                 await member.connection.notify(Frame(code=code, fields=fields, body=body))
         except (RemotingError, TimeoutError) as exc:
-            log.warning("%s is not told to reset its offsets: %s", member.client_id, exc)
+            log.warning("no reset request sent to consumer %s: %s", member.client_id, exc)
 
     async def _body(self, topic: str, offsets: dict[int, int], *, is_cpp: bool = False) -> bytes:
-        write = _write_for_c if is_cpp else _write
-        return await asyncio.to_thread(write, topic, self._cell.value.broker_name, offsets)
+        encode = _encode_for_cpp if is_cpp else _encode
+        return await asyncio.to_thread(encode, topic, self._cell.value.broker_name, offsets)
 
 
-def _write(topic: str, broker_name: str, offsets: dict[int, int]) -> bytes:
-    table = {MessageQueue(topic, broker_name, number): to for number, to in offsets.items()}
+def offset_by_time(store: Store, topic: str, queue_id: int, timestamp: int) -> int:
+    """Queue offset of the first message stored at or after `timestamp`, in milliseconds.
+
+    Returns the end of the queue if there is none. Blocks.
+    """
+    if timestamp < 0:
+        return store.max_offset(topic, queue_id)
+    return max(store.offset_at(topic, queue_id, timestamp), 0)
+
+
+def offsets_by_time(
+    store: Store, topic: str, queue_ids: Iterable[int], timestamp: int
+) -> dict[int, int]:
+    """Like `offset_by_time`, for several queues. Blocks."""
+    return {queue_id: offset_by_time(store, topic, queue_id, timestamp) for queue_id in queue_ids}
+
+
+def checked_offset(store: Store, topic: str, queue_id: int, offset: int) -> int:
+    """Return `offset` if the queue contains it or ends there.
+
+    Raises:
+        InvalidParameter: the offset is outside the queue; the remark gives the queue's range.
+    """
+    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    if not low <= offset <= high:
+        raise InvalidParameter(f"Target offset {offset} not in consume queue range [{low}-{high}]")
+    return offset
+
+
+def limited_targets(
+    targets: dict[int, int], consumed: Callable[[int], int], *, force: bool
+) -> dict[int, int]:
+    """Limit reset targets: without `force` a reset moves only backwards and skips no message."""
+    if force:
+        return targets
+    return {queue_id: min(offset, consumed(queue_id)) for queue_id, offset in targets.items()}
+
+
+def _encode(topic: str, broker_name: str, offsets: dict[int, int]) -> bytes:
+    table = {MessageQueue(topic, broker_name, each): offset for each, offset in offsets.items()}
     return fastjson.encode(ResetOffsets(offset_table=table))
 
 
-def _write_for_c(topic: str, broker_name: str, offsets: dict[int, int]) -> bytes:
+def _encode_for_cpp(topic: str, broker_name: str, offsets: dict[int, int]) -> bytes:
     listed = [
-        QueueOffset(topic=topic, broker_name=broker_name, queue_id=number, offset=to)
-        for number, to in offsets.items()
+        QueueOffset(topic=topic, broker_name=broker_name, queue_id=queue_id, offset=offset)
+        for queue_id, offset in offsets.items()
     ]
     return fastjson.encode(ResetOffsetsForC(offset_table=listed))

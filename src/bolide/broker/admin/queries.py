@@ -1,4 +1,4 @@
-"""Single messages by key or by place, and the entries of a queue (`QueryMessageProcessor`)."""
+"""Look-ups of messages by key or offset, and of queue entries (`QueryMessageProcessor`)."""
 
 import asyncio
 
@@ -20,13 +20,13 @@ from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.queries import Queries
 from bolide.store.reading import ReadableQueue
 
-_MOST_BYTES = MAX_FRAME_SIZE - 64 * 1024
-"""Of messages in a reply; the rest is for its header."""
-_MOST_ENTRIES = 10_000
+_MAX_BYTES = MAX_FRAME_SIZE - 64 * 1024
+"""Maximum size of the messages in a reply; the rest of the frame is for its header."""
+_MAX_ENTRIES = 10_000
 
 
 class QueryHandlers:
-    """Look messages up in the store, where the disk is needed on a thread."""
+    """Looks up messages in the store; disk reads run on a thread."""
 
     def __init__(self, *, store: Queries, clients: ClientTable, filters: FilterTable) -> None:
         self._store = store
@@ -55,13 +55,13 @@ class QueryHandlers:
 
     @handles(ViewMessageHeader, RequestCode.VIEW_MESSAGE_BY_ID)
     async def view(self, request: Request[ViewMessageHeader]) -> Reply:
-        offset = request.header.offset
-        found = await record_at(self._store, offset)
+        physical_offset = request.header.offset
+        found = await record_at(self._store, physical_offset)
         if found is None:
             raise ServerError(
-                f"can not find message by the offset, {offset}: none begins there,"
-                f" or it is deleted already; messages from {self._store.log.min_offset}"
-                f" to {self._store.log.written} are kept"
+                f"can not find message by the offset, {physical_offset}: no message begins there,"
+                f" or it was deleted; the store has messages from {self._store.log.min_offset}"
+                f" to {self._store.log.written}"
             )
         return Reply(body=found)
 
@@ -78,7 +78,7 @@ class QueryHandlers:
         if header.consumer_group is not None:
             self._add_subscription(body, header.consumer_group, header.topic)
         is_inside = body.min_queue_index <= header.index < body.max_queue_index
-        count = min(header.count, body.max_queue_index - header.index, _MOST_ENTRIES)
+        count = min(header.count, body.max_queue_index - header.index, _MAX_ENTRIES)
         body.queue_data = (
             await asyncio.to_thread(_entries, queue, header.index, count) if is_inside else []
         )
@@ -105,12 +105,12 @@ def _entries(queue: ReadableQueue, queue_offset: int, count: int) -> list[Consum
 
 
 def _joined(records: list[memoryview]) -> bytes:
-    """As many records as a reply has room for; they are copied while the log still has them."""
+    """Copy as many records as fit into a reply, before the log can drop their file."""
     size = 0
     kept: list[memoryview] = []
     for record in records:
         size += len(record)
-        if kept and size > _MOST_BYTES:
+        if kept and size > _MAX_BYTES:
             break
         kept.append(record)
     return b"".join(kept)

@@ -1,7 +1,7 @@
-"""The broker as a whole: settings, runtime figures, clean-ups, and what replicas copy.
+"""Requests about the broker as a whole: settings, runtime figures, clean-ups, replica metadata.
 
-Java's tools read some of the values without a look whether they are there, so all keys are always
-given; what has no counterpart here is told as it is: nothing waits in a queue that is not there.
+Java's tools read some runtime figures without checking that they exist, so a reply always has all
+of RocketMQ's keys. Keys without a counterpart here have a constant value.
 """
 
 import asyncio
@@ -31,10 +31,13 @@ from bolide.store.message_store import MessageStore
 from bolide.store.tables import CONSUMER_OFFSETS, DELAY_OFFSETS, DelayOffsets
 from bolide.version import ROCKETMQ_VERSION, ROCKETMQ_VERSION_NAME, __version__
 
+log = logging.getLogger(__name__)
+
+_MAX_CHANGE = 64 * 1024
 _UNITS = "KMGTPE"
 _POOLS = ("send", "pull", "litePull", "query", "ack")
 
-_WITHOUT_COUNTERPART = {
+_CONSTANT_FIGURES = {
     "dispatchMaxBuffer": "0",
     "dispatchBehindBytes": "0",
     "pageCacheLockTimeMills": "0",
@@ -49,8 +52,101 @@ _WITHOUT_COUNTERPART = {
 }
 
 
-def counted(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
-    """What the statistics tell."""
+class DelayProgress(Protocol):
+    """The scheduler of delayed messages, as far as the runtime figures need it."""
+
+    def progress(self) -> Mapping[int, tuple[int, int]]: ...
+
+
+class RuntimeHandlers:
+    """Reports runtime figures, and shows and changes settings.
+
+    Args:
+        ignored: keys of the configuration file that have no effect, with their values.
+    """
+
+    def __init__(  # noqa: PLR0913  it reports on every component
+        self,
+        *,
+        store: MessageStore,
+        statistics: Statistics,
+        cell: ConfigCell[BrokerConfig],
+        store_cell: ConfigCell[StoreConfig],
+        delay: DelayProgress,
+        timer_figures: Callable[[], dict[str, str]] = dict,
+        boot_time: float,
+        ignored: Mapping[str, str] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._statistics = statistics
+        self._settings = Settings(cell, store_cell, ignored, now)
+        self._cell = cell
+        self._delay = delay
+        self._timer_figures = timer_figures
+        self._boot_time = boot_time
+        self._now = now
+
+    @handles(NoHeader, RequestCode.UPDATE_BROKER_CONFIG, max_body=_MAX_CHANGE)
+    async def update_config(self, request: Request[NoHeader]) -> Reply:
+        texts = properties.parse(request.body.decode(errors="replace"))
+        change = await self._settings.update(texts, request.connection.peer)
+        return Reply(remark=change.remark)
+
+    @handles(NoHeader, RequestCode.GET_BROKER_CONFIG)
+    def config(self, request: Request[NoHeader]) -> Reply:
+        version = fastjson.encode(self._settings.version).decode()
+        body = properties.render(self._settings.texts()).encode()
+        return Reply(header=BrokerConfigReply(version), body=body)
+
+    @handles(NoHeader, RequestCode.GET_BROKER_RUNTIME_INFO)
+    async def runtime_info(self, request: Request[NoHeader]) -> Reply:
+        accepts_from = self._cell.value.start_accept_send_request_time_stamp
+        table = (
+            _statistics_figures(self._statistics, self._boot_time, self._now())
+            | _broker_figures(self._delay.progress(), accepts_from, active=True)
+            | self._timer_figures()
+            | await asyncio.to_thread(_store_figures, self._store)
+        )
+        return Reply(body=fastjson.encode(KvTable(table=table)))
+
+    @handles(NoHeader, RequestCode.GET_BROKER_HA_STATUS)
+    def replicas(self, request: Request[NoHeader]) -> Reply:
+        """Report a master without slaves: replication is not implemented."""
+        status = HaStatus(master=True, master_commit_log_max_offset=self._store.log.written)
+        return Reply(body=fastjson.encode(status))
+
+    @handles(NoHeader, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+    def clean_queues(self, request: Request[NoHeader]) -> Reply:
+        """Succeed without work: retention trims queues whenever it deletes log files."""
+        log.info("%s requested a clean-up of consume queues", request.connection.peer)
+        return Reply()
+
+    @handles(NoHeader, RequestCode.DELETE_EXPIRED_COMMITLOG)
+    def delete_expired(self, request: Request[NoHeader]) -> Reply:
+        log.info("%s requested the deletion of expired log files", request.connection.peer)
+        self._store.retention.delete_expired_soon()
+        return Reply()
+
+
+class ReplicaHandlers:
+    """Serves consumer and delay offsets to replicas, which store the bodies unchanged."""
+
+    def __init__(self, *, offsets: OffsetTable, delay_offsets: Callable[[], DelayOffsets]) -> None:
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+
+    @handles(NoHeader, RequestCode.GET_ALL_CONSUMER_OFFSET)
+    async def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
+        body = await asyncio.to_thread(CONSUMER_OFFSETS.encode, self._offsets.table)
+        return Reply(body=body)
+
+    @handles(NoHeader, RequestCode.GET_ALL_DELAY_OFFSET)
+    def delay_offsets(self, request: Request[NoHeader]) -> Reply:
+        return Reply(body=DELAY_OFFSETS.encode(self._delay_offsets()))
+
+
+def _statistics_figures(statistics: Statistics, boot_time: float, now: float) -> dict[str, str]:
     totals = statistics.totals
     puts, gets = statistics.put_latencies, statistics.get_latencies
     return {
@@ -70,8 +166,8 @@ def counted(statistics: Statistics, boot_time: float, now: float) -> dict[str, s
     }
 
 
-def stored(store: MessageStore) -> dict[str, str]:
-    """What the store and its disk tell. Blocks."""
+def _store_figures(store: MessageStore) -> dict[str, str]:
+    """Figures of the store and its disks. Blocks."""
     config = store.config.value
     ratios = {str(path): _used_ratio(path) for path in config.new_log_directories}
     return {
@@ -86,10 +182,10 @@ def stored(store: MessageStore) -> dict[str, str]:
     }
 
 
-def described(
+def _broker_figures(
     progress: Mapping[int, tuple[int, int]], accepts_from: float, *, active: bool
 ) -> dict[str, str]:
-    """What remains: versions, delayed messages by level, and the queues of thread pools."""
+    """Versions, delayed messages by level, and constants for thread pools and unused keys."""
     return {
         "brokerActive": "true" if active else "false",
         "brokerVersionDesc": ROCKETMQ_VERSION_NAME,
@@ -101,12 +197,12 @@ def described(
             for level, (delivered, end) in progress.items()
         },
         **_thread_pools(),
-        **_WITHOUT_COUNTERPART,
+        **_CONSTANT_FIGURES,
     }
 
 
 def human_size(size: int) -> str:
-    """As RocketMQ writes it: 1.5 KiB."""
+    """Format a size as RocketMQ does: 1.5 KiB."""
     if size < 1024:
         return f"{size} B"
     power = min((size.bit_length() - 1) // 10, len(_UNITS))
@@ -121,7 +217,7 @@ def _rates(statistics: Statistics) -> dict[str, str]:
         "getTotalTps": statistics.rates(lambda totals: totals.found + totals.missed),
         "getTransferredTps": statistics.rates(lambda totals: totals.got),
     }
-    # mqadmin of 4.9 looks for its own spelling, and stumbles without it.
+    # mqadmin 4.9 reads this misspelled key and fails without it.
     rates["getTransferedTps"] = rates["getTransferredTps"]
     return {key: " ".join(map(str, spans)) for key, spans in rates.items()}
 
@@ -153,7 +249,7 @@ def _duration(seconds: float) -> str:
 
 
 def _used_ratio(path: Path) -> float:
-    """How full a partition is, from 0 to 1; the directory may have yet to be made."""
+    """Used share of a partition, from 0 to 1; the directory itself need not exist yet."""
     while not path.exists():
         path = path.parent
     usage = shutil.disk_usage(path)
@@ -163,102 +259,3 @@ def _used_ratio(path: Path) -> float:
 def _capacity(path: Path) -> str:
     usage = shutil.disk_usage(path)
     return f"Total : {human_size(usage.total)}, Free : {human_size(usage.free)}."
-
-
-class ReplicaHandlers:
-    """Tells replicas how far groups and delay levels are; they keep the text as it is."""
-
-    def __init__(self, *, offsets: OffsetTable, delay_offsets: Callable[[], DelayOffsets]) -> None:
-        self._offsets = offsets
-        self._delay_offsets = delay_offsets
-
-    @handles(NoHeader, RequestCode.GET_ALL_CONSUMER_OFFSET)
-    async def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
-        body = await asyncio.to_thread(CONSUMER_OFFSETS.encode, self._offsets.table)
-        return Reply(body=body)
-
-    @handles(NoHeader, RequestCode.GET_ALL_DELAY_OFFSET)
-    def delay_offsets(self, request: Request[NoHeader]) -> Reply:
-        return Reply(body=DELAY_OFFSETS.encode(self._delay_offsets()))
-
-
-log = logging.getLogger(__name__)
-
-_LONGEST_CHANGE = 64 * 1024
-
-
-class Delayed(Protocol):
-    """Who delivers delayed messages."""
-
-    def progress(self) -> Mapping[int, tuple[int, int]]: ...
-
-
-class RuntimeHandlers:
-    """Show and change a broker at run time.
-
-    Args:
-        ignored: keys of the configuration file without effect, with their values.
-    """
-
-    def __init__(  # noqa: PLR0913  it shows the whole broker
-        self,
-        *,
-        store: MessageStore,
-        statistics: Statistics,
-        cell: ConfigCell[BrokerConfig],
-        store_cell: ConfigCell[StoreConfig],
-        delay: Delayed,
-        timer_figures: Callable[[], dict[str, str]] = dict,
-        boot_time: float,
-        ignored: Mapping[str, str] | None = None,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._store = store
-        self._statistics = statistics
-        self._settings = Settings(cell, store_cell, ignored, now)
-        self._cell = cell
-        self._delay = delay
-        self._timer_figures = timer_figures
-        self._boot_time = boot_time
-        self._now = now
-
-    @handles(NoHeader, RequestCode.UPDATE_BROKER_CONFIG, max_body=_LONGEST_CHANGE)
-    async def update_config(self, request: Request[NoHeader]) -> Reply:
-        texts = properties.parse(request.body.decode(errors="replace"))
-        change = await self._settings.update(texts, request.connection.peer)
-        return Reply(remark=change.remark)
-
-    @handles(NoHeader, RequestCode.GET_BROKER_CONFIG)
-    def config(self, request: Request[NoHeader]) -> Reply:
-        version = fastjson.encode(self._settings.version).decode()
-        body = properties.render(self._settings.texts()).encode()
-        return Reply(header=BrokerConfigReply(version), body=body)
-
-    @handles(NoHeader, RequestCode.GET_BROKER_RUNTIME_INFO)
-    async def runtime_info(self, request: Request[NoHeader]) -> Reply:
-        accepts_from = self._cell.value.start_accept_send_request_time_stamp
-        table = (
-            counted(self._statistics, self._boot_time, self._now())
-            | described(self._delay.progress(), accepts_from, active=True)
-            | self._timer_figures()
-            | await asyncio.to_thread(stored, self._store)
-        )
-        return Reply(body=fastjson.encode(KvTable(table=table)))
-
-    @handles(NoHeader, RequestCode.GET_BROKER_HA_STATUS)
-    def replicas(self, request: Request[NoHeader]) -> Reply:
-        """A master without slaves: they come with replication."""
-        status = HaStatus(master=True, master_commit_log_max_offset=self._store.log.written)
-        return Reply(body=fastjson.encode(status))
-
-    @handles(NoHeader, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
-    def clean_queues(self, request: Request[NoHeader]) -> Reply:
-        """Queues are trimmed whenever log files go: there is nothing left to do."""
-        log.info("%s asked to clean consume queues", request.connection.peer)
-        return Reply()
-
-    @handles(NoHeader, RequestCode.DELETE_EXPIRED_COMMITLOG)
-    def delete_expired(self, request: Request[NoHeader]) -> Reply:
-        log.info("%s asked to delete expired commit log files", request.connection.peer)
-        self._store.retention.delete_expired_soon()
-        return Reply()

@@ -1,7 +1,7 @@
-"""Topic contents, consumer lag and counters, as tools ask for them (`AdminBrokerProcessor`).
+"""Statistics of topics and queues, consumer lag and counters (`AdminBrokerProcessor`).
 
-Times of messages may have to be read from the disk, so everything here blocks: what belongs to
-the event loop is gathered first, then a thread works it out.
+Message timestamps may have to be read from disk. Handlers therefore read the tables on the event
+loop first and compute the reply on a thread.
 """
 
 import asyncio
@@ -34,65 +34,17 @@ from bolide.store.contract import Store
 
 
 class Position(NamedTuple):
-    """Where a group is in a queue: behind the last message it consumed, and the last it pulled."""
+    """Progress of a group in a queue: the next queue offset to consume and to pull."""
 
     queue: MessageQueue
     consumed: int = 0
     pulled: int = 0
 
 
-def topic_offset(store: Store, queue: MessageQueue) -> TopicOffset:
-    topic, queue_id = queue.topic, queue.queue_id
-    end = store.max_offset(topic, queue_id)
-    return TopicOffset(
-        min_offset=store.min_offset(topic, queue_id),
-        max_offset=end,
-        last_update_timestamp=max(store.stored_at(topic, queue_id, end - 1), 0),
-    )
-
-
-def queue_progress(store: Store, position: Position) -> QueueProgress:
-    """The time is that of the last message consumed, 0 without one."""
-    topic, queue_id = position.queue.topic, position.queue.queue_id
-    return QueueProgress(
-        broker_offset=store.max_offset(topic, queue_id),
-        consumer_offset=position.consumed,
-        pull_offset=max(position.consumed, position.pulled),
-        last_timestamp=max(store.stored_at(topic, queue_id, position.consumed - 1), 0),
-    )
-
-
-def time_span(store: Store, position: Position, now: float) -> QueueTimeSpan:
-    """Times of a queue's first and last message, of the last one consumed, and how old the next
-    one is."""
-    topic, queue_id = position.queue.topic, position.queue.queue_id
-    end, consumed = store.max_offset(topic, queue_id), position.consumed
-    first = store.earliest_time(topic, queue_id)
-    last = store.stored_at(topic, queue_id, end - 1)
-    done = store.stored_at(topic, queue_id, consumed - 1) if consumed > 0 else first
-    waiting = consumed < end
-    since = store.stored_at(topic, queue_id, consumed) if waiting else -1
-    return QueueTimeSpan(
-        message_queue=position.queue,
-        min_time_stamp=first,
-        max_time_stamp=last,
-        consume_time_stamp=done,
-        delay_time=max(int(now * 1000) - since, 0) if since > 0 else 0,
-        min_time_stamp_str=_date(first),
-        max_time_stamp_str=_date(last),
-        consume_time_stamp_str=_date(done),
-    )
-
-
-def _date(milliseconds: int) -> str:
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
-    return f"{moment:%Y-%m-%d#%H:%M:%S}:{milliseconds % 1000:03d}"
-
-
 class StatsHandlers:
-    """Tell of topics, groups and counters."""
+    """Reports queue bounds of topics, lag of groups, and counters."""
 
-    def __init__(  # noqa: PLR0913  it looks at every table
+    def __init__(  # noqa: PLR0913  it reads every table
         self,
         *,
         store: Store,
@@ -129,7 +81,7 @@ class StatsHandlers:
     @handles(ConsumeStatsHeader, RequestCode.GET_CONSUME_STATS)
     async def consume_stats(self, request: Request[ConsumeStatsHeader]) -> Reply:
         header = request.header
-        group, names = header.consumer_group, self._topics_asked_for(header)
+        group, names = header.consumer_group, self._requested_topics(header)
         topics = [topic for name in names if (topic := self._topics.find(name))]
         tps = sum(self._statistics.get_tps(group, topic.topic_name) for topic in topics)
 
@@ -143,8 +95,8 @@ class StatsHandlers:
 
         return await _reply_from_thread(compute)
 
-    def _topics_asked_for(self, header: ConsumeStatsHeader) -> Iterable[str]:
-        """A list is taken as it is; else what the online consumers did not subscribe to is out."""
+    def _requested_topics(self, header: ConsumeStatsHeader) -> Iterable[str]:
+        """The explicit list, if there is one; else topics that online consumers subscribe to."""
         if listed := [name for name in (header.topic_list or "").split(";") if name]:
             return listed
         group = header.consumer_group
@@ -155,9 +107,9 @@ class StatsHandlers:
     async def broker_consume_stats(self, request: Request[BrokerConsumeStatsHeader]) -> Reply:
         consumed = self._consumed_topics(only_order=request.header.is_order)
         groups = [group.group_name for group in self._groups]
-        return await _reply_from_thread(lambda: self._sum_up(groups, consumed))
+        return await _reply_from_thread(lambda: self._broker_stats(groups, consumed))
 
-    def _sum_up(
+    def _broker_stats(
         self, groups: list[str], consumed: list[tuple[str, TopicConfig, float]]
     ) -> BrokerConsumeStats:
         config = self._cell.value
@@ -174,7 +126,7 @@ class StatsHandlers:
         return body
 
     def _consumed_topics(self, *, only_order: bool) -> list[tuple[str, TopicConfig, float]]:
-        """All groups with the topics they consume and at what rate."""
+        """Groups, the topics they consume, and their rates in messages per second."""
         topics_of: defaultdict[str, list[str]] = defaultdict(list)
         for key in self._offsets.table.offset_table:
             name, _, owner = key.partition("@")
@@ -229,5 +181,51 @@ class StatsHandlers:
 
 
 async def _reply_from_thread(compute: Callable[[], object]) -> Reply:
-    """Answer with what `compute` returns; to write it down takes long too, for a large topic."""
+    """Compute and encode a reply on a thread; encoding is slow for topics with many queues."""
     return Reply(body=await asyncio.to_thread(lambda: fastjson.encode(compute())))
+
+
+def topic_offset(store: Store, queue: MessageQueue) -> TopicOffset:
+    topic, queue_id = queue.topic, queue.queue_id
+    end = store.max_offset(topic, queue_id)
+    return TopicOffset(
+        min_offset=store.min_offset(topic, queue_id),
+        max_offset=end,
+        last_update_timestamp=max(store.stored_at(topic, queue_id, end - 1), 0),
+    )
+
+
+def queue_progress(store: Store, position: Position) -> QueueProgress:
+    """Offsets of a queue; the timestamp is that of the last consumed message, 0 without one."""
+    topic, queue_id = position.queue.topic, position.queue.queue_id
+    return QueueProgress(
+        broker_offset=store.max_offset(topic, queue_id),
+        consumer_offset=position.consumed,
+        pull_offset=max(position.consumed, position.pulled),
+        last_timestamp=max(store.stored_at(topic, queue_id, position.consumed - 1), 0),
+    )
+
+
+def time_span(store: Store, position: Position, now: float) -> QueueTimeSpan:
+    """Store times of a queue's first, last and last consumed message, and the delay of the next."""
+    topic, queue_id = position.queue.topic, position.queue.queue_id
+    end, consumed = store.max_offset(topic, queue_id), position.consumed
+    first = store.earliest_time(topic, queue_id)
+    last = store.stored_at(topic, queue_id, end - 1)
+    last_consumed = store.stored_at(topic, queue_id, consumed - 1) if consumed > 0 else first
+    next_stored = store.stored_at(topic, queue_id, consumed) if consumed < end else -1
+    return QueueTimeSpan(
+        message_queue=position.queue,
+        min_time_stamp=first,
+        max_time_stamp=last,
+        consume_time_stamp=last_consumed,
+        delay_time=max(int(now * 1000) - next_stored, 0) if next_stored > 0 else 0,
+        min_time_stamp_str=_date(first),
+        max_time_stamp_str=_date(last),
+        consume_time_stamp_str=_date(last_consumed),
+    )
+
+
+def _date(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{milliseconds % 1000:03d}"

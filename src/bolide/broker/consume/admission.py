@@ -21,7 +21,7 @@ from bolide.protocol.refusals import (
     SubscriptionOutdated,
 )
 from bolide.remoting.dispatch import Request
-from bolide.store.reading import Wanted
+from bolide.store.reading import MessageFilter
 
 _HAS_SUBSCRIPTION = 4
 _TOOLS = ("TOOLS_CONSUMER", "CID_RMQ_SYS_")
@@ -33,7 +33,7 @@ class Admitted:
 
     group: GroupConfig
     topic: TopicConfig
-    wanted: Wanted
+    wanted: MessageFilter
 
 
 class PullAdmission:
@@ -86,7 +86,7 @@ class PullAdmission:
             )
         return group, topic
 
-    def _wanted(self, request: Request[PullHeader], group: GroupConfig) -> Wanted:
+    def _wanted(self, request: Request[PullHeader], group: GroupConfig) -> MessageFilter:
         header = request.header
         if self._cell.value.reject_pull_consumer_enable:
             self._refuse_pull_consumer(request)

@@ -21,7 +21,7 @@ from bolide.protocol.record import Record
 from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.refusals import MessageIllegal, ServerError
 from bolide.remoting.tasks import uninterrupted
-from bolide.store.reading import Wanted
+from bolide.store.reading import MessageFilter
 from bolide.store.tables import Table, TableKind
 
 _NAME = PropertyName.EXPIRES_AT.encode()
@@ -86,7 +86,7 @@ class Expiring:
             for listener in self._listeners:
                 listener()
 
-    def wanted(self, topic: str, wanted: Wanted) -> Wanted:
+    def wanted(self, topic: str, wanted: MessageFilter) -> MessageFilter:
         """The filter of a consumer of a topic, without what has expired by the time it is read."""
         if not self._topics or not (topic in self._topics or is_retry_topic(topic)):
             return wanted

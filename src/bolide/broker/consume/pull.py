@@ -29,7 +29,7 @@ from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.store.config import QUEUE_UNIT_SIZE, StoreConfig
 from bolide.store.errors import NotInMemory
 from bolide.store.queries import Queries
-from bolide.store.reading import Found, ReadLimits, ReadStatus, Wanted
+from bolide.store.reading import MessageFilter, ReadLimits, ReadResult, ReadStatus
 
 COMMIT, SUSPEND = 1, 2
 """Bits of a pull's flag."""
@@ -79,7 +79,7 @@ class Pull:
     header: PullHeader
     group: GroupConfig
     topic_sys_flag: int
-    wanted: Wanted
+    wanted: MessageFilter
     peer: str
     offset: int
     begun: float
@@ -134,7 +134,7 @@ class Pulls:
             return None
         low = parts.store.min_offset(header.topic, header.queue_id)
         high = parts.store.max_offset(header.topic, header.queue_id)
-        found = Found(ReadStatus.OFFSET_OVERFLOW_BADLY, target, low, high)
+        found = ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, target, low, high)
         return self.reply(pull, found, remark=_OFFSET_RESET)
 
     def serve(self, pull: Pull) -> Reply | DeferredReply:
@@ -149,13 +149,13 @@ class Pulls:
     async def _serve_cold(self, pull: Pull) -> Reply:
         return self.reply(pull, await asyncio.to_thread(self._read, pull, may_block=True))
 
-    async def read_anyhow(self, pull: Pull) -> Found:
+    async def read_anyhow(self, pull: Pull) -> ReadResult:
         try:
             return self._read(pull, may_block=False)
         except NotInMemory:
             return await asyncio.to_thread(self._read, pull, may_block=True)
 
-    def _read(self, pull: Pull, *, may_block: bool) -> Found:
+    def _read(self, pull: Pull, *, may_block: bool) -> ReadResult:
         header = pull.header
         limits = self.limits(header, from_disk=may_block)
         wanted = self.parts.expiring.wanted(header.topic, pull.wanted)
@@ -242,11 +242,11 @@ class Pulls:
         moved = pull.offset > pull.header.queue_offset
         status = ReadStatus.NO_MATCHED_MESSAGE if moved else ReadStatus.OFFSET_FOUND_NULL
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        return self.reply(pull, Found(status, pull.offset, low, high))
+        return self.reply(pull, ReadResult(status, pull.offset, low, high))
 
     # ---- answers
 
-    def reply(self, pull: Pull, found: Found, *, remark: str | None = None) -> Reply:
+    def reply(self, pull: Pull, found: ReadResult, *, remark: str | None = None) -> Reply:
         header, parts = pull.header, self.parts
         code = _code(pull, found)
         behind = self._count(pull, found)
@@ -265,7 +265,7 @@ class Pulls:
         body = b"".join(found.records) if code == ResponseCode.SUCCESS else b""
         return Reply(code=code, header=answer, body=body, remark=remark or found.status.value)
 
-    def _count(self, pull: Pull, found: Found) -> int:
+    def _count(self, pull: Pull, found: ReadResult) -> int:
         """Note what is delivered; returns how many bytes of the log lie behind it."""
         header, statistics = pull.header, self.parts.statistics
         if not found.records:
@@ -295,7 +295,7 @@ class Pulls:
         return slow if behind > far else usual
 
 
-def _code(pull: Pull, found: Found) -> ResponseCode:
+def _code(pull: Pull, found: ReadResult) -> ResponseCode:
     if found.status in _NO_QUEUE and pull.header.queue_offset == 0:
         return ResponseCode.PULL_NOT_FOUND
     return _CODES[found.status]
@@ -321,10 +321,10 @@ class FunctionFilteredPulls:
         functions: FilterFunctions,
         long_polling: LongPolling,
         *,
-        read: Callable[["Pull"], Awaitable[Found]],
+        read: Callable[["Pull"], Awaitable[ReadResult]],
         end: Callable[["Pull"], int],
         reset: Callable[["Pull"], Reply | None],
-        reply: Callable[["Pull", Found], Reply],
+        reply: Callable[["Pull", ReadResult], Reply],
     ) -> None:
         self._functions = functions
         self._long_polling = long_polling
@@ -351,7 +351,7 @@ class FunctionFilteredPulls:
             if reset is not None:
                 return reset
 
-    async def _judge(self, pull: "Pull", found: Found, function: str) -> None:
+    async def _judge(self, pull: "Pull", found: ReadResult, function: str) -> None:
         """Leave of what was found what the function accepts."""
         records = [bytes(record) for record in found.records]  # the log may go on without them
         header = pull.header
@@ -384,7 +384,7 @@ class FunctionFilteredPulls:
             self._long_polling.drop(waiter)
 
 
-def _goes_on(pull: "Pull", found: Found, left: float) -> bool:
+def _goes_on(pull: "Pull", found: ReadResult, left: float) -> bool:
     """Whether there is nothing to tell the client yet."""
     begun = pull.header.queue_offset
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
@@ -393,7 +393,7 @@ def _goes_on(pull: "Pull", found: Found, left: float) -> bool:
     return left > 0 and (at_end or (found.status in _EMPTY and begun == 0))
 
 
-def _moved(pull: "Pull", found: Found) -> Found:
+def _moved(pull: "Pull", found: ReadResult) -> ReadResult:
     """The client's position moves on past what it did not want, or its lag would grow."""
     if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and pull.offset > pull.header.queue_offset:
         found.status = ReadStatus.NO_MATCHED_MESSAGE

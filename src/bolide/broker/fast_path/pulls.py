@@ -26,7 +26,7 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
-from bolide.store.reading import ReadableQueue, ReadStatus, Wanted, nearby
+from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
 
 _MAX_CODES = 512
 """Tags codes that a plan may want: each plan has its own copy."""
@@ -359,7 +359,7 @@ def _is_key_of(key: bytes, request: Request[PullHeader]) -> bool:
     return is_same and msgspec.structs.replace(probe, **numbers) == header
 
 
-def _is_plain(wanted: Wanted) -> bool:
+def _is_plain(wanted: MessageFilter) -> bool:
     """Whether compiled code can decide what is wanted."""
     if isinstance(wanted, Judged) or not isinstance(wanted.record, Sieve | None):
         return False

@@ -253,7 +253,7 @@ class SendPath:
 
     def _complete_ends(self, claimed: set[int] | None) -> None:
         for each in self._flow.drain_ended():
-            self._halves.note_ended(*each)
+            self._halves.record_end(*each)
             self._count -= 1  # its op message is internal and does not count as a send
         for queue_offset in claimed or ():
             self._halves.open.reopen(queue_offset)

@@ -23,7 +23,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.heartbeat import Subscription
 from bolide.protocol.record import property_bytes
 from bolide.protocol.refusals import FilterNotFound, FilterOutdated, ServerError
-from bolide.store.reading import Wanted
+from bolide.store.reading import MessageFilter
 
 _RETRY_TOPIC = b"\x02" + PropertyName.RETRY_TOPIC.encode() + b"\x01"
 
@@ -37,7 +37,7 @@ class NotCompiled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(Wanted):
+class Judged(MessageFilter):
     """All that is wanted by `record`, if the function of this name says so too."""
 
     function: str = ""
@@ -65,7 +65,7 @@ class Filters:
 
     # ---- what is wanted
 
-    def wanted_by(self, expression_type: str | None, expression: str | None) -> Wanted:
+    def wanted_by(self, expression_type: str | None, expression: str | None) -> MessageFilter:
         """The filter of an expression, for readers that know no functions.
 
         Raises:
@@ -75,7 +75,7 @@ class Filters:
         self._refuse_type(expression_type)
         return wanted_by(expression_type, expression)
 
-    def pulled_by(self, expression_type: str | None, expression: str | None) -> Wanted:
+    def pulled_by(self, expression_type: str | None, expression: str | None) -> MessageFilter:
         """As `wanted_by`, for pulls: a function makes it `Judged`.
 
         Raises:
@@ -93,7 +93,7 @@ class Filters:
         """Have expressions ready, or what is wrong with them: what follows need not wait."""
         await asyncio.to_thread(_compile_all, list(texts))
 
-    def subscribed(self, group: str, subscription: Subscription, version: int) -> Wanted:
+    def subscribed(self, group: str, subscription: Subscription, version: int) -> MessageFilter:
         """The filter of a group by what it registered.
 
         Raises:
@@ -113,7 +113,7 @@ class Filters:
             raise FilterOutdated("the consumer's consumer filter data not latest")
         return self.pulled_by(SQL92, found.expression)
 
-    def of_retries(self, group: str, wanted: Wanted) -> Wanted:
+    def of_retries(self, group: str, wanted: MessageFilter) -> MessageFilter:
         """What a group wants of its retry topic: all, unless `filterSupportRetry` is set."""
         if not self._cell.value.filter_support_retry:
             return wanted

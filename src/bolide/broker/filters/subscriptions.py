@@ -13,9 +13,8 @@ from bolide.broker.filters.sql import BadExpression, compile_sql
 from bolide.protocol.bodies.heartbeat import Subscription
 from bolide.protocol.refusals import ServerError, SubscriptionMalformed
 from bolide.protocol.tags import BadTagExpression, TagExpression
-from bolide.store.reading import EVERYTHING, Wanted
-from bolide.store.tables import BloomPositions, ConsumerFilter, ConsumerFilters, Table
-from bolide.store.tables.filters import TopicFilters
+from bolide.store.reading import EVERYTHING, MessageFilter
+from bolide.store.tables import BloomPositions, ConsumerFilter, ConsumerFilters, Table, TopicFilters
 
 TAG, SQL92, FUNCTION = "TAG", "SQL92", "FILTER"
 """Types of expressions; the last one is ours."""
@@ -27,7 +26,7 @@ def is_by_tags(expression_type: str | None) -> bool:
     return (expression_type or TAG) == TAG
 
 
-def wanted_by(expression_type: str | None, expression: str | None) -> Wanted:
+def wanted_by(expression_type: str | None, expression: str | None) -> MessageFilter:
     """The filter of an expression.
 
     Raises:
@@ -48,28 +47,28 @@ def not_filtered_by(expression_type: str | None) -> ServerError:
     )
 
 
-def wanted_by_subscription(subscription: Subscription) -> Wanted:
+def wanted_by_subscription(subscription: Subscription) -> MessageFilter:
     """As `wanted_by`, of what a heartbeat said."""
     return wanted_by(subscription.expression_type, subscription.sub_string)
 
 
 @lru_cache(maxsize=4096)
-def _by_tags(text: str) -> Wanted:
+def _by_tags(text: str) -> MessageFilter:
     try:
         tags = TagExpression.parse(text)
     except BadTagExpression as exc:
         raise SubscriptionMalformed(f"parse the consumer's subscription failed: {exc}") from exc
     if tags.wants_all:
         return EVERYTHING
-    return Wanted(code=tags.codes.__contains__, codes=tags.codes)
+    return MessageFilter(code=tags.codes.__contains__, codes=tags.codes)
 
 
-def _by_sql(text: str) -> Wanted:
+def _by_sql(text: str) -> MessageFilter:
     try:
         compiled = compile_sql(text)
     except BadExpression as exc:
         raise SubscriptionMalformed(f"parse the consumer's subscription failed: {exc}") from exc
-    return Wanted(record=compiled.sieve, weight=1 + compiled.terms // _USUAL_TERMS)
+    return MessageFilter(record=compiled.sieve, weight=1 + compiled.terms // _USUAL_TERMS)
 
 
 _BITS, _HASHES = 112, 3  # of 32 consumers and one error in five, RocketMQ's defaults

@@ -1,4 +1,4 @@
-"""Clients: heartbeats, who is in a group, queue locks (`ClientManageProcessor`)."""
+"""Client requests: heartbeats, group members, queue locks (`ClientManageProcessor`)."""
 
 from bolide.broker.background import MAX_BODY, read_json
 from bolide.broker.filters.filters import Filters
@@ -31,10 +31,10 @@ from bolide.remoting.dispatch import Reply, Request, handles
 
 
 class ClientHandlers:
-    """Takes clients in and tells who there is.
+    """Registers clients and lists them.
 
-    What changes a client's place is `async` throughout: such requests take effect in the order in
-    which they came.
+    Every handler that changes a client's membership is `async`: requests of one connection then
+    take effect in the order in which they were received.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class ClientHandlers:
         return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
 
     def _admits(self, data: ConsumerGroup) -> bool:
-        """Whether the group is served here; it is created if it may be."""
+        """Whether the broker serves the group; creates a missing group if the settings allow it."""
         pulls = data.consume_type is ConsumeType.CONSUME_ACTIVELY
         if pulls and self._cell.value.reject_pull_consumer_enable:
             return False
         try:
             self._groups.require(data.group_name)
         except GroupNotFound:
-            return False  # as in RocketMQ: the pulls will be told
+            return False  # as in RocketMQ: the pulls of the group are refused, not its heartbeat
         return True
 
     async def _create_retry_topic(self, data: ConsumerGroup) -> None:
@@ -112,14 +112,14 @@ class ClientHandlers:
 
     @handles(NoHeader, RequestCode.LOCK_BATCH_MQ, max_body=MAX_BODY)
     async def lock(self, request: Request[NoHeader]) -> Reply:
-        asked = await read_json(request, LockRequest)
-        granted = self._locks.lock(asked.consumer_group, asked.client_id, asked.mq_set)
+        body = await read_json(request, LockRequest)
+        granted = self._locks.lock(body.consumer_group, body.client_id, body.mq_set)
         return Reply(body=fastjson.encode(LockReply(locked=granted)))
 
     @handles(NoHeader, RequestCode.UNLOCK_BATCH_MQ, max_body=MAX_BODY)
     async def unlock(self, request: Request[NoHeader]) -> Reply:
-        asked = await read_json(request, LockRequest)
-        self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
+        body = await read_json(request, LockRequest)
+        self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return Reply()
 
     # ---- for administrators
@@ -144,7 +144,7 @@ class ClientHandlers:
         name = request.header.producer_group
         members = self._clients.producers(name)
         if not members:
-            raise ServerError(f"the producer group[{name}] not exist: none of it is connected")
+            raise ServerError(f"the producer group[{name}] not exist: it has no producers")
         connections = [_connection(member) for member in members]
         return Reply(body=fastjson.encode(bodies.ProducerConnections(connection_set=connections)))
 

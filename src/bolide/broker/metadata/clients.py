@@ -21,12 +21,12 @@ from bolide.remoting.connection import Connection
 log = logging.getLogger("bolide.broker.clients")  # documented in docs/how-to/logging.md
 
 Notify = Callable[[Connection, str], None]
-"""Tells a consumer that the members of a group changed."""
+"""Sends a consumer the notification that the members of its group changed."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A client of a group on one connection; `last_seen` is the time of its last heartbeat."""
+    """A client in a group, by connection; `last_seen` is the time of its last heartbeat."""
 
     client_id: str
     connection: Connection
@@ -40,7 +40,7 @@ Members = dict[Connection, Member]
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A group that has consumers, with what the last heartbeat said of it."""
+    """A group with connected consumers; its settings are those of the latest heartbeat."""
 
     name: str
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
@@ -49,11 +49,10 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     by_connection: Members = field(default_factory=dict)
     fingerprint: int | None = None
-    """That of the last heartbeat, by which a change of subscriptions is seen."""
+    """Fingerprint of the last heartbeat; a different one means changed subscriptions."""
 
     @property
-    def ways(self) -> tuple[ConsumeType, MessageModel, dict[str, Subscription]]:
-        """How and what it consumes."""
+    def consumption(self) -> tuple[ConsumeType, MessageModel, dict[str, Subscription]]:
         return self.consume_type, self.message_model, self.subscriptions
 
     @property
@@ -62,27 +61,29 @@ class ConsumerGroup:
 
     @property
     def client_ids(self) -> list[str]:
-        """Each once: after a reconnect a client is here twice until the old connection ends."""
+        """Distinct ids: a client that reconnects has two members until the old connection ends."""
         return list(dict.fromkeys(member.client_id for member in self.by_connection.values()))
 
-    def subscribe(self, wanted: Iterable[Subscription]) -> bool:
-        """Take over what a heartbeat subscribes to; says whether there are other topics now."""
-        given = {each.topic: each for each in wanted}
-        has_changed = given.keys() != self.subscriptions.keys()
+    def subscribe(self, subscriptions: Iterable[Subscription]) -> bool:
+        """Adopt the subscriptions of a heartbeat; returns whether the set of topics changed.
+
+        A subscription that is not newer than the known one of its topic does not replace it.
+        """
+        by_topic = {each.topic: each for each in subscriptions}
+        has_changed = by_topic.keys() != self.subscriptions.keys()
         for topic, known in self.subscriptions.items():
-            if topic in given and given[topic].sub_version <= known.sub_version:
-                given[topic] = known
-        self.subscriptions = given
+            if topic in by_topic and by_topic[topic].sub_version <= known.sub_version:
+                by_topic[topic] = known
+        self.subscriptions = by_topic
         return has_changed
 
 
 class ClientTable:
-    """Who is connected, by group and connection; belongs to one event loop.
+    """Connected clients by group and connection; belongs to one event loop.
 
-    Clients tell of themselves by heartbeats and are forgotten when they take leave, when their
-    connection is lost or when no heartbeat comes for a while. When the members of a consumer
-    group change, or the topics it subscribes to, all members are told, so that they share the
-    queues anew.
+    Heartbeats add clients. A client is removed when it unregisters, when its connection closes or
+    when its heartbeats stop. When the members of a consumer group or its subscribed topics change,
+    the table notifies all members, and they rebalance.
     """
 
     def __init__(
@@ -98,16 +99,19 @@ class ClientTable:
         self._notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
-        self._places: dict[Connection, _Place] = {}
-        self._producer_places: dict[str, Connection] = {}  # where a client was heard of last
+        self._memberships: dict[Connection, _Membership] = {}
+        self._producer_connections: dict[str, Connection] = {}  # by client id, the latest
         self._listeners: list[Callable[[str], None]] = []
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Have `listener` called with a consumer group that consumes or subscribes otherwise, or
-        that has its first or no more members."""
+        """Register a listener for consumer groups.
+
+        The table calls it with the name of a group that gains its first member, loses its last
+        one, or changes its consume type, message model or subscriptions.
+        """
         self._listeners.append(listener)
 
-    # ---- asking
+    # ---- look-ups
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
         return self._consumers.get(group)
@@ -121,17 +125,17 @@ class ClientTable:
         return found.subscriptions.get(topic) if found else None
 
     def wants(self, group: str, topic: str) -> bool:
-        """False if consumers of the group are online and subscribe to other topics only."""
+        """False only if consumers of the group are online and none subscribes to the topic."""
         found = self._consumers.get(group)
         return found is None or not found.subscriptions or topic in found.subscriptions
 
     def subscribers(self, topic: str) -> set[str]:
-        """The groups whose consumers subscribe to a topic."""
+        """Names of the groups whose consumers subscribe to a topic."""
         groups = self._consumers.values()
         return {group.name for group in groups if topic in group.subscriptions}
 
     def find_consumer(self, group: str, client_id: str) -> Connection | None:
-        """The connection of a client in a group, the newest if it has several."""
+        """Find the connection of a client in a group, the newest if the client has several."""
         found = self._consumers.get(group)
         members = reversed(found.by_connection.values()) if found else ()
         return next((each.connection for each in members if each.client_id == client_id), None)
@@ -140,8 +144,8 @@ class ClientTable:
         return list(self._producers.get(group, {}).values())
 
     def find_producer(self, client_id: str) -> Connection | None:
-        """The connection of a client that has producers, whatever their groups are."""
-        return self._producer_places.get(client_id)
+        """Find the latest connection of a client that has producers in any group."""
+        return self._producer_connections.get(client_id)
 
     def producer_groups(self) -> list[str]:
         return list(self._producers)
@@ -149,8 +153,11 @@ class ClientTable:
     # ---- heartbeats
 
     def needs_subscriptions(self, beat: Heartbeat) -> bool:
-        """Whether the client must send its subscriptions with the next heartbeat; ask before
-        `heartbeat`. Plain ones always do, those of the second version only after a change."""
+        """Whether the client must include its subscriptions in the next heartbeat.
+
+        V1 heartbeats always include them, V2 heartbeats only after a change. Call this before
+        `heartbeat`, which overwrites the fingerprint that is compared here.
+        """
         if not beat.heartbeat_fingerprint:
             return True
         groups = [self._consumers.get(each.group_name) for each in beat.consumer_data_set]
@@ -162,29 +169,29 @@ class ClientTable:
     def heartbeat(
         self, beat: Heartbeat, connection: Connection, language: str, version: int
     ) -> bool:
-        """Note that a client is there and what it wants; says whether a consumer group changed.
+        """Record a client and its subscriptions; returns whether a consumer group changed.
 
-        Groups that do not exist and may not be created are passed over.
+        Consumer groups that do not exist are skipped.
         """
         member = Member(beat.client_id, connection, language, version, self._now())
-        changed = [self._consume(data, member, beat) for data in beat.consumer_data_set]
+        changed = [self._add_consumer(data, member, beat) for data in beat.consumer_data_set]
         for data in beat.producer_data_set:
             if connection not in self._producers.setdefault(data.group_name, {}):
-                log.info("producer %s of %s joins", beat.client_id, data.group_name)
+                log.info("producer %s joins group %s", beat.client_id, data.group_name)
             self._producers[data.group_name][connection] = member
-            self._place(connection).producers.add(data.group_name)
+            self._membership(connection).producer_groups.add(data.group_name)
         if beat.producer_data_set:
-            self._producer_places[beat.client_id] = connection
-            self._place(connection).producer_ids.add(beat.client_id)
+            self._producer_connections[beat.client_id] = connection
+            self._membership(connection).producer_ids.add(beat.client_id)
         return any(changed)
 
-    def _consume(self, data: bodies.ConsumerGroup, member: Member, beat: Heartbeat) -> bool:
+    def _add_consumer(self, data: bodies.ConsumerGroup, member: Member, beat: Heartbeat) -> bool:
         if not self._may_consume(data):
             return False
         name = data.group_name
         is_new = name not in self._consumers
         group = self._consumers.setdefault(name, ConsumerGroup(name))
-        before = group.ways
+        before = group.consumption
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -192,10 +199,10 @@ class ClientTable:
         changed = self._join(group, member)
         if not beat.without_sub:
             changed |= group.subscribe(data.subscription_data_set)
-        if is_new or group.ways != before:
-            self._changed(name)
+        if is_new or group.consumption != before:
+            self._call_listeners(name)
         if changed:
-            self._tell(group)
+            self._notify_members(group)
         return changed
 
     def _may_consume(self, data: bodies.ConsumerGroup) -> bool:
@@ -207,14 +214,14 @@ class ClientTable:
     def _join(self, group: ConsumerGroup, member: Member) -> bool:
         known = group.by_connection.get(member.connection)
         if known is None:
-            log.info("consumer %s of %s joins", member.client_id, group.name)
+            log.info("consumer %s joins group %s", member.client_id, group.name)
         elif known.client_id != member.client_id:
             log.error(
-                "%s and %s of group %s share the connection of %s: use one client name on it",
+                "clients %s and %s of group %s share one connection from %s: use one client id",
                 known.client_id, member.client_id, group.name, member.connection.peer,
             )  # fmt: skip
         group.by_connection[member.connection] = member
-        self._place(member.connection).consumers.add(group.name)
+        self._membership(member.connection).consumer_groups.add(group.name)
         return known is None
 
     # ---- leaving
@@ -226,25 +233,28 @@ class ClientTable:
         consumer_group: str | None,
         connection: Connection,
     ) -> None:
-        """A client takes leave of its groups."""
-        log.info("%s leaves producers %s, consumers %s", client_id, producer_group, consumer_group)
+        """Remove a client from the groups it names."""
+        log.info(
+            "client %s leaves producer group %s, consumer group %s",
+            client_id, producer_group, consumer_group,
+        )  # fmt: skip
         if producer_group is not None:
             self._leave_producers(producer_group, connection)
         if consumer_group is not None:
             self._leave_consumers(consumer_group, connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone, and with it all that was on it."""
-        place = self._places.get(connection)
-        if place is None:
+        """Remove all clients of a closed connection."""
+        membership = self._memberships.get(connection)
+        if membership is None:
             return
-        for group in list(place.producers):
+        for group in list(membership.producer_groups):
             self._leave_producers(group, connection)
-        for group in list(place.consumers):
+        for group in list(membership.consumer_groups):
             self._leave_consumers(group, connection)
 
     def expire(self) -> None:
-        """Forget clients without heartbeats, and close their connections."""
+        """Remove clients without recent heartbeats, and close their connections."""
         oldest = self._now() - self._cell.value.channel_expired_timeout
         for name, members in list(self._producers.items()):
             for member in _silent(members, oldest):
@@ -256,9 +266,9 @@ class ClientTable:
                 self._close_if_idle(member)
 
     def _close_if_idle(self, member: Member) -> None:
-        """A client that gave up one group without a word may still be alive in another."""
-        log.warning("no heartbeat of %s for long", member.client_id)
-        if member.connection not in self._places:
+        """Close the connection unless its client is still a member of another group."""
+        log.warning("heartbeats of client %s have stopped", member.client_id)
+        if member.connection not in self._memberships:
             member.connection.close()
 
     def _leave_producers(self, name: str, connection: Connection) -> None:
@@ -267,11 +277,11 @@ class ClientTable:
         if not members:
             self._producers.pop(name, None)
         if member is not None:
-            place = self._places[connection]
-            place.producers.discard(name)
-            if not place.producers:
-                self._forget_producers(connection, place)
-            self._tidy(connection)
+            membership = self._memberships[connection]
+            membership.producer_groups.discard(name)
+            if not membership.producer_groups:
+                self._remove_producer_ids(connection, membership)
+            self._remove_if_empty(connection)
 
     def _leave_consumers(self, name: str, connection: Connection) -> None:
         group = self._consumers.get(name)
@@ -280,18 +290,18 @@ class ClientTable:
             return
         if not group.by_connection:
             del self._consumers[name]
-            self._changed(name)
-        self._places[connection].consumers.discard(name)
-        self._tidy(connection)
-        self._tell(group)
+            self._call_listeners(name)
+        self._memberships[connection].consumer_groups.discard(name)
+        self._remove_if_empty(connection)
+        self._notify_members(group)
 
     # ---- inside
 
-    def _changed(self, group: str) -> None:
+    def _call_listeners(self, group: str) -> None:
         for listener in self._listeners:
             listener(group)
 
-    def _tell(self, group: ConsumerGroup) -> None:
+    def _notify_members(self, group: ConsumerGroup) -> None:
         config = self._groups.find(group.name)
         if group.message_model is MessageModel.BROADCASTING:
             return
@@ -301,31 +311,30 @@ class ClientTable:
             for connection in list(group.by_connection):
                 self._notify(connection, group.name)
 
-    def _place(self, connection: Connection) -> "_Place":
-        """The place of a client that is in a group or about to be."""
-        return self._places.setdefault(connection, _Place())
+    def _membership(self, connection: Connection) -> "_Membership":
+        """The entry of a connection, created on first use."""
+        return self._memberships.setdefault(connection, _Membership())
 
-    def _forget_producers(self, connection: Connection, place: "_Place") -> None:
-        for client_id in place.producer_ids:
-            if self._producer_places.get(client_id) is connection:
-                del self._producer_places[client_id]
-        place.producer_ids.clear()
+    def _remove_producer_ids(self, connection: Connection, membership: "_Membership") -> None:
+        for client_id in membership.producer_ids:
+            if self._producer_connections.get(client_id) is connection:
+                del self._producer_connections[client_id]
+        membership.producer_ids.clear()
 
-    def _tidy(self, connection: Connection) -> None:
-        """Forget a connection that nobody is on any more."""
-        place = self._places[connection]
-        if not place.producers and not place.consumers:
-            del self._places[connection]
+    def _remove_if_empty(self, connection: Connection) -> None:
+        membership = self._memberships[connection]
+        if not membership.producer_groups and not membership.consumer_groups:
+            del self._memberships[connection]
 
 
 @dataclass(slots=True)
-class _Place:
-    """The groups that clients on a connection are in."""
+class _Membership:
+    """The groups that clients on one connection are in."""
 
-    producers: set[str] = field(default_factory=set)
-    consumers: set[str] = field(default_factory=set)
+    producer_groups: set[str] = field(default_factory=set)
+    consumer_groups: set[str] = field(default_factory=set)
     producer_ids: set[str] = field(default_factory=set)
-    """What the clients with producers call themselves."""
+    """Client ids of the producers."""
 
 
 def _has_changed(group: ConsumerGroup, fingerprint: int) -> bool:

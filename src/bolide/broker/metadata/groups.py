@@ -38,10 +38,10 @@ log = logging.getLogger("bolide.broker.groups")  # documented in docs/how-to/log
 
 
 class GroupTable:
-    """All groups by name, out of a table that is loaded; belongs to one event loop.
+    """All consumer groups by name, backed by a loaded table; belongs to one event loop.
 
-    A change is in force at once. Those asked for by `update`, `delete` and `set_forbidden` are on
-    the disk when these return; groups made by `require` get there by `save_due`.
+    Changes take effect at once. `update`, `delete` and `set_forbidden` return after the file is
+    written; groups that `require` creates are written by the next `save_due`.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class GroupTable:
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called when a group is new, changed or gone, or may read less or more."""
+        """Register a listener that is called after each change of a group or its permissions."""
         self._listeners.append(listener)
 
     def find(self, group: str) -> GroupConfig | None:
         return self.table.subscription_group_table.get(group)
 
     def require(self, group: str) -> GroupConfig:
-        """The group, made if it is not there and the settings allow it.
+        """Return the group; create a missing one if the settings allow it.
 
         Raises:
-            GroupNotFound: there is none and it may not be made; says why and what to do.
+            GroupNotFound: the group does not exist and cannot be created; the remark says why.
         """
         found = self.table.subscription_group_table.get(group)
         return self._create(group) if found is None else found
@@ -83,7 +83,7 @@ class GroupTable:
 
     @property
     def table(self) -> GroupConfigTable:
-        """All groups as peers get them; not to be changed."""
+        """All groups in their wire form; callers must not modify it."""
         return self._table.value
 
     @property
@@ -91,22 +91,22 @@ class GroupTable:
         return self.table.data_version
 
     def is_readable(self, group: str, topic: str) -> bool:
-        """False if somebody forbade the group to read this topic."""
+        """False if an administrator has forbidden the group to read this topic."""
         bits = self.table.forbidden_table.get(group, {}).get(topic, 0)
         return bits <= 0 or not bits & READ
 
     # ---- changing
 
     async def update(self, config: GroupConfig) -> None:
-        """Create a group or give it another configuration.
+        """Create a group or replace its configuration.
 
         Raises:
-            InvalidParameter: it may not be called so.
+            InvalidParameter: the name is not allowed.
         """
         await self.update_all([config])
 
     async def update_all(self, configs: Iterable[GroupConfig]) -> None:
-        """As `update`: all of them or none."""
+        """Like `update`, for several groups; one bad name rejects all of them."""
         given = list(configs)
         for config in given:
             validate_group(config.group_name)
@@ -116,15 +116,15 @@ class GroupTable:
         await self._save_now()
 
     async def delete(self, group: str) -> bool:
-        """Forget a group and what it may not read; False if there was none."""
+        """Delete a group and its read permissions; returns False if there was none."""
         found = self.table.subscription_group_table.pop(group, None)
         self.table.forbidden_table.pop(group, None)
         await self._save_now()
-        log.info("group %s is deleted" if found else "there is no group %s to delete", group)
+        log.info("deleted group %s" if found else "no group %s to delete", group)
         return found is not None
 
     async def set_forbidden(self, group: str, topic: str, *, readable: bool) -> None:
-        """Say whether the group may read a topic."""
+        """Allow or forbid the group to read a topic."""
         topics = self.table.forbidden_table.setdefault(group, {})
         bits = max(0, topics.get(topic, 0))
         topics[topic] = bits & ~READ if readable else bits | READ
@@ -136,7 +136,7 @@ class GroupTable:
         await self._save_now()
 
     def create_system_groups(self) -> None:
-        """Make those of the broker's own groups that are missing. Blocks: call it at start."""
+        """Create missing system groups. Blocks; called at start."""
         groups = self.table.subscription_group_table
         missing = [name for name in SYSTEM_GROUPS if name not in groups]
         groups.update({name: GroupConfig(group_name=name) for name in missing})
@@ -147,12 +147,12 @@ class GroupTable:
     # ---- saving
 
     def save_due(self, now: float) -> bool:
-        """Save what `require` made; says whether it did. Blocks; raises OSError."""
+        """Save if due; returns whether it did. Blocks; raises OSError."""
         with self._saving:
             return self._table.save_due(now)
 
     def save(self) -> bool:
-        """Save at once if anything changed. Blocks; raises OSError."""
+        """Save now if anything changed. Blocks; raises OSError."""
         with self._saving:
             return self._table.save()
 
@@ -162,7 +162,7 @@ class GroupTable:
             await uninterrupted(on_saving_thread(self.save))
         except OSError as exc:
             raise ServerError(
-                f"in force, but {self._table.path} cannot be written: {exc}; it is tried again"
+                f"in force, but {self._table.path} cannot be written: {exc}; the broker tries again"
             ) from exc
 
     def _changed(self) -> None:
@@ -182,20 +182,20 @@ class GroupTable:
         try:
             validate_group(group)
         except InvalidParameter as exc:
-            raise _not_found(group, f"it cannot be created: {exc.remark}") from exc
-        made = self.table.subscription_group_table[group] = GroupConfig(group_name=group)
+            raise _not_found(group, f"the group cannot be created: {exc.remark}") from exc
+        created = self.table.subscription_group_table[group] = GroupConfig(group_name=group)
         self._changed()
-        log.info("group %s is created", group)
-        return made
+        log.info("created group %s", group)
+        return created
 
 
 def _not_found(group: str, advice: str) -> GroupNotFound:
-    # The first words are RocketMQ's, which people search for.
+    # The first words are those of RocketMQ's own message, which users search for.
     return GroupNotFound(f"subscription group [{group}] does not exist: {advice}")
 
 
 class GroupHandlers:
-    """Changes the groups of a broker and tells of them."""
+    """Creates, changes, deletes and lists groups; `forget` is called with each deleted group."""
 
     def __init__(
         self,
@@ -204,7 +204,6 @@ class GroupHandlers:
         offsets: OffsetTable,
         forget: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take what it changes; `forget` is called with each group that was deleted."""
         self._forget = forget
         self._groups = groups
         self._offsets = offsets
@@ -224,7 +223,7 @@ class GroupHandlers:
         for config in configs:
             if config.attributes:
                 raise InvalidParameter(
-                    f"group {config.group_name}: there are no attributes of groups,"
+                    f"group {config.group_name}: groups have no attributes,"
                     f" {sorted(config.attributes)} cannot be set"
                 )
         log.info("%s changes groups %s", peer, [config.group_name for config in configs])
@@ -259,5 +258,5 @@ class GroupHandlers:
 
     @handles(AllGroupsHeader, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def show_all(self, request: Request[AllGroupsHeader]) -> Reply:
-        # All of it at once, page or not: it has no keys that only fastjson would write.
+        # One reply whatever page was requested. The table has no keys that need fastjson.
         return Reply(body=msgspec.json.encode(self._groups.table, order="sorted"))

@@ -1,4 +1,4 @@
-"""Offsets: what groups have consumed, where queues begin and end (`ConsumerManageProcessor`)."""
+"""Offset requests: committed offsets and the bounds of queues (`ConsumerManageProcessor`)."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ _LONG_MAX = 2**63 - 1
 
 
 class OffsetHandlers:
-    """Answers consumers that ask where to go on, and keeps where they are."""
+    """Stores and returns committed offsets, and looks up offsets of queues."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class OffsetHandlers:
             return Reply(header=OffsetReply(offset))
         if header.set_zero_if_not_found is False:
             raise QueryNotFound("Not found, do not set to zero, maybe this group boot first")
-        # A new group gets all of a queue whose messages may all still be in memory.
-        if await asyncio.to_thread(self._is_young, header.topic, header.queue_id):
+        # A new group starts at 0 if the whole queue may still be in memory.
+        if await asyncio.to_thread(self._is_recent, header.topic, header.queue_id):
             return Reply(header=OffsetReply(0))
         raise QueryNotFound("Not found, maybe this group consumer boot first")
 
-    def _is_young(self, topic: str, queue_id: int) -> bool:
+    def _is_recent(self, topic: str, queue_id: int) -> bool:
         if self._store.min_offset(topic, queue_id) > 0:
             return False
         return self._store.is_recent(topic, queue_id, 0)
@@ -66,34 +66,36 @@ class OffsetHandlers:
     @handles(CommitOffsetHeader, RequestCode.UPDATE_CONSUMER_OFFSET)
     def commit(self, request: Request[CommitOffsetHeader]) -> Reply:
         header = request.header
-        self._check(header)
-        taken = self._offsets.commit(
+        self._validate(header)
+        is_committed = self._offsets.commit(
             header.consumer_group,
             header.topic,
             header.queue_id,
             header.commit_offset,
             peer=request.connection.peer,
         )
-        return Reply(remark=None if taken else "Offset has been previously reset")
+        return Reply(remark=None if is_committed else "Offset has been previously reset")
 
-    def _check(self, header: CommitOffsetHeader) -> None:
+    def _validate(self, header: CommitOffsetHeader) -> None:
         if header.consumer_group not in self._groups:
             raise GroupNotFound(f"Group {header.consumer_group} not exist!")
         topic = self._topics.require(header.topic)
         if header.commit_offset < 0:
-            raise InvalidParameter(f"an offset of {header.commit_offset} cannot be committed")
+            raise InvalidParameter(
+                f"offset {header.commit_offset} cannot be committed: it is negative"
+            )
         queues = max(topic.read_queue_nums, topic.write_queue_nums)
-        if not 0 <= header.queue_id < queues and not self._has_been(header):
+        if not 0 <= header.queue_id < queues and not self._is_former_queue(header):
             raise InvalidParameter(
                 f"topic {header.topic} has no queue {header.queue_id}: its queues are 0"
                 f" to {queues - 1}"
             )
 
-    def _has_been(self, header: CommitOffsetHeader) -> bool:
-        """Whether a queue is one that the topic had before it got fewer."""
+    def _is_former_queue(self, header: CommitOffsetHeader) -> bool:
+        """Whether the topic had this queue before its number of queues was reduced."""
         return self._store.max_offset(header.topic, header.queue_id) > 0
 
-    # ---- the ends of a queue
+    # ---- bounds of a queue
 
     @handles(SearchOffsetHeader, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
     async def search(self, request: Request[SearchOffsetHeader]) -> Reply:
@@ -129,24 +131,26 @@ class OffsetHandlers:
 
     @handles(CorrectionOffsetHeader, RequestCode.QUERY_CORRECTION_OFFSET)
     def correction(self, request: Request[CorrectionOffsetHeader]) -> Reply:
-        """How far back the groups of a topic are, by queue; the longest number where the group
-        that is compared is further back than all."""
-        header = request.header
-        left_out = set((header.filter_groups or "").split(","))
-        found = self._least_offsets(header.topic, left_out)
-        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
-            if found.get(queue_id, offset) > offset:
-                found[queue_id] = _LONG_MAX
-        return Reply(body=fastjson.encode(CorrectionOffsets(correction_offsets=found)))
+        """Lowest offset of all groups by queue, to which a restarted group is corrected.
 
-    def _least_offsets(self, topic: str, left_out: set[str]) -> dict[int, int]:
-        """Those below a queue's beginning are not counted."""
-        found: dict[int, int] = {}
-        for group in self._offsets.groups_of(topic) - left_out:
+        A queue in which the compared group is behind all others gets the maximum, as in RocketMQ.
+        """
+        header = request.header
+        excluded = set((header.filter_groups or "").split(","))
+        lowest = self._lowest_offsets(header.topic, excluded)
+        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+            if lowest.get(queue_id, offset) > offset:
+                lowest[queue_id] = _LONG_MAX
+        return Reply(body=fastjson.encode(CorrectionOffsets(correction_offsets=lowest)))
+
+    def _lowest_offsets(self, topic: str, excluded: set[str]) -> dict[int, int]:
+        """Lowest offset of all groups by queue; offsets below the queue's minimum are ignored."""
+        lowest: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - excluded:
             for queue_id, offset in self._offsets.of(group, topic).items():
                 if offset >= self._store.min_offset(topic, queue_id):
-                    found[queue_id] = min(offset, found.get(queue_id, offset))
-        return found
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
+        return lowest
 
     @handles(CloneOffsetsHeader, RequestCode.CLONE_GROUP_OFFSET)
     def clone(self, request: Request[CloneOffsetsHeader]) -> Reply:

@@ -1,4 +1,4 @@
-"""How far the groups have consumed (`ConsumerOffsetManager`)."""
+"""Committed consumer offsets by group, topic and queue (`ConsumerOffsetManager`)."""
 
 import logging
 import threading
@@ -18,16 +18,16 @@ Offsets = dict[str, dict[int, int]]
 """By "topic@group" and queue id."""
 
 _SEPARATOR = "@"
-_WARN_AGAIN = 60.0
-_MOST_WARNED = 10_000
+_WARN_INTERVAL = 60.0
+_MAX_WARNED = 10_000
 
 
 class OffsetTable:
-    """Committed offsets by group, topic and queue, out of a table that is loaded; belongs to one
-    event loop, except for saving and the two `find`, which any thread may call.
+    """Committed offsets by group, topic and queue, backed by a loaded table.
 
-    A reset by the broker is pending until a pull takes it: meanwhile it is what `find` tells, and
-    what consumers commit is of the time before and does not count.
+    Belongs to one event loop, except for the save methods and the two `find` methods, which any
+    thread may call. A reset stays pending until a pull takes it. Meanwhile `find` returns the reset
+    offset, and commits are rejected because consumers have not seen the reset yet.
     """
 
     def __init__(self, table: Table[ConsumerOffsets], now: Callable[[], float] = time.time) -> None:
@@ -36,15 +36,15 @@ class OffsetTable:
         self._offsets: Offsets = table.value.offset_table
         self._resets: Offsets = {}
         self._pulled: Offsets = {}
-        self._has_moved = False
+        self._is_modified = False
         self._warned: dict[tuple[str, int], float] = {}
         self._saving = threading.Lock()  # one file, one writer
         self.on_reset: Callable[[str, Iterable[int]], None] = lambda topic, queue_ids: None
-        """Called with the queues of a topic that a group is sent to other offsets of."""
+        """Called with a topic and the queue ids whose offsets were reset."""
         self.on_placed: Callable[[str, str, Mapping[int, int]], None] = lambda *_: None
-        """Called with a group, a topic and where the group is sent, before `on_reset`."""
+        """Called with a group, a topic and the new offset by queue id, before `on_reset`."""
         self.on_removed: Callable[[str, str], None] = lambda *_: None
-        """Called with a topic or a group whose offsets are removed; the other one is empty."""
+        """Called with a topic and a group whose offsets are removed; one of the two is empty."""
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         key = f"{topic}@{group}"
@@ -54,19 +54,19 @@ class OffsetTable:
         return queues.get(queue_id) if queues is not None else None
 
     def of(self, group: str, topic: str) -> dict[int, int]:
-        """The offsets of a group in a topic by queue."""
+        """Offsets of a group in a topic, by queue id."""
         return dict(self._offsets.get(f"{topic}@{group}", ()))
 
     def topics_of(self, group: str) -> set[str]:
-        """The topics that a group has offsets in."""
+        """Topics in which a group has offsets."""
         return {topic for topic, owner in map(_split, self._offsets) if owner == group}
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that have offsets in a topic."""
+        """Groups that have offsets in a topic."""
         return {group for name, group in map(_split, self._offsets) if name == topic}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, peer: str = "") -> bool:
-        """Take an offset, a smaller one too; False while a reset is pending."""
+        """Set an offset, also backwards; returns False, without effect, during a reset."""
         key = f"{topic}@{group}"
         if self._resets and queue_id in self._resets.get(key, ()):
             return False
@@ -77,18 +77,18 @@ class OffsetTable:
         if before == offset:
             return True
         queues[queue_id] = offset
-        self._moved()
+        self._record_change()
         if offset < before:
             self._warn(key, queue_id, before, offset, peer)
         return True
 
     def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Send a group to other offsets of a topic; its next pulls are told."""
+        """Move a group to other offsets of a topic; its next pulls receive the new offsets."""
         if offsets:
             key = f"{topic}@{group}"
             self._resets.setdefault(key, {}).update(offsets)
             self._offsets.setdefault(key, {}).update(offsets)
-            self._moved()
+            self._record_change()
         self.on_placed(group, topic, offsets)
         self.on_reset(topic, offsets)
 
@@ -97,9 +97,9 @@ class OffsetTable:
         return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", ())
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The pending reset of a queue, which ends with this.
+        """Return the pending reset of a queue and clear it.
 
-        An offset to commit that rides on the same pull is of the time before.
+        A commit offset that comes with the same pull predates the reset and must be ignored.
         """
         if not self._resets:
             return None
@@ -111,10 +111,10 @@ class OffsetTable:
         return offset
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Put a group where another one is in a topic."""
+        """Copy the offsets of one group in a topic to another group."""
         if offsets := self.of(source, topic):
             self._offsets[f"{topic}@{target}"] = offsets
-            self._moved()
+            self._record_change()
 
     def remove_group(self, group: str) -> None:
         self._remove(lambda _, owner: owner == group)
@@ -124,10 +124,10 @@ class OffsetTable:
         self._remove(lambda name, _: name == topic)
         self.on_removed(topic, "")
 
-    # ---- how far groups have pulled, which is not saved
+    # ---- pull offsets, in memory only
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note where the next pull of a group will begin."""
+        """Record the queue offset at which the next pull of a group begins."""
         key = f"{topic}@{group}"
         queues = self._pulled.get(key)
         if queues is None:
@@ -135,7 +135,7 @@ class OffsetTable:
         queues[queue_id] = offset
 
     def find_pulled(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a group's next pull will begin, or else what it has committed."""
+        """The queue offset of a group's next pull; the committed offset if it has not pulled."""
         offset = self._pulled.get(f"{topic}@{group}", {}).get(queue_id)
         return self.find(group, topic, queue_id) if offset is None else offset
 
@@ -143,66 +143,66 @@ class OffsetTable:
 
     @property
     def data_version(self) -> DataVersion:
-        """It moves with the first question or save after a change, not with each commit."""
-        if self._has_moved:
-            self._has_moved = False
+        """Version of the table; computed on demand, since a bump per commit would cost too much."""
+        if self._is_modified:
+            self._is_modified = False
             value = self._table.value
             value.data_version = value.data_version.bumped(int(self._now() * 1000))
         return self._table.value.data_version
 
     @property
     def table(self) -> ConsumerOffsets:
-        """All offsets as peers get them; not to be changed."""
+        """All offsets in their wire form; callers must not modify it."""
         _ = self.data_version
         return self._table.value
 
     def save_due(self, now: float) -> bool:
-        """Save if it is time; says whether it did. Blocks; raises OSError."""
+        """Save if due; returns whether it did. Blocks; raises OSError."""
         with self._saving:
             _ = self.data_version
             return self._table.save_due(now)
 
     def save(self) -> bool:
-        """Save at once if anything changed. Blocks; raises OSError."""
+        """Save now if anything changed. Blocks; raises OSError."""
         with self._saving:
             _ = self.data_version
             return self._table.save()
 
     async def save_now(self) -> None:
-        """Save at once, on a thread.
+        """Save now, on a thread.
 
         Raises:
-            ServerError: that is not possible now; the keeper tries again.
+            ServerError: the file cannot be written; periodic maintenance tries again.
         """
         try:
             await uninterrupted(on_saving_thread(self.save))
         except OSError as exc:
             raise ServerError(
-                f"in force, but {self._table.path} cannot be written: {exc}; it is tried again"
+                f"in force, but {self._table.path} cannot be written: {exc}; the broker tries again"
             ) from exc
 
     # ---- inside
 
-    def _moved(self) -> None:
-        self._has_moved = True
+    def _record_change(self) -> None:
+        self._is_modified = True
         self._table.changed()
 
     def _remove(self, is_wanted: Callable[[str, str], bool]) -> None:
         for table in (self._offsets, self._resets, self._pulled):
             for key in [key for key in table if is_wanted(*_split(key))]:
                 del table[key]
-        self._moved()
+        self._record_change()
 
     def _warn(self, key: str, queue_id: int, before: int, offset: int, peer: str) -> None:
         now = self._now()
-        if now - self._warned.get((key, queue_id), -_WARN_AGAIN) < _WARN_AGAIN:
+        if now - self._warned.get((key, queue_id), -_WARN_INTERVAL) < _WARN_INTERVAL:
             return
-        if len(self._warned) >= _MOST_WARNED:
+        if len(self._warned) >= _MAX_WARNED:
             self._warned.clear()
         self._warned[key, queue_id] = now
         log.warning(
-            "%s set the offset of %s in queue %s back from %s to %s",
-            peer or "somebody", key, queue_id, before, offset,
+            "%s moved the offset of %s in queue %s back from %s to %s",
+            peer or "the broker", key, queue_id, before, offset,
         )  # fmt: skip
 
 

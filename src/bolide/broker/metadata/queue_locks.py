@@ -1,4 +1,4 @@
-"""Who of a group may consume which queue in order (`RebalanceLockManager`)."""
+"""Leases on queues for orderly consumption, by consumer group (`RebalanceLockManager`)."""
 
 import logging
 import time
@@ -10,18 +10,18 @@ from bolide.protocol.bodies.message_queue import MessageQueue
 log = logging.getLogger(__name__)
 
 LOCK_TIME = 60.0
-"""Seconds after which a lock that its owner does not renew is anybody's."""
+"""Seconds of a lease; a lock that its owner does not renew expires after them."""
 
 
 class _Lock(NamedTuple):
     client_id: str
-    taken: float
+    renewed: float
 
 
 class QueueLocks:
-    """Locks by group and queue, in memory only: after a restart clients ask again.
+    """Locks by group and queue, in memory only: after a restart clients lock again.
 
-    Their time is not that of the day: a clock that is set must free no lock.
+    Leases use the monotonic clock, so setting the wall clock releases no lock.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -31,23 +31,26 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
-        """Take the queues for a client, or renew them; returns those that it has now."""
+        """Acquire or renew locks for a client; returns the queues that it holds."""
         now = self._now()
         locks = self._groups.setdefault(group, {})
         granted = []
         for queue in queues:
             held = locks.get(queue)
-            if held is None or held.client_id == client_id or _is_over(held, now):
+            if held is None or held.client_id == client_id or _is_expired(held, now):
                 locks[queue] = _Lock(client_id, now)
                 granted.append(queue)
                 if held is not None and held.client_id != client_id:
-                    log.info("%s of %s goes from %s to %s", queue, group, held.client_id, client_id)
+                    log.info(
+                        "lock of %s in group %s moves from %s to %s",
+                        queue, group, held.client_id, client_id,
+                    )  # fmt: skip
         if not locks:
             del self._groups[group]
         return granted
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give up the queues that are the client's; others stay as they are."""
+        """Release the locks that the client holds; locks of other clients stay."""
         locks = self._groups.get(group, {})
         for queue in queues:
             held = locks.get(queue)
@@ -58,22 +61,22 @@ class QueueLocks:
 
     def is_locked(self, group: str, queue: MessageQueue) -> bool:
         held = self._groups.get(group, {}).get(queue)
-        return held is not None and not _is_over(held, self._now())
+        return held is not None and not _is_expired(held, self._now())
 
     def holds_any(self, group: str) -> bool:
-        """Whether a client of the group consumes in order."""
+        """Whether any queue of the group is locked."""
         now = self._now()
-        return any(not _is_over(held, now) for held in self._groups.get(group, {}).values())
+        return any(not _is_expired(held, now) for held in self._groups.get(group, {}).values())
 
     def expire(self) -> None:
-        """Forget what is over, for groups that nobody asks for any more."""
+        """Remove expired locks of groups that are no longer in use."""
         now = self._now()
         for group, locks in list(self._groups.items()):
-            for queue in [queue for queue, held in locks.items() if _is_over(held, now)]:
+            for queue in [queue for queue, held in locks.items() if _is_expired(held, now)]:
                 del locks[queue]
             if not locks:
                 del self._groups[group]
 
 
-def _is_over(held: _Lock, now: float) -> bool:
-    return now - held.taken > LOCK_TIME
+def _is_expired(held: _Lock, now: float) -> bool:
+    return now - held.renewed > LOCK_TIME

@@ -1,6 +1,6 @@
-"""Attributes of a topic: which there are and how requests change them (`TopicAttributes`).
+"""Attributes of a topic: the known ones, and the changes that requests make (`TopicAttributes`).
 
-Changes come as "+name=value" and "-name": the first sets, the second takes away.
+A change is written "+name=value", which sets an attribute, or "-name", which removes one.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,22 +16,22 @@ DEDUP_WINDOW = "dedup.window"
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What an attribute may be."""
+    """The rules of one attribute."""
 
     check: Callable[[str], object]
-    """Raises ValueError for a value that cannot be; says what it may be."""
+    """Raises ValueError, with the allowed values, if a value is not allowed."""
     is_fixed: bool = False
-    """Given when the topic is created, and never changed."""
+    """Set when the topic is created and immutable afterwards."""
 
 
-def _one_of(served: Collection[str], *others: str) -> Callable[[str], None]:
-    """A check for what works here; `others` are what else RocketMQ knows."""
+def _one_of(supported: Collection[str], *others: str) -> Callable[[str], None]:
+    """Build a check for the supported values; `others` are values that only RocketMQ supports."""
 
     def check(value: str) -> None:
         if value in others:
-            raise ValueError(f"{value} is not supported; use one of {sorted(served)}")
-        if value not in served:
-            raise ValueError(f"it is one of {sorted([*served, *others])}")
+            raise ValueError(f"{value} is not supported; use one of {sorted(supported)}")
+        if value not in supported:
+            raise ValueError(f"it is one of {sorted([*supported, *others])}")
 
     return check
 
@@ -42,15 +42,15 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
     "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
     "message.type": Attribute(_one_of(_MESSAGE_TYPES, "MIXED")),
-    DEDUP_WINDOW: Attribute(Span.parse),  # ours
+    DEDUP_WINDOW: Attribute(Span.parse),  # not in RocketMQ
 }
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
-    """Read "+message.type=FIFO,-cleanup.policy" into signed names and values.
+    """Parse "+message.type=FIFO,-cleanup.policy" into a map from signed names to values.
 
     Raises:
-        InvalidParameter: it is not of that form.
+        InvalidParameter: the text does not have that form.
     """
     changes: dict[str, str] = {}
     for part in (text or "").split(","):
@@ -70,12 +70,12 @@ def changed_attributes(
     changes: Mapping[str, str],
     known: Mapping[str, Attribute] = TOPIC_ATTRIBUTES,
 ) -> dict[str, str]:
-    """The attributes after the changes; without `current` those of something new.
+    """Apply changes to attributes; `current` is None for a topic that does not exist yet.
 
     Raises:
-        InvalidParameter: one of them cannot be made; names it.
+        InvalidParameter: a change is not allowed; the remark names the attribute.
     """
-    found = dict(current or {})
+    attributes = dict(current or {})
     for signed, value in changes.items():
         sign, name = signed[:1], signed[1:]
         attribute = known.get(name)
@@ -83,13 +83,13 @@ def changed_attributes(
             raise InvalidParameter(
                 f"attribute {signed!r} is not known: write a sign and one of {sorted(known)}"
             )
-        if current is not None and attribute.is_fixed and found.get(name) != value:
-            raise InvalidParameter(f"attribute {name!r} cannot be changed once the topic is there")
+        if current is not None and attribute.is_fixed and attributes.get(name) != value:
+            raise InvalidParameter(f"attribute {name!r} cannot be changed once the topic exists")
         if sign == "+":
-            found[name] = _checked(name, value, attribute)
-        elif found.pop(name, None) is None:
-            raise InvalidParameter(f"attribute {name!r} is not set: it cannot be taken away")
-    return found
+            attributes[name] = _checked(name, value, attribute)
+        elif attributes.pop(name, None) is None:
+            raise InvalidParameter(f"attribute {name!r} is not set: it cannot be removed")
+    return attributes
 
 
 def _checked(name: str, value: str, attribute: Attribute) -> str:
@@ -101,7 +101,10 @@ def _checked(name: str, value: str, attribute: Attribute) -> str:
 
 
 def has_window(topic: TopicConfig) -> bool:
-    """Whether keyed messages are taken once; retries keep the keys of what they once were."""
+    """Whether the topic deduplicates; retry and dead-letter topics never do.
+
+    Their messages keep the keys of the original messages and would count as duplicates.
+    """
     name = topic.topic_name
     return DEDUP_WINDOW in topic.attributes and not (
         is_retry_topic(name) or is_dead_letter_topic(name)

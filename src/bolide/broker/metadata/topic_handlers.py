@@ -1,4 +1,4 @@
-"""Topics: create, change, delete, list (`AdminBrokerProcessor`)."""
+"""Topic requests: create, change, delete, list (`AdminBrokerProcessor`)."""
 
 import asyncio
 import logging
@@ -43,18 +43,18 @@ from bolide.protocol.refusals import InvalidParameter, TopicNotFound
 from bolide.remoting.address import format_address
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
+from bolide.store.unserved import LIGHT_PREFIX
 
 log = logging.getLogger(__name__)
 
 MAX_QUEUES = 65_536
-"""Most queues of a topic: each takes files, and clients list them all."""
+"""Maximum number of queues of a topic: each needs files, and clients list all of them."""
 
 _ALL_PERMISSIONS = READ | WRITE | INHERIT
-_LIGHT_QUEUE = "%LMQ%"
 
 
 class TopicHandlers:
-    """Changes the topics of a broker and tells of them."""
+    """Creates, changes, deletes and lists topics; `forget` is called with each deleted topic."""
 
     def __init__(  # noqa: PLR0913  a deletion touches every table
         self,
@@ -67,7 +67,6 @@ class TopicHandlers:
         cell: ConfigCell[BrokerConfig],
         forget: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take what it changes; `forget` is called with each topic that was deleted."""
         self._forget = forget
         self._topics = topics
         self._groups = groups
@@ -99,13 +98,13 @@ class TopicHandlers:
         return Reply()
 
     async def _update(self, configs: list[TopicConfig], peer: str) -> None:
-        """The attributes of `configs` are changes, as requests bring them."""
+        """Apply configurations whose attributes are signed changes."""
         for config in configs:
-            self._check(config)
+            self._validate(config)
         log.info("%s changes topics %s", peer, [config.topic_name for config in configs])
         await self._topics.update_all(self._with_attributes(config) for config in configs)
 
-    def _check(self, config: TopicConfig) -> None:
+    def _validate(self, config: TopicConfig) -> None:
         name = config.topic_name
         validate_topic(name)
         self._refuse_system_topic(name)
@@ -116,7 +115,7 @@ class TopicHandlers:
                 )
         if not 0 <= config.perm <= _ALL_PERMISSIONS:
             raise InvalidParameter(
-                f"topic {name}: permission {config.perm} is none;"
+                f"topic {name}: permission {config.perm} is out of range;"
                 " add up 4 to read, 2 to write, 1 to inherit"
             )
 
@@ -130,8 +129,8 @@ class TopicHandlers:
         changed = msgspec.structs.replace(config, attributes=attributes)
         if DEDUP_WINDOW in attributes and not has_window(changed):
             raise InvalidParameter(
-                f"topic {config.topic_name}: {DEDUP_WINDOW} is not for retries and dead letters,"
-                " which keep the keys of what they once were"
+                f"topic {config.topic_name}: {DEDUP_WINDOW} is not allowed on retry and dead-letter"
+                " topics, whose messages keep the keys of the original messages"
             )
         return changed
 
@@ -158,8 +157,10 @@ class TopicHandlers:
         self._forget(topic)
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
-        """Those of groups that consume the topic; by the old rule such a name may as well be that
-        of another group's own retry topic."""
+        """POP retry topics of the groups that consume the topic.
+
+        A name of the V1 rule that is also the ordinary retry topic of another group is left out.
+        """
         names = [
             name
             for group in self._offsets.groups_of(topic)
@@ -173,17 +174,17 @@ class TopicHandlers:
 
     @handles(NoHeader, RequestCode.CLEAN_UNUSED_TOPIC)
     async def clean_unused(self, request: Request[NoHeader]) -> Reply:
-        """Remove the queues of topics that are not there any more."""
+        """Remove the queues of topics that no longer exist."""
         for topic in self._store.topics():
-            if not (topic.startswith(_LIGHT_QUEUE) or is_system_topic(topic, self._cell.value)):
+            if not (topic.startswith(LIGHT_PREFIX) or is_system_topic(topic, self._cell.value)):
                 await self._topics.if_unknown(topic, partial(self._remove_queues, topic))
         return Reply()
 
     async def _remove_queues(self, topic: str) -> None:
-        log.warning("the queues of topic %s, which is unknown, are removed", topic)
+        log.warning("removing the queues of unknown topic %s", topic)
         await asyncio.to_thread(self._store.remove_topic, topic)
 
-    # ---- telling
+    # ---- listing
 
     @handles(TopicConfigHeader, RequestCode.GET_TOPIC_CONFIG)
     def show(self, request: Request[TopicConfigHeader]) -> Reply:
@@ -194,7 +195,7 @@ class TopicHandlers:
 
     @handles(AllTopicsHeader, RequestCode.GET_ALL_TOPIC_CONFIG)
     async def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
-        # All of it at once, page or not: it has no keys that only fastjson would write.
+        # One reply whatever page was requested. The table has no keys that need fastjson.
         encode = partial(msgspec.json.encode, self._topics.table, order="sorted")
         return Reply(body=await asyncio.to_thread(encode))
 

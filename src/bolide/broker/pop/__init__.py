@@ -1,11 +1,15 @@
-"""POP: messages are given away one by one, invisible to others until they are acknowledged.
+"""POP consumption: the broker leases single messages to consumers until they are acknowledged.
 
-Outside it is RocketMQ's protocol, inside it is not RocketMQ's design. There every pop and every
-acknowledgement becomes a message of the timer, which is written twice and read back when the time
-is over. Here the state of each queue is in memory (`state`), and what changes it is one record of
-a topic of the broker's own (`journal`): written once, flushed and replicated like any message, and
-only read after a restart. `keeping` publishes the lowest offset that is not settled as the offset
-of the group, so a broker that knows nothing of the journal, RocketMQ's too, delivers again from
-there: twice maybe, but all of it. What is in a revive log that such a broker left is taken over
-by `legacy`.
+The wire protocol is RocketMQ's, the implementation is not. RocketMQ writes every pop and every
+acknowledgement as a timer message and reads it back when the invisible time ends. Here `state`
+holds the leases of each queue in memory, and every change is one record of an internal topic
+(`journal`), written once, flushed and replicated like any message, and read only after a restart.
+
+`checkpointing` commits the lowest unacknowledged offset of each queue as the offset of the group. A
+broker that does not read the journal (RocketMQ's included) therefore redelivers from that offset:
+duplicates are possible, losses are not. `java_revive_log` takes over the pops recorded by a
+RocketMQ broker that used the store before.
+
+`pop` owns all parts and runs their periodic work. `pop_handlers`, `ack_handlers` and `notification`
+serve the requests.
 """

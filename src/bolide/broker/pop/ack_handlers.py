@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from bolide.broker.background import MAX_BODY, read_json
 from bolide.broker.pop.delivery import FROM_START
 from bolide.broker.pop.events import (
+    Acknowledged,
     Adopted,
     Changed,
+    OrderAcknowledged,
     OrderChanged,
-    OrderSettled,
     QueueName,
-    Settled,
 )
 from bolide.broker.pop.pop import Pop
 from bolide.broker.produce.durability import Answer, Told, future_of, promise_of, unavailable
@@ -29,13 +29,16 @@ from bolide.protocol.refusals import MessageIllegal, NoMessage
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.store.errors import StoreClosed, StoreUnwritable
 
-_LONGEST = 2**62
-_MOST_BITS = 1024
-"""Distances that a pop of another broker may have."""
+_MAX_INVISIBLE_MS = 2**62
+_MAX_FOREIGN_MESSAGES = 1024
+"""Messages that a batch acknowledgement of another broker's pop may cover."""
 
 
 class PopAckHandlers:
-    """Settle what was popped; who asks hears of it when it is as safe as a sent message."""
+    """Serve ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME.
+
+    A reply is sent once the journal record is as durable as a sent message.
+    """
 
     def __init__(self, pop: Pop, statistics: Statistics) -> None:
         self._pop = pop
@@ -54,13 +57,13 @@ class PopAckHandlers:
                 f"offset is illegal, key:{header.topic}@{header.queue_id},"
                 f" commit:{header.offset}, store:{low}~{high}"
             )
-        later = DeferredReply()
-        answer = Answer(promise_of(later))
+        deferred = DeferredReply()
+        answer = Answer(promise_of(deferred))
         if receipt.is_ordered:
-            self._settle_ordered(name, receipt.pop_time, [header.offset], answer)
+            self._acknowledge_ordered(name, receipt.pop_time, [header.offset], answer)
         else:
-            self._settle(name, receipt, [header.offset], answer)
-        return later
+            self._acknowledge(name, receipt, [header.offset], answer)
+        return deferred
 
     @handles(NoHeader, RequestCode.BATCH_ACK_MESSAGE, max_body=MAX_BODY)
     async def batch_ack(self, request: Request[NoHeader]) -> Reply:
@@ -70,16 +73,16 @@ class PopAckHandlers:
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         answer = Answer(future_of(done), awaited=len(batch.acks))
         bad: BadPopInfo | None = None
-        for ack in batch.acks:  # a bad one is not in the way of the others
+        for ack in batch.acks:  # a malformed entry does not stop the others
             try:
-                self._settle_batch(ack, batch.broker_name or "", answer)
+                self._acknowledge_batch(ack, batch.broker_name or "", answer)
             except BadPopInfo as exc:
                 bad = exc
         if bad is not None:
             raise MessageIllegal(str(bad)) from bad
         return await done
 
-    def _settle_batch(self, ack: BatchAck, broker_name: str, answer: Answer) -> None:
+    def _acknowledge_batch(self, ack: BatchAck, broker_name: str, answer: Answer) -> None:
         topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
         name = (topic, ack.consumer_group, ack.queue_id)
         receipt = Receipt(
@@ -87,44 +90,49 @@ class PopAckHandlers:
             broker_name, ack.queue_id, ack.start_offset,
         )  # fmt: skip
         if receipt.is_ordered:
-            order = self._order(name)
+            order = self._ordered_offsets(name)
             offsets = [each for each in order if _has(ack, each)]
-            self._settle_ordered(name, ack.pop_time, offsets, answer)
+            self._acknowledge_ordered(name, ack.pop_time, offsets, answer)
             return
-        found = self._pop.state.find(name, ack.start_offset, ack.pop_time)
-        if found is not None:
-            offsets = [each for each in found.offsets if _has(ack, each)]
+        checkpoint = self._pop.state.find(name, ack.start_offset, ack.pop_time)
+        if checkpoint is not None:
+            offsets = [each for each in checkpoint.offsets if _has(ack, each)]
         else:
             low, high = self._bounds(name)
-            begin, end = max(ack.start_offset, low), min(ack.start_offset + _MOST_BITS, high)
+            begin = max(ack.start_offset, low)
+            end = min(ack.start_offset + _MAX_FOREIGN_MESSAGES, high)
             offsets = [offset for offset in range(begin, end) if _has(ack, offset)]
-        self._settle(name, receipt, offsets, answer)
+        self._acknowledge(name, receipt, offsets, answer)
 
-    def _settle(
+    def _acknowledge(
         self, name: QueueName, receipt: Receipt, offsets: Sequence[int], answer: Answer
     ) -> None:
         start, pop_time, journal = receipt.start_offset, receipt.pop_time, self._pop.journal
-        found = self._pop.state.find(name, start, pop_time)
-        if found is None and self._pop.legacy.may_know(receipt):
-            self._settle_elsewhere(name, [receipt._replace(offset=one) for one in offsets], answer)
+        checkpoint = self._pop.state.find(name, start, pop_time)
+        if checkpoint is None and self._pop.java_revive_log.may_own(receipt):
+            self._acknowledge_foreign(
+                name, [receipt._replace(offset=one) for one in offsets], answer
+            )
             return
         claims = [
             (name, start, pop_time, offset)
             for offset in offsets
-            if found is not None and found.has(offset)
+            if checkpoint is not None and checkpoint.has(offset)
         ]
         fresh = [claim for claim in claims if not journal.is_claimed(claim)]
-        if not fresh:  # acknowledged before, or somebody else has it by now
+        if not fresh:  # already acknowledged, or leased to another consumer by now
             journal.when_safe(answer.tell)
             return
         self._statistics.acknowledged(name[1], name[0], len(fresh))
-        event = Settled(*name, start, pop_time, [claim[3] for claim in fresh])
-        journal.write(event, answer.tell, fresh)
+        event = Acknowledged(*name, start, pop_time, [claim[3] for claim in fresh])
+        journal.enqueue(event, answer.tell, fresh)
 
-    def _settle_elsewhere(self, name: QueueName, receipts: list[Receipt], answer: Answer) -> None:
-        """What another broker gave away before this one had its store."""
+    def _acknowledge_foreign(
+        self, name: QueueName, receipts: list[Receipt], answer: Answer
+    ) -> None:
+        """Acknowledge messages that the previous owner of the store popped."""
         try:
-            appended = self._pop.legacy.acknowledge(name, receipts)
+            appended = self._pop.java_revive_log.acknowledge(name, receipts)
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         if appended is None:
@@ -132,11 +140,11 @@ class PopAckHandlers:
         else:
             self._pop.durability.when_safe(appended, answer.tell)
 
-    def _order(self, name: QueueName) -> list[int]:
+    def _ordered_offsets(self, name: QueueName) -> list[int]:
         queue = self._pop.state.queues.get(name)
         return queue.order.info.offsets if queue and queue.order else []
 
-    def _settle_ordered(
+    def _acknowledge_ordered(
         self, name: QueueName, pop_time: int, offsets: Sequence[int], answer: Answer
     ) -> None:
         queue = self._pop.state.queues.get(name)
@@ -151,22 +159,22 @@ class PopAckHandlers:
                     f"offset is illegal, key:{'@'.join(map(str, name))}, commit:{offset}:"
                     f" the pop of {pop_time} has {order.info.offsets}"
                 )
-            event = OrderSettled(*name, pop_time, offset)
-            self._pop.journal.write(event, self._then_wake(name, answer.tell))
+            event = OrderAcknowledged(*name, pop_time, offset)
+            self._pop.journal.enqueue(event, self._then_wake(name, answer.tell))
         self._statistics.acknowledged(name[1], name[0], len(offsets))
 
-    def _then_wake(self, name: QueueName, tell: Told) -> Told:
-        """Those who wait for the queue may get what comes next."""
+    def _then_wake(self, name: QueueName, on_durable: Told) -> Told:
+        """Wrap `on_durable` to wake long polls on the queue once its ordered pop is complete."""
 
-        def told(outcome: int | StoreUnwritable) -> None:
-            tell(outcome)
+        def complete(outcome: int | StoreUnwritable) -> None:
+            on_durable(outcome)
             queue = self._pop.state.queues.get(name)
-            if queue is None or queue.order is None or not queue.order.left:
+            if queue is None or queue.order is None or not queue.order.pending_count:
                 self._pop.polling.wake(*name)
 
-        return told
+        return complete
 
-    # ---- keeping
+    # ---- changing the invisible time
 
     @handles(ChangeInvisibleTimeHeader, RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
     def change(self, request: Request[ChangeInvisibleTimeHeader]) -> Reply | DeferredReply:
@@ -176,68 +184,75 @@ class PopAckHandlers:
         low, high = self._bounds(name)
         if not low <= header.offset < high:
             raise NoMessage(f"offset {header.offset} is not between {low} and {high}")
-        invisible = min(max(header.invisible_time, 0), _LONGEST)
+        invisible = min(max(header.invisible_time, 0), _MAX_INVISIBLE_MS)
         change = self._change_ordered if receipt.is_ordered else self._change_one
-        later = DeferredReply()
-        if not change(name, receipt, invisible, later):
+        deferred = DeferredReply()
+        if not change(name, receipt, invisible, deferred):
             raise NoMessage(
                 f"message {header.offset} of {header.topic}-{header.queue_id} is not with this"
                 f" consumer any more: {header.extra_info!r} is settled, or its time was over"
             )
-        return later
+        return deferred
 
     def _change_one(
-        self, name: QueueName, receipt: Receipt, invisible: int, later: DeferredReply
+        self, name: QueueName, receipt: Receipt, invisible: int, deferred: DeferredReply
     ) -> bool:
-        """False if the message is not with whoever asks."""
+        """Return False if the consumer no longer holds the message."""
         state, journal = self._pop.state, self._pop.journal
         claim = (name, receipt.start_offset, receipt.pop_time, receipt.offset)
-        found = state.find(*claim[:3])
-        pop_time = found.queue.free_time(receipt.offset, state.now) if found else state.now
+        checkpoint = state.find(*claim[:3])
+        pop_time = (
+            checkpoint.queue.unique_pop_time(receipt.offset, state.now) if checkpoint else state.now
+        )
         reply = Reply(header=ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue))
-        answer = Answer(promise_of(later), reply=reply, then=self._pop.wake)
-        if found is not None and found.has(receipt.offset) and not journal.is_claimed(claim):
-            next_offset = found.queue.next_offset
+        answer = Answer(promise_of(deferred), reply=reply, then=self._pop.wake)
+        if (
+            checkpoint is not None
+            and checkpoint.has(receipt.offset)
+            and not journal.is_claimed(claim)
+        ):
+            next_offset = checkpoint.queue.next_offset
             event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
-            journal.write(event, answer.tell, [claim])
+            journal.enqueue(event, answer.tell, [claim])
             return True
-        if found is None and self._pop.legacy.may_know(receipt):
-            self._change_elsewhere(name, receipt, pop_time, invisible, answer)
+        if checkpoint is None and self._pop.java_revive_log.may_own(receipt):
+            self._change_foreign(name, receipt, pop_time, invisible, answer)
             return True
         return False
 
-    def _change_elsewhere(
+    def _change_foreign(
         self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: Answer
     ) -> None:
-        """Another broker gave it away: it becomes a pop of ours."""
+        """Turn a message popped by the previous owner of the store into a pop of this broker."""
         try:
             queue, _ = self._pop.positions.require(name, FROM_START)
             event = Adopted(*name, receipt.offset, pop_time, invisible, queue.next_offset, [0])
             self._pop.journal.append([event])
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
-        self._settle_elsewhere(name, [receipt], answer)
+        self._acknowledge_foreign(name, [receipt], answer)
 
     def _change_ordered(
-        self, name: QueueName, receipt: Receipt, invisible: int, later: DeferredReply
+        self, name: QueueName, receipt: Receipt, invisible: int, deferred: DeferredReply
     ) -> bool:
         queue = self._pop.state.queues.get(name)
         order = queue.order if queue else None
         if order is None or order.info.pop_time != receipt.pop_time:
             return False
-        if receipt.offset not in order.info.unsettled:
+        if receipt.offset not in order.info.unacknowledged:
             return False
         visible_at = self._pop.state.now + invisible
         lasts = max(visible_at - receipt.pop_time, 0)
         reply = ChangeInvisibleTimeReply(receipt.pop_time, lasts, receipt.revive_queue)
-        answer = Answer(promise_of(later), reply=Reply(header=reply), then=self._pop.wake)
+        answer = Answer(promise_of(deferred), reply=Reply(header=reply), then=self._pop.wake)
         event = OrderChanged(*name, receipt.pop_time, receipt.offset, visible_at)
-        self._pop.journal.write(event, answer.tell)
+        self._pop.journal.enqueue(event, answer.tell)
         return True
 
     @handles(NoHeader, RequestCode.POP_ROLLBACK)
     def rollback(self, request: Request[NoHeader]) -> Reply:
-        """There it moves popped messages out of RocksDB; here they never are in it."""
+        """Answer success: RocketMQ moves popped messages out of RocksDB here, which this broker
+        does not use."""
         return Reply()
 
     # ---- inside

@@ -1,7 +1,7 @@
-"""Publishes how far groups are that pop, and keeps the journal short.
+"""Checkpoints of POP: commits the offsets of popping groups and compacts the journal.
 
-What is published is never ahead of what is on the disk: it is noted first, and committed when the
-log is flushed up to where it ended then.
+Committed offsets never run ahead of the disk. The checkpointer takes a snapshot of the offsets
+together with the end of the log, and commits the snapshot once the log is flushed up to that end.
 """
 
 import logging
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from bolide.broker.metadata.offsets import OffsetTable
-from bolide.broker.pop.events import OrderPopped, Placed, QueueName, Removed
-from bolide.broker.pop.journal import Journal, JournalTorn
-from bolide.broker.pop.ordered import OrderInfo, OrderTable, merged
+from bolide.broker.pop.events import OrderPopped, QueueName, Removed, Repositioned
+from bolide.broker.pop.journal import Journal, JournalDamaged
+from bolide.broker.pop.ordered import OrderInfo, OrderTable, merge_order_info
 from bolide.broker.pop.pop_queue import PopQueue
 from bolide.broker.pop.state import PopState
 from bolide.model.names import POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC
@@ -24,18 +24,17 @@ from bolide.store.tables import Table
 
 log = logging.getLogger(__name__)
 
-MOST_BEHIND = 50_000
-"""Records that are read again at a start, about."""
+MAX_BACKLOG = 50_000
+"""Upper bound, approximately, of journal records replayed at a start."""
 
 NOT_WRITTEN = -(2**62)
-"""Of what is live and not in the journal yet."""
+"""Journal offset of a lease that has no journal record yet."""
 
 Offsets = dict[QueueName, int]
-"""Offsets by topic, group and queue."""
 
 
-class _Noted(NamedTuple):
-    """An offset to be published, and the queue it is of as it was then."""
+class _PendingCommit(NamedTuple):
+    """An offset to commit, with the epoch of its queue at the time of the snapshot."""
 
     offset: int
     queue: PopQueue | None = None
@@ -43,14 +42,17 @@ class _Noted(NamedTuple):
 
 
 class PopCheckpointer:
-    """Belongs to one event loop; `load` and `publish_all` belong to whoever has it alone.
+    """Commits offsets of popping groups and compacts the journal.
+
+    Belongs to one event loop, except `load` and `publish_all`, which need exclusive access.
 
     Args:
-        log_end: how far the log is written.
-        longest: seconds that what is live may stay in one record.
+        log_end: returns the physical offset at which the log ends.
+        max_backlog: journal records after which the oldest leases are rewritten.
+        max_age: returns the seconds after which a lease is rewritten.
     """
 
-    def __init__(  # noqa: PLR0913  what it reads, what it writes
+    def __init__(  # noqa: PLR0913
         self,
         state: PopState,
         journal: Journal,
@@ -59,8 +61,8 @@ class PopCheckpointer:
         orders: Table[OrderTable],
         store: Store,
         log_end: Callable[[], int],
-        most_behind: int = MOST_BEHIND,
-        longest: Callable[[], float] = lambda: math.inf,
+        max_backlog: int = MAX_BACKLOG,
+        max_age: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -68,50 +70,49 @@ class PopCheckpointer:
         self._orders = orders
         self._store = store
         self._log_end = log_end
-        self._most_behind = most_behind
-        self._longest = longest
-        self._noted: dict[QueueName, _Noted] = {}
-        self._noted_at = 0
-        self._told = False
-        self._unwritten: list[Placed] = []
-        self.further: Offsets = {}
-        """Offsets to be published with the next."""
+        self._max_backlog = max_backlog
+        self._max_age = max_age
+        self._pending: dict[QueueName, _PendingCommit] = {}
+        self._pending_end = 0
+        self._failure_logged = False
+        self._repositioned: list[Repositioned] = []
+        self.extra_offsets: Offsets = {}
+        """Offsets of other internal topics to commit with the next snapshot."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to publish."""
-        return bool(self._noted or self._state.changed or self.further)
+        """Whether offsets are waiting to be committed."""
+        return bool(self._pending or self._state.changed or self.extra_offsets)
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether something was noted that the disk does not have: few messages are not hurried
-        there."""
-        return bool(self._noted) and self._store.flushed < self._noted_at
+        """Whether a snapshot waits for a flush. With few messages, no flush is due soon."""
+        return bool(self._pending) and self._store.flushed < self._pending_end
 
     def publish(self) -> None:
-        """Publish what the disk has, and note what is to be published next."""
-        self._keep_orders()
-        if self._noted and self._store.flushed >= self._noted_at:
+        """Commit the snapshot if it is flushed, then take the next one."""
+        self._refresh_order_table()
+        if self._pending and self._store.flushed >= self._pending_end:
             self._commit()
-        if not self._noted and self.is_behind and self._journal.is_whole:
-            self._note()
+        if not self._pending and self.is_behind and self._journal.is_complete:
+            self._take_snapshot()
 
-    def shorten(self) -> bool:
-        """Bring forward what lies far back in the journal; says whether there is more."""
+    def compact_journal(self) -> bool:
+        """Rewrite old leases at the end of the journal; return whether more remain."""
         try:
-            more = self._journal.rewrite(self._most_behind, self._longest())
-            self._told = False
+            more = self._journal.rewrite(self._max_backlog, self._max_age())
+            self._failure_logged = False
         except (StoreUnwritable, StoreClosed) as exc:
-            if not self._told:
-                log.warning("the journal of popped messages cannot be written: %s", exc)
-            self._told, more = True, False
+            if not self._failure_logged:
+                log.warning("the pop journal cannot be written: %s", exc)
+            self._failure_logged, more = True, False
         return more
 
     def publish_all(self) -> None:
-        """Publish the state as it is, when the log is on the disk. Blocks."""
-        self._keep_orders()
-        if self._journal.is_whole and self._store.flush():
-            self._note()
+        """Flush the log and commit the current state. Blocks."""
+        self._refresh_order_table()
+        if self._journal.is_complete and self._store.flush():
+            self._take_snapshot()
             self._commit()
         self._orders.save()
 
@@ -120,48 +121,48 @@ class PopCheckpointer:
         self._orders.save_due(now)
 
     def start(self) -> None:
-        """Write down what `load` had to change."""
-        for event in self._unwritten:
-            self._journal.insist(event)
-        self._unwritten.clear()
+        """Write the journal records of changes made by `load`."""
+        for event in self._repositioned:
+            self._journal.append_or_defer(event)
+        self._repositioned.clear()
 
     # ---- publishing
 
-    def _note(self) -> None:
+    def _take_snapshot(self) -> None:
         state = self._state
         changed, state.changed = state.changed, set()
         for name in changed & state.queues.keys():
             queue = state.queues[name]
-            self._noted[name] = _Noted(queue.low, queue, queue.epoch)
-        further, self.further = self.further, {}
+            self._pending[name] = _PendingCommit(queue.low, queue, queue.epoch)
+        extra_offsets, self.extra_offsets = self.extra_offsets, {}
         oldest = state.oldest
-        first = self._journal.end if oldest is None else oldest.written
+        first = self._journal.end if oldest is None else oldest.journal_offset
         if first >= 0:
-            further[POP_JOURNAL_TOPIC, POP_JOURNAL_GROUP, 0] = first
-        self._noted |= {name: _Noted(offset) for name, offset in further.items()}
-        self._noted_at = self._log_end()
+            extra_offsets[POP_JOURNAL_TOPIC, POP_JOURNAL_GROUP, 0] = first
+        self._pending |= {name: _PendingCommit(offset) for name, offset in extra_offsets.items()}
+        self._pending_end = self._log_end()
 
     def _commit(self) -> None:
-        noted, self._noted = self._noted, {}
-        for (topic, group, queue_id), (offset, queue, epoch) in noted.items():
+        pending, self._pending = self._pending, {}
+        for (topic, group, queue_id), (offset, queue, epoch) in pending.items():
             if queue is not None and (queue.epoch != epoch or self._has_moved(queue)):
                 continue
-            taken = self._offsets.commit(group, topic, queue_id, offset)
-            if taken and queue is not None:
+            committed = self._offsets.commit(group, topic, queue_id, offset)
+            if committed and queue is not None:
                 queue.published = offset
 
     def _has_moved(self, queue: PopQueue) -> bool:
-        """Whether somebody else has committed since; the next pop finds out where it is to be."""
+        """Whether another client has committed since; the next pop then repositions the queue."""
         topic, group, queue_id = queue.name
         return self._offsets.find(group, topic, queue_id) != queue.published
 
-    def _keep_orders(self) -> None:
+    def _refresh_order_table(self) -> None:
         if not self._state.orders_changed:
             return
         self._state.orders_changed = False
         table = OrderTable()
         for (topic, group, queue_id), queue in self._state.queues.items():
-            if queue.order is not None and queue.order.left:
+            if queue.order is not None and queue.order.pending_count:
                 copied = msgspec.structs.replace(queue.order.info)
                 table.table.setdefault(f"{topic}@{group}", {})[queue_id] = copied
         self._orders.value = table
@@ -170,52 +171,59 @@ class PopCheckpointer:
     # ---- loading
 
     def load(self, exists: Callable[[str, str], bool]) -> None:
-        """Have the state be what it was; `exists` is asked of topic and group. Blocks."""
+        """Restore the state from the journal and the saved order table. Blocks.
+
+        Args:
+            exists: returns whether a topic and a group still exist.
+        """
         self._replay()
         for name in list(self._state.queues):
             if not exists(name[0], name[1]):
                 self._state.apply(Removed(name[0], name[1], -1), 0)
-        for name, info in self._kept_orders():
+        for name, info in self._saved_orders():
             if exists(name[0], name[1]):
-                self._take_order(name, info)
+                self._restore_order(name, info)
         for queue in list(self._state.queues.values()):
-            self._fit(queue)
+            self._reconcile(queue)
 
     def _replay(self) -> None:
         first = self._offsets.find(POP_JOURNAL_GROUP, POP_JOURNAL_TOPIC, 0)
         try:
             records = self._journal.replay(first or 0)
-        except JournalTorn as exc:
+        except JournalDamaged as exc:
             log.warning(
-                "the journal of popped messages is not whole: %s; messages that were popped and"
-                " not settled, and some that were, are delivered again", exc,
+                "the pop journal is incomplete: %s; popped messages that were not acknowledged,"
+                " and some that were, are delivered again", exc,
             )  # fmt: skip
             self._state.forget_all()
         else:
             if records:
-                log.info("%s records tell of %s pops that are not over", records, len(self._state))
+                log.info(
+                    "replayed %s pop journal records: %s pops in flight", records, len(self._state)
+                )
 
-    def _kept_orders(self) -> Iterator[tuple[QueueName, OrderInfo]]:
+    def _saved_orders(self) -> Iterator[tuple[QueueName, OrderInfo]]:
         for key, queues in self._orders.value.table.items():
             topic, _, group = key.partition("@")
             for queue_id, info in queues.items():
                 yield (topic, group, queue_id), info
 
-    def _take_order(self, name: QueueName, info: OrderInfo) -> None:
-        """What the file says: it may be of another broker, and newer than the journal."""
+    def _restore_order(self, name: QueueName, info: OrderInfo) -> None:
+        """Apply the saved order table, which may be newer than the journal if another broker
+        wrote it."""
         if not info.offset_list:
             return
         known = self._state.queues.get(name)
         if known is not None and known.order is not None:
-            info = merged(known.order.info, info)
+            info = merge_order_info(known.order.info, info)
             if info == known.order.info:
                 return
         end = max(info.offsets) + 1
         next_offset = max(known.next_offset, end) if known else end
         self._state.apply(OrderPopped(*name, next_offset, info), NOT_WRITTEN)
 
-    def _fit(self, queue: PopQueue) -> None:
-        """Bring it together with what is committed and with what the store has."""
+    def _reconcile(self, queue: PopQueue) -> None:
+        """Reconcile a queue with the committed offset and the end of the store."""
         topic, group, queue_id = queue.name
         queue.published = self._offsets.find(group, topic, queue_id)
         committed = queue.published or 0
@@ -223,10 +231,11 @@ class PopCheckpointer:
         if committed > high or queue.next_offset > high:
             end = min(committed, high)
             log.warning(
-                "%s pops %s-%s again from %s on: the log was cut", group, topic, queue_id, end
-            )
-            self._unwritten.append(Placed(*queue.name, end))
-            self._state.apply(self._unwritten[-1], NOT_WRITTEN)
+                "group %s pops %s-%s again from offset %s: the log was truncated",
+                group, topic, queue_id, end,
+            )  # fmt: skip
+            self._repositioned.append(Repositioned(*queue.name, end))
+            self._state.apply(self._repositioned[-1], NOT_WRITTEN)
             return
-        self._state.settle_below(queue, committed)
+        self._state.acknowledge_below(queue, committed)
         queue.next_offset = max(queue.next_offset, committed)

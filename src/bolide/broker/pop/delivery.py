@@ -1,4 +1,4 @@
-"""Pops: where a pop begins, which queues it reads, and what it takes from them."""
+"""Delivery of pops: where a pop begins, which queues it reads, and which messages it leases."""
 
 import asyncio
 import random
@@ -12,17 +12,17 @@ from bolide.broker.consume.expiry import Expiring
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.pop.events import (
     Event,
+    OrderAcknowledged,
     OrderPopped,
-    OrderSettled,
-    Placed,
     Popped,
     QueueName,
     Removed,
+    Repositioned,
 )
 from bolide.broker.pop.journal import Journal
-from bolide.broker.pop.ordered import OrderInfo, ordered
+from bolide.broker.pop.ordered import OrderInfo, first_order_info
 from bolide.broker.pop.pop_queue import PopQueue
-from bolide.broker.pop.revival import Retries
+from bolide.broker.pop.revival import RetryTopics
 from bolide.broker.pop.state import PopState
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -32,14 +32,18 @@ from bolide.protocol.headers.pop import PopHeader
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
-from bolide.store.reading import Found, ReadLimits, Wanted
+from bolide.store.reading import MessageFilter, ReadLimits, ReadResult
 
 FROM_START = 0
-"""The init mode of groups that begin at the start of a queue."""
+"""Init mode of groups that begin at the start of a queue."""
+_MAX_SCANNED = 800
+_MAX_LEASES = 1_000_000
+"""Pops in flight over all queues; more would exhaust memory."""
+_QUEUE_OFFSET = struct.Struct(">20xq")
 
 
 class Positions:
-    """Brings the state together with the offsets of groups; belongs to one event loop."""
+    """Reconciles the pop state with the committed offsets of groups; belongs to one event loop."""
 
     def __init__(
         self,
@@ -55,32 +59,33 @@ class Positions:
         self._offsets = offsets
         self._store = store
         self._cell = cell
-        offsets.on_placed = self._placed
+        offsets.on_placed = self._on_reset
         offsets.on_removed = self.forget
 
     def require(self, name: QueueName, init_mode: int) -> tuple[PopQueue, int]:
-        """The queue, its next offset within what the store has, and where it ends.
+        """Return the queue, positioned within the store, and the end of the queue.
 
         Raises:
-            StoreUnwritable, StoreClosed: it is to begin elsewhere, and that cannot be written.
+            StoreUnwritable, StoreClosed: the queue must be repositioned and the journal cannot
+                be written.
         """
         topic, group, queue_id = name
         queue = self._state.queues.get(name)
         if queue is None or self._offsets.take_reset(group, topic, queue_id) is not None:
-            queue = self._begin(name, init_mode)
+            queue = self._position(name, init_mode)
         committed = self._offsets.find(group, topic, queue_id)
         if committed is not None and committed != queue.published:
-            self._follow(queue, committed)
+            self._adopt_committed(queue, committed)
         high = self._store.max_offset(topic, queue_id)
         if queue.next_offset > high:  # the end of the log was lost
-            self._place(queue, high)
+            self._reposition(queue, high)
         elif queue.next_offset < high:
             low = self._store.min_offset(topic, queue_id)
             queue.next_offset = max(queue.next_offset, low)
         return queue, high
 
     def peek(self, name: QueueName) -> int:
-        """Where a pop would begin; changes nothing."""
+        """Return the offset at which a pop would begin, without side effects."""
         topic, group, queue_id = name
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         queue = self._state.queues.get(name)
@@ -91,27 +96,27 @@ class Positions:
             offset = committed or 0
         return min(max(offset, low), high)
 
-    def popped(self, queue: PopQueue) -> None:
-        """Note how far the group is, as for pulls."""
+    def record_progress(self, queue: PopQueue) -> None:
+        """Record how far the group has read, as pulls do."""
         topic, group, queue_id = queue.name
         self._offsets.pulled(group, topic, queue_id, queue.next_offset)
 
     def forget(self, topic: str, group: str) -> None:
-        """All queues of a topic, or of a group, are gone; the other name is empty."""
+        """Drop all queues of a topic or of a group; the other name is empty."""
         if any(topic in {"", name[0]} and group in {"", name[1]} for name in self._state.queues):
-            self._journal.insist(Removed(topic, group, -1))
+            self._journal.append_or_defer(Removed(topic, group, -1))
 
     # ---- inside
 
-    def _begin(self, name: QueueName, init_mode: int) -> PopQueue:
-        """A queue that is new here, or was put elsewhere."""
+    def _position(self, name: QueueName, init_mode: int) -> PopQueue:
+        """Position a queue that is new or was reset."""
         topic, group, queue_id = name
         self._offsets.take_reset(group, topic, queue_id)
         committed = self._offsets.find(group, topic, queue_id)
         if committed is None or committed < 0:
             committed = self._initial(topic, queue_id, init_mode)
             self._offsets.commit(group, topic, queue_id, committed)
-        self._journal.append([Placed(*name, committed)])
+        self._journal.append([Repositioned(*name, committed)])
         queue = self._state.queues[name]
         queue.published = committed
         return queue
@@ -131,59 +136,55 @@ class Positions:
         except NotInMemory:
             return False
 
-    def _follow(self, queue: PopQueue, committed: int) -> None:
-        """Somebody else committed for the group: consumers that pull, or a tool."""
-        is_live = bool(queue.checkpoints) or (queue.order is not None and queue.order.left > 0)
+    def _adopt_committed(self, queue: PopQueue, committed: int) -> None:
+        """Adopt an offset committed by a pull consumer or a tool."""
+        is_live = bool(queue.checkpoints) or (
+            queue.order is not None and queue.order.pending_count > 0
+        )
         if committed > queue.next_offset or (not is_live and committed != queue.next_offset):
-            self._place(queue, committed)
+            self._reposition(queue, committed)
         queue.published = committed
 
-    def _place(self, queue: PopQueue, offset: int) -> None:
-        self._journal.append([Placed(*queue.name, offset)])
+    def _reposition(self, queue: PopQueue, offset: int) -> None:
+        self._journal.append([Repositioned(*queue.name, offset)])
 
-    def _placed(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """An administrator sent the group elsewhere: what it has in hand is not waited for."""
+    def _on_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Reposition queues after a reset by an administrator, dropping their leases."""
         for queue_id, offset in offsets.items():
             queue = self._state.queues.get((topic, group, queue_id))
             if queue is not None:
-                self._journal.insist(Placed(*queue.name, offset))
+                self._journal.append_or_defer(Repositioned(*queue.name, offset))
                 queue.published = offset
 
 
-_SCANNED = 800
-_MOST_LIVE = 1_000_000
-"""Pops that are not over, in all queues: beyond, memory would run out before any disk."""
-_QUEUE_OFFSET = struct.Struct(">20xq")
-
-
 @dataclass(slots=True)
-class Ask:
-    """One pop that was admitted."""
+class AdmittedPop:
+    """A pop that passed admission."""
 
     header: PopHeader
     topic: TopicConfig
-    wanted: Wanted
+    wanted: MessageFilter
     peer: str
     begun: float
 
 
-class Reading(NamedTuple):
-    """What is to be read for a pop."""
+class QueueRead(NamedTuple):
+    """A read that a pop needs."""
 
     topic: str
     queue_id: int
     offset: int
     limits: ReadLimits
-    wanted: Wanted
+    wanted: MessageFilter
 
 
-class Take(NamedTuple):
-    """What a pop takes of one queue."""
+class QueueBatch(NamedTuple):
+    """Messages of one queue in a pop."""
 
     queue: PopQueue
     epoch: int
     start: int
-    found: Found
+    found: ReadResult
     offsets: list[int]
 
     @property
@@ -196,38 +197,38 @@ class Take(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """False if somebody put the queue elsewhere while the disk was read."""
+        """False if the queue was repositioned while the disk was read."""
         return self.queue.epoch == self.epoch
 
 
 @dataclass(slots=True)
-class Taken:
-    """What a pop takes in all."""
+class PopResult:
+    """The messages of a pop, over all queues."""
 
     pop_time: int = 0
     rest: int = 0
-    """Messages that it leaves, as far as it looked."""
-    goes_on: bool = False
-    """Whether another look gets further: it has seen as many unwanted ones as it may at once."""
-    takes: list[Take] = field(default_factory=list)
-    orders: list[tuple[Take, OrderInfo]] = field(default_factory=list)
+    """Messages left behind in the queues it looked at."""
+    hit_scan_limit: bool = False
+    """Whether the scan limit ended the pop: another attempt gets further."""
+    batches: list[QueueBatch] = field(default_factory=list)
+    orders: list[tuple[QueueBatch, OrderInfo]] = field(default_factory=list)
     visited: list[PopQueue] = field(default_factory=list)
 
     @property
     def count(self) -> int:
-        return sum(len(take.offsets) for take in self.takes)
+        return sum(len(batch.offsets) for batch in self.batches)
 
     @property
     def size(self) -> int:
-        return sum(take.found.size for take in self.takes)
+        return sum(batch.found.size for batch in self.batches)
 
 
-Steps = Generator[Reading, Found, Taken]
+PopSteps = Generator[QueueRead, ReadResult, PopResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopDelivery:
-    """Takes messages for pops; belongs to one event loop."""
+    """Reads and leases messages for pops; belongs to one event loop."""
 
     cell: ConfigCell[BrokerConfig]
     store_cell: ConfigCell[StoreConfig]
@@ -235,150 +236,153 @@ class PopDelivery:
     state: PopState
     journal: Journal
     positions: Positions
-    retries: Retries
+    retry_topics: RetryTopics
     expiring: Expiring
     now: Callable[[], float] = time.time
 
-    def read(self, reading: Reading, *, may_block: bool) -> Found:
+    def read(self, reading: QueueRead, *, may_block: bool) -> ReadResult:
         """Raises NotInMemory if the disk is needed and the call may not block."""
         return self.store.read(*reading, may_block=may_block)
 
-    async def read_cold(self, reading: Reading) -> Found:
-        """As `read`; what it found stays as it is."""
+    async def read_cold(self, reading: QueueRead) -> ReadResult:
+        """As `read`, in a worker thread; the records are copied."""
 
-        def read() -> Found:
+        def read() -> ReadResult:
             found = self.read(reading, may_block=True)
             found.records = [memoryview(bytes(record)) for record in found.records]
             return found
 
         return await asyncio.to_thread(read)
 
-    def steps(self, ask: Ask) -> Steps:
-        """Take what there is: yields what is to be read, wants to be sent what was found.
+    def steps(self, admitted: AdmittedPop) -> PopSteps:
+        """Pop as a generator: yields the reads it needs and expects their results.
 
         Raises:
-            StoreUnwritable, StoreClosed: nothing is taken.
+            StoreUnwritable, StoreClosed: nothing is leased.
         """
-        taken = Taken()
+        result = PopResult()
         try:
-            for topic, queue_id in self._queues(ask):
-                yield from self._visit(ask, taken, topic, queue_id)
-            taken.takes = [take for take in taken.takes if take.is_valid]
-            if taken.takes:
-                self._note(ask, taken)
+            for topic, queue_id in self._queues(admitted):
+                yield from self._visit(admitted, result, topic, queue_id)
+            result.batches = [batch for batch in result.batches if batch.is_valid]
+            if result.batches:
+                self._lease(admitted, result)
         finally:
-            for queue in taken.visited:
+            for queue in result.visited:
                 queue.is_busy = False
-        return taken
+        return result
 
-    def _queues(self, ask: Ask) -> Iterator[tuple[str, int]]:
-        """Those to look at: from any queue on, and the retries first or last."""
-        header, topic = ask.header, ask.topic
+    def _queues(self, admitted: AdmittedPop) -> Iterator[tuple[str, int]]:
+        """Return the queues to visit: rotated, with the retry queues first or last."""
+        header, topic = admitted.header, admitted.topic
         normal = [(topic.topic_name, header.queue_id)]
         if header.queue_id < 0:
             normal = list(_rotated(topic))
         if header.order:
             return iter(normal)
-        retries = [
-            place
-            for config in self.retries.readable(header.consumer_group, topic.topic_name)
-            for place in _rotated(config)
+        retry_queues = [
+            target
+            for config in self.retry_topics.readable(header.consumer_group, topic.topic_name)
+            for target in _rotated(config)
         ]
         first = random.randrange(100) < self.cell.value.pop_from_retry_probability  # noqa: S311
-        return iter([*retries, *normal] if first else [*normal, *retries])
+        return iter([*retry_queues, *normal] if first else [*normal, *retry_queues])
 
     def _visit(
-        self, ask: Ask, taken: Taken, topic: str, queue_id: int
-    ) -> Generator[Reading, Found, None]:
-        header = ask.header
+        self, admitted: AdmittedPop, result: PopResult, topic: str, queue_id: int
+    ) -> Generator[QueueRead, ReadResult, None]:
+        header = admitted.header
         name = (topic, header.consumer_group, queue_id)
         queue, end = self.positions.require(name, header.init_mode)
         if header.order and self.state.is_blocked(queue, header.attempt_id):
-            return  # what waits there is no reason to look again
+            return  # messages behind an ordered pop are no reason to poll again
         begin = queue.low if header.order else queue.next_offset
         behind = end - begin
         if behind <= 0:
             return
-        if queue.is_busy or taken.count >= header.max_msg_nums or self._has_too_many(queue):
-            taken.rest += behind
+        if queue.is_busy or result.count >= header.max_msg_nums or self._is_over_limit(queue):
+            result.rest += behind
             return
         queue.is_busy, epoch = True, queue.epoch
-        taken.visited.append(queue)
-        limits = self._limits(header, taken)
-        found = yield Reading(
-            topic, queue_id, begin, limits, self.expiring.wanted(topic, ask.wanted)
+        result.visited.append(queue)
+        limits = self._limits(header, result)
+        found = yield QueueRead(
+            topic, queue_id, begin, limits, self.expiring.wanted(topic, admitted.wanted)
         )
-        if queue.epoch != epoch:  # while the disk was read, somebody put it elsewhere
-            taken.rest += behind
+        if queue.epoch != epoch:  # repositioned while the disk was read
+            result.rest += behind
             return
-        taken.rest += max(found.max_offset - found.next_offset, 0)
+        result.rest += max(found.max_offset - found.next_offset, 0)
         if found.records:
             offsets = [int(_QUEUE_OFFSET.unpack_from(record)[0]) for record in found.records]
-            taken.takes.append(Take(queue, epoch, begin, found, offsets))
+            result.batches.append(QueueBatch(queue, epoch, begin, found, offsets))
         else:
-            self._pass_over(queue, begin, found.next_offset)
+            self._skip(queue, begin, found.next_offset)
             after = queue.low if header.order else queue.next_offset
-            taken.goes_on |= begin < after < found.max_offset
+            result.hit_scan_limit |= begin < after < found.max_offset
 
-    def _pass_over(self, queue: PopQueue, begin: int, end: int) -> None:
-        """Nobody wants any of what lies between: it is filtered out, or has expired."""
+    def _skip(self, queue: PopQueue, begin: int, end: int) -> None:
+        """Skip messages that are all filtered out or expired."""
         if queue.order is not None:
             info = queue.order.info
-            unwanted = [offset for offset in info.unsettled if begin <= offset < end]
+            unwanted = [offset for offset in info.unacknowledged if begin <= offset < end]
             if unwanted:
                 self.journal.append(
-                    [OrderSettled(*queue.name, info.pop_time, offset) for offset in unwanted]
+                    [OrderAcknowledged(*queue.name, info.pop_time, offset) for offset in unwanted]
                 )
         if end > queue.next_offset:
             queue.next_offset = end
             self.state.changed.add(queue.name)
 
-    def _has_too_many(self, queue: PopQueue) -> bool:
+    def _is_over_limit(self, queue: PopQueue) -> bool:
         config = self.cell.value
-        if len(self.state) >= _MOST_LIVE:
+        if len(self.state) >= _MAX_LEASES:
             return True
         return (
             config.enable_pop_message_threshold
             and queue.in_flight > config.pop_inflight_message_threshold
         )
 
-    def _limits(self, header: PopHeader, taken: Taken) -> ReadLimits:
+    def _limits(self, header: PopHeader, result: PopResult) -> ReadLimits:
         config, store = self.cell.value, self.store_cell.value
         size = config.max_pull_bytes
         if config.transfer_limits_given:
             size = store.max_transfer_bytes_memory
-        count = max(header.max_msg_nums - taken.count, 1)
-        return ReadLimits(count, max(size - taken.size, 1), _SCANNED)
+        count = max(header.max_msg_nums - result.count, 1)
+        return ReadLimits(count, max(size - result.size, 1), _MAX_SCANNED)
 
-    # ---- what was taken
+    # ---- leasing
 
-    def _note(self, ask: Ask, taken: Taken) -> None:
-        taken.pop_time = self.state.now
-        for take in (*taken.takes, *taken.takes):  # twice: the last may be in the way of the first
-            taken.pop_time = take.queue.free_time(take.start, taken.pop_time)
-        events: list[Event] = [self._event(ask, taken, take) for take in taken.takes]
+    def _lease(self, admitted: AdmittedPop, result: PopResult) -> None:
+        result.pop_time = self.state.now
+        # Twice: a later batch may advance the time to one that an earlier queue has in use.
+        for batch in (*result.batches, *result.batches):
+            result.pop_time = batch.queue.unique_pop_time(batch.start, result.pop_time)
+        events: list[Event] = [
+            self._lease_event(admitted, result, batch) for batch in result.batches
+        ]
         self.journal.append(events)
-        for take in taken.takes:
-            self.positions.popped(take.queue)
+        for batch in result.batches:
+            self.positions.record_progress(batch.queue)
 
-    def _event(self, ask: Ask, taken: Taken, take: Take) -> Event:
-        header, next_offset = ask.header, take.found.next_offset
+    def _lease_event(self, admitted: AdmittedPop, result: PopResult, batch: QueueBatch) -> Event:
+        header, next_offset = admitted.header, batch.found.next_offset
         if header.order:
-            info = self._ordered(take, header, taken.pop_time)
-            taken.orders.append((take, info))
-            return OrderPopped(*take.queue.name, next_offset, info)
+            info = self._next_order_info(batch, header, result.pop_time)
+            result.orders.append((batch, info))
+            return OrderPopped(*batch.queue.name, next_offset, info)
         invisible = max(header.invisible_time, 0)
-        distances = [offset - take.start for offset in take.offsets]
+        distances = [offset - batch.start for offset in batch.offsets]
         return Popped(
-            *take.queue.name, take.start, taken.pop_time, invisible, next_offset, distances
+            *batch.queue.name, batch.start, result.pop_time, invisible, next_offset, distances
         )
 
-    def _ordered(self, take: Take, header: PopHeader, pop_time: int) -> OrderInfo:
+    def _next_order_info(self, batch: QueueBatch, header: PopHeader, pop_time: int) -> OrderInfo:
         invisible = max(header.invisible_time, 0)
-        if take.queue.order is None:
-            return ordered(header.attempt_id, pop_time, invisible, take.offsets)
-        before = take.queue.order.info
-        return before.followed_by(header.attempt_id, pop_time, invisible, take.offsets)
+        if batch.queue.order is None:
+            return first_order_info(header.attempt_id, pop_time, invisible, batch.offsets)
+        before = batch.queue.order.info
+        return before.next_order_info(header.attempt_id, pop_time, invisible, batch.offsets)
 
 
 def _rotated(topic: TopicConfig) -> Iterator[tuple[str, int]]:

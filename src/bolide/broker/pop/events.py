@@ -1,5 +1,7 @@
-"""What changes the state of popped queues, as the journal has it: arrays of JSON, told apart by
-their first word. All of them may come twice."""
+"""Events of the pop journal: JSON arrays whose first element is the event kind.
+
+Events are idempotent: applying one twice has no further effect.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,15 +24,16 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Popped(_Event, frozen=True, tag="pop"):
-    """Messages were given away; those listed are not settled. Times are in milliseconds."""
+    """Messages were leased to a consumer; `distances` lists the unacknowledged ones. Times are
+    in milliseconds."""
 
     start: int
     pop_time: int
     invisible_time: int
     next_offset: int
-    """Where the next pop of the queue begins."""
+    """Queue offset at which the next pop begins."""
     distances: list[int]
-    """Of the messages from the start."""
+    """Distances of the messages from `start`."""
 
     @property
     def offsets(self) -> list[int]:
@@ -38,11 +41,11 @@ class Popped(_Event, frozen=True, tag="pop"):
 
 
 class Adopted(Popped, frozen=True, tag="adopt"):
-    """Another broker gave them away: they may lie below what is committed for the group."""
+    """A pop of another broker; its messages may lie below the committed offset of the group."""
 
 
-class Settled(_Event, frozen=True, tag="ack"):
-    """Messages of a pop were acknowledged, or have gone to the retry topic."""
+class Acknowledged(_Event, frozen=True, tag="ack"):
+    """Messages of a pop were acknowledged or moved to the retry topic."""
 
     start: int
     pop_time: int
@@ -50,7 +53,7 @@ class Settled(_Event, frozen=True, tag="ack"):
 
 
 class Changed(_Event, frozen=True, tag="change"):
-    """One message of a pop became a pop of its own."""
+    """The invisible time of one message changed: the message became a pop of its own."""
 
     start: int
     pop_time: int
@@ -60,20 +63,20 @@ class Changed(_Event, frozen=True, tag="change"):
     next_offset: int
 
 
-class Placed(_Event, frozen=True, tag="place"):
-    """The queue goes on from here, whatever was popped before."""
+class Repositioned(_Event, frozen=True, tag="place"):
+    """The queue continues at `offset`; earlier pops are dropped."""
 
     offset: int
 
 
 class OrderPopped(_Event, frozen=True, tag="order"):
-    """Messages were given away in order."""
+    """Messages were leased in order."""
 
     next_offset: int
     info: OrderInfo
 
 
-class OrderSettled(_Event, frozen=True, tag="order-ack"):
+class OrderAcknowledged(_Event, frozen=True, tag="order-ack"):
     pop_time: int
     offset: int
 
@@ -85,17 +88,18 @@ class OrderChanged(_Event, frozen=True, tag="order-change"):
 
 
 class Removed(_Event, frozen=True, tag="remove"):
-    """All queues of a topic, or of a group, are gone; the other name is empty, the queue is -1."""
+    """All queues of a topic or of a group are removed; the other name is empty and the queue id
+    is -1."""
 
 
 Event = (
     Popped
     | Adopted
-    | Settled
+    | Acknowledged
     | Changed
-    | Placed
+    | Repositioned
     | OrderPopped
-    | OrderSettled
+    | OrderAcknowledged
     | OrderChanged
     | Removed
 )
@@ -113,18 +117,18 @@ def decode_events(body: bytes) -> list[Event]:
     return _decoder.decode(body)
 
 
-def merged(events: Iterable[Event]) -> list[Event]:
-    """The same in fewer: what is settled of one pop comes together."""
-    found: list[Event] = []
-    settled: dict[tuple[QueueName, int, int], Settled] = {}
+def merge_acknowledgements(events: Iterable[Event]) -> list[Event]:
+    """Merge the acknowledgements of each pop into one event; other events keep their order."""
+    result: list[Event] = []
+    acknowledged: dict[tuple[QueueName, int, int], Acknowledged] = {}
     for event in events:
-        if not isinstance(event, Settled):
-            found.append(event)
+        if not isinstance(event, Acknowledged):
+            result.append(event)
             continue
         key = (event.queue, event.start, event.pop_time)
-        if key in settled:
-            settled[key].offsets.extend(event.offsets)
+        if key in acknowledged:
+            acknowledged[key].offsets.extend(event.offsets)
         else:
-            settled[key] = msgspec.structs.replace(event, offsets=list(event.offsets))
-            found.append(settled[key])
-    return found
+            acknowledged[key] = msgspec.structs.replace(event, offsets=list(event.offsets))
+            result.append(acknowledged[key])
+    return result

@@ -1,11 +1,13 @@
-"""What a RocketMQ 5.x broker left of popped messages (`PopReviveService`).
+"""Takes over popped messages from the revive log of a RocketMQ 5.x broker (`PopReviveService`).
 
-There every pop is a message "ck" in the revive log, and every acknowledgement one "ack" or "bAck";
-they get there through the timer, the first a second before the pop is over. So a store that is
-taken over has some in the log and some still in the timer. Whatever arrives is read at once: a
-"ck" becomes a pop like our own, the others settle it. A consumer may acknowledge to us what it got
-from the other broker, before the "ck" is there: that is written into the revive log, too, and kept
-in mind until the "ck" comes.
+RocketMQ writes every pop as a "ck" message and every acknowledgement as an "ack" or "bAck" message.
+They reach the revive log through the timer, a "ck" one second before the pop ends. A store taken
+over from such a broker therefore has some of them in the revive log and some still in the timer.
+Each message is processed as it arrives: a "ck" becomes a pop of this broker, the others acknowledge
+it.
+
+A consumer may acknowledge a message to this broker before the "ck" has arrived. Such an
+acknowledgement is appended to the revive log as well and retained in memory until the "ck" arrives.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import msgspec
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.pop.checkpointing import PopCheckpointer
 from bolide.broker.pop.delivery import FROM_START, Positions
-from bolide.broker.pop.events import Adopted, Event, QueueName, Settled
+from bolide.broker.pop.events import Acknowledged, Adopted, Event, QueueName
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.state import PopState
 from bolide.broker.produce.intake import Intake
@@ -37,38 +39,38 @@ from bolide.store.reading import ReadLimits
 log = logging.getLogger(__name__)
 
 _CHECKPOINT, _ACK, _BATCH_ACK = "ck", "ack", "bAck"
-_CHUNK = ReadLimits(max_count=256, max_size=1024 * 1024, max_scanned=256)
-_GRACE = 2000
-"""Milliseconds that its acknowledgements may be later than a "ck"."""
-_PATIENCE = 600_000
-"""Milliseconds after the end of a pop for which its "ck" is waited for."""
-_TIDY = 10_000
-_MOST_MESSAGES = 64
+_READ_LIMITS = ReadLimits(max_count=256, max_size=1024 * 1024, max_scanned=256)
+_ACK_GRACE = 2000
+"""Milliseconds by which acknowledgements may arrive after their "ck"."""
+_EARLY_ACK_TTL = 600_000
+"""Milliseconds after the end of a pop for which an acknowledgement waits for its "ck"."""
+_EVICTION_INTERVAL = 10_000
+_MAX_MESSAGES = 64
 _INVISIBLE = "it"
-"""Ours: RocketMQ's acknowledgements do not say how long the pop was for."""
+"""A field of our own: the acknowledgements of RocketMQ do not carry the invisible time."""
 
 Key = tuple[QueueName, int, int]
 """Queue, start and pop time."""
 
 
-class _Early(NamedTuple):
-    """An acknowledgement that came before what it is of."""
+class _EarlyAck(NamedTuple):
+    """An acknowledgement that arrived before its "ck"."""
 
     offset: int
-    place: tuple[int, int]
-    """Queue and offset in the revive log."""
-    forget_at: int
+    revive_position: tuple[int, int]
+    """Queue id and queue offset in the revive log."""
+    expires_at: int
 
 
 @dataclass(slots=True, kw_only=True)
 class JavaReviveLog:
-    """Reads the revive log; belongs to one event loop."""
+    """Reader of the revive log; belongs to one event loop."""
 
     topic: str
     queues: int
     state: PopState
     journal: Journal
-    keeper: PopCheckpointer
+    checkpointer: PopCheckpointer
     positions: Positions
     offsets: OffsetTable
     store: Store
@@ -76,10 +78,10 @@ class JavaReviveLog:
     store_host: bytes
     exists: Callable[[QueueName], bool]
     began: int = 0
-    """When this broker began to serve (ms): older pops may be of another one."""
+    """When this broker started to serve (ms); older pops may belong to another broker."""
     _next: dict[int, int] = field(default_factory=dict)
-    _early: dict[Key, list[_Early]] = field(default_factory=dict)
-    _tidied: int = 0
+    _early_acks: dict[Key, list[_EarlyAck]] = field(default_factory=dict)
+    _evicted_at: int = 0
 
     def start(self) -> None:
         self.began = self.state.now
@@ -87,21 +89,21 @@ class JavaReviveLog:
             read = self.offsets.find(REVIVE_GROUP, self.topic, queue_id)
             self._next[queue_id] = 0 if read is None else read + 1
 
-    def may_know(self, receipt: Receipt) -> bool:
-        """Whether a pop that is not known here may be one of another broker."""
+    def may_own(self, receipt: Receipt) -> bool:
+        """Whether a pop unknown to this broker may have been issued by another one."""
         if receipt.is_ordered or receipt.pop_time >= self.began:
             return False
-        if self.state.now > receipt.due + _PATIENCE:
+        if self.state.now > receipt.due + _EARLY_ACK_TTL:
             return False
         return self.store.max_offset(TIMER_TOPIC, 0) > 0 or any(
             self.store.max_offset(self.topic, queue_id) for queue_id in range(self.queues)
         )
 
     def acknowledge(self, name: QueueName, receipts: Iterable[Receipt]) -> Appended | None:
-        """Write down acknowledgements of pops that are to come.
+        """Append acknowledgements of pops whose "ck" has not arrived.
 
         Raises:
-            StoreUnwritable, StoreClosed: they are not kept.
+            StoreUnwritable, StoreClosed: the acknowledgements are not stored.
         """
         topic, group, queue_id = name
         last: Appended | None = None
@@ -115,41 +117,41 @@ class JavaReviveLog:
         return last
 
     async def read(self) -> bool:
-        """Read some of what has arrived; says whether there is more."""
+        """Process a batch of arrived records; return whether there are more."""
         more = False
         for queue_id, first in list(self._next.items()):
             if first < self.store.max_offset(self.topic, queue_id):
                 more |= await self._read_queue(queue_id, first)
-        self._forget_old()
+        self._evict_expired_acks()
         return more
 
     # ---- inside
 
     async def _read_queue(self, queue_id: int, first: int) -> bool:
-        found = await asyncio.to_thread(self.store.read, self.topic, queue_id, first, _CHUNK)
-        settled: list[Event] = []
+        found = await asyncio.to_thread(self.store.read, self.topic, queue_id, first, _READ_LIMITS)
+        acknowledged: list[Event] = []
         for data in found.records:
             try:
                 record = read_record(bytes(data))
                 assert isinstance(record, Record)
-                self._take(record, settled)
+                self._apply_record(record, acknowledged)
             except (BadRecord, ValueError, KeyError, TypeError, msgspec.DecodeError) as exc:
-                log.warning("a record of %s is passed over: %s", self.topic, exc)
-        if settled:
-            self.journal.append(settled)
+                log.warning("skipping a record of %s: %s", self.topic, exc)
+        if acknowledged:
+            self.journal.append(acknowledged)
         self._next[queue_id] = max(found.next_offset, first)
         self._publish(queue_id)
         return found.next_offset < found.max_offset
 
     def _publish(self, queue_id: int) -> None:
-        """RocketMQ keeps the offset of the last one that it needs no more."""
-        every = (early.place for found in self._early.values() for early in found)
-        held = [offset for queue, offset in every if queue == queue_id]
-        last = min([self._next[queue_id], *held]) - 1
+        """Commit progress as RocketMQ does: the offset of the last record no longer needed."""
+        every = (early.revive_position for found in self._early_acks.values() for early in found)
+        retained = [offset for queue, offset in every if queue == queue_id]
+        last = min([self._next[queue_id], *retained]) - 1
         if last >= 0:
-            self.keeper.further[self.topic, REVIVE_GROUP, queue_id] = last
+            self.checkpointer.extra_offsets[self.topic, REVIVE_GROUP, queue_id] = last
 
-    def _take(self, record: Record, settled: list[Event]) -> None:
+    def _apply_record(self, record: Record, acknowledged: list[Event]) -> None:
         tag = record.decode_properties().get(PropertyName.TAGS)
         body: dict[str, Any] = msgspec.json.decode(bytes(record.body))
         if tag == _CHECKPOINT:
@@ -159,21 +161,21 @@ class JavaReviveLog:
             start, pop_time = _number(body, "so", "startOffset"), _number(body, "pt", "popTime")
             offsets = _acked(body) if tag == _BATCH_ACK else [_number(body, "ao", "ackOffset")]
             if self.state.find(name, start, pop_time) is not None:
-                settled.append(Settled(*name, start, pop_time, offsets))
+                acknowledged.append(Acknowledged(*name, start, pop_time, offsets))
             elif _INVISIBLE in body:
-                until = pop_time + _number(body, _INVISIBLE) + _PATIENCE
-                place = (record.queue_id, record.queue_offset)
+                until = pop_time + _number(body, _INVISIBLE) + _EARLY_ACK_TTL
+                revive_position = (record.queue_id, record.queue_offset)
                 key = (name, start, pop_time)
-                early = [_Early(each, place, until) for each in offsets]
-                self._early.setdefault(key, []).extend(early)
+                early = [_EarlyAck(each, revive_position, until) for each in offsets]
+                self._early_acks.setdefault(key, []).extend(early)
 
     def _adopt(self, body: dict[str, Any]) -> None:
-        """Make a pop of another broker one of ours."""
+        """Turn a pop of another broker into one of this broker."""
         name = _name(body, "cid")
         start, pop_time = _number(body, "so"), _number(body, "pt")
-        distances = _unsettled(body)
+        distances = _unacknowledged(body)
         known = self.state.find(name, start, pop_time) is not None
-        acked = self._take_early((name, start, pop_time))
+        acked = self._pop_early_acks((name, start, pop_time))
         distances = [each for each in distances if start + each not in acked]
         if known or not distances or not self.exists(name):
             return
@@ -183,18 +185,18 @@ class JavaReviveLog:
         self.journal.append([event])
         checkpoint = self.state.find(name, start, pop_time)
         assert checkpoint is not None
-        self.state.wait(checkpoint, max(checkpoint.due - self.state.now, 0) + _GRACE)
+        self.state.schedule(checkpoint, max(checkpoint.due - self.state.now, 0) + _ACK_GRACE)
 
-    def _take_early(self, key: Key) -> set[int]:
-        return {early.offset for early in self._early.pop(key, ())}
+    def _pop_early_acks(self, key: Key) -> set[int]:
+        return {early.offset for early in self._early_acks.pop(key, ())}
 
-    def _forget_old(self) -> None:
+    def _evict_expired_acks(self) -> None:
         now = self.state.now
-        if not self._early or now - self._tidied < _TIDY:
+        if not self._early_acks or now - self._evicted_at < _EVICTION_INTERVAL:
             return
-        self._tidied = now
-        old = [key for key, found in self._early.items() if found[-1].forget_at <= now]
-        queues = {early.place[0] for key in old for early in self._early.pop(key)}
+        self._evicted_at = now
+        old = [key for key, found in self._early_acks.items() if found[-1].expires_at <= now]
+        queues = {early.revive_position[0] for key in old for early in self._early_acks.pop(key)}
         for queue_id in queues:
             self._publish(queue_id)
 
@@ -211,14 +213,14 @@ def _name(body: dict[str, Any], group: str) -> QueueName:
     topic = body.get("t", body.get("topic"))
     owner = body.get("c", body.get(group))
     if not (isinstance(topic, str) and isinstance(owner, str)):
-        raise TypeError("it names no topic and group")
+        raise TypeError("topic or group is missing")
     return topic, owner, _number(body, "q", "queueId")
 
 
 def _number(body: dict[str, Any], *names: str) -> int:
     found = next(body[name] for name in names if name in body)
     if not isinstance(found, int):
-        raise TypeError(f"{names[0]} is no number")
+        raise TypeError(f"{names[0]} is not a number")
     return found
 
 
@@ -227,10 +229,10 @@ def _acked(body: dict[str, Any]) -> list[int]:
     return [offset for offset in found if isinstance(offset, int)]
 
 
-def _unsettled(body: dict[str, Any]) -> list[int]:
-    """The distances that are not settled; old versions do not list them."""
+def _unacknowledged(body: dict[str, Any]) -> list[int]:
+    """Return the distances of unacknowledged messages; old versions list only their count."""
     listed = body.get("d")
-    count = min(_number(body, "n"), _MOST_MESSAGES)
+    count = min(_number(body, "n"), _MAX_MESSAGES)
     distances = [int(each) for each in listed] if listed else list(range(count))
     bits = _number(body, "bm")
     return [each for at, each in enumerate(distances) if not bits >> at & 1]

@@ -1,5 +1,6 @@
-"""Queues that are popped in order: one pop at a time, the next when all of it is acknowledged
-(`ConsumerOrderInfoManager`)."""
+"""Ordered pops: a queue has one pop in flight, and the next pop waits for its acknowledgement
+(`ConsumerOrderInfoManager`).
+"""
 
 import msgspec
 from msgspec import field
@@ -11,19 +12,20 @@ from bolide.store.tables import TableKind
 
 
 class OrderInfo(Struct, kw_only=True):
-    """The pop that a queue waits for, as RocketMQ keeps it in a file. Times in milliseconds."""
+    """The ordered pop in flight on a queue, in the format of RocketMQ's file. Times in
+    milliseconds."""
 
     pop_time: Long = field(name="popTime", default=0)
     invisible_time: Long | None = field(name="i", default=None)
     offset_list: list[Long] = field(name="o", default_factory=list)
     """The first offset, then the distances from it."""
     next_visible: dict[int, Long] | None = field(name="ot", default=None)
-    """When messages are to be seen again that got another time than the pop."""
+    """When messages become visible again whose invisible time was changed, by queue offset."""
     counts: dict[int, Int] | None = field(name="oc", default=None)
-    """How often messages were given away before, where it is more than never."""
+    """Redelivery counts by queue offset, where greater than zero."""
     last_consumed: Long = field(name="l", default=0)
     acked: Long = field(name="cm", default=0)
-    """One bit for each offset."""
+    """Bitmap: one bit per offset, set when acknowledged."""
     attempt_id: str | None = field(name="a", default=None)
 
     @property
@@ -35,25 +37,25 @@ class OrderInfo(Struct, kw_only=True):
 
     @property
     def is_done(self) -> bool:
-        return not self.unsettled
+        return not self.unacknowledged
 
     @property
-    def unsettled(self) -> list[int]:
+    def unacknowledged(self) -> list[int]:
         return [offset for at, offset in enumerate(self.offsets) if not self.acked >> at & 1]
 
     def visible_at(self, offset: int) -> int:
-        """When a message is to be seen again."""
+        """Return when a message becomes visible again."""
         by_pop = self.pop_time + (self.invisible_time or 0)
         return (self.next_visible or {}).get(offset, by_pop)
 
-    def settle(self, offset: int) -> None:
+    def acknowledge(self, offset: int) -> None:
         self.acked |= 1 << self.offsets.index(offset)
 
-    def followed_by(
+    def next_order_info(
         self, attempt_id: str | None, pop_time: int, invisible_time: int, offsets: list[int]
     ) -> "OrderInfo":
-        """The next pop of the queue, which counts what is given away again."""
-        after = ordered(attempt_id, pop_time, invisible_time, offsets)
+        """Build the next pop of the queue, with the counts of redelivered messages."""
+        after = first_order_info(attempt_id, pop_time, invisible_time, offsets)
         before = self.counts or {}
         if self.attempt_id is not None and self.attempt_id == attempt_id:
             after.counts = dict(before)
@@ -64,15 +66,15 @@ class OrderInfo(Struct, kw_only=True):
 
     @property
     def least_count(self) -> int:
-        """How often all of the messages were given away before."""
+        """The redelivery count that all messages have reached."""
         counts = self.counts or {}
         return min(counts.values()) if len(counts) == len(self.offset_list) else 0
 
 
-def ordered(
+def first_order_info(
     attempt_id: str | None, pop_time: int, invisible_time: int, offsets: list[int]
 ) -> OrderInfo:
-    """The first pop of a queue."""
+    """Build the first pop of a queue."""
     first = offsets[0]
     return OrderInfo(
         pop_time=pop_time,
@@ -84,7 +86,7 @@ def ordered(
 
 
 class OrderTable(Struct, kw_only=True):
-    """By "topic@group" and queue id."""
+    """Ordered pops by "topic@group" and queue id."""
 
     table: dict[str, dict[int, OrderInfo]] = field(default_factory=dict)
 
@@ -92,12 +94,15 @@ class OrderTable(Struct, kw_only=True):
 ORDERS = TableKind("consumerOrderInfo.json", OrderTable, 5.0, fastjson.encode)
 
 
-def merged(one: OrderInfo, other: OrderInfo) -> OrderInfo:
-    """Of two accounts of a queue the later one; of the same pop, all that either knows."""
+def merge_order_info(one: OrderInfo, other: OrderInfo) -> OrderInfo:
+    """Return the later of two pops; two versions of the same pop are combined."""
     if one.pop_time != other.pop_time:
         return max(one, other, key=lambda info: info.pop_time)
-    visible, further = one.next_visible or {}, other.next_visible or {}
-    later = {each: max(visible.get(each, 0), further.get(each, 0)) for each in visible | further}
+    visible, other_visible = one.next_visible or {}, other.next_visible or {}
+    latest = {
+        each: max(visible.get(each, 0), other_visible.get(each, 0))
+        for each in visible | other_visible
+    }
     return msgspec.structs.replace(
-        one, acked=one.acked | other.acked, next_visible=later or one.next_visible
+        one, acked=one.acked | other.acked, next_visible=latest or one.next_visible
     )

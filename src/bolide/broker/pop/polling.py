@@ -1,7 +1,8 @@
-"""Long polling of pops: who may pop, how long they wait, and who is woken.
+"""Long polling of pops: admission, waiting and wake-up.
 
-Of those who wait for the same, one is woken for what arrives, and wakes the next if it leaves
-something: a thousand waiting pops cost no more than one. The clock is that of the pulls that wait.
+An arrival wakes one of the pops that wait under the same key; that pop wakes the next one if it
+leaves messages behind. A thousand waiting pops therefore cost no more than one. Deadlines are kept
+by the long polling of pulls.
 """
 
 from collections import OrderedDict
@@ -21,22 +22,26 @@ from bolide.protocol.refusals import InvalidParameter, NoPermission
 from bolide.remoting.dispatch import DeferredReply
 
 ALL_QUEUES = -1
+MAX_MESSAGES = 32
+"""Messages that one pop may request."""
+_MAX_POLL_MS = 3_600_000
 
 Attempt = Callable[[DeferredReply, bool], bool]
-"""Tries to answer a promise, for the last time or not; says whether it did."""
+"""Tries to answer a deferred reply, given whether it is the last attempt; returns whether it
+did."""
 
 
-class Asked(Enum):
-    """What those who wait have asked for."""
+class PollKind(Enum):
+    """What a waiting request is for."""
 
     MESSAGES = "messages"
     NOTICE = "notice"
 
 
-class Place(NamedTuple):
-    """Where a pop waits."""
+class PollKey(NamedTuple):
+    """What a waiting request waits for; requests with the same key are woken one at a time."""
 
-    asked: Asked
+    kind: PollKind
     topic: str
     group: str
     queue_id: int
@@ -50,65 +55,65 @@ Waiters = OrderedDict[Waiter, None]
 
 
 class Polling:
-    """Who waits for what; belongs to one event loop."""
+    """Waiting pops and notifications; belongs to one event loop."""
 
     def __init__(self, long_polling: LongPolling, cell: ConfigCell[BrokerConfig]) -> None:
         self._long_polling = long_polling
         self._cell = cell
-        self._places: dict[tuple[str, str], dict[Place, Waiters]] = {}
+        self._waiters: dict[tuple[str, str], dict[PollKey, Waiters]] = {}
         """By topic and group."""
         self._pairs: dict[str, dict[tuple[str, str], None]] = {}
-        """Which of them wait for a topic; retries come in topics of another name."""
+        """Topic and group pairs to wake by topic of the arrival, which may be a retry topic."""
         self._count = 0
         long_polling.on_arrival = self.arrived
 
     def __len__(self) -> int:
         return self._count
 
-    def waiting(self, place: Place) -> int:
-        return len(self._places.get(place.pair, {}).get(place, ()))
+    def waiting_count(self, key: PollKey) -> int:
+        return len(self._waiters.get(key.pair, {}).get(key, ()))
 
-    def is_full(self, place: Place) -> bool:
+    def is_full(self, key: PollKey) -> bool:
         config = self._cell.value
         return (
             self._count >= config.max_pop_polling_size
-            or self.waiting(place) > config.pop_polling_size
+            or self.waiting_count(key) > config.pop_polling_size
         )
 
-    def hold(self, place: Place, seconds: float, attempt: Attempt) -> DeferredReply:
-        """A promise that is kept when something arrives, or the time is up."""
-        later = DeferredReply()
+    def hold(self, key: PollKey, seconds: float, attempt: Attempt) -> DeferredReply:
+        """Return a reply that is answered when a message arrives or after `seconds`."""
+        deferred = DeferredReply()
 
-        def look(is_last: bool) -> bool:
-            if later.is_blocked and not is_last:
-                self._park(place, waiter, later)
+        def retry(is_last: bool) -> bool:
+            if deferred.is_blocked and not is_last:
+                self._park(key, waiter, deferred)
                 return False
-            later.on_room = None
-            answered = later.is_lost or attempt(later, is_last)
+            deferred.on_room = None
+            answered = deferred.is_lost or attempt(deferred, is_last)
             if answered or is_last:
-                self._release(place, waiter)
+                self._release(key, waiter)
             return answered
 
-        # No topic has a name like this: pulls are not woken together with pops.
-        waiter = Waiter((f"{place.topic}@{place.group}@{place.asked.value}", place.queue_id), look)
-        later.on_lost = lambda: self._lose(place, waiter)
+        # No topic has a name like this, so pulls are not woken together with pops.
+        waiter = Waiter((f"{key.topic}@{key.group}@{key.kind.value}", key.queue_id), retry)
+        deferred.on_lost = lambda: self._on_connection_lost(key, waiter)
         self._count += 1
-        self._enter(place, waiter)
+        self._add(key, waiter)
         self._long_polling.hold(waiter, seconds)
-        return later
+        return deferred
 
     # ---- waking
 
     def arrived(self, keys: Iterable[QueueKey]) -> None:
-        """Wake those who may get what came into these queues."""
+        """Wake waiters after arrivals in these queues."""
         for topic, queue_id in keys:
             for pair in self._pairs.get(topic, ()):
                 self.wake(*pair, queue_id if topic == pair[0] else None)
 
     def wake(self, topic: str, group: str, queue_id: int | None = None) -> None:
-        """Wake one of those who wait at each place where this queue counts; None is any queue."""
-        for place, waiters in self._places.get((topic, group), {}).items():
-            if queue_id is None or place.queue_id in {ALL_QUEUES, queue_id}:
+        """Wake the first waiter of every key that covers this queue; None stands for any queue."""
+        for key, waiters in self._waiters.get((topic, group), {}).items():
+            if queue_id is None or key.queue_id in {ALL_QUEUES, queue_id}:
                 self._wake_first(waiters)
 
     def _wake_first(self, waiters: Waiters) -> None:
@@ -117,24 +122,24 @@ class Polling:
 
     # ---- inside
 
-    def _enter(self, place: Place, waiter: Waiter) -> None:
-        self._places.setdefault(place.pair, {}).setdefault(place, OrderedDict())[waiter] = None
-        for topic in (place.topic, *pop_retry_topics(place.group, place.topic)):
-            self._pairs.setdefault(topic, {})[place.pair] = None
+    def _add(self, key: PollKey, waiter: Waiter) -> None:
+        self._waiters.setdefault(key.pair, {}).setdefault(key, OrderedDict())[waiter] = None
+        for topic in (key.topic, *pop_retry_topics(key.group, key.topic)):
+            self._pairs.setdefault(topic, {})[key.pair] = None
 
-    def _leave(self, place: Place, waiter: Waiter) -> None:
-        places = self._places.get(place.pair, {})
-        waiters = places.get(place)
+    def _remove(self, key: PollKey, waiter: Waiter) -> None:
+        by_key = self._waiters.get(key.pair, {})
+        waiters = by_key.get(key)
         if waiters is None or waiter not in waiters:
             return
         del waiters[waiter]
         if waiters:
             return
-        del places[place]
-        if not places:
-            del self._places[place.pair]
-            for topic in (place.topic, *pop_retry_topics(place.group, place.topic)):
-                self._unpair(topic, place.pair)
+        del by_key[key]
+        if not by_key:
+            del self._waiters[key.pair]
+            for topic in (key.topic, *pop_retry_topics(key.group, key.topic)):
+                self._unpair(topic, key.pair)
 
     def _unpair(self, topic: str, pair: tuple[str, str]) -> None:
         pairs = self._pairs[topic]
@@ -142,33 +147,29 @@ class Polling:
         if not pairs:
             del self._pairs[topic]
 
-    def _release(self, place: Place, waiter: Waiter) -> None:
+    def _release(self, key: PollKey, waiter: Waiter) -> None:
         self._count -= 1
-        self._leave(place, waiter)
+        self._remove(key, waiter)
 
-    def _lose(self, place: Place, waiter: Waiter) -> None:
-        """It may have been woken for something that another one has to get now."""
+    def _on_connection_lost(self, key: PollKey, waiter: Waiter) -> None:
+        """The lost waiter may have been woken for a message that another one must get now."""
         self._long_polling.drop(waiter)
-        self._release(place, waiter)
-        self.wake(*place.pair)
+        self._release(key, waiter)
+        self.wake(*key.pair)
 
-    def _park(self, place: Place, waiter: Waiter, later: DeferredReply) -> None:
-        """Its peer does not read: others come first until it does."""
+    def _park(self, key: PollKey, waiter: Waiter, deferred: DeferredReply) -> None:
+        """Let other waiters go first while the peer does not read."""
 
-        def go_on() -> None:
-            self._enter(place, waiter)
+        def resume() -> None:
+            self._add(key, waiter)
             self._long_polling.wake(waiter)
 
-        later.on_room = go_on
-        self._leave(place, waiter)
-        self.wake(*place.pair)
+        deferred.on_room = resume
+        self._remove(key, waiter)
+        self.wake(*key.pair)
 
 
-MOST_MESSAGES = 32
-"""That a pop may ask for."""
-_LONGEST_POLL = 3_600_000
-
-AnyHeader = PopHeader | PeekHeader | NotificationHeader | PollingHeader
+_AnyPopHeader = PopHeader | PeekHeader | NotificationHeader | PollingHeader
 
 
 class Admission:
@@ -181,11 +182,11 @@ class Admission:
         self._topics = topics
         self._groups = groups
 
-    def admit(self, header: AnyHeader, peer: str, to: str) -> TopicConfig:
-        """The topic; `to` names what they want to do.
+    def admit(self, header: _AnyPopHeader, peer: str, to: str) -> TopicConfig:
+        """Return the topic; `to` names the operation in refusals.
 
         Raises:
-            NoPermission, TopicNotFound, GroupNotFound, InvalidParameter: they may not; says why.
+            NoPermission, TopicNotFound, GroupNotFound, InvalidParameter: the request is refused.
         """
         config = self._cell.value
         if not config.broker_permission & READ:
@@ -201,7 +202,7 @@ class Admission:
         self._admit_group(header)
         return topic
 
-    def _admit_group(self, header: AnyHeader) -> None:
+    def _admit_group(self, header: _AnyPopHeader) -> None:
         group = self._groups.require(header.consumer_group)
         if not group.consume_enable:
             raise NoPermission(f"subscription group no permission, {header.consumer_group}")
@@ -213,13 +214,13 @@ class Admission:
 
 
 def remaining(header: PopHeader | NotificationHeader, now: int) -> int:
-    """Milliseconds until the client gives up; the clock is its own."""
+    """Milliseconds until the client gives up, measured from the clock of the client."""
     if header.poll_time <= 0:
         return 0
     left = (header.born_time or now) + header.poll_time - now
-    return min(left, header.poll_time, _LONGEST_POLL)
+    return min(left, header.poll_time, _MAX_POLL_MS)
 
 
 def waiting_queue(queue_id: int) -> int:
-    """The queue that a pop waits for."""
+    """The queue id to wait for, or ALL_QUEUES."""
     return queue_id if queue_id >= 0 else ALL_QUEUES

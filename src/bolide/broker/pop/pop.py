@@ -1,4 +1,4 @@
-"""POP of one broker: its parts, and the task that keeps them going."""
+"""POP of one broker: builds the parts and runs their periodic work."""
 
 import asyncio
 import logging
@@ -12,14 +12,14 @@ from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import TopicTable
-from bolide.broker.pop.checkpointing import MOST_BEHIND, PopCheckpointer
+from bolide.broker.pop.checkpointing import MAX_BACKLOG, PopCheckpointer
 from bolide.broker.pop.delivery import PopDelivery, Positions
 from bolide.broker.pop.events import QueueName
 from bolide.broker.pop.java_revive_log import JavaReviveLog
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.ordered import OrderTable
 from bolide.broker.pop.polling import Admission, Polling
-from bolide.broker.pop.revival import Retries, Reviver
+from bolide.broker.pop.revival import RetryTopics, Reviver
 from bolide.broker.pop.state import PopState
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
@@ -36,16 +36,16 @@ from bolide.store.tables import Table
 log = logging.getLogger(__name__)
 
 _TICK = 0.5
-_PARTS_OF_RETENTION = 4
+_REWRITES_PER_RETENTION = 4
 _LONGEST_SLEEP = 60.0
 _SHORTEST_SLEEP = 0.001
 
 
 @dataclass(slots=True, kw_only=True)
 class Pop:
-    """Everything about popped messages; `run` is its task.
+    """All parts of POP; `run` is the background task.
 
-    `log_end` says how far the log is written.
+    `log_end` returns the physical offset at which the log ends.
     """
 
     cell: ConfigCell[BrokerConfig]
@@ -63,20 +63,20 @@ class Pop:
     orders: Table[OrderTable]
     store_host: bytes
     now: Callable[[], float] = time.time
-    most_behind: int = MOST_BEHIND
+    max_backlog: int = MAX_BACKLOG
     state: PopState = field(init=False)
     journal: Journal = field(init=False)
     polling: Polling = field(init=False)
     positions: Positions = field(init=False)
-    retries: Retries = field(init=False)
+    retry_topics: RetryTopics = field(init=False)
     admission: Admission = field(init=False)
-    popping: PopDelivery = field(init=False)
+    delivery: PopDelivery = field(init=False)
     reviver: Reviver = field(init=False)
-    keeper: PopCheckpointer = field(init=False)
-    legacy: JavaReviveLog = field(init=False)
+    checkpointer: PopCheckpointer = field(init=False)
+    java_revive_log: JavaReviveLog = field(init=False)
     is_closing: bool = field(init=False, default=False)
-    """Whether nothing is given away any more: nobody would be there to take it."""
-    _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    """Whether pops return no more messages because the broker is shutting down."""
+    _wake_up: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.state = PopState(self.now)
@@ -92,31 +92,31 @@ class Pop:
         self.positions = Positions(
             self.state, self.journal, offsets=self.offsets, store=self.store, cell=self.cell
         )
-        self.retries = Retries(
+        self.retry_topics = RetryTopics(
             self.cell, topics=self.topics, groups=self.groups, has_more=self.has_more
         )
-        self.keeper = PopCheckpointer(
+        self.checkpointer = PopCheckpointer(
             self.state,
             self.journal,
             offsets=self.offsets,
             orders=self.orders,
             store=self.store,
             log_end=self.log_end,
-            most_behind=self.most_behind,
-            longest=self._longest_in_place,
+            max_backlog=self.max_backlog,
+            max_age=self._max_journal_age,
         )
         self.admission = Admission(self.cell, self.topics, self.groups)
-        self._build_workers()
+        self._build_background_parts()
 
-    def _build_workers(self) -> None:
-        self.popping = PopDelivery(
+    def _build_background_parts(self) -> None:
+        self.delivery = PopDelivery(
             cell=self.cell,
             store_cell=self.store_cell,
             store=self.store,
             state=self.state,
             journal=self.journal,
             positions=self.positions,
-            retries=self.retries,
+            retry_topics=self.retry_topics,
             expiring=self.expiring,
             now=self.now,
         )
@@ -124,7 +124,7 @@ class Pop:
             state=self.state,
             journal=self.journal,
             polling=self.polling,
-            retries=self.retries,
+            retry_topics=self.retry_topics,
             store=self.store,
             intake=self.intake,
             durability=self.durability,
@@ -132,9 +132,9 @@ class Pop:
             statistics=self.statistics,
             store_host=self.store_host,
         )
-        self.legacy = self._legacy()
+        self.java_revive_log = self._build_java_revive_log()
 
-    def _legacy(self) -> JavaReviveLog:
+    def _build_java_revive_log(self) -> JavaReviveLog:
         config = self.cell.value
         topic = revive_topic(config.broker_cluster_name)
         found = self.topics.find(topic)
@@ -144,7 +144,7 @@ class Pop:
             queues=found.read_queue_nums if found else config.revive_queue_num,
             state=self.state,
             journal=self.journal,
-            keeper=self.keeper,
+            checkpointer=self.checkpointer,
             positions=self.positions,
             offsets=self.offsets,
             store=self.store,
@@ -156,15 +156,15 @@ class Pop:
     # ---- life
 
     def load(self) -> None:
-        """Know again what was popped. Blocks: call it before anybody pops."""
-        self.keeper.load(self._exists)
+        """Restore the state after a restart. Blocks; call before serving pops."""
+        self.checkpointer.load(self._exists)
 
     def start(self) -> None:
         for group in {name[1] for name in self.state.queues}:
-            with suppress(GroupNotFound):  # a crash forgets groups that were made just before
+            with suppress(GroupNotFound):  # a crash loses groups created just before
                 self.groups.require(group)
-        self.keeper.start()
-        self.legacy.start()
+        self.checkpointer.start()
+        self.java_revive_log.start()
 
     def close(self) -> None:
         self.is_closing = True
@@ -173,56 +173,56 @@ class Pop:
         time = asyncio.get_running_loop().time
         published = time()
         while True:
-            self._woken.clear()
-            # Not as often as somebody pops: it waits for the disk.
-            is_time = time() - published >= _TICK
+            self._wake_up.clear()
+            # Not once per pop: publishing waits for a flush.
+            is_publish_due = time() - published >= _TICK
             try:
-                busy = await self.work(publish=is_time)
-            except Exception:  # whatever it is, it is tried again
-                log.exception("a chore of popped messages failed")
+                busy = await self.work(publish=is_publish_due)
+            except Exception:  # background task: log and retry
+                log.exception("periodic work of POP failed; it is retried")
                 busy = False
                 await asyncio.sleep(_TICK)
-            if is_time:
+            if is_publish_due:
                 published = time()
-            await self._rest(0.0 if busy else self._pause())
+            await self._sleep(0.0 if busy else self._pause())
 
     async def work(self, *, publish: bool = True) -> bool:
-        """Do what there is to do now; says whether there is more."""
+        """Run one round of periodic work; return whether more work is due."""
         more = await self.reviver.revive_due()
-        more |= await self.legacy.read()
+        more |= await self.java_revive_log.read()
         if publish:
-            if self.keeper.waits_for_disk:
+            if self.checkpointer.waits_for_disk:
                 await asyncio.to_thread(self.store.flush)
-            self.keeper.publish()
-        return self.keeper.shorten() or more
+            self.checkpointer.publish()
+        return self.checkpointer.compact_journal() or more
 
     def wake(self) -> None:
-        """Something may be due earlier than it was."""
-        self._woken.set()
+        """Wake the background task: a lease may expire earlier than it expected."""
+        self._wake_up.set()
 
     def save_due(self, now: float) -> None:
-        """Save what belongs into a file of its own, if it is time. Blocks; raises OSError."""
-        self.keeper.save_orders(now)
+        """Save the table of ordered pops if it is due. Blocks; raises OSError."""
+        self.checkpointer.save_orders(now)
 
     def save(self) -> None:
-        """Publish how far all groups are, at the very end. Blocks."""
-        self.keeper.publish_all()
+        """Commit the offsets of all groups at shutdown. Blocks."""
+        self.checkpointer.publish_all()
 
     def forget_group(self, group: str) -> None:
-        """A group is deleted; its offsets may stay."""
+        """Drop the pops of a deleted group; its offsets may remain."""
         self.positions.forget("", group)
 
-    # ---- asked by others
+    # ---- queries
 
     def has_more(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether a queue has something that the group has not popped."""
+        """Whether a queue has messages that the group has not popped."""
         begin = self.positions.peek((topic, group, queue_id))
         return self.store.max_offset(topic, queue_id) > begin
 
     def is_open(
         self, topic: str, group: str, queue_id: int, attempt_id: str | None, *, ordered: bool
     ) -> bool:
-        """Whether a queue may be popped now: in order, one pop waits for the other."""
+        """Whether a queue may be popped now; an ordered pop blocks the next one."""
         queue = self.state.queues.get((topic, group, queue_id))
         return not ordered or queue is None or not self.state.is_blocked(queue, attempt_id)
 
@@ -240,22 +240,22 @@ class Pop:
             and name[1] in self.groups
         )
 
-    def _longest_in_place(self) -> float:
-        """Seconds that the journal may be relied on: retention deletes what is older."""
-        return self.store_cell.value.file_reserved_hours * 3600 / _PARTS_OF_RETENTION
+    def _max_journal_age(self) -> float:
+        """Seconds after which journal records are rewritten, well before retention deletes them."""
+        return self.store_cell.value.file_reserved_hours * 3600 / _REWRITES_PER_RETENTION
 
     def _pause(self) -> float:
         due = self.state.next_due
-        longest = _TICK if self.keeper.is_behind else _LONGEST_SLEEP
+        longest = _TICK if self.checkpointer.is_behind else _LONGEST_SLEEP
         if due is None:
             return longest
-        # Not longer than a tick, whatever the clock says: somebody may move it.
+        # Not longer than a tick: the wall clock may be set forward.
         return min(max((due - self.state.now) / 1000, _SHORTEST_SLEEP), _TICK, longest)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         if seconds == 0.0:
             await asyncio.sleep(0)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._woken.wait()
+                await self._wake_up.wait()

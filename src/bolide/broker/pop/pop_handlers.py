@@ -1,4 +1,4 @@
-"""POP_MESSAGE: admission, what a pop returns, and waiting for messages (`PopMessageProcessor`)."""
+"""POP_MESSAGE: admission, delivery and long polling (`PopMessageProcessor`)."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from itertools import count
 from bolide.broker.background import Background
 from bolide.broker.filters.filters import Filters
 from bolide.broker.gate import Hooks
-from bolide.broker.pop.delivery import Ask, Reading, Steps, Take, Taken
-from bolide.broker.pop.polling import MOST_MESSAGES, Asked, Place, remaining, waiting_queue
+from bolide.broker.pop.delivery import AdmittedPop, PopResult, PopSteps, QueueBatch, QueueRead
+from bolide.broker.pop.polling import MAX_MESSAGES, PollKey, PollKind, remaining, waiting_queue
 from bolide.broker.pop.pop import Pop
-from bolide.broker.pop.revival import shown
+from bolide.broker.pop.revival import with_original_topic
 from bolide.broker.produce.durability import Answer, future_of, promise_of, unavailable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
@@ -36,11 +36,11 @@ from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.store.errors import NotInMemory, StoreClosed, StoreUnwritable
 from bolide.store.reading import EVERYTHING
 
-_numbers = count()
+_revive_numbers = count()
 
 
-def nothing_reply(header: PopHeader, code: ResponseCode, pop_time: int, rest: int) -> Reply:
-    """Clients read the numbers whatever the code is."""
+def empty_reply(header: PopHeader, code: ResponseCode, pop_time: int, rest: int) -> Reply:
+    """Build the reply without messages; clients read its header whatever the code is."""
     answer = PopReply(
         pop_time=pop_time,
         invisible_time=header.invisible_time,
@@ -50,62 +50,75 @@ def nothing_reply(header: PopHeader, code: ResponseCode, pop_time: int, rest: in
     return Reply(code=code, header=answer, remark="NO_MESSAGE_IN_QUEUE")
 
 
-def found_reply(ask: Ask, taken: Taken, config: BrokerConfig) -> Reply:
-    header = ask.header
-    revive_queue = ORDERED if header.order else next(_numbers) % config.revive_queue_num
-    takes = taken.takes
+def found_reply(admitted: AdmittedPop, result: PopResult, config: BrokerConfig) -> Reply:
+    header = admitted.header
+    revive_queue = ORDERED if header.order else next(_revive_numbers) % config.revive_queue_num
+    batches = result.batches
     counts = [
-        order_counts(take.topic, take.queue_id, info.counts or {}, info.least_count)
-        for take, info in taken.orders
+        order_counts(batch.topic, batch.queue_id, info.counts or {}, info.least_count)
+        for batch, info in result.orders
     ]
     answer = PopReply(
-        pop_time=taken.pop_time,
+        pop_time=result.pop_time,
         invisible_time=max(header.invisible_time, 0),
         revive_qid=revive_queue,
-        rest_num=taken.rest,
-        start_offset_info=start_offsets((take.topic, take.queue_id, take.start) for take in takes),
+        rest_num=result.rest,
+        start_offset_info=start_offsets(
+            (batch.topic, batch.queue_id, batch.start) for batch in batches
+        ),
         msg_offset_info=message_offsets(
-            (take.topic, take.queue_id, take.offsets) for take in takes
+            (batch.topic, batch.queue_id, batch.offsets) for batch in batches
         ),
         order_count_info=";".join(counts) if header.order else None,
     )
-    body = b"".join(_body(ask, taken, take, revive_queue, config) for take in takes)
+    body = b"".join(_body(admitted, result, batch, revive_queue, config) for batch in batches)
     return Reply(header=answer, body=body, remark="FOUND")
 
 
-def _body(ask: Ask, taken: Taken, take: Take, revive_queue: int, config: BrokerConfig) -> bytes:
-    if not is_retry_topic(take.topic) or config.pop_response_return_actual_retry_topic:
-        return b"".join(take.found.records)
-    if take.topic == ask.header.topic:
-        return b"".join(take.found.records)
+def _body(
+    admitted: AdmittedPop,
+    result: PopResult,
+    batch: QueueBatch,
+    revive_queue: int,
+    config: BrokerConfig,
+) -> bytes:
+    if not is_retry_topic(batch.topic) or config.pop_response_return_actual_retry_topic:
+        return b"".join(batch.found.records)
+    if batch.topic == admitted.header.topic:
+        return b"".join(batch.found.records)
     return b"".join(
-        _renamed(ask, taken, take, record, revive_queue, config.broker_name)
-        for record in take.found.records
+        _with_original_topic(admitted, result, batch, record, revive_queue, config.broker_name)
+        for record in batch.found.records
     )
 
 
-def _renamed(
-    ask: Ask, taken: Taken, take: Take, data: memoryview, revive_queue: int, broker_name: str
+def _with_original_topic(
+    admitted: AdmittedPop,
+    result: PopResult,
+    batch: QueueBatch,
+    data: memoryview,
+    revive_queue: int,
+    broker_name: str,
 ) -> bytes:
     try:
         record = read_record(data)
     except BadRecord:
-        return bytes(data)  # its consumer finds out
+        return bytes(data)  # the consumer reports the damage
     assert isinstance(record, Record)
     receipt = Receipt(
-        take.start, taken.pop_time, max(ask.header.invisible_time, 0), revive_queue,
-        retry_mark(take.topic), broker_name, take.queue_id, record.queue_offset,
+        batch.start, result.pop_time, max(admitted.header.invisible_time, 0), revive_queue,
+        retry_mark(batch.topic), broker_name, batch.queue_id, record.queue_offset,
     )  # fmt: skip
-    return shown(record, ask.header.topic, receipt)
+    return with_original_topic(record, admitted.header.topic, receipt)
 
 
-_TOO_LATE = 500
-"""Milliseconds after its own deadline that nobody waits for a pop any more."""
+_ABANDONED_AFTER_MS = 500
+"""Milliseconds after its deadline at which the client of a pop has given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopParts:
-    """What pops need of the broker."""
+    """Collaborators of `PopHandlers`."""
 
     cell: ConfigCell[BrokerConfig]
     pop: Pop
@@ -117,7 +130,7 @@ class PopParts:
 
 
 class PopHandlers:
-    """Give messages to consumers that pop."""
+    """Serve POP_MESSAGE."""
 
     def __init__(self, parts: PopParts) -> None:
         self._parts = parts
@@ -126,151 +139,156 @@ class PopHandlers:
     @handles(PopHeader, RequestCode.POP_MESSAGE)
     def pop(self, request: Request[PopHeader]) -> Reply | DeferredReply:
         header = request.header
-        if remaining(header, self._now_ms()) < -_TOO_LATE:
-            return nothing_reply(header, ResponseCode.POLLING_TIMEOUT, self._now_ms(), 0)
+        if remaining(header, self._now_ms()) < -_ABANDONED_AFTER_MS:
+            return empty_reply(header, ResponseCode.POLLING_TIMEOUT, self._now_ms(), 0)
         topic = self._pop.admission.admit(header, request.connection.peer, "pop message")
-        if not 0 < header.max_msg_nums <= MOST_MESSAGES:
+        if not 0 < header.max_msg_nums <= MAX_MESSAGES:
             raise InvalidParameter(
                 f"the broker[{self._parts.cell.value.broker_ip1}] pop message's num is"
-                f" {header.max_msg_nums}: it must be from 1 to {MOST_MESSAGES}"
+                f" {header.max_msg_nums}: it must be from 1 to {MAX_MESSAGES}"
             )
-        self._pop.retries.check(header.consumer_group, header.topic)
+        self._pop.retry_topics.check(header.consumer_group, header.topic)
         wanted = EVERYTHING
         if header.exp:
             wanted = self._parts.filters.wanted_by(header.exp_type, header.exp)
-        ask = Ask(header, topic, wanted, request.connection.peer, self._parts.now())
-        return self._serve(ask)
+        admitted = AdmittedPop(header, topic, wanted, request.connection.peer, self._parts.now())
+        return self._serve(admitted)
 
     # ---- serving
 
-    def _serve(self, ask: Ask) -> Reply | DeferredReply:
-        taken = self._take(ask)
-        if isinstance(taken, _Cold):
-            return self._parts.background.answer(self._go_on(ask, taken))
-        reply = self._answer(ask, taken)
+    def _serve(self, admitted: AdmittedPop) -> Reply | DeferredReply:
+        result = self._try_pop(admitted)
+        if isinstance(result, _ColdPop):
+            return self._parts.background.answer(self._finish_cold(admitted, result))
+        reply = self._reply_with_messages(admitted, result)
         if reply is None:
-            return self._hold(ask, taken)
+            return self._hold(admitted, result)
         if not self._pop.durability.waits:
             return reply
-        later = DeferredReply()
-        self._give(later, reply)
-        return later
+        deferred = DeferredReply()
+        self._reply_when_durable(deferred, reply)
+        return deferred
 
-    def _take(self, ask: Ask) -> "Taken | _Cold":
-        """What can be taken without a wait for the disk, or how to go on with one."""
+    def _try_pop(self, admitted: AdmittedPop) -> "PopResult | _ColdPop":
+        """Pop from memory; return the state of the pop if a read needs the disk."""
         if self._pop.is_closing:
-            return Taken()
-        steps = self._pop.popping.steps(ask)
-        reading: Reading | None = None
+            return PopResult()
+        steps = self._pop.delivery.steps(admitted)
+        reading: QueueRead | None = None
         try:
             reading = next(steps)
             while True:
-                reading = steps.send(self._pop.popping.read(reading, may_block=False))
+                reading = steps.send(self._pop.delivery.read(reading, may_block=False))
         except StopIteration as done:
-            taken: Taken = done.value
-            return taken
+            result: PopResult = done.value
+            return result
         except NotInMemory:
             assert reading is not None
-            return _Cold(steps, reading)
+            return _ColdPop(steps, reading)
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
 
-    async def _go_on(self, ask: Ask, cold: "_Cold") -> Reply:
+    async def _finish_cold(self, admitted: AdmittedPop, cold: "_ColdPop") -> Reply:
         steps, reading = cold.steps, cold.reading
-        group, topic = ask.header.consumer_group, ask.header.topic
+        group, topic = admitted.header.consumer_group, admitted.header.topic
         try:
             while True:
-                reading = steps.send(await self._pop.popping.read_cold(reading))
+                reading = steps.send(await self._pop.delivery.read_cold(reading))
         except StopIteration as end:
-            taken: Taken = end.value
+            result: PopResult = end.value
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         finally:
             steps.close()
-            self._pop.polling.wake(topic, group)  # those who have passed by meanwhile
-        reply = self._answer(ask, taken)
-        if reply is None:  # it asks again at once, and waits then
-            return self._nothing(ask, taken)
+            self._pop.polling.wake(topic, group)  # pops that skipped the busy queues meanwhile
+        reply = self._reply_with_messages(admitted, result)
+        if reply is None:  # the client polls again at once, and may wait then
+            return self._empty(admitted, result)
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pop.journal.when_safe(Answer(future_of(done), reply=reply, even_late=True).tell)
         return await done
 
-    def _give(self, later: DeferredReply, reply: Reply) -> None:
-        """Hand messages over when it is safe that they were: or a crash would show them to others
-        at once."""
-        self._pop.journal.when_safe(Answer(promise_of(later), reply=reply, even_late=True).tell)
+    def _reply_when_durable(self, deferred: DeferredReply, reply: Reply) -> None:
+        """Answer once the journal record is durable: a crash before that would deliver the
+        messages to other consumers at once."""
+        self._pop.journal.when_safe(Answer(promise_of(deferred), reply=reply, even_late=True).tell)
 
-    def _answer(self, ask: Ask, taken: Taken) -> Reply | None:
-        """The answer to a pop that got something."""
-        if not taken.takes:
+    def _reply_with_messages(self, admitted: AdmittedPop, result: PopResult) -> Reply | None:
+        """Build the reply to a pop that got messages; None if it got none."""
+        if not result.batches:
             return None
         self._pop.wake()
-        self._count(ask, taken)
-        if taken.rest > 0:
-            self._pop.polling.wake(ask.header.topic, ask.header.consumer_group)
-        return found_reply(ask, taken, self._parts.cell.value)
+        self._record_delivery(admitted, result)
+        if result.rest > 0:
+            self._pop.polling.wake(admitted.header.topic, admitted.header.consumer_group)
+        return found_reply(admitted, result, self._parts.cell.value)
 
-    def _count(self, ask: Ask, taken: Taken) -> None:
-        statistics, group = self._parts.statistics, ask.header.consumer_group
-        took = self._parts.now() - ask.begun
-        for take in taken.takes:
-            count, size = len(take.offsets), take.found.size
-            statistics.got(group, take.topic, take.queue_id, count, size, took)
+    def _record_delivery(self, admitted: AdmittedPop, result: PopResult) -> None:
+        statistics, group = self._parts.statistics, admitted.header.consumer_group
+        elapsed = self._parts.now() - admitted.begun
+        for batch in result.batches:
+            count, size = len(batch.offsets), batch.found.size
+            statistics.got(group, batch.topic, batch.queue_id, count, size, elapsed)
             for hook in self._parts.hooks.consume:
-                hook.after_pull(ask.peer, _as_pull(ask, take.queue_id, take.start), count, size)
-        statistics.popped(group, ask.header.topic)
+                hook.after_pull(
+                    admitted.peer, _as_pull(admitted, batch.queue_id, batch.start), count, size
+                )
+        statistics.popped(group, admitted.header.topic)
 
-    def _nothing(
-        self, ask: Ask, taken: Taken, code: ResponseCode = ResponseCode.POLLING_TIMEOUT
+    def _empty(
+        self,
+        admitted: AdmittedPop,
+        result: PopResult,
+        code: ResponseCode = ResponseCode.POLLING_TIMEOUT,
     ) -> Reply:
         self._parts.statistics.got_nothing()
-        return nothing_reply(ask.header, code, self._now_ms(), taken.rest)
+        return empty_reply(admitted.header, code, self._now_ms(), result.rest)
 
     # ---- waiting
 
-    def _hold(self, ask: Ask, taken: Taken) -> Reply | DeferredReply:
-        header = ask.header
-        place = Place(
-            Asked.MESSAGES, header.topic, header.consumer_group, waiting_queue(header.queue_id)
+    def _hold(self, admitted: AdmittedPop, result: PopResult) -> Reply | DeferredReply:
+        header = admitted.header
+        key = PollKey(
+            PollKind.MESSAGES, header.topic, header.consumer_group, waiting_queue(header.queue_id)
         )
         left = remaining(header, self._now_ms())
         if left <= 0:
-            return self._nothing(ask, taken)
-        if self._pop.polling.is_full(place):
-            return self._nothing(ask, taken, ResponseCode.POLLING_FULL)
+            return self._empty(admitted, result)
+        if self._pop.polling.is_full(key):
+            return self._empty(admitted, result, ResponseCode.POLLING_FULL)
 
-        def attempt(later: DeferredReply, is_last: bool) -> bool:
-            return self._look_again(ask, later, is_last=is_last)
+        def attempt(deferred: DeferredReply, is_last: bool) -> bool:
+            return self._retry(admitted, deferred, is_last=is_last)
 
-        later = self._pop.polling.hold(place, left / 1000, attempt)
-        self._have_go_on(ask, taken)
-        return later
+        deferred = self._pop.polling.hold(key, left / 1000, attempt)
+        self._continue_scan(admitted, result)
+        return deferred
 
-    def _have_go_on(self, ask: Ask, taken: Taken) -> None:
-        """Have one of those who wait look further, if there is more to look at."""
-        if taken.goes_on:
-            self._pop.polling.wake(ask.header.topic, ask.header.consumer_group)
+    def _continue_scan(self, admitted: AdmittedPop, result: PopResult) -> None:
+        """Wake a waiter to scan on if this pop stopped at the scan limit."""
+        if result.hit_scan_limit:
+            self._pop.polling.wake(admitted.header.topic, admitted.header.consumer_group)
 
-    def _look_again(self, ask: Ask, later: DeferredReply, *, is_last: bool) -> bool:
-        ask.begun = self._parts.now()
+    def _retry(self, admitted: AdmittedPop, deferred: DeferredReply, *, is_last: bool) -> bool:
+        admitted.begun = self._parts.now()
         try:
-            if later.is_blocked:  # it gets no messages on top of what it does not read
-                later.answer(self._nothing(ask, Taken()))
+            if deferred.is_blocked:  # no messages on top of unread replies
+                deferred.answer(self._empty(admitted, PopResult()))
                 return True
-            taken = self._take(ask)
+            result = self._try_pop(admitted)
         except Exception as exc:  # noqa: BLE001  the dispatcher turns it into a response
-            later.fail(exc)
+            deferred.fail(exc)
             return True
-        if isinstance(taken, _Cold):
-            self._parts.background.settle(later, self._go_on(ask, taken))
+        if isinstance(result, _ColdPop):
+            self._parts.background.settle(deferred, self._finish_cold(admitted, result))
             return True
-        reply = self._answer(ask, taken)
+        reply = self._reply_with_messages(admitted, result)
         if reply is not None:
-            self._give(later, reply)
+            self._reply_when_durable(deferred, reply)
         elif is_last:
-            later.answer(self._nothing(ask, taken))
+            deferred.answer(self._empty(admitted, result))
         else:
-            self._have_go_on(ask, taken)
+            self._continue_scan(admitted, result)
         return reply is not None or is_last
 
     # ---- inside
@@ -280,16 +298,16 @@ class PopHandlers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cold:
-    """A pop that has to wait for the disk, and for what."""
+class _ColdPop:
+    """A pop suspended at a read that needs the disk."""
 
-    steps: Steps
-    reading: Reading
+    steps: PopSteps
+    reading: QueueRead
 
 
-def _as_pull(ask: Ask, queue_id: int, start: int) -> PullHeader:
-    """A delivery as hooks see it."""
-    header = ask.header
+def _as_pull(admitted: AdmittedPop, queue_id: int, start: int) -> PullHeader:
+    """Describe a pop to consume hooks as a pull."""
+    header = admitted.header
     return PullHeader(
         consumer_group=header.consumer_group,
         topic=header.topic,

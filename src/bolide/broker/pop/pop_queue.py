@@ -1,4 +1,4 @@
-"""What is given away of one queue to one group, and not settled yet."""
+"""Leases of one queue for one group: pops whose messages are not all acknowledged."""
 
 import heapq
 
@@ -7,14 +7,15 @@ from bolide.broker.pop.ordered import OrderInfo
 
 
 class Checkpoint:
-    """Messages that one pop took. Times are in milliseconds.
+    """The messages of one pop. Times are in milliseconds.
 
-    Of its messages those are left whose bits in `left` are set; without any it is over.
+    `pending_bits` has one bit per message, set while the message is unacknowledged; the pop ends
+    when no bit is set.
     """
 
     __slots__ = (
-        "due", "invisible_time", "is_adopted", "left", "offsets", "pop_time", "queue", "start",
-        "written",
+        "due", "invisible_time", "is_adopted", "journal_offset", "offsets", "pending_bits",
+        "pop_time", "queue", "start",
     )  # fmt: skip
 
     def __init__(
@@ -25,84 +26,86 @@ class Checkpoint:
         self.pop_time = pop_time
         self.invisible_time = invisible_time
         self.offsets = tuple(offsets)
-        self.left = (1 << len(offsets)) - 1
+        self.pending_bits = (1 << len(offsets)) - 1
         self.is_adopted = False
-        """Whether another broker gave it away."""
+        """Whether another broker issued this pop."""
         self.due = 0
-        """When it is over for the consumer, by the clock of the state."""
-        self.written = 0
-        """Which record of the journal it is in."""
+        """When the lease expires, by the clock of the state."""
+        self.journal_offset = 0
+        """Queue offset of the journal record that holds this lease."""
 
-    def left_at(self, now: int) -> int:
-        """Milliseconds until it is over; not more than its whole time, whatever time it is of."""
+    def time_left(self, now: int) -> int:
+        """Milliseconds until the lease expires, limited to the invisible time in case the clock
+        was set back."""
         return max(min(self.invisible_time, self.pop_time + self.invisible_time - now), 0)
 
     @property
-    def unsettled(self) -> list[int]:
-        left = self.left
-        return [offset for at, offset in enumerate(self.offsets) if left >> at & 1]
+    def unacknowledged(self) -> list[int]:
+        pending = self.pending_bits
+        return [offset for at, offset in enumerate(self.offsets) if pending >> at & 1]
 
     @property
     def low(self) -> int:
-        return self.offsets[(self.left & -self.left).bit_length() - 1]
+        return self.offsets[(self.pending_bits & -self.pending_bits).bit_length() - 1]
 
     def has(self, offset: int) -> bool:
-        """Whether a message is of this pop and not settled."""
-        return offset in self.offsets and bool(self.left >> self.offsets.index(offset) & 1)
+        """Whether the message belongs to this pop and is unacknowledged."""
+        return offset in self.offsets and bool(self.pending_bits >> self.offsets.index(offset) & 1)
 
-    def settle(self, offset: int) -> bool:
-        """False if there is nothing to settle."""
+    def acknowledge(self, offset: int) -> bool:
+        """Acknowledge a message; return False if it is not pending."""
         if not self.has(offset):
             return False
-        self.left &= ~(1 << self.offsets.index(offset))
+        self.pending_bits &= ~(1 << self.offsets.index(offset))
         self.queue.in_flight -= 1
         return True
 
     def event(self) -> Popped:
-        """What the journal has to say of it, as it is now."""
+        """Build the journal event that describes the current lease."""
         kind = Adopted if self.is_adopted else Popped
         return kind(
             *self.queue.name, self.start, self.pop_time, self.invisible_time,
-            self.queue.next_offset, [offset - self.start for offset in self.unsettled],
+            self.queue.next_offset, [offset - self.start for offset in self.unacknowledged],
         )  # fmt: skip
 
 
 class Order:
-    """A pop in order that a queue waits for."""
+    """The ordered pop in flight on a queue."""
 
-    __slots__ = ("due", "info", "queue", "written")
+    __slots__ = ("due", "info", "journal_offset", "queue")
 
     def __init__(self, queue: "PopQueue", info: OrderInfo) -> None:
         self.queue = queue
         self.info = info
         self.due = 0
-        self.written = 0
+        self.journal_offset = 0
 
-    def left_at(self, now: int) -> int:
-        """As that of a checkpoint, for the message that takes longest."""
-        return max((self._left_of(offset, now) for offset in self.info.unsettled), default=0)
+    def time_left(self, now: int) -> int:
+        """Milliseconds until the last of the unacknowledged messages becomes visible."""
+        return max(
+            (self._time_left_of(offset, now) for offset in self.info.unacknowledged), default=0
+        )
 
-    def _left_of(self, offset: int, now: int) -> int:
+    def _time_left_of(self, offset: int, now: int) -> int:
         over_at = self.info.visible_at(offset)
         lasts = over_at - self.info.pop_time
         left = over_at - now
         return max(min(left, lasts) if lasts > 0 else left, 0)
 
     @property
-    def left(self) -> int:
-        """Not 0 while there is something to settle."""
-        return len(self.info.unsettled)
+    def pending_count(self) -> int:
+        """Number of unacknowledged messages."""
+        return len(self.info.unacknowledged)
 
     def event(self) -> OrderPopped:
         return OrderPopped(*self.queue.name, self.queue.next_offset, self.info)
 
 
-Live = Checkpoint | Order
-"""What is not over."""
+Lease = Checkpoint | Order
 
 
 class PopQueue:
-    """One queue for one group."""
+    """The pop state of one queue for one group."""
 
     __slots__ = (
         "_lows", "_pushed", "checkpoints", "epoch", "in_flight", "is_busy", "name", "next_offset",
@@ -112,28 +115,27 @@ class PopQueue:
     def __init__(self, name: QueueName, next_offset: int = 0) -> None:
         self.name = name
         self.next_offset = next_offset
-        """Where the next pop begins."""
+        """Queue offset at which the next pop begins."""
         self.published: int | None = None
-        """What was last committed for the group by whoever keeps this."""
+        """The offset that the checkpointer last committed for the group."""
         self.epoch = 0
-        """How often all of it was forgotten."""
-        self.checkpoints: dict[tuple[int, int], Checkpoint] = {}
-        """By start and pop time."""
+        """Incremented whenever all leases of the queue are dropped."""
+        self.checkpoints: dict[tuple[int, int], Checkpoint] = {}  # by start and pop time
         self.order: Order | None = None
         self.in_flight = 0
-        """Messages that are not settled, apart from the order."""
+        """Unacknowledged messages, except those of the ordered pop."""
         self.is_busy = False
-        """Somebody reads it from the disk: all others pass on."""
+        """Whether a pop is reading the queue; others skip it."""
         self._lows: list[tuple[int, int, Checkpoint]] = []
         self._pushed = 0
 
     def add(self, checkpoint: Checkpoint) -> None:
         self.checkpoints[checkpoint.start, checkpoint.pop_time] = checkpoint
-        self.in_flight += checkpoint.left.bit_count()
+        self.in_flight += checkpoint.pending_bits.bit_count()
         self._push(checkpoint)
 
     def drop(self, checkpoint: Checkpoint) -> None:
-        """Take out one that is over."""
+        """Remove a pop that has ended."""
         key = (checkpoint.start, checkpoint.pop_time)
         if self.checkpoints.get(key) is checkpoint:
             del self.checkpoints[key]
@@ -144,24 +146,31 @@ class PopQueue:
 
     @property
     def low(self) -> int:
-        """The lowest offset that is not settled; without any, where the next pop begins."""
+        """The lowest unacknowledged offset, or `next_offset` if there is none."""
         lows = self._lows
         low = self.next_offset
         while lows:
-            noted, _, checkpoint = lows[0]
-            if not checkpoint.left:
+            low_at_push, _, checkpoint = lows[0]
+            if not checkpoint.pending_bits:
                 heapq.heappop(lows)
-            elif checkpoint.low > noted:
+            elif checkpoint.low > low_at_push:
                 heapq.heappop(lows)
                 self._push(checkpoint)
             else:
-                low = min(noted, low)
+                low = min(low_at_push, low)
                 break
-        return min(low, *self.order.info.unsettled) if self.order and self.order.left else low
+        return (
+            min(low, *self.order.info.unacknowledged)
+            if self.order and self.order.pending_count
+            else low
+        )
 
-    def free_time(self, start: int, now: int) -> int:
-        """Now, or as soon as may be: no two pops of the same have one time, and of two pops in
-        order the later one has the later time, whatever the clock says."""
+    def unique_pop_time(self, start: int, now: int) -> int:
+        """Return the first free pop time at or after `now`.
+
+        Pop times identify pops with the same start, and a later ordered pop has a later time,
+        whatever the clock says.
+        """
         if self.order is not None:
             now = max(now, self.order.info.pop_time + 1)
         while (start, now) in self.checkpoints:

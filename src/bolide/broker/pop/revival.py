@@ -1,7 +1,8 @@
-"""Revival: messages not acknowledged in time go to the POP retry topics.
+"""Revival: messages not acknowledged in time are appended to the POP retry topics.
 
-Their names are made of a group and a topic, by an old rule that may give the name of another
-group's own retry topic, or by a new one that cannot. Where the old one would, it is not used.
+The name of a retry topic is made of group and topic. The old naming rule may yield the name of
+another group's own retry topic, the new rule (V2) cannot; the old name is not used where it would
+collide.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from itertools import islice
 
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topics import TopicTable
-from bolide.broker.pop.events import Settled
+from bolide.broker.pop.events import Acknowledged
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.polling import Polling
 from bolide.broker.pop.pop_queue import Checkpoint
@@ -53,14 +54,20 @@ from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
 from bolide.store.reading import ReadLimits
 
-_QUEUES = 1
+log = logging.getLogger(__name__)
+
+_RETRY_QUEUES = 1
+_BATCH_SIZE = 8
+_RETRY_DELAY = 1000
+"""Milliseconds until a failed revival is retried."""
+_ONE = ReadLimits(max_count=1, max_scanned=1)
 
 
-class Retries:
-    """Finds and makes retry topics.
+class RetryTopics:
+    """Finds and creates retry topics.
 
     Args:
-        has_more: whether a queue of a group has something to pop.
+        has_more: returns whether a queue of a group has messages to pop.
     """
 
     def __init__(
@@ -86,7 +93,7 @@ class Retries:
             )
 
     def readable(self, group: str, topic: str) -> list[TopicConfig]:
-        """The retry topic to look at now: a response has room for one."""
+        """Return the retry topic to pop from now, if any: a response has room for one."""
         found = [
             config
             for name in self.names(group, topic)
@@ -98,21 +105,21 @@ class Retries:
         return found[:1]
 
     def names(self, group: str, topic: str) -> list[str]:
-        """The retry topics of a group for a topic, whether they exist or not."""
+        """Return the possible retry topics of a group for a topic, existing or not."""
         old, new = pop_retry_topics(group, topic)
         return [new] if group_of_retry_topic(old) in self._groups else [old, new]
 
     async def require(self, group: str, topic: str) -> str:
-        """Where messages of a topic, or of its retry topic, go; made if it is not there.
+        """Return the retry topic for a topic or for its retry topic, creating it if needed.
 
         Raises:
-            ServerError: it cannot be made now.
+            ServerError: the topic cannot be created now.
         """
         if is_retry_topic(topic):
             return topic
         names = self.names(group, topic)
         name = names[-1] if self._cell.value.enable_retry_topic_v2 else names[0]
-        await self._topics.create_retry(name, _QUEUES)
+        await self._topics.create_retry(name, _RETRY_QUEUES)
         return name
 
     def _is_filled(self, group: str, config: TopicConfig) -> bool:
@@ -125,36 +132,36 @@ class Retries:
 def retry_draft(
     record: Record, topic: str, group: str, pop_time: int, store_host: bytes
 ) -> RecordDraft:
-    """A message on its way to the retry topic."""
+    """Build the copy of a message for the retry topic."""
     properties = record.decode_properties()
     properties.pop(PropertyName.POP_CHECKPOINT, None)
     if record.reconsume_times == 0 or PropertyName.FIRST_POP_TIME not in properties:
         properties[PropertyName.FIRST_POP_TIME] = str(pop_time)
-    # Those who make it a dead letter look for these; RocketMQ leaves them out.
+    # Dead-lettering by pull consumers reads these two properties; RocketMQ omits them.
     whole = properties | {
         PropertyName.RETRY_TOPIC: normal_topic(record.topic, group),
         PropertyName.ORIGIN_MESSAGE_ID: properties.get(
             PropertyName.ORIGIN_MESSAGE_ID, _offset_id(record)
         ),
     }
-    written = encode_properties(whole).encode()
-    if len(written) > MAX_PROPERTIES_SIZE:
-        written = bytes(record.properties)
+    encoded = encode_properties(whole).encode()
+    if len(encoded) > MAX_PROPERTIES_SIZE:
+        encoded = bytes(record.properties)
     return RecordDraft(
-        topic.encode(), record.body, written, 0, record.born_timestamp, record.born_host,
+        topic.encode(), record.body, encoded, 0, record.born_timestamp, record.born_host,
         store_host, record.flag, record.sys_flag, record.reconsume_times + 1,
     )  # fmt: skip
 
 
-def shown(record: Record, topic: str, receipt: Receipt) -> bytes:
-    """A message of a retry topic as consumers get it: under the name that they know."""
+def with_original_topic(record: Record, topic: str, receipt: Receipt) -> bytes:
+    """Re-encode a message of a retry topic under the topic name that the consumer knows."""
     properties = record.decode_properties()
     properties[PropertyName.POP_CHECKPOINT] = receipt.encode()
-    written = encode_properties(properties).encode()
-    if len(written) > MAX_PROPERTIES_SIZE:
-        written = bytes(record.properties)
+    encoded = encode_properties(properties).encode()
+    if len(encoded) > MAX_PROPERTIES_SIZE:
+        encoded = bytes(record.properties)
     draft = RecordDraft(
-        topic.encode(), record.body, written, record.queue_id, record.born_timestamp,
+        topic.encode(), record.body, encoded, record.queue_id, record.born_timestamp,
         record.born_host, record.store_host, record.flag, record.sys_flag,
         record.reconsume_times, record.prepared_transaction_offset,
     )  # fmt: skip
@@ -168,32 +175,24 @@ def _offset_id(record: Record) -> str:
     return OffsetId(unpack_host(record.store_host), record.physical_offset).encode()
 
 
-log = logging.getLogger(__name__)
-
-_AT_ONCE = 8
-_AGAIN = 1000
-"""Milliseconds after which what failed is tried again."""
-_ONE = ReadLimits(max_count=1, max_scanned=1)
-
-
 @dataclass(slots=True)
-class _Load:
-    """One pop whose time is over, and where its messages go."""
+class _ExpiredPop:
+    """An expired pop and the retry topic of its messages."""
 
     checkpoint: Checkpoint
     topic: str
     records: dict[int, Record | None] = field(default_factory=dict)
-    """By offset; None is one that is not there any more."""
+    """By queue offset; None if the message no longer exists."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Reviver:
-    """Belongs to one event loop."""
+    """Appends expired messages to retry topics; belongs to one event loop."""
 
     state: PopState
     journal: Journal
     polling: Polling
-    retries: Retries
+    retry_topics: RetryTopics
     store: Store
     intake: Intake
     durability: Durability
@@ -201,53 +200,53 @@ class Reviver:
     statistics: Statistics
     store_host: bytes
     is_stuck: bool = False
-    """Whether it has failed; that is told once."""
+    """Whether the last attempt failed; a failure is logged once."""
 
     async def revive_due(self) -> bool:
-        """Look after some of what is due; says whether there may be more."""
-        due = list(islice(self.state.due(), _AT_ONCE))
-        checkpoints = [live for live in due if isinstance(live, Checkpoint)]
-        for live in due:
-            if not isinstance(live, Checkpoint):
-                topic, group, queue_id = live.queue.name
+        """Revive a batch of expired leases; return whether there may be more."""
+        due = list(islice(self.state.due_leases(), _BATCH_SIZE))
+        checkpoints = [lease for lease in due if isinstance(lease, Checkpoint)]
+        for lease in due:
+            if not isinstance(lease, Checkpoint):
+                topic, group, queue_id = lease.queue.name
                 self.polling.wake(topic, group, queue_id)
         try:
             await self._revive(checkpoints)
-        except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
-            self._stick(exc)
-        left = [checkpoint for checkpoint in checkpoints if checkpoint.left]
-        for checkpoint in left:
-            self.state.wait(checkpoint, _AGAIN)
-        if checkpoints and not left:
+        except Exception as exc:  # noqa: BLE001  logged; the batch is retried
+            self._report_failure(exc)
+        remaining = [checkpoint for checkpoint in checkpoints if checkpoint.pending_bits]
+        for checkpoint in remaining:
+            self.state.schedule(checkpoint, _RETRY_DELAY)
+        if checkpoints and not remaining:
             self.is_stuck = False
-        return len(due) == _AT_ONCE
+        return len(due) == _BATCH_SIZE
 
-    def _stick(self, exc: Exception) -> None:
+    def _report_failure(self, exc: Exception) -> None:
         if not self.is_stuck:
             self.is_stuck = True
-            known = exc if not isinstance(exc, BolideError) else None
-            log.error("popped messages wait to be seen again: %s", exc, exc_info=known)
+            unexpected = exc if not isinstance(exc, BolideError) else None
+            log.error("expired pops cannot be revived, retrying: %s", exc, exc_info=unexpected)
 
     async def _revive(self, checkpoints: list[Checkpoint]) -> None:
-        loads = [await self._load(checkpoint) for checkpoint in checkpoints]
-        # From here on nothing waits, so nobody acknowledges what is on its way.
-        settled: list[Settled] = []
+        batch = [await self._read_expired(checkpoint) for checkpoint in checkpoints]
+        # No await from here on, so no acknowledgement can interleave.
+        acknowledged: list[Acknowledged] = []
         last: Appended | None = None
         try:
-            for load in loads:
-                last = self._put(load, settled) or last
+            for expired in batch:
+                last = self._append_retries(expired, acknowledged) or last
         finally:
-            if settled:
-                await self._settle(settled, last)
+            if acknowledged:
+                await self._acknowledge_when_durable(acknowledged, last)
 
-    async def _load(self, checkpoint: Checkpoint) -> _Load:
+    async def _read_expired(self, checkpoint: Checkpoint) -> _ExpiredPop:
         topic, group, queue_id = checkpoint.queue.name
         if normal_topic(topic, group) not in self.topics:
-            return _Load(checkpoint, "", dict.fromkeys(checkpoint.unsettled))
-        load = _Load(checkpoint, await self.retries.require(group, topic))
-        for offset in checkpoint.unsettled:
-            load.records[offset] = await self._read(topic, queue_id, offset)
-        return load
+            return _ExpiredPop(checkpoint, "", dict.fromkeys(checkpoint.unacknowledged))
+        expired = _ExpiredPop(checkpoint, await self.retry_topics.require(group, topic))
+        for offset in checkpoint.unacknowledged:
+            expired.records[offset] = await self._read(topic, queue_id, offset)
+        return expired
 
     async def _read(self, topic: str, queue_id: int, offset: int) -> Record | None:
         try:
@@ -257,41 +256,48 @@ class Reviver:
         try:
             record = read_record(bytes(found.records[0])) if found.records else None
         except BadRecord as exc:
-            log.warning("a popped message of %s is damaged and passed over: %s", topic, exc)
+            log.warning("skipping a damaged popped message of %s: %s", topic, exc)
             return None
         return record if isinstance(record, Record) and record.queue_offset == offset else None
 
-    def _put(self, load: _Load, settled: list[Settled]) -> Appended | None:
-        """Put messages into the retry topic; `settled` gets what is done."""
-        checkpoint, last = load.checkpoint, None
+    def _append_retries(
+        self, expired: _ExpiredPop, acknowledged: list[Acknowledged]
+    ) -> Appended | None:
+        """Append the messages of a pop to the retry topic; add their acknowledgements to
+        `acknowledged`."""
+        checkpoint, last = expired.checkpoint, None
         name = checkpoint.queue.name
         done: list[int] = []
         try:
-            for offset, record in load.records.items():
+            for offset, record in expired.records.items():
                 claim = (name, checkpoint.start, checkpoint.pop_time, offset)
                 if not checkpoint.has(offset) or self.journal.is_claimed(claim):
                     continue
                 if record is not None:
-                    last = self._put_one(load, record)
+                    last = self._append_retry(expired, record)
                 done.append(offset)
-        except ValueError as exc:  # it fitted once, and may again; others are not held up
-            self._stick(exc)
+        except ValueError as exc:  # too large for now; other pops are not held up
+            self._report_failure(exc)
         finally:
             if done:
-                settled.append(Settled(*name, checkpoint.start, checkpoint.pop_time, done))
+                acknowledged.append(
+                    Acknowledged(*name, checkpoint.start, checkpoint.pop_time, done)
+                )
         return last
 
-    def _put_one(self, load: _Load, record: Record) -> Appended:
-        checkpoint = load.checkpoint
+    def _append_retry(self, expired: _ExpiredPop, record: Record) -> Appended:
+        checkpoint = expired.checkpoint
         group, pop_time = checkpoint.queue.name[1], checkpoint.pop_time
-        draft = retry_draft(record, load.topic, group, pop_time, self.store_host)
+        draft = retry_draft(record, expired.topic, group, pop_time, self.store_host)
         appended = self.intake.append(draft)
-        self.statistics.sent(load.topic, 0, 1, appended.size, 0.0)
+        self.statistics.sent(expired.topic, 0, 1, appended.size, 0.0)
         return appended
 
-    async def _settle(self, settled: list[Settled], last: Appended | None) -> None:
-        """A message is settled when its successor is safe, not before."""
-        with self.journal.leaving(settled):
+    async def _acknowledge_when_durable(
+        self, acknowledged: list[Acknowledged], last: Appended | None
+    ) -> None:
+        """Acknowledge messages once their copies are durable."""
+        with self.journal.moving_to_retry(acknowledged):
             while last is not None and await self.durability.reached(last) != ResponseCode.SUCCESS:
-                log.warning("the disk takes long: popped messages wait for it")
-            self.journal.append(settled)
+                log.warning("reviving popped messages waits for a slow flush")
+            self.journal.append(acknowledged)

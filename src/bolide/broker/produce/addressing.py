@@ -8,7 +8,7 @@ from typing import Self
 from msgspec import field
 
 from bolide.broker.settings.config import BrokerConfig
-from bolide.broker.timers.timetable import ASKING, Timetable, waiting_draft
+from bolide.broker.timers.timetable import TIMER_PROPERTIES, Timetable, timer_draft
 from bolide.model.message import Host, TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import SCHEDULE_TOPIC
 from bolide.model.properties import INTERPRETED_PREFIXES, PropertyName
@@ -36,7 +36,7 @@ def address(
         return delayed(draft, properties, min(level, max_level))
     due = timetable.due(properties)
     if due is not None:
-        return waiting_draft(draft, properties, due)
+        return timer_draft(draft, properties, due)
     return draft._replace(properties=encode_properties(properties).encode())
 
 
@@ -51,7 +51,7 @@ def delay_level(properties: dict[str, str]) -> int:
 
 def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> RecordDraft:
     """The draft as it waits in the queue of its level; its properties say where it belongs."""
-    kept = {name: text for name, text in properties.items() if name not in ASKING}
+    kept = {name: text for name, text in properties.items() if name not in TIMER_PROPERTIES}
     kept[PropertyName.DELAY_LEVEL] = str(level)
     kept[PropertyName.REAL_TOPIC] = draft.topic.decode()
     kept[PropertyName.REAL_QUEUE_ID] = str(draft.queue_id)

@@ -80,7 +80,7 @@ class Intake:
             self.on_end()
         finally:
             self.ending = None  # or no burst would end again
-            self._store.settle()
+            self._store.end_burst()
         if not self._durability.waits:
             touched, self._touched = self._touched, {}
             self._wake(touched)

@@ -1,1 +1,1 @@
-"""Settings of a broker: declarations, changes at run time, keys without effect here."""
+"""Broker settings: declarations, changes at run time, and RocketMQ keys without effect here."""

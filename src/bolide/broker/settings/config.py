@@ -1,6 +1,6 @@
-"""Settings of a broker, under RocketMQ's keys (`BrokerConfig`), and the reading of a broker.conf.
+"""Broker settings under RocketMQ's keys (`BrokerConfig`), and the loading of a broker.conf.
 
-One file holds the settings of the broker and of its store; `load_settings` gives each its own.
+One file holds the settings of the broker and of its store; `load_settings` separates them.
 """
 
 import logging
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
-_ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104  to be recognised, not to be bound
+_ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104  compared, not bound
 _TRANSFER_LIMITS = "maxTransfer"
 
 VIP_PORT_DELTA: Final = -2
-"""Where RocketMQ's clients look for a second port for sends, seen from the first."""
+"""Distance from the listen port to the VIP port, which RocketMQ's clients may use for sends."""
 
 
 class BrokerRole(StrEnum):
@@ -57,138 +57,161 @@ class BrokerConfig(
     TransactionSettings,
     ServerSettings,
 ):
-    """What a broker can be told. Durations are seconds here, milliseconds in files.
+    """All settings of a broker. Durations are seconds here, milliseconds in files.
 
-    What is empty and depends on the machine is filled in: names, addresses, the port for replicas.
+    Empty settings that depend on the machine are filled in: names, addresses and the HA port.
     """
 
-    # Who it is
+    # Identity and addresses
     broker_cluster_name: str = option("DefaultCluster", "Name of the cluster.")
     broker_name: str = option(
-        "", "Name of the broker group, the same for a master and its slaves; default is the host's."
+        "",
+        "Name of the broker group, shared by a master and its slaves; defaults to the host name.",
     )
-    broker_id: int = option(0, "0 is a master, more a slave.", bounds=(0, _INT_MAX))
+    broker_id: int = option(
+        0, "Id within the broker group: 0 is the master, others are slaves.", bounds=(0, _INT_MAX)
+    )
     broker_role: BrokerRole = option(BrokerRole.ASYNC_MASTER, "ASYNC_MASTER, SYNC_MASTER or SLAVE.")
     listen_port: int = option(
         10911,
-        "Port to listen on; the one two below is served too. 0 lets the system choose one.",
+        "Port to listen on; listenPort - 2 (the VIP port) is served too. 0 selects a free port.",
         bounds=(0, 65535),
     )
     ha_listen_port: int = option(
-        0, "Port for replicas; 0 is the one after listenPort.", bounds=(0, 65535)
+        0, "Port for replication; 0 means listenPort + 1.", bounds=(0, 65535)
     )
     broker_ip1: str = option(
-        "", "Address that clients are told; default is bindAddress or the host's.", key="brokerIP1"
+        "",
+        "Address announced to clients; defaults to bindAddress or the address of the host.",
+        key="brokerIP1",
     )
     broker_ip2: str = option(
-        "", "Address that replicas are told; default is that of clients.", key="brokerIP2"
+        "", "Address announced to replicas; defaults to brokerIP1.", key="brokerIP2"
     )
 
     workers: int = option(
         1,
-        "Processes that share the work, each a broker group of its own; see --workers.",
+        "Number of worker processes, each a broker group of its own; see --workers.",
         bounds=(1, 256), ours=True,
     )  # fmt: skip
 
     # NameServers
     name_servers: tuple[str, ...] = option(
         (),
-        "Addresses of NameServers, separated by semicolons; default is $NAMESRV_ADDR.",
+        "Addresses of NameServers, separated by semicolons; defaults to $NAMESRV_ADDR.",
         key="namesrvAddr",
         live=True,
     )
     register_name_server_period: float = option(
-        30.0, "Milliseconds between two registrations, at least 10000 and at most 60000.",
+        30.0, "Milliseconds between registrations with NameServers, limited to 10000 to 60000.",
         bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     register_broker_timeout: float = option(
-        24.0, "Milliseconds that a NameServer gets to answer a registration.",
+        24.0, "Milliseconds to wait for a NameServer's answer to a registration.",
         key="registerBrokerTimeoutMills", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     force_register: bool = option(
-        True, "Register even if the NameServer has seen this version of the topics.", live=True
+        True,
+        "Always register in full, even if the NameServer has this version of the topics.",
+        live=True,
     )
-    compressed_register: bool = option(False, "Compress registrations.", live=True)
+    compressed_register: bool = option(False, "Compress the bodies of registrations.", live=True)
     connect_timeout: float = option(
-        3.0, "Milliseconds that a connection to a NameServer may take.",
+        3.0, "Milliseconds to wait for a connection to a NameServer.",
         key="connectTimeoutMillis", bounds=(1, _DAY_MS), scale=1000,
     )  # fmt: skip
     use_tls: bool = option(
         False, "Call NameServers over TLS.", key="useTLS", aliases=("tls.enable",)
     )
     tls_client_certificate: Path | None = option(
-        None, "Certificate chain shown to NameServers, PEM.", key="tls.client.certPath", ours=True
+        None,
+        "Certificate chain presented to NameServers, PEM.",
+        key="tls.client.certPath",
+        ours=True,
     )
     tls_client_key: Path | None = option(
-        None, "Private key of that certificate, PEM.", key="tls.client.keyPath", ours=True
+        None, "Private key of tls.client.certPath, PEM.", key="tls.client.keyPath", ours=True
     )
     tls_client_key_password: str | None = option(
-        None, "Password of that key.", key="tls.client.keyPassword", ours=True, secret=True
+        None,
+        "Password of tls.client.keyPath.",
+        key="tls.client.keyPassword",
+        ours=True,
+        secret=True,
     )
     tls_client_trust: Path | None = option(
-        None, "Certificates that sign those of NameServers, PEM; without it all are trusted.",
+        None, "Certificate authorities for NameServers, PEM; without it, any certificate is valid.",
         key="tls.client.trustCertPath", ours=True,
     )  # fmt: skip
 
     # Topics
     broker_permission: int = option(
-        6, "What the broker allows: 4 reading, 2 writing, 6 both.", bounds=(0, 7), live=True
+        6, "Permission of the broker: 4 to read, 2 to write, 6 for both.", bounds=(0, 7), live=True
     )
     auto_create_topic_enable: bool = option(
         True, "Create a topic when a message is sent to it.", live=True
     )
     default_topic_queue_nums: int = option(
-        8, "Queues that a topic so created has at most.", bounds=(1, 65535), live=True
+        8,
+        "Maximum number of queues of an automatically created topic.",
+        bounds=(1, 65535),
+        live=True,
     )
     cluster_topic_enable: bool = option(
-        True, "Let clients send to the topic named like the cluster."
+        True, "Let clients send to the topic named after the cluster."
     )
-    broker_topic_enable: bool = option(True, "Let clients send to the topic named like the broker.")
-    trace_topic_enable: bool = option(False, "Create the topic of message traces.")
-    msg_trace_topic_name: str = option("RMQ_SYS_TRACE_TOPIC", "Name of that topic.")
+    broker_topic_enable: bool = option(
+        True, "Let clients send to the topic named after the broker."
+    )
+    trace_topic_enable: bool = option(False, "Create the topic for message traces.")
+    msg_trace_topic_name: str = option(
+        "RMQ_SYS_TRACE_TOPIC", "Name of the topic for message traces."
+    )
 
     # Sending
-    trace_on: bool = option(True, "Tell producers that they may trace their messages.", live=True)
-    region_id: str = option("DefaultRegion", "Region that producers are told.", live=True)
+    trace_on: bool = option(True, "Allow producers to trace their messages.", live=True)
+    region_id: str = option("DefaultRegion", "Region announced to producers.", live=True)
     max_batch_count: int = option(
-        30_000, "Most messages of a batch: while it is taken, others wait.",
+        30_000, "Maximum number of messages in a batch; a batch delays all other requests.",
         bounds=(1, _INT_MAX), ours=True, live=True,
     )  # fmt: skip
     dedup_max_keys: int = option(
         1_000_000,
-        "Most keys kept for topics with a dedup.window, at about 200 bytes of memory each; beyond"
-        " that the oldest are forgotten.",
+        "Maximum number of keys remembered for topics with a dedup.window, at about 200 bytes of"
+        " memory each; beyond it, the oldest keys are evicted.",
         bounds=(1, 100_000_000), ours=True, live=True,
     )  # fmt: skip
     start_accept_send_request_time_stamp: float = option(
-        0.0, "Milliseconds since 1970 before which no messages are taken.",
+        0.0, "Timestamp in milliseconds before which the broker refuses sends.",
         bounds=(0, 2**53), scale=1000, live=True,
     )  # fmt: skip
 
     # Pulling
     long_polling_enable: bool = option(
-        True, "Keep a pull without messages waiting as long as the consumer says.", live=True
+        True,
+        "Suspend a pull that finds no messages for as long as the consumer requests.",
+        live=True,
     )
     short_polling_time: float = option(
-        1.0, "Milliseconds that it waits otherwise.",
+        1.0, "Milliseconds of suspension if longPollingEnable is false.",
         key="shortPollingTimeMills", bounds=(0, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     max_pull_count: int = option(
-        1024, "Most messages of a pull, unless a maxTransfer… setting is given.",
+        1024, "Maximum number of messages of a pull, unless a maxTransfer… setting is given.",
         bounds=(1, _INT_MAX), ours=True, live=True,
     )  # fmt: skip
     max_pull_bytes: int = option(
-        1024 * 1024, "Most bytes of a pull, unless a maxTransfer… setting is given.",
+        1024 * 1024, "Maximum size in bytes of a pull, unless a maxTransfer… setting is given.",
         bounds=(1, _INT_MAX), ours=True, live=True,
     )  # fmt: skip
     transfer_limits_given: bool = option(
         False,
-        "Keep pulls to the maxTransfer… settings instead; true as soon as one of them is set.",
+        "Limit pulls by the maxTransfer… settings instead; true as soon as one of them is set.",
         ours=True,
         live=True,
     )
     slave_read_enable: bool = option(
-        False, "Send consumers that are far behind to a slave.", live=True
+        False, "Suggest a slave to consumers that are far behind.", live=True
     )
     lite_pull_message_enable: bool = option(True, "Serve lite pull consumers.", live=True)
     reject_pull_consumer_enable: bool = option(False, "Refuse pull consumers.", live=True)
@@ -198,54 +221,58 @@ class BrokerConfig(
         True, "Create a consumer group when a consumer first names it.", live=True
     )
     notify_consumer_ids_changed_enable: bool = option(
-        True, "Tell consumers at once when one joins or leaves their group.", live=True
+        True, "Notify consumers at once when a member joins or leaves their group.", live=True
     )
     channel_expired_timeout: float = option(
-        120.0, "Milliseconds without a heartbeat after which a client is forgotten.",
+        120.0, "Milliseconds without a heartbeat after which a client is removed.",
         bounds=(100, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     consumer_offsets_interval: float = option(
-        5.0, "Milliseconds between two savings of what groups have consumed.",
+        5.0, "Milliseconds between writes of consumer offsets to disk.",
         key="flushConsumerOffsetInterval", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     use_server_side_reset_offset: bool = option(
-        True, "Reset offsets in the broker; otherwise every consumer must be online.", live=True
+        True,
+        "Reset offsets in the broker; otherwise, through the consumers, which must be online.",
+        live=True,
     )
 
     # Files and operation
     rocketmq_home: str | None = option(
         lambda: os.environ.get("ROCKETMQ_HOME"),
-        "Directory of an installation; conf/ in it is searched for configuration files.",
+        "RocketMQ installation directory; its conf/ is searched for configuration files.",
     )
     broker_config_path: Path | None = option(
         None,
-        "File that changes at run time are written to; default is the one given at the start,"
-        " else config/broker.properties in storePathRootDir.",
+        "File that receives changes made at run time; defaults to the file given at start, or"
+        " else to config/broker.properties in storePathRootDir.",
     )
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "brokerConfigPath"),
         "Keys that cannot be changed at run time, separated by semicolons.",
     )
     max_stats_idle_time: int = option(
-        -1, "Minutes without a count after which a statistic is dropped; -1 is never.",
+        -1, "Minutes of inactivity after which a statistic is dropped; -1 keeps all.",
         key="maxStatsIdleTimeInMinutes", bounds=(-1, _INT_MAX),
     )  # fmt: skip
-    log_level: LogLevel = option(LogLevel.INFO, "Least level that is logged.", ours=True, live=True)
+    log_level: LogLevel = option(
+        LogLevel.INFO, "Minimum level of log messages.", ours=True, live=True
+    )
 
     def __post_init__(self) -> None:
         address = self.bind_address
         announced = self.broker_ip1 or (_host_address() if address in _ANY_ADDRESS else address)
-        filled = {
+        defaults = {
             "broker_name": self.broker_name or socket.gethostname(),
             "broker_ip1": announced,
             "broker_ip2": self.broker_ip2 or announced,
             "ha_listen_port": self.ha_listen_port or (self.listen_port and self.listen_port + 1),
         }
-        for field, value in filled.items():
+        for field, value in defaults.items():
             object.__setattr__(self, field, value)
 
     def client_config(self) -> ClientConfig:
-        """How the broker calls NameServers."""
+        """Settings of the connections to NameServers."""
         return ClientConfig(
             connect_timeout=self.connect_timeout,
             call_timeout=self.register_broker_timeout,
@@ -267,17 +294,19 @@ def load_settings(
     strict: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[BrokerConfig, StoreConfig]:
-    """Both halves of a broker.conf, warned of what has no effect or is unknown.
+    """Build the broker's and the store's settings from the texts of a broker.conf.
+
+    Logs a warning for each key that has no effect or is unknown.
 
     Raises:
-        ConfigError: a value is wrong, asks for what is not there, or strict and a key is unknown.
+        ConfigError: a value is invalid or unsupported, or, with `strict`, a key is unknown.
     """
     environment = os.environ if environment is None else environment
     addresses = environment.get("NAMESRV_ADDR", "")
     given = ({"namesrvAddr": addresses} if addresses else {}) | dict(texts)
     if limits_are_given(given):
         given.setdefault("transferLimitsGiven", "true")
-    refuse_missing(given)
+    refuse_unsupported(given)
     broker = load(
         BrokerConfig, given, ignored=ALL_IGNORED, others=keys_of(StoreConfig), strict=strict
     )
@@ -287,37 +316,38 @@ def load_settings(
     store_settings.check(store)
     if broker.broker_role is BrokerRole.SYNC_MASTER:
         log.warning(
-            "brokerRole=SYNC_MASTER: replication is yet to come, so an acknowledgement means"
-            " this machine alone"
+            "brokerRole=SYNC_MASTER: replication is not implemented; an acknowledgement covers this"
+            " machine only"
         )
     return broker, store
 
 
 ALL_IGNORED = IGNORED | store_settings.IGNORED
-"""Keys that a broker.conf may hold and that have no effect; the console and mqadmin see them."""
+"""Keys of a broker.conf that have no effect; the console and mqadmin still show them."""
 
 
 def check(config: BrokerConfig) -> None:
-    """Look for values that do not go together.
+    """Check settings that depend on each other.
 
     Raises:
-        ConfigError: names the keys.
+        ConfigError: settings contradict each other; the message names their keys.
     """
     if config.broker_role is BrokerRole.SLAVE or config.broker_id:
         raise ConfigError(
-            f"brokerRole={config.broker_role}, brokerId={config.broker_id}: slaves come with"
-            " replication; start a master with brokerId=0, or RocketMQ's broker"
+            f"brokerRole={config.broker_role}, brokerId={config.broker_id}: slaves need"
+            " replication, which is not implemented; start a master with brokerId=0, or RocketMQ's"
+            " broker"
         )
     if 0 < config.listen_port <= -VIP_PORT_DELTA:
-        raise ConfigError(f"listenPort={config.listen_port}: the port two below it is needed too")
+        raise ConfigError(f"listenPort={config.listen_port}: listenPort - 2 is needed too")
     config.server_config()
 
 
-def refuse_missing(texts: Mapping[str, str]) -> None:
-    """Look for switches that a broker must not pass over because its data would be in danger.
+def refuse_unsupported(texts: Mapping[str, str]) -> None:
+    """Refuse switches for missing features that protect data and so cannot be ignored.
 
     Raises:
-        ConfigError: names the key and says what to do.
+        ConfigError: such a switch is on; the message names the key and what to do.
     """
     for key, reason in REFUSED_WHEN_TRUE.items():
         if texts.get(key, "").strip().lower() == "true":
@@ -325,18 +355,18 @@ def refuse_missing(texts: Mapping[str, str]) -> None:
 
 
 def limits_are_given(texts: Mapping[str, str]) -> bool:
-    """Whether somebody set one of RocketMQ's limits of a pull."""
+    """Whether one of RocketMQ's limits of a pull is set."""
     return any(key.startswith(_TRANSFER_LIMITS) for key in texts)
 
 
 def keys_of(kind: type) -> set[str]:
-    """The keys that a config takes, old spellings included."""
+    """Keys of a settings class, including old spellings."""
     options = options_of(kind)
     return options.keys() | {alias for found in options.values() for alias in found.aliases}
 
 
 def _host_address() -> str:
-    """The address that others most likely reach this machine by; no packet is sent to find it."""
+    """The address of the default route; connecting a UDP socket sends no packet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -1,7 +1,7 @@
-"""The settings of a running broker: shown, changed, and written to their file.
+"""Settings of a running broker: shows them, changes them, and writes changes to their file.
 
-Two cells hold what is in force, one for the broker and one for its store. A change that needs a
-restart is written and shown but not put in force: half of a broker would see it.
+Two cells hold the values in force, one for the broker and one for its store. A setting that needs
+a restart is written and shown but not applied, since only a part of the broker would notice it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bolide.broker.settings.config import (
     BrokerConfig,
     keys_of,
     limits_are_given,
-    refuse_missing,
+    refuse_unsupported,
 )
 from bolide.config import ConfigCell, options_of, to_texts
 from bolide.errors import ConfigError
@@ -37,30 +37,30 @@ Cell = ConfigCell[BrokerConfig] | ConfigCell[StoreConfig]
 
 @dataclass(slots=True)
 class Change:
-    """What an update does; all of it is written."""
+    """An update, by effect; all keys but the unknown ones are written to the file."""
 
     now: dict[str, str] = field(default_factory=dict)
     after_restart: dict[str, str] = field(default_factory=dict)
     without_effect: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
-    """These are not written: nobody would read them."""
+    """Not written to the file."""
 
     @property
     def remark(self) -> str | None:
         parts = {
             "in effect after a restart": self.after_restart,
             "known to RocketMQ, without effect here": self.without_effect,
-            "unknown, passed over": self.unknown,
+            "unknown, ignored": self.unknown,
         }
-        told = [f"{text}: {', '.join(sorted(keys))}" for text, keys in parts.items() if keys]
-        return "; ".join(told) or None
+        sentences = [f"{text}: {', '.join(sorted(keys))}" for text, keys in parts.items() if keys]
+        return "; ".join(sentences) or None
 
 
 class Settings:
-    """Belongs to one event loop.
+    """The settings in force and pending changes; belongs to one event loop.
 
     Args:
-        ignored: keys without effect that were set all the same, with their values.
+        ignored: keys without effect that the configuration file sets, with their values.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Settings:
 
     @property
     def path(self) -> Path:
-        """The file that changes are written to."""
+        """The file that receives changes."""
         return self._broker.value.broker_config_path or self._store.value.root / _FILE
 
     def texts(self) -> dict[str, str]:
-        """All of RocketMQ's keys, and of our own those that are not at their default."""
+        """Texts of all of RocketMQ's keys, and of Bolide's own keys not at their default."""
         return self._others | _shown(self._broker) | _shown(self._store) | self._pending
 
     async def update(self, texts: dict[str, str], peer: str) -> Change:
-        """Change settings, the file first.
+        """Write changes to the file, then apply them.
 
         Raises:
             NoPermission: a key may not be changed at run time.
-            InvalidParameter: a value is wrong; nothing is changed.
+            InvalidParameter: a value is invalid; nothing is changed.
             ServerError: the file cannot be written; nothing is changed.
         """
         if locked := sorted(self._locked() & texts.keys()):
@@ -107,8 +107,8 @@ class Settings:
     async def _update(self, texts: dict[str, str], peer: str) -> Change:
         async with self._writing:
             try:
-                refuse_missing(texts)
-                change = self._judge(texts)
+                refuse_unsupported(texts)
+                change = self._classify(texts)
             except ConfigError as exc:
                 raise InvalidParameter(f"nothing is changed: {exc}") from exc
             await self._write(change.now | change.after_restart | change.without_effect)
@@ -116,7 +116,7 @@ class Settings:
         self._report(change, peer)
         return change
 
-    def _judge(self, texts: dict[str, str]) -> Change:
+    def _classify(self, texts: dict[str, str]) -> Change:
         if limits_are_given(texts):
             texts = {"transferLimitsGiven": "true"} | texts
         known = keys_of(BrokerConfig) | keys_of(StoreConfig)
@@ -128,11 +128,11 @@ class Settings:
             options = options_of(type(cell.value))
             for key, text in cell.changes(texts).items():
                 (change.now if options[key].live else change.after_restart)[key] = text
-        self._take_back(texts, change)
+        self._revert_pending(texts, change)
         return change
 
-    def _take_back(self, texts: dict[str, str], change: Change) -> None:
-        """What would change with the next start may be set again to what is in force."""
+    def _revert_pending(self, texts: dict[str, str], change: Change) -> None:
+        """Write a pending setting that is set back to the value in force."""
         for key in self._pending.keys() & texts.keys() - change.after_restart.keys():
             change.after_restart[key] = texts[key].strip()
 
@@ -163,10 +163,10 @@ class Settings:
             if found.secret
         }
         for key, text in (change.now | change.after_restart).items():
-            shown = "(a secret)" if key in secrets else text
+            shown = "(secret)" if key in secrets else text
             log.info("%s set %s=%s", peer, key, shown)
         if change.remark:
-            log.warning("of what %s set: %s", peer, change.remark)
+            log.warning("settings from %s with a remark: %s", peer, change.remark)
 
 
 def _shown(cell: Cell) -> dict[str, str]:
@@ -180,6 +180,6 @@ def _shown(cell: Cell) -> dict[str, str]:
 
 
 def _write(path: Path, changes: dict[str, str]) -> None:
-    # As it is, line ends and foreign encodings included.
+    # Keep the other lines byte for byte, including line ends and foreign encodings.
     before = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
     snapshot.replace(path, properties.edit(before, changes).encode(errors="surrogateescape"))

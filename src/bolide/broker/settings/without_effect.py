@@ -1,33 +1,33 @@
-"""Keys of a broker.conf that have no effect here, with RocketMQ's defaults, and why."""
+"""Keys of a broker.conf that have no effect here, with RocketMQ's defaults and the reasons."""
 
 from bolide.config import Ignored
 from bolide.remoting.settings import IGNORED_SERVER, THREADS
 
-_NO_QUEUE = "requests wait for no thread, so none grows old before its turn"
-_REPLICATION = "it comes with replication"
-_CONTROLLER = "it comes with the controller"
-_OPS = "every half message that is done with has its own op message, which all releases can read"
-_HALVES = "open half messages are counted when somebody asks, and their number is kept in no file"
-_TIMER = "one task does all for what waits, and tries each delivery until it succeeds"
-_POP = "popped messages are kept in another way, which needs no such setting"
-_POP_KV = "popped messages are never kept in RocksDB"
-_POP_ALWAYS = "it is always so"
-_SQL = "messages are not marked for filters when stored: expressions are evaluated when read"
-_ACCESS = "it comes with access control"
-_METRICS = "it comes with metrics"
-_COMPACTION = "there is no compaction of topics"
-_LMQ = "there are no light message queues"
-_BILLING = "nobody is billed by message"
-_ADDRESSES = "NameServers are those of namesrvAddr; their host names are looked up at each connect"
-_REGISTRATION = "one registration tells all topics"
-_CONTAINER = "there are no broker containers"
-_PROXY = "it matters to RocketMQ's proxy only"
-_COLD = "a read that needs the disk is done on another thread and holds up nobody"
-_UNUSED = "RocketMQ does not use it any more"
-_OWN_CALLS = "a broker here makes few calls of its own"
+_NO_QUEUE = "requests do not queue for threads, so none expires in a queue"
+_REPLICATION = "replication is not implemented"
+_CONTROLLER = "the controller is not implemented"
+_OPS = "each completed half message gets its own op message, which all releases can read"
+_HALVES = "open half messages are counted on request; the number is not stored"
+_TIMER = "one task delivers all timed messages and retries each delivery until it succeeds"
+_POP = "the POP journal replaces RocketMQ's check-point messages and has no such setting"
+_POP_KV = "the state of POP is never stored in RocksDB"
+_POP_ALWAYS = "always on"
+_SQL = "filter expressions are evaluated when messages are read, not when they are stored"
+_ACCESS = "access control is not implemented"
+_METRICS = "metrics are not implemented"
+_COMPACTION = "topic compaction is not implemented"
+_LMQ = "light message queues are not implemented"
+_BILLING = "there are no billing statistics"
+_ADDRESSES = "namesrvAddr lists the NameServers; host names are resolved at each connection"
+_REGISTRATION = "one registration contains all topics"
+_CONTAINER = "broker containers are not implemented"
+_PROXY = "only RocketMQ's proxy uses it"
+_COLD = "disk reads run on another thread and do not block other requests"
+_UNUSED = "RocketMQ no longer uses it"
+_OWN_CALLS = "the broker makes few calls as a client"
 _SCHEDULED = "one task delivers the delayed messages of all levels"
-_ROCKSDB = "the store is made of files"
-_STATISTICS = "statistics of deleted topics and groups go with them, all others are kept"
+_ROCKSDB = "the store does not use RocksDB"
+_STATISTICS = "statistics are deleted with their topic or group and kept otherwise"
 
 _THREAD_POOLS = {
     "sendMessageThreadPoolNums": "4",
@@ -149,9 +149,9 @@ _TIMER_KEYS = {
 
 _OTHER_TIMER_KEYS = {
     "timerInterceptDelayLevel": Ignored("false", _UNUSED),
-    "timerCongestNumEachSlot": Ignored("2147483647", "a second takes as many as come"),
-    "disappearTimeAfterStart": Ignored("-1", "a broker delivers as soon as it runs"),
-    "allowRecallWhenBrokerNotWriteable": Ignored("true", "it is always so"),
+    "timerCongestNumEachSlot": Ignored("2147483647", "a slot has no limit"),
+    "disappearTimeAfterStart": Ignored("-1", "deliveries begin at start"),
+    "allowRecallWhenBrokerNotWriteable": Ignored("true", "always on"),
 }
 
 _POP_KEYS = {
@@ -292,8 +292,8 @@ _COMPACTION_KEYS = {
 }
 
 _SINGLE = {
-    "messageStorePlugIn": Ignored("", "plug-ins of the store are Java classes"),
-    "transferMsgByHeap": Ignored("true", "a reply is always built in memory"),
+    "messageStorePlugIn": Ignored("", "store plug-ins are Java classes"),
+    "transferMsgByHeap": Ignored("true", "replies are always built in memory"),
     "highSpeedMode": Ignored("false", _UNUSED),
     "maxDelayTime": Ignored("40", _UNUSED),
     "flushConsumerOffsetHistoryInterval": Ignored("60000", _UNUSED),
@@ -314,14 +314,14 @@ _SINGLE = {
     "broadcastOffsetExpireSecond": Ignored("120", _PROXY),
     "broadcastOffsetExpireMaxSecond": Ignored("300", _PROXY),
     "enableMixedMessageType": Ignored("false", _PROXY),
-    "realTimeNotifyConsumerChange": Ignored("true", "consumers are always told at once"),
-    "useStaticSubscription": Ignored("false", "heartbeats say who has subscribed to what"),
+    "realTimeNotifyConsumerChange": Ignored("true", "consumers are always notified at once"),
+    "useStaticSubscription": Ignored("false", "heartbeats are the only source of subscriptions"),
     "subscriptionExpiredTimeout": Ignored(
-        "600000", "heartbeats say who has subscribed to what, and nothing else is kept"
+        "600000", "heartbeats are the only source of subscriptions"
     ),
-    "enableRegisterProducer": Ignored("true", "producers are always listed"),
-    "enableCreateSysGroup": Ignored("true", "the groups of the tools are always there"),
-    "validateSystemTopicWhenUpdateTopic": Ignored("true", "system topics are always guarded"),
+    "enableRegisterProducer": Ignored("true", "producers are always registered"),
+    "enableCreateSysGroup": Ignored("true", "system groups are always created"),
+    "validateSystemTopicWhenUpdateTopic": Ignored("true", "system topics are always protected"),
     "disableConsumeIfConsumerReadSlowly": Ignored("false", _COLD),
     "consumerFallbehindThreshold": Ignored("17179869184", _COLD),
     "coldCtrStrategyEnable": Ignored("false", _COLD),
@@ -343,15 +343,16 @@ _SINGLE = {
     "scheduleAsyncDeliverMaxResendNum2Blocked": Ignored("3", _SCHEDULED),
     "mapperFileSizeBatchConsumeQueue": Ignored("13800000", "every message has a queue entry"),
     "searchBcqByCacheEnable": Ignored("true", "every message has a queue entry"),
-    "enableCleanExpiredOffset": Ignored("false", "offsets stay until their group is deleted"),
+    "enableCleanExpiredOffset": Ignored("false", "offsets are kept until their group is deleted"),
     "readUnCommitted": Ignored("false", _REPLICATION),
     "tls.server.authClient": Ignored(
-        "false", "client certificates are checked whenever tls.server.need.client.auth asks for one"
+        "false",
+        "tls.server.need.client.auth decides whether client certificates are verified",
     ),
     "tls.client.authServer": Ignored(
-        "false", "a server's certificate is checked whenever tls.client.trustCertPath is set"
+        "false", "server certificates are verified whenever tls.client.trustCertPath is set"
     ),
-    "tls.test.mode.enable": Ignored("true", "there is no self-signed certificate for tests"),
+    "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate"),
 }
 
 
@@ -380,8 +381,14 @@ IGNORED = (
     | IGNORED_SERVER
 )
 
-_OPEN = "this version has no access control and would serve everybody; leave the key out to run so"
-_SECOND_MASTER = "this broker would be one more master; leave the key out to run it as one"
+_OPEN = (
+    "access control is not implemented, the broker would serve every client; remove the key to"
+    " run it anyway"
+)
+_SECOND_MASTER = (
+    "the controller is not implemented, this broker would be a second master; remove the key to"
+    " run it as a master"
+)
 
 REFUSED_WHEN_TRUE = {
     "aclEnable": _OPEN,
@@ -390,4 +397,4 @@ REFUSED_WHEN_TRUE = {
     "enableControllerMode": _SECOND_MASTER,
     "enableDLegerCommitLog": _SECOND_MASTER,
 }
-"""Switches that cannot be passed over: who sets them counts on what is not there."""
+"""Switches that refuse to start: ignoring them would expose or duplicate data."""

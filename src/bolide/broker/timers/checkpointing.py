@@ -1,4 +1,4 @@
-"""The timer's checkpoint: writing it, and resuming from it without repeating deliveries."""
+"""Checkpoints of the timer: writing them, and resuming from one without repeating deliveries."""
 
 import logging
 import threading
@@ -16,14 +16,21 @@ from bolide.protocol.record_errors import BadRecord
 from bolide.store.contract import Store
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import ReadableLog
-from bolide.store.timers import Found, TimerCheckpoint, TimerFiles, TimerMark
+from bolide.store.timers import OpenedTimers, TimerCheckpoint, TimerFiles, TimerRecoveryPoint
 
-_IDLE = 10.0
-"""Seconds between two notes while nothing but time goes on."""
+log = logging.getLogger(__name__)
+
+_IDLE_INTERVAL = 10.0
+"""Seconds between two checkpoints in which only the read time differs."""
+_MAX_CLOCK_STEP_MS = 24 * 3600 * 1000
+"""If the clock is set back further, wheel slots of the old and the new time may coincide."""
+_TIMER_PROPERTY = f"{PropertyName.TIMER_OUT_MS}\x01".encode()
+_BLOCK_SIZE = 4 * 1024 * 1024
+_BLANK_MAGIC = 0xCBD43194
 
 
 class Progress(NamedTuple):
-    """How far a timer is; all of one moment."""
+    """A consistent snapshot of the progress of the timer."""
 
     read_time: int
     queue_offset: int
@@ -31,31 +38,31 @@ class Progress(NamedTuple):
     delivered_from: int
     carried_to: int
     delivered: int
-    """How many, since the start."""
+    """Number of deliveries since the start."""
 
 
 class Checkpointer:
-    """`progress` is set on the event loop; `save` may run on any thread."""
+    """Writes checkpoints; `progress` is set on the event loop, `save` may run on any thread."""
 
     def __init__(self, store: Store, files: TimerFiles, now: Callable[[], float]) -> None:
         self.progress: Progress | None = None
         self.checkpoint = TimerCheckpoint()
-        """As it was last written down."""
+        """The last checkpoint written."""
         self._store = store
         self._files = files
         self._now = now
         self._saved: Progress | None = None
         self._saved_at = 0.0
-        self._saving = threading.Lock()  # one file, one writer
+        self._save_lock = threading.Lock()  # serializes writers of the checkpoint file
 
     def save(self, *, at_once: bool = False) -> None:
-        """Write it down, when what was delivered is on the disk. Blocks."""
-        with self._saving:
+        """Flush the log, then write the checkpoint if it is due or `at_once`. Blocks."""
+        with self._save_lock:
             progress = self.progress
             if progress is None or not self._files.is_open or not self._is_due(progress, at_once):
                 return
             if self._store.flush():
-                self.checkpoint = self._written_down(progress)
+                self.checkpoint = self._next_checkpoint(progress)
                 self._files.save(self.checkpoint)
                 self._saved, self._saved_at = progress, time.monotonic()
 
@@ -63,11 +70,11 @@ class Checkpointer:
         saved = self._saved
         if saved is None or progress == saved:
             return saved is None
-        # What else is appended to the log moves `delivered_from` on, and is of no interest.
+        # Appends of other topics advance `delivered_from`; that alone is no reason to write.
         now = progress._replace(read_time=saved.read_time, delivered_from=saved.delivered_from)
-        return at_once or now != saved or time.monotonic() - self._saved_at >= _IDLE
+        return at_once or now != saved or time.monotonic() - self._saved_at >= _IDLE_INTERVAL
 
-    def _written_down(self, progress: Progress) -> TimerCheckpoint:
+    def _next_checkpoint(self, progress: Progress) -> TimerCheckpoint:
         before = self.checkpoint
         return TimerCheckpoint(
             read_time=progress.read_time,
@@ -77,17 +84,14 @@ class Checkpointer:
             state_version=before.state_version,
             timestamp=int(self._now() * 1000),
             counter=before.counter + 1,
-            mark=TimerMark(delivered_from=progress.delivered_from, carried_to=progress.carried_to),
+            recovery_point=TimerRecoveryPoint(
+                delivered_from=progress.delivered_from, carried_to=progress.carried_to
+            ),
         )
 
 
-_MARKED = f"{PropertyName.TIMER_OUT_MS}\x01".encode()
-_STRIDE = 4 * 1024 * 1024
-_BLANK_MAGIC = 0xCBD43194
-
-
-class Identity(NamedTuple):
-    """What tells a delivery from all others."""
+class DeliveryIdentity(NamedTuple):
+    """Identifies one delivery of a timer message."""
 
     topic: str
     unique_id: str
@@ -95,7 +99,7 @@ class Identity(NamedTuple):
     rolled: str
 
     @classmethod
-    def of(cls, topic: str, properties: dict[str, str]) -> "Identity | None":
+    def of(cls, topic: str, properties: dict[str, str]) -> "DeliveryIdentity | None":
         unique_id = properties.get(PropertyName.UNIQUE_ID)
         due = properties.get(PropertyName.TIMER_OUT_MS)
         if unique_id is None or due is None:
@@ -103,20 +107,20 @@ class Identity(NamedTuple):
         return cls(topic, unique_id, due, properties.get(PropertyName.TIMER_ROLL_TIMES, ""))
 
 
-def delivered_since(log: ReadableLog, position: int) -> set[Identity]:
-    """All that timers appended to a log from a position on, which is that of a record. Blocks."""
+def delivered_since(log: ReadableLog, position: int) -> set[DeliveryIdentity]:
+    """Return the timer deliveries in the log from the record at `position` on. Blocks."""
     found = set()
     for record in _records(log, max(position, log.min_offset)):
         properties = decode_properties(str(record.properties, "utf-8", "replace"))
-        if identity := Identity.of(record.topic, properties):
+        if identity := DeliveryIdentity.of(record.topic, properties):
             found.add(identity)
     return found
 
 
 def _records(log: ReadableLog, position: int) -> Iterator[Record]:
-    """The records that may be of a timer."""
+    """Yield the records that may be timer deliveries."""
     while position < log.written:
-        block = log.read_block(position, RECORD_HEAD.size, _STRIDE, may_block=True)
+        block = log.read_block(position, RECORD_HEAD.size, _BLOCK_SIZE, may_block=True)
         if block is None:
             return
         data, at = bytes(block), 0
@@ -129,7 +133,7 @@ def _records(log: ReadableLog, position: int) -> Iterator[Record]:
                 return
             if at + size > len(data):
                 break
-            if data.find(_MARKED, at, at + size) >= 0:
+            if data.find(_TIMER_PROPERTY, at, at + size) >= 0:
                 yield from _readable(data, at)
             at += size
         if at == 0:
@@ -148,79 +152,84 @@ def _readable(data: bytes, at: int) -> Iterator[Record]:
         yield record
 
 
-log = logging.getLogger(__name__)
-
-_TOO_FAR_BACK_MS = 24 * 3600 * 1000
-"""If the clock was set back further, slots of now and of then might be the same ones."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class ResumePoint:
+    """Where the timer continues after a start."""
+
     checkpoint: TimerCheckpoint
     cursor: int
-    """The first slot to look at."""
+    """The first slot to read."""
     queue_offset: int
-    """The first message to put into a slot."""
-    settled_ms: int = 0
-    settled_to: int = 0
+    """Queue offset of the first message to enqueue."""
+    done_before_ms: int = 0
+    done_below_offset: int = 0
     """See `TimerEnqueue`."""
-    delivered: set[Identity] = field(default_factory=set)
-    """What went out of the slots to look at."""
+    delivered: set[DeliveryIdentity] = field(default_factory=set)
+    """Deliveries already made from the slots to read."""
 
     @property
     def delivered_from(self) -> int | None:
-        return self.checkpoint.mark.delivered_from if self.checkpoint.mark else None
+        return (
+            self.checkpoint.recovery_point.delivered_from
+            if self.checkpoint.recovery_point
+            else None
+        )
 
     @property
     def carried_to(self) -> int:
-        return self.checkpoint.mark.carried_to if self.checkpoint.mark else 0
+        return self.checkpoint.recovery_point.carried_to if self.checkpoint.recovery_point else 0
 
 
-def open_files(files: TimerFiles, store: MessageStore, now_ms: int) -> Start:
-    """Open the files and see how far deliveries were. Blocks.
+def open_files(files: TimerFiles, store: MessageStore, now_ms: int) -> ResumePoint:
+    """Open the timer files and determine where to resume. Blocks.
 
     Raises:
-        DamagedFile: one of them is not what the settings say.
+        DamagedFile: a file does not match the settings.
     """
     found = files.open()
-    check, now = found.checkpoint, files.number(now_ms)
-    if found.is_whole and check.read_time > now_ms + _TOO_FAR_BACK_MS:
-        log.warning("the clock went back by more than a day: timers are put into their slots anew")
+    checkpoint, now = found.checkpoint, files.number(now_ms)
+    if found.is_whole and checkpoint.read_time > now_ms + _MAX_CLOCK_STEP_MS:
+        log.warning("the clock went back by more than a day: rebuilding the timer wheel")
         files.begin_anew()
         found = found._replace(is_whole=False)
     if not found.is_whole:
-        return Start(
-            checkpoint=check,
+        return ResumePoint(
+            checkpoint=checkpoint,
             cursor=now,
             queue_offset=store.min_offset(TIMER_TOPIC, 0),
-            settled_ms=check.read_time,
-            settled_to=check.queue_offset,
+            done_before_ms=checkpoint.read_time,
+            done_below_offset=checkpoint.queue_offset,
         )
-    cursor = files.number(check.read_time)
+    cursor = files.number(checkpoint.read_time)
     if cursor > now:
-        files.clear(now, cursor)  # all delivered: they are to be used again
+        files.clear(now, cursor)  # all delivered; the slots are reused
         cursor = now
     elif files.first_slot is None or files.first_slot > cursor:
         cursor = min(files.first_slot or now, now)
-    return Start(
-        checkpoint=check,
+    return ResumePoint(
+        checkpoint=checkpoint,
         cursor=cursor,
-        queue_offset=_queue_offset(found, store),
-        delivered=delivered_since(store.log, check.mark.delivered_from) if check.mark else set(),
+        queue_offset=_resume_offset(found, store),
+        delivered=delivered_since(store.log, checkpoint.recovery_point.delivered_from)
+        if checkpoint.recovery_point
+        else set(),
     )
 
 
-def _queue_offset(found: Found, store: MessageStore) -> int:
-    """RocketMQ's checkpoint may be ahead of its log, if it did not stop by itself."""
-    check = found.checkpoint
-    if check.mark or store.recovery.clean or found.last is None:
-        return check.queue_offset
+def _resume_offset(found: OpenedTimers, store: MessageStore) -> int:
+    """Return where to resume enqueueing: the checkpoint of RocketMQ may be ahead of its log
+    after a crash."""
+    checkpoint = found.checkpoint
+    if checkpoint.recovery_point or store.recovery.clean or found.last is None:
+        return checkpoint.queue_offset
     record = _record_at(store, found.last.physical_offset)
-    return min(check.queue_offset, record.queue_offset + 1) if record else check.queue_offset
+    return (
+        min(checkpoint.queue_offset, record.queue_offset + 1) if record else checkpoint.queue_offset
+    )
 
 
-def _record_at(store: MessageStore, place: int) -> Record | None:
-    data = store.record_at(place)
+def _record_at(store: MessageStore, physical_offset: int) -> Record | None:
+    data = store.record_at(physical_offset)
     try:
         record = read_record(data) if data is not None else None
     except BadRecord:

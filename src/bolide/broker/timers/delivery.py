@@ -1,4 +1,4 @@
-"""Delivers due timers to their topics, or rolls distant ones into the timer again."""
+"""Delivers due timer messages to their topics, and re-appends distant ones to the timer."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
-from bolide.broker.timers.checkpointing import Identity
+from bolide.broker.timers.checkpointing import DeliveryIdentity
 from bolide.broker.timers.due_queue import LEAD_MS, DueQueue, DueTimer, recalled_by
 from bolide.broker.timers.inspection import TimerCounts
 from bolide.broker.timers.timetable import due_of
@@ -23,13 +23,23 @@ from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory, StoreUnwritable
 from bolide.store.timers import TimerFiles
 
-_MOST_DIGITS = 9
+log = logging.getLogger(__name__)
+
+_MAX_DIGITS = 9
+_MAX_TURN = 0.002
+"""Seconds of deliveries after which the event loop serves others."""
+_TOO_LARGE_RETRY_MS = 10_000
+
+Continuation = Callable[[RecordDraft, dict[str, str]], Sequence[RecordDraft] | None]
+"""Called with a message about to be delivered to its topic, and its properties; returns the drafts
+to append in its place, in that order, or None to deliver the message unchanged."""
 
 
 def delivered_draft(
     record: Record, properties: dict[str, str], store_host: bytes
 ) -> RecordDraft | None:
-    """The message for its real topic, None if it belongs nowhere; all its properties stay."""
+    """Build the message for its real topic, with all properties; None if it names no valid
+    topic."""
     topic = properties.get(PropertyName.REAL_TOPIC)
     queue_id = _number(properties.get(PropertyName.REAL_QUEUE_ID, ""))
     if topic is None or queue_id is None or topic in {HALF_TOPIC, TIMER_TOPIC}:
@@ -38,11 +48,11 @@ def delivered_draft(
 
 
 def rolled_draft(record: Record, properties: dict[str, str], store_host: bytes) -> RecordDraft:
-    """The message as it is put into the timer again."""
+    """Build the copy of a message that is appended to the timer topic again."""
     times = _number(properties.get(PropertyName.TIMER_ROLL_TIMES, "")) or 0
-    kept = properties | {PropertyName.TIMER_ROLL_TIMES: str(times + 1)}
-    text = encode_properties(kept).encode()
-    if len(text) > MAX_PROPERTIES_SIZE:  # it must go on, counted or not
+    updated = properties | {PropertyName.TIMER_ROLL_TIMES: str(times + 1)}
+    text = encode_properties(updated).encode()
+    if len(text) > MAX_PROPERTIES_SIZE:  # deliver it even without the count
         text = bytes(record.properties)
     return _draft(record, TIMER_TOPIC, 0, text, store_host)
 
@@ -62,25 +72,14 @@ def _draft(
 
 
 def _number(text: str) -> int | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     return int(text) if plain else None
 
 
-log = logging.getLogger(__name__)
-
-_TURN = 0.002
-"""Seconds of deliveries until others are served."""
-_TOO_LARGE_AGAIN = 10_000
-
-Continued = Callable[[RecordDraft, dict[str, str]], Sequence[RecordDraft] | None]
-"""Asked of a message that is about to be delivered, as it goes to its topic, and its properties:
-what to append in its place, in that order. None: the message, as it is."""
-
-
 class TimerDelivery:
-    """Belongs to one event loop."""
+    """Delivers from the due queue; belongs to one event loop."""
 
-    def __init__(  # noqa: PLR0913  where from, where to, and how it is told
+    def __init__(  # noqa: PLR0913
         self,
         store: Store,
         intake: Intake,
@@ -90,8 +89,8 @@ class TimerDelivery:
         due_queue: DueQueue,
         counts: TimerCounts,
         store_host: bytes,
-        on_delivered: Sequence[Continued],
-        delivered: set[Identity],
+        on_delivered: Sequence[Continuation],
+        delivered: set[DeliveryIdentity],
         delivered_from: int | None,
     ) -> None:
         self._store = store
@@ -105,12 +104,12 @@ class TimerDelivery:
         self._delivered = delivered
         self._delivered_from = delivered_from
         self._first_of_slot: dict[int, int] = {}
-        """Where in the log the first delivery of an open slot lies."""
+        """Physical offset of the first delivery from each open slot."""
         self.is_carried: Callable[[int], bool] = lambda _: False
-        """Asked whether the message at a place was put into the timer again meanwhile."""
+        """Returns whether the message at a physical offset was re-appended meanwhile."""
 
     def delivered_from(self, end: int) -> int:
-        """Before this place of the log nothing of the open slots was delivered."""
+        """Return a physical offset before which nothing of the open slots was delivered."""
         cursor = self._due_queue.cursor
         for slot in [slot for slot in self._first_of_slot if slot < cursor]:
             del self._first_of_slot[slot]
@@ -118,158 +117,164 @@ class TimerDelivery:
         return min([*self._first_of_slot.values(), *known], default=end)
 
     def forget_delivered(self) -> None:
-        """Say that the deliveries before the last crash are of the past."""
+        """Drop the deliveries found in the log after the last crash."""
         self._delivered.clear()
         self._delivered_from = None
 
     async def step(self, clock: Callable[[], int]) -> bool:
-        """Deliver some of what is due; says whether more is."""
-        until = time.monotonic() + _TURN
-        while (soon := self._due_queue.take(now_ms := clock())) is not None:
+        """Deliver due messages for one turn; return whether more are due."""
+        until = time.monotonic() + _MAX_TURN
+        while (timer := self._due_queue.pop_due(now_ms := clock())) is not None:
             try:
-                self._deal_with(soon, await self._record(soon), now_ms)
+                self._process(timer, await self._record(timer), now_ms)
             except RecordTooLarge as exc:
-                self._put_off(soon, exc, now_ms)
+                self._postpone(timer, exc, now_ms)
             except BaseException:
-                self._due_queue.put_back(soon)
+                self._due_queue.put_back(timer)
                 raise
             if time.monotonic() > until:
                 return True
         return False
 
-    async def _record(self, soon: DueTimer) -> Record | None:
-        place = soon.physical_offset
-        if self.is_carried(place):
+    async def _record(self, timer: DueTimer) -> Record | None:
+        physical_offset = timer.physical_offset
+        if self.is_carried(physical_offset):
             return None
         try:
-            data = self._store.record_at(place, may_block=False)
+            data = self._store.record_at(physical_offset, may_block=False)
         except NotInMemory:
-            data = await asyncio.to_thread(self._store.record_at, place)
+            data = await asyncio.to_thread(self._store.record_at, physical_offset)
         try:
             record = None if data is None else read_record(bytes(data))
         except BadRecord as exc:
-            log.warning("the timer message at %s is damaged and lost: %s", place, exc.reason)
+            log.warning("dropping the damaged timer message at %s: %s", physical_offset, exc.reason)
             return None
         if isinstance(record, Record) and record.topic == TIMER_TOPIC:
             return record
-        log.warning("the timer message at %s is gone", place)
+        log.warning("the timer message at %s no longer exists", physical_offset)
         return None
 
-    def _deal_with(self, soon: DueTimer, record: Record | None, now_ms: int) -> None:
+    def _process(self, timer: DueTimer, record: Record | None, now_ms: int) -> None:
         if record is None:
-            self._due_queue.done(soon)
+            self._due_queue.complete(timer)
             return
         properties = record.decode_properties()
         due = due_of(properties, self._files.precision_ms) or 0
         recalls = recalled_by(properties)
         if due > now_ms + 2 * LEAD_MS:
-            self._append(soon, properties, [self._rolled(soon, record, properties, now_ms)])
+            self._append(timer, properties, [self._rolled(timer, record, properties, now_ms)])
         elif recalls is not None:
-            # One that was to come into the timer again may stand long before its message.
-            self._due_queue.recall(recalls, max(soon.slot + 1, self._files.number(due)))
-            self._done(soon, properties)
-        elif due > soon.due:  # its unit says the slot (RocketMQ's), or when it was to roll
-            self._due_queue.put_back(soon, due)
+            # A recall that was re-appended may precede its message by far.
+            self._due_queue.recall(recalls, max(timer.slot + 1, self._files.number(due)))
+            self._drop(timer, properties)
+        elif due > timer.due:  # its entry has the slot time (RocketMQ) or the roll time
+            self._due_queue.put_back(timer, due)
         elif self._is_recalled(properties):
-            self._done(soon, properties)
+            self._drop(timer, properties)
         else:
-            self._deliver(soon, record, properties, now_ms)
+            self._deliver(timer, record, properties, now_ms)
 
     def _is_recalled(self, properties: dict[str, str]) -> bool:
         topic = properties.get(PropertyName.REAL_TOPIC, "")
         return self._due_queue.is_recalled(topic, properties.get(PropertyName.UNIQUE_ID))
 
     def _rolled(
-        self, soon: DueTimer, record: Record, properties: dict[str, str], now_ms: int
+        self, timer: DueTimer, record: Record, properties: dict[str, str], now_ms: int
     ) -> RecordDraft:
-        return rolled_draft(record, properties | _times(soon, now_ms), self._store_host)
+        return rolled_draft(record, properties | _times(timer, now_ms), self._store_host)
 
     def _deliver(
-        self, soon: DueTimer, record: Record, properties: dict[str, str], now_ms: int
+        self, timer: DueTimer, record: Record, properties: dict[str, str], now_ms: int
     ) -> None:
         draft = delivered_draft(record, properties, self._store_host)
         if draft is None:
-            log.error("the timer message at %s belongs nowhere", record.physical_offset)
-            self._done(soon, properties)
+            log.error("the timer message at %s names no valid topic", record.physical_offset)
+            self._drop(timer, properties)
             return
-        for continued in self._on_delivered:
-            if (drafts := continued(draft, properties)) is not None:
-                self._append(soon, properties, drafts)
+        for continuation in self._on_delivered:
+            if (drafts := continuation(draft, properties)) is not None:
+                self._append(timer, properties, drafts)
                 return
         try:
             self._append(
-                soon, properties, [with_properties(draft, properties | _times(soon, now_ms))]
+                timer, properties, [with_properties(draft, properties | _times(timer, now_ms))]
             )
         except RecordTooLarge:
-            self._append(soon, properties, [draft])
+            self._append(timer, properties, [draft])
 
     def _append(
-        self, soon: DueTimer, properties: dict[str, str], drafts: Sequence[RecordDraft]
+        self, timer: DueTimer, properties: dict[str, str], drafts: Sequence[RecordDraft]
     ) -> None:
-        done = []
+        appended = []
         for draft in drafts:
             if not self._is_delivered(draft):
                 try:
-                    done.append((draft, self._intake.append(draft)))
+                    appended.append((draft, self._intake.append(draft)))
                 except RecordTooLarge:
                     raise
                 except ValueError as exc:
-                    log.warning("a message of the timer cannot be kept: %s", exc)
+                    log.warning("a timer message cannot be stored: %s", exc)
         self._counts.deliveries.add()
-        self._counts.gone(properties.get(PropertyName.REAL_TOPIC))
-        if done:
-            self._first_of_slot.setdefault(soon.slot, done[0][1].physical_offset)
-            self._watch(soon, done)
+        self._counts.record_departure(properties.get(PropertyName.REAL_TOPIC))
+        if appended:
+            self._first_of_slot.setdefault(timer.slot, appended[0][1].physical_offset)
+            self._complete_when_durable(timer, appended)
         else:
-            self._due_queue.done(soon)
+            self._due_queue.complete(timer)
 
     def _is_delivered(self, draft: RecordDraft) -> bool:
-        """Whether it went out before a crash."""
+        """Whether the message was delivered before a crash."""
         if not self._delivered or (identity := _identity(draft)) not in self._delivered:
             return False
         self._delivered.discard(identity)
         return True
 
-    def _watch(self, soon: DueTimer, done: list[tuple[RecordDraft, Appended]]) -> None:
-        """Deliver it again if the store takes it back, however late."""
-        last = done[-1][1]
+    def _complete_when_durable(
+        self, timer: DueTimer, appended: list[tuple[RecordDraft, Appended]]
+    ) -> None:
+        """Complete the timer once its delivery is durable; deliver again if the delivery is
+        lost."""
+        last = appended[-1][1]
 
-        def tell(outcome: int | StoreUnwritable) -> None:
+        def on_durable(outcome: int | StoreUnwritable) -> None:
             if isinstance(outcome, StoreUnwritable):
-                self._keep_in_mind([draft for draft, at in done if at.end <= self._store.flushed])
-                self._due_queue.put_back(soon)
+                self._remember_delivered(
+                    [draft for draft, at in appended if at.end <= self._store.flushed]
+                )
+                self._due_queue.put_back(timer)
             elif outcome == ResponseCode.SUCCESS:
-                self._due_queue.done(soon)
+                self._due_queue.complete(timer)
             else:
-                self._durability.when_safe(last, tell)
+                self._durability.when_safe(last, on_durable)
 
-        self._durability.when_safe(last, tell)
+        self._durability.when_safe(last, on_durable)
 
-    def _keep_in_mind(self, drafts: Sequence[RecordDraft]) -> None:
-        """Those of a delivery that the store did not take back need not go out again."""
+    def _remember_delivered(self, drafts: Sequence[RecordDraft]) -> None:
+        """Remember which messages of a lost delivery survived, so they are not appended again."""
         self._delivered |= {identity for each in drafts if (identity := _identity(each))}
 
-    def _done(self, soon: DueTimer, properties: dict[str, str]) -> None:
-        """It goes nowhere."""
-        self._counts.gone(properties.get(PropertyName.REAL_TOPIC))
-        self._due_queue.done(soon)
+    def _drop(self, timer: DueTimer, properties: dict[str, str]) -> None:
+        """Complete a timer without delivering it."""
+        self._counts.record_departure(properties.get(PropertyName.REAL_TOPIC))
+        self._due_queue.complete(timer)
 
-    def _put_off(self, soon: DueTimer, exc: RecordTooLarge, now_ms: int) -> None:
-        """It fitted once, and may again: the others do not wait for it."""
+    def _postpone(self, timer: DueTimer, exc: RecordTooLarge, now_ms: int) -> None:
+        """Retry later: `maxMessageSize` was lowered, and other messages do not wait for this
+        one."""
         log.error(
-            "the timer message at %s waits: %s; raise maxMessageSize again",
-            soon.physical_offset, exc,
+            "the timer message at %s is postponed: %s; raise maxMessageSize again",
+            timer.physical_offset, exc,
         )  # fmt: skip
-        self._due_queue.put_back(soon, now_ms + _TOO_LARGE_AGAIN)
+        self._due_queue.put_back(timer, now_ms + _TOO_LARGE_RETRY_MS)
 
 
-def _identity(draft: RecordDraft) -> Identity | None:
+def _identity(draft: RecordDraft) -> DeliveryIdentity | None:
     properties = decode_properties(str(draft.properties, "utf-8", "replace"))
-    return Identity.of(draft.topic.decode(), properties)
+    return DeliveryIdentity.of(draft.topic.decode(), properties)
 
 
-def _times(soon: DueTimer, now_ms: int) -> dict[str, str]:
+def _times(timer: DueTimer, now_ms: int) -> dict[str, str]:
     return {
-        PropertyName.TIMER_ENQUEUE_MS: str(soon.waiting.written),
+        PropertyName.TIMER_ENQUEUE_MS: str(timer.entry.written),
         PropertyName.TIMER_DEQUEUE_MS: str(now_ms),
     }

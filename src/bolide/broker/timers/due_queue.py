@@ -1,7 +1,7 @@
-"""In-memory heap of timers that are due soon, and the prefetch of their messages.
+"""In-memory queue of timers that are due soon, and the prefetch of their messages.
 
-Slots up to `loaded_to` have been read; what comes into one of them later goes to memory as well.
-`cursor` is the first slot of which something may be undelivered: a restart begins there.
+Slots up to `loaded_to` have been read; timers added to one of them later go to memory as well.
+`cursor` is the first slot that may hold undelivered timers: a restart resumes there.
 """
 
 import asyncio
@@ -16,101 +16,106 @@ from bolide.protocol.record import Record
 from bolide.protocol.record_errors import BadRecord
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.message_store import MessageStore
-from bolide.store.timers import Loaded, TimerFiles, Waiting, WaitingKey
+from bolide.store.timers import LoadedSlots, TimerEntry, TimerFiles, TimerKey
 
 LEAD_MS = 1000
-"""How long before its time a slot is read."""
+"""How long before its time a slot is read, in milliseconds."""
 
 _MAX_IN_MEMORY = 50_000
-"""Messages that are kept in memory; of a slot with more the rest is read later."""
+"""Timers held in memory; the rest of a larger slot is read later."""
+_MAX_PREFETCHED = 5000
+"""Messages prefetched per read; with more, most wait for others anyway."""
 _NEVER = 2**62
-_KEPT_SLOTS = 2
-"""How long a recall is known: RocketMQ may have put it into the slot before its message."""
+_RECALL_RETENTION_SLOTS = 2
+"""Slots for which a recall is retained: RocketMQ may have put it into the slot before its
+message."""
 
 
 class DueTimer(NamedTuple):
-    """A message that is due soon; they sort by that."""
+    """A timer that is due soon; sorts by due time."""
 
     due: int
     physical_offset: int
     slot: int
-    waiting: Waiting
+    entry: TimerEntry
 
 
-class _Read(NamedTuple):
-    """What a thread has read, made ready: the loop has other things to do."""
+class _LoadedTimers(NamedTuple):
+    """Timers read and prepared by a worker thread."""
 
-    soon: list[DueTimer]
+    timers: list[DueTimer]
     by_slot: Counter[int]
     recalled: list[tuple[str, int]]
     last_slot: int
-    boundary: WaitingKey | None
+    boundary: TimerKey | None
     next_slot: int
 
 
 class DueQueue:
-    """Belongs to one event loop.
+    """Queue of timers due soon; belongs to one event loop.
 
     Args:
-        warm: called on a thread with what was read: tells which messages are recalled, and sees
-            that the others can be read without the disk.
-        sooner: called when something is due earlier than all else.
+        prefetch: called on a worker thread with loaded slots; returns the recalls among them and
+            brings the messages of the others into memory.
+        on_earlier: called when a new timer is due before all others.
     """
 
     def __init__(
         self,
         files: TimerFiles,
         *,
-        warm: Callable[[Loaded], list[tuple[str, int]]],
+        prefetch: Callable[[LoadedSlots], list[tuple[str, int]]],
         cursor: int,
-        sooner: Callable[[], None],
+        on_earlier: Callable[[], None],
     ) -> None:
         self.cursor = cursor
         self.loaded_to = cursor - 1
         self._files = files
-        self._warm = warm
-        self._sooner = sooner
+        self._prefetch = prefetch
+        self._on_earlier = on_earlier
         self._next_slot = cursor
-        """None of those between the ones that were read and this one holds anything."""
-        self._boundary: WaitingKey | None = None
+        """No slot between `loaded_to` and this one holds a timer."""
+        self._boundary: TimerKey | None = None
         self._read_ahead: deque[DueTimer] = deque()
-        """In their order, as slots are."""
-        self._came: list[DueTimer] = []
-        """A heap: what came into a slot that had been read, or is tried again."""
+        """Timers read from the files, in slot order."""
+        self._pushed: list[DueTimer] = []
+        """Heap of timers added to a slot after it was read, and of retried ones."""
         self._open: dict[int, int] = {}
-        """How many of a slot that was read are not delivered yet."""
+        """Undelivered timers by slot, for slots that were read."""
         self._recalled: dict[str, int] = {}
-        self.held_at: int | None = None
-        """A slot into which something is put at the moment: the cursor does not pass it."""
+        self.pinned_slot: int | None = None
+        """A slot that is being written; the cursor does not pass it."""
 
     def __len__(self) -> int:
-        return len(self._read_ahead) + len(self._came)
+        return len(self._read_ahead) + len(self._pushed)
 
     # ---- reading slots
 
     async def load(self, now_ms: int) -> bool:
-        """Read what is due soon; says whether there is more of it that may be read at once."""
+        """Read the slots due soon; return whether more can be read at once."""
         target = self._files.number(now_ms + LEAD_MS)
         if self._boundary is not None:
             if not self._read_ahead and not self.is_full:
                 slot = self.loaded_to
-                self._take(await self._read(slot, slot, _MAX_IN_MEMORY, self._boundary))
+                self._add_loaded(await self._read(slot, slot, _MAX_IN_MEMORY, self._boundary))
         elif self.loaded_to < target and not self.is_full:
             if self._next_slot > target:
                 self.loaded_to = target
             else:
                 first, room = max(self._next_slot, self.loaded_to + 1), _MAX_IN_MEMORY - len(self)
-                self._take(await self._read(first, target, room, None))
+                self._add_loaded(await self._read(first, target, room, None))
         return self._boundary is None and self.loaded_to < target and not self.is_full
 
-    async def _read(self, first: int, last: int, limit: int, behind: WaitingKey | None) -> "_Read":
-        def read() -> _Read:
+    async def _read(
+        self, first: int, last: int, limit: int, behind: TimerKey | None
+    ) -> "_LoadedTimers":
+        def read() -> _LoadedTimers:
             loaded = self._files.load(first, last, limit, behind)
-            soon = [self._soon_of(waiting) for waiting in loaded.waiting]
-            return _Read(
-                soon,
-                Counter([each.slot for each in soon]),
-                self._warm(loaded),
+            timers = [self._due_timer(entry) for entry in loaded.waiting]
+            return _LoadedTimers(
+                timers,
+                Counter([each.slot for each in timers]),
+                self._prefetch(loaded),
                 loaded.last_slot,
                 loaded.boundary,
                 self._files.next_occupied(loaded.last_slot + 1) or _NEVER,
@@ -118,33 +123,33 @@ class DueQueue:
 
         return await uninterrupted(asyncio.to_thread(read))
 
-    def _soon_of(self, waiting: Waiting) -> DueTimer:
-        slot = self._files.number(waiting.due)
-        return DueTimer(waiting.due, waiting.physical_offset, slot, waiting)
+    def _due_timer(self, entry: TimerEntry) -> DueTimer:
+        slot = self._files.number(entry.due)
+        return DueTimer(entry.due, entry.physical_offset, slot, entry)
 
-    def _take(self, read: "_Read") -> None:
+    def _add_loaded(self, read: "_LoadedTimers") -> None:
         self.loaded_to, self._boundary = read.last_slot, read.boundary
         self._next_slot = read.next_slot
         for key, slot in read.recalled:
             self.recall(key, slot)
         for slot, count in read.by_slot.items():
             self._open[slot] = self._open.get(slot, 0) + count
-        self._read_ahead.extend(read.soon)
-        if read.soon:
-            self._sooner()
+        self._read_ahead.extend(read.timers)
+        if read.timers:
+            self._on_earlier()
 
-    # ---- what comes
+    # ---- adding
 
-    def arrived(self, waiting: Waiting, due: int) -> None:
-        """Say that a message was put into its slot, and when it is due."""
-        slot = self._files.number(waiting.due)
+    def add(self, entry: TimerEntry, due: int) -> None:
+        """Add a timer that was just written to its slot."""
+        slot = self._files.number(entry.due)
         if slot > self.loaded_to:
             self._next_slot = min(self._next_slot, slot)
             return
-        if slot == self.loaded_to and self._boundary and waiting.key > self._boundary:
+        if slot == self.loaded_to and self._boundary and entry.key > self._boundary:
             return
         self._open[slot] = self._open.get(slot, 0) + 1
-        self._push(DueTimer(due, waiting.physical_offset, slot, waiting))
+        self._push(DueTimer(due, entry.physical_offset, slot, entry))
 
     def recall(self, key: str, slot: int) -> None:
         self._recalled[key] = max(slot, self._recalled.get(key, slot))
@@ -152,53 +157,54 @@ class DueQueue:
     def is_recalled(self, topic: str, unique_id: str | None) -> bool:
         if not self._recalled or unique_id is None:
             return False
-        # RocketMQ 5.2 to 5.4 name the topic too.
+        # RocketMQ 5.2 to 5.4 include the topic.
         return recall_key(topic, unique_id) in self._recalled or unique_id in self._recalled
 
-    # ---- what goes
+    # ---- removing
 
-    def take(self, now_ms: int) -> DueTimer | None:
-        """The next one that is due; `done` or `put_back` must follow."""
+    def pop_due(self, now_ms: int) -> DueTimer | None:
+        """Remove the next due timer; the caller must `complete` it or `put_back`."""
         first = self._first
         if first is None or first.due > now_ms:
             return None
-        if self._came and self._came[0] is first:
-            return heappop(self._came)
+        if self._pushed and self._pushed[0] is first:
+            return heappop(self._pushed)
         return self._read_ahead.popleft()
 
-    def put_back(self, soon: DueTimer, due: int | None = None) -> None:
-        self._push(soon if due is None else soon._replace(due=due))
+    def put_back(self, timer: DueTimer, due: int | None = None) -> None:
+        self._push(timer if due is None else timer._replace(due=due))
 
-    def _push(self, soon: DueTimer) -> None:
-        heappush(self._came, soon)
-        if self._first is soon:
-            self._sooner()
+    def _push(self, timer: DueTimer) -> None:
+        heappush(self._pushed, timer)
+        if self._first is timer:
+            self._on_earlier()
 
     @property
     def _first(self) -> DueTimer | None:
-        """What is due first."""
-        heads = [each[0] for each in (self._came, self._read_ahead) if each]
+        heads = [each[0] for each in (self._pushed, self._read_ahead) if each]
         return min(heads, default=None)
 
-    def done(self, soon: DueTimer) -> None:
-        self._open[soon.slot] -= 1
-        if not self._open[soon.slot]:
-            del self._open[soon.slot]
+    def complete(self, timer: DueTimer) -> None:
+        self._open[timer.slot] -= 1
+        if not self._open[timer.slot]:
+            del self._open[timer.slot]
 
     def advance(self, now_ms: int) -> None:
-        """Move to the first slot of which something may be undelivered."""
+        """Advance the cursor to the first slot that may hold undelivered timers."""
         last = self.loaded_to + 1 if self._boundary is None else self.loaded_to
-        held = [] if self.held_at is None else [self.held_at]
-        reached = min([last, self._files.number(now_ms), *held, *self._open])
+        pinned = [] if self.pinned_slot is None else [self.pinned_slot]
+        reached = min([last, self._files.number(now_ms), *pinned, *self._open])
         if reached <= self.cursor:
             return
         self.cursor = reached
-        for key in [key for key, slot in self._recalled.items() if slot + _KEPT_SLOTS < reached]:
+        for key in [
+            key for key, slot in self._recalled.items() if slot + _RECALL_RETENTION_SLOTS < reached
+        ]:
             del self._recalled[key]
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits, here or in the files."""
+        """Whether no timer is pending, in memory or in the files."""
         return not len(self) and self._next_slot == _NEVER and self._boundary is None
 
     @property
@@ -206,12 +212,12 @@ class DueQueue:
         return len(self) >= _MAX_IN_MEMORY
 
     def until_due(self, now_ms: int) -> int | None:
-        """Milliseconds until the first one is due; None if nothing is in memory."""
+        """Milliseconds until the first timer is due; None if memory holds none."""
         first = self._first
         return None if first is None else max(first.due - now_ms, 0)
 
     def until_load(self, now_ms: int) -> int | None:
-        """Milliseconds until there is something to read; None if that comes otherwise."""
+        """Milliseconds until a slot can be read; None if that depends on deliveries or arrivals."""
         if self.is_full:
             return None
         if self._boundary is not None:
@@ -222,7 +228,7 @@ class DueQueue:
 
 
 def recall_key(topic: str, unique_id: str) -> str:
-    """What TIMER_DEL_UNIQKEY says of a message."""
+    """The value of TIMER_DEL_UNIQKEY that recalls a message."""
     return f"{topic}+{unique_id}"
 
 
@@ -230,30 +236,28 @@ def recalled_by(properties: dict[str, str]) -> str | None:
     return properties.get(PropertyName.TIMER_DELETE_UNIQUE_ID)
 
 
-_MAX_PREFETCHED = 5000
-"""Messages of one reading; of more than so many most wait for others anyway."""
-
-
 class Prefetcher:
+    """Brings messages of due timers into the page cache, on a worker thread."""
+
     def __init__(self, store: MessageStore, files: TimerFiles) -> None:
         self._store = store
         self._files = files
 
-    def warm(self, loaded: Loaded) -> list[tuple[str, int]]:
-        """Bring messages into the page cache; returns what is recalled, with its slot. Blocks."""
+    def prefetch(self, loaded: LoadedSlots) -> list[tuple[str, int]]:
+        """Prefetch messages; return the keys of recalled messages with their slots. Blocks."""
         log = self._store.log
-        for waiting in loaded.waiting[:_MAX_PREFETCHED]:
-            if not log.is_hot(waiting.physical_offset):
-                log.read(waiting.physical_offset, waiting.size)
+        for entry in loaded.waiting[:_MAX_PREFETCHED]:
+            if not log.is_hot(entry.physical_offset):
+                log.read(entry.physical_offset, entry.size)
         recalled = []
-        for waiting in loaded.recalls:
-            key = self._recalled(waiting.physical_offset)
+        for entry in loaded.recalls:
+            key = self._recalled(entry.physical_offset)
             if key is not None:
-                recalled.append((key, self._files.number(waiting.due)))
+                recalled.append((key, self._files.number(entry.due)))
         return recalled
 
-    def _recalled(self, place: int) -> str | None:
-        data = self._store.record_at(place)
+    def _recalled(self, physical_offset: int) -> str | None:
+        data = self._store.record_at(physical_offset)
         try:
             record = read_record(data) if data is not None else None
         except BadRecord:

@@ -1,4 +1,4 @@
-"""Puts what comes into the timer's topic into the slots of its time."""
+"""Enqueues messages of the timer topic into the slots of the timer wheel."""
 
 import asyncio
 import logging
@@ -16,176 +16,177 @@ from bolide.protocol.tags import java_hash
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
-from bolide.store.reading import Found, ReadLimits, ReadStatus
-from bolide.store.timers import DELETE, PLAIN, ROLL, TimerFiles, Waiting
+from bolide.store.reading import ReadLimits, ReadResult, ReadStatus
+from bolide.store.timers import DELETE, PLAIN, ROLL, TimerEntry, TimerFiles
 
 log = logging.getLogger(__name__)
 
-_BATCH = ReadLimits(max_count=96, max_size=512 * 1024, max_scanned=96)
-_DOUBT_MS = 600_000
-"""How much later than it was stored a message may have got its slot."""
+_READ_LIMITS = ReadLimits(max_count=96, max_size=512 * 1024, max_scanned=96)
+_MAX_ENQUEUE_DELAY_MS = 600_000
+"""How much later than its store time a message may have been put into its slot."""
 _SPARE_SLOTS = 3600
-USUAL_WINDOW_MS = 2 * 24 * 3600 * 1000
-"""What was put in before may have been under another window than the one that is set now."""
+DEFAULT_WINDOW_MS = 2 * 24 * 3600 * 1000
+"""Roll window assumed for messages enqueued before, which may be larger than the configured one."""
 
 
-class Placed(NamedTuple):
-    """A message with its slot."""
+class SlottedTimer(NamedTuple):
+    """A timer message with its slot."""
 
-    waiting: Waiting
+    entry: TimerEntry
     due: int
     topic: str
     recalls: str | None
-    """The message that it takes back."""
+    """Recall key of the message that this one recalls."""
 
 
 class TimerEnqueue:
-    """One reader of one queue.
+    """Reads the timer queue and fills slots.
 
     Args:
-        offset: number of the next message to put into a slot.
-        settled_ms: what was due before is delivered: of messages with numbers below
-            `settled_to`, which are put into their slots once more, as the files were lost.
+        queue_offset: queue offset of the next message to enqueue.
+        done_before_ms: messages below `done_below_offset` that were due before this time are
+            delivered already. They are read again because the timer files were lost.
     """
 
-    def __init__(  # noqa: PLR0913  where from, where to, and what was there before
+    def __init__(  # noqa: PLR0913
         self,
         store: Store,
         files: TimerFiles,
         due_queue: DueQueue,
         counts: TimerCounts,
         *,
-        offset: int,
+        queue_offset: int,
         window_ms: int,
-        settled_ms: int = 0,
-        settled_to: int = 0,
+        done_before_ms: int = 0,
+        done_below_offset: int = 0,
     ) -> None:
-        self.offset = offset
-        self.reached = 0
-        """Where in the log the newest one lies that has a slot."""
+        self.queue_offset = queue_offset
+        self.reached_offset = 0
+        """Physical offset of the newest enqueued message."""
         self._store = store
         self._files = files
         self._due_queue = due_queue
         self._counts = counts
         self._window_ms = window_ms
-        self._settled_ms = settled_ms
-        self._settled_to = settled_to
+        self._done_before_ms = done_before_ms
+        self._done_below_offset = done_below_offset
 
     @property
     def behind(self) -> int:
-        """How many messages have no slot yet."""
-        return max(self._store.max_offset(TIMER_TOPIC, 0) - self.offset, 0)
+        """Number of messages not enqueued yet."""
+        return max(self._store.max_offset(TIMER_TOPIC, 0) - self.queue_offset, 0)
 
     async def step(self, now_ms: int) -> bool:
-        """Put some into their slots; says whether there may be more."""
+        """Enqueue a batch; return whether there may be more."""
         if not self.behind:
             return False
         found = await self._read()
         if not found.records:
-            return self._passed_over(found)
-        placed, next_offset = self._place_all(found, now_ms)
-        if placed:
-            await self._put_in(placed)
-        self.offset = next_offset
-        return bool(placed)
+            return self._skip_gap(found)
+        slotted, next_offset = self._assign_slots(found, now_ms)
+        if slotted:
+            await self._add_to_slots(slotted)
+        self.queue_offset = next_offset
+        return bool(slotted)
 
-    async def _put_in(self, placed: list[Placed]) -> None:
-        waiting = [each.waiting for each in placed]
-        # A second may end meanwhile: a restart must not begin behind what came into its slot.
-        self._due_queue.held_at = self._files.number(min(each.due for each in waiting))
+    async def _add_to_slots(self, slotted: list[SlottedTimer]) -> None:
+        entry = [each.entry for each in slotted]
+        # The clock may pass the slot meanwhile: a restart must not resume behind it.
+        self._due_queue.pinned_slot = self._files.number(min(each.due for each in entry))
         try:
-            await uninterrupted(asyncio.to_thread(self._files.add, waiting))
-            for each in placed:
-                self.reached = each.waiting.physical_offset
-                self._placed(each)
+            await uninterrupted(asyncio.to_thread(self._files.add, entry))
+            for each in slotted:
+                self.reached_offset = each.entry.physical_offset
+                self._announce(each)
         finally:
-            self._due_queue.held_at = None
+            self._due_queue.pinned_slot = None
 
-    async def _read(self) -> Found:
-        queue = (TIMER_TOPIC, 0, self.offset, _BATCH)
+    async def _read(self) -> ReadResult:
+        queue = (TIMER_TOPIC, 0, self.queue_offset, _READ_LIMITS)
         try:
             return self._store.read(*queue, may_block=False)
         except NotInMemory:
             return await asyncio.to_thread(self._store.read, *queue)
 
-    def _place_all(self, found: Found, now_ms: int) -> tuple[list[Placed], int]:
-        """Those that have a slot now, and the number of the first message that has none."""
-        placed: list[Placed] = []
+    def _assign_slots(self, found: ReadResult, now_ms: int) -> tuple[list[SlottedTimer], int]:
+        """Return the messages that get a slot now, and the queue offset of the first that does
+        not."""
+        slotted: list[SlottedTimer] = []
         for data in found.records:
             record = _readable(data)
-            each = self._place(record, now_ms) if record else None
+            each = self._assign_slot(record, now_ms) if record else None
             if each is not None:
-                if self._is_out_of_reach(each.waiting) and record:
-                    return placed, record.queue_offset
-                placed.append(each)
-        return placed, found.next_offset
+                if self._is_beyond_wheel(each.entry) and record:
+                    return slotted, record.queue_offset
+                slotted.append(each)
+        return slotted, found.next_offset
 
-    def _place(self, record: Record, now_ms: int) -> Placed | None:
+    def _assign_slot(self, record: Record, now_ms: int) -> SlottedTimer | None:
         properties = record.decode_properties()
         due = due_of(properties, self._files.precision_ms)
         topic = properties.get(PropertyName.REAL_TOPIC)
         if due is None or topic is None:
-            log.error("a timer message at %s says no time or topic", record.physical_offset)
+            log.error("the timer message at %s has no due time or topic", record.physical_offset)
             return None
-        if self._is_settled(record, due):
+        if self._is_done(record, due):
             return None
-        # By when it was stored, even if that is long ago: `LogRollover` counts on it.
-        moment, magic = place(due, min(record.store_timestamp, now_ms), self._window_ms)
+        # By store time, even if that is long ago: `LogRollover` relies on it.
+        slot_time, magic = choose_slot(due, min(record.store_timestamp, now_ms), self._window_ms)
         recalls = recalled_by(properties)
-        waiting = Waiting(
-            due=max(moment, self._due_queue.cursor * self._files.precision_ms),
+        entry = TimerEntry(
+            due=max(slot_time, self._due_queue.cursor * self._files.precision_ms),
             physical_offset=record.physical_offset,
             size=record.size,
             magic=magic if recalls is None else magic | DELETE,
             written=now_ms,
             topic_hash=java_hash(topic),
         )
-        return Placed(waiting, moment, topic, recalls)
+        return SlottedTimer(entry, slot_time, topic, recalls)
 
-    def _is_settled(self, record: Record, due: int) -> bool:
-        """Whether it was delivered, or put into the timer again, before the files were lost."""
-        if record.queue_offset >= self._settled_to:
+    def _is_done(self, record: Record, due: int) -> bool:
+        """Whether the message was delivered or re-appended before the timer files were lost."""
+        if record.queue_offset >= self._done_below_offset:
             return False
-        window = max(self._window_ms, USUAL_WINDOW_MS)
-        moment, magic = place(due, record.store_timestamp, window)
-        return moment + (_DOUBT_MS if magic & ROLL else 0) < self._settled_ms
+        window = max(self._window_ms, DEFAULT_WINDOW_MS)
+        slot_time, magic = choose_slot(due, record.store_timestamp, window)
+        return slot_time + (_MAX_ENQUEUE_DELAY_MS if magic & ROLL else 0) < self._done_before_ms
 
-    def _is_out_of_reach(self, waiting: Waiting) -> bool:
-        """Whether its slot is that of a time which was not delivered yet, a round before."""
-        ahead = self._files.number(waiting.due) - self._due_queue.cursor
+    def _is_beyond_wheel(self, entry: TimerEntry) -> bool:
+        """Whether its slot on the wheel still belongs to an undelivered earlier time."""
+        ahead = self._files.number(entry.due) - self._due_queue.cursor
         return ahead >= self._files.slots - _SPARE_SLOTS
 
-    def _placed(self, placed: Placed) -> None:
-        waiting = placed.waiting
-        if waiting.is_recall and placed.recalls is not None:
-            if self._files.number(waiting.due) <= self._due_queue.loaded_to:
-                self._due_queue.recall(placed.recalls, self._files.number(waiting.due))
+    def _announce(self, slotted: SlottedTimer) -> None:
+        entry = slotted.entry
+        if entry.is_recall and slotted.recalls is not None:
+            if self._files.number(entry.due) <= self._due_queue.loaded_to:
+                self._due_queue.recall(slotted.recalls, self._files.number(entry.due))
             return
-        self._counts.enqueued(placed.topic)
-        self._due_queue.arrived(waiting, placed.due)
+        self._counts.record_arrival(slotted.topic)
+        self._due_queue.add(entry, slotted.due)
 
-    def _passed_over(self, found: Found) -> bool:
-        """Go on behind what is gone: files were deleted, or damaged, or of another store."""
-        before = self.offset
+    def _skip_gap(self, found: ReadResult) -> bool:
+        """Skip a gap left by deleted or damaged log files, or by another store."""
+        before = self.queue_offset
         if found.status in {ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY}:
-            log.warning("timer messages go on at number %s", found.next_offset)
-            self.offset = found.next_offset
+            log.warning("timer messages continue at queue offset %s", found.next_offset)
+            self.queue_offset = found.next_offset
         elif found.status in {ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_FOUND_NULL}:
-            self.offset += 1
+            self.queue_offset += 1
         elif found.status is ReadStatus.NO_MATCHED_MESSAGE:
-            self.offset = found.next_offset
-        return self.offset != before
+            self.queue_offset = found.next_offset
+        return self.queue_offset != before
 
 
-def place(due: int, stored_ms: int, window_ms: int) -> tuple[int, int]:
-    """The moment of a message's slot and what is done with it then, as RocketMQ chooses them.
+def choose_slot(due: int, stored_ms: int, window_ms: int) -> tuple[int, int]:
+    """Return the time of the slot of a message and the action to take then, as RocketMQ does.
 
-    What is further away than the window comes into the timer again, before its log file goes.
+    A message due beyond the window is re-appended to the timer before its log file is deleted.
     """
     ahead = due - stored_ms
     if ahead < window_ms:
         return due, PLAIN
-    # Not so that only a little is left for the next time.
+    # Avoid a short remainder for the next round.
     stay = window_ms // 2 if ahead - window_ms < window_ms // 3 else window_ms
     return stored_ms + stay, PLAIN | ROLL
 
@@ -194,7 +195,7 @@ def _readable(data: memoryview) -> Record | None:
     try:
         record = read_record(data)
     except BadRecord as exc:
-        log.warning("a timer message is damaged and passed over: %s", exc.reason)
+        log.warning("skipping a damaged timer message: %s", exc.reason)
         return None
     assert isinstance(record, Record)
     return record

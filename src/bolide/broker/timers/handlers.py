@@ -37,49 +37,17 @@ from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.errors import StoreClosed, StoreUnwritable
 from bolide.store.tables import TIMER_METRICS
 
-_TAG = "_RECALL_TAG_"
-_BODY = b"0"
-
-
-def recall_draft(  # noqa: PLR0913  what it names, and who says so
-    topic: str,
-    unique_id: str,
-    *,
-    names_topic: bool,
-    out_ms: int,
-    group: str | None,
-    born_ms: int,
-    born_host: bytes,
-    store_host: bytes,
-) -> RecordDraft:
-    """What takes back the message of a topic that waits until a time in milliseconds."""
-    properties = {
-        PropertyName.TAGS: _TAG,
-        PropertyName.TIMER_DELETE_UNIQUE_ID: (
-            recall_key(topic, unique_id) if names_topic else unique_id
-        ),
-        PropertyName.UNIQUE_ID: unique_id,
-        PropertyName.TIMER_DELIVER_MS: str(out_ms + 1),
-        PropertyName.BORN_TIMESTAMP: str(born_ms),
-        PropertyName.TIMER_OUT_MS: str(out_ms),
-        PropertyName.REAL_TOPIC: topic,
-        PropertyName.REAL_QUEUE_ID: "0",
-    }
-    if group:
-        properties[PropertyName.PRODUCER_GROUP] = group
-    text = encode_properties(properties).encode()
-    return RecordDraft(TIMER_TOPIC.encode(), _BODY, text, 0, born_ms, born_host, store_host)
-
-
 log = logging.getLogger(__name__)
 
-_LONGEST_PAGE = 1000
+_TAG = "_RECALL_TAG_"
+_BODY = b"0"
+_MAX_PAGE = 1000
 
 
 class TimerHandlers:
-    """Recall messages, list them, tell replicas how far the timer is."""
+    """Serve recalls, listings, and the timer state for replicas."""
 
-    def __init__(  # noqa: PLR0913  it looks at, and adds to, what waits
+    def __init__(  # noqa: PLR0913
         self,
         timers: Timers,
         *,
@@ -101,7 +69,7 @@ class TimerHandlers:
     @handles(RecallHeader, RequestCode.RECALL_MESSAGE)
     async def recall(self, request: Request[RecallHeader]) -> Reply:
         header = request.header
-        handle = self._checked(header)
+        handle = self._check_recall(header)
         found = [
             PendingTimer(
                 topic=handle.topic,
@@ -110,22 +78,22 @@ class TimerHandlers:
                 out_ms=handle.timestamp - 1,
             )
         ]
-        if handle.timestamp <= self._now_ms():  # one that recurs waits for its next time
+        if handle.timestamp <= self._now_ms():  # a recurring message waits for its next time
             found = await self._find(handle.topic, handle.unique_id)
         if not found:
             raise IllegalOperation(
                 f"message {handle.unique_id} cannot be recalled: its time is over"
             )
         for each in found:
-            await self._take_back(each, request.connection.peer, header.producer_group)
+            await self._append_recall(each, request.connection.peer, header.producer_group)
         return Reply(header=RecallReply(handle.unique_id))
 
-    def _checked(self, header: RecallHeader) -> RecallHandle:
+    def _check_recall(self, header: RecallHeader) -> RecallHandle:
         config = self._cell.value
         if not config.recall_message_enable:
             raise NoPermission("recalls are forbidden: recallMessageEnable is false")
         if self._now() < config.start_accept_send_request_time_stamp:
-            raise ServiceNotAvailable("recall failed, the broker takes no messages yet")
+            raise ServiceNotAvailable("recall failed, the broker does not accept messages yet")
         if self._topics.find(header.topic) is None:
             raise TopicNotFound(f"recall failed, the topic[{header.topic}] not exist")
         try:
@@ -137,7 +105,7 @@ class TimerHandlers:
         if handle.broker_name != config.broker_name:
             raise IllegalOperation(f"recall failed, the handle is of broker {handle.broker_name!r}")
         if handle.timestamp - self._now_ms() > config.timer_max_delay_sec * 1000:
-            raise IllegalOperation("recall failed, the handle is of no time that is allowed")
+            raise IllegalOperation("recall failed, the time of the handle exceeds timerMaxDelaySec")
         return handle
 
     @handles(RecallTimersHeader, RequestCode.BOLIDE_RECALL_TIMERS)
@@ -147,13 +115,13 @@ class TimerHandlers:
             raise InvalidParameter("a recall names a key or a unique id")
         found = await self._find(header.topic, header.key)
         for each in found:
-            await self._take_back(each, request.connection.peer, None)
+            await self._append_recall(each, request.connection.peer, None)
         return Reply(body=fastjson.encode(PendingTimers(timers=found)))
 
     @handles(ListTimersHeader, RequestCode.BOLIDE_LIST_TIMERS)
     async def page(self, request: Request[ListTimersHeader]) -> Reply:
         header = request.header
-        count = min(max(header.max_num, 1), _LONGEST_PAGE)
+        count = min(max(header.max_num, 1), _MAX_PAGE)
         await self._timers.caught_up()
         page = await asyncio.to_thread(
             self._timers.listing.page, header.topic, header.begin, count, self._now_ms()
@@ -171,7 +139,7 @@ class TimerHandlers:
     async def _find(self, topic: str, key: str) -> list[PendingTimer]:
         return await asyncio.to_thread(self._timers.listing.by_key, topic, key, self._now_ms())
 
-    async def _take_back(self, timer: PendingTimer, peer: str, group: str | None) -> None:
+    async def _append_recall(self, timer: PendingTimer, peer: str, group: str | None) -> None:
         draft = recall_draft(
             timer.topic,
             timer.message_id,
@@ -190,3 +158,33 @@ class TimerHandlers:
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
+
+
+def recall_draft(  # noqa: PLR0913
+    topic: str,
+    unique_id: str,
+    *,
+    names_topic: bool,
+    out_ms: int,
+    group: str | None,
+    born_ms: int,
+    born_host: bytes,
+    store_host: bytes,
+) -> RecordDraft:
+    """Build the message that recalls a timer message due at `out_ms`."""
+    properties = {
+        PropertyName.TAGS: _TAG,
+        PropertyName.TIMER_DELETE_UNIQUE_ID: (
+            recall_key(topic, unique_id) if names_topic else unique_id
+        ),
+        PropertyName.UNIQUE_ID: unique_id,
+        PropertyName.TIMER_DELIVER_MS: str(out_ms + 1),
+        PropertyName.BORN_TIMESTAMP: str(born_ms),
+        PropertyName.TIMER_OUT_MS: str(out_ms),
+        PropertyName.REAL_TOPIC: topic,
+        PropertyName.REAL_QUEUE_ID: "0",
+    }
+    if group:
+        properties[PropertyName.PRODUCER_GROUP] = group
+    text = encode_properties(properties).encode()
+    return RecordDraft(TIMER_TOPIC.encode(), _BODY, text, 0, born_ms, born_host, store_host)

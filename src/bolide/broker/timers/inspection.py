@@ -17,18 +17,21 @@ from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.tags import java_hash
 from bolide.store.contract import Store
 from bolide.store.tables import Table
-from bolide.store.timers import TimerFiles, Waiting
+from bolide.store.timers import TimerEntry, TimerFiles
 
-_SPAN = 10.0
-"""Seconds over which rates are told."""
+_RATE_SPAN = 10.0
+"""Seconds over which rates are averaged."""
+_MAX_EXAMINED = 10_000
+_MAX_SKIPPED = 200_000
+_MAX_PER_KEY = 1000
 
 
 class Rate:
-    """How often something happened lately, a second."""
+    """Average rate per second over the last ten seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._seconds: deque[tuple[int, int]] = deque(maxlen=int(_SPAN))
+        self._seconds: deque[tuple[int, int]] = deque(maxlen=int(_RATE_SPAN))
         self.total = 0
 
     def add(self) -> None:
@@ -41,12 +44,13 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        oldest = int(self._now()) - _SPAN
-        return sum(count for second, count in self._seconds if second > oldest) / _SPAN
+        oldest = int(self._now()) - _RATE_SPAN
+        return sum(count for second, count in self._seconds if second > oldest) / _RATE_SPAN
 
 
 class TimerCounts:
-    """Changed on the event loop; a crash may leave them a little wrong."""
+    """Numbers of pending timers per topic, and rates. Changed on the event loop; approximate
+    after a crash."""
 
     def __init__(self, table: Table[TimerMetrics], now: Callable[[], float] = time.time) -> None:
         self._table = table
@@ -62,24 +66,23 @@ class TimerCounts:
     def total(self) -> int:
         return sum(metric.count for metric in list(self.table.timing_count.values()))
 
-    def enqueued(self, topic: str) -> None:
+    def record_arrival(self, topic: str) -> None:
         self.arrivals.add()
         self._change(topic, 1)
 
-    def gone(self, topic: str | None) -> None:
-        """Say that a message waits no longer."""
+    def record_departure(self, topic: str | None) -> None:
         if topic is not None:
             self._change(topic, -1)
 
-    def none_left(self) -> None:
-        """Say that nothing waits at all."""
+    def reset(self) -> None:
+        """Reset all counts: no timer is pending."""
         for metric in self.table.timing_count.values():
             if metric.count:
                 metric.count = 0
                 self._table.changed()
 
     def save(self, *, at_once: bool = False) -> None:
-        """Write them down if they changed, and not only just before. Blocks."""
+        """Save the table if it changed and the save interval has passed, or `at_once`. Blocks."""
         if at_once:
             self._table.save()
         else:
@@ -95,83 +98,78 @@ class TimerCounts:
         self._table.changed()
 
 
-_MOST_LOOKED_AT = 10_000
-_MOST_PASSED = 200_000
-_MOST_OF_A_KEY = 1000
-
-
-class Page(NamedTuple):
+class TimerPage(NamedTuple):
     timers: list[PendingTimer]
     next: str
-    """Where the next page begins, empty if this is the last."""
+    """Start of the next page; empty on the last page."""
 
 
-class Listing:
-    """Reads on a thread."""
+class TimerListing:
+    """Lists pending timers; methods block and run on a worker thread."""
 
     def __init__(self, store: Store, files: TimerFiles) -> None:
         self._store = store
         self._files = files
 
-    def page(self, topic: str, begin: str, count: int, now_ms: int) -> Page:
-        """Some of what waits, of one topic or of all, by slots of the wheel. Blocks.
+    def page(self, topic: str, begin: str, count: int, now_ms: int) -> TimerPage:
+        """Return pending timers, of one topic or of all, by slots of the wheel. Blocks.
 
-        What is far away stands in the slot in which it is carried on.
+        A distant timer is listed in the slot in which it is re-appended.
         """
-        slot, _, skipped = begin.partition(".")
+        slot, _, skip = begin.partition(".")
         first = int(slot) if slot.isdecimal() else self._files.number(now_ms)
-        start = int(skipped) if skipped.isdecimal() else 0
+        start = int(skip) if skip.isdecimal() else 0
         found: list[PendingTimer] = []
-        looked_at = passed = 0
-        for number, waiting in self._files.pages(first):
-            for at, each in self._plain(waiting, start if number == first else 0, topic):
-                if len(found) >= count or looked_at >= _MOST_LOOKED_AT:
-                    return Page(found, f"{number}.{at}")
-                looked_at += 1
+        examined = skipped = 0
+        for number, entries in self._files.pages(first):
+            for at, each in self._not_recalled(entries, start if number == first else 0, topic):
+                if len(found) >= count or examined >= _MAX_EXAMINED:
+                    return TimerPage(found, f"{number}.{at}")
+                examined += 1
                 found += self._pending(each.physical_offset, topic, now_ms)
-            passed += len(waiting)
-            if passed >= _MOST_PASSED:
-                return Page(found, f"{number + 1}.0")
-        return Page(found, "")
+            skipped += len(entries)
+            if skipped >= _MAX_SKIPPED:
+                return TimerPage(found, f"{number + 1}.0")
+        return TimerPage(found, "")
 
     def by_key(self, topic: str, key: str, now_ms: int) -> list[PendingTimer]:
-        """What waits of a topic with a key or a unique id. Blocks."""
+        """Return the pending timers of a topic with a key or a unique id. Blocks."""
         found: dict[str, PendingTimer] = {}
-        for data in self._store.find(TIMER_TOPIC, key, limit=_MOST_OF_A_KEY):
-            for each in _described(bytes(data), self._files.precision_ms):
+        for data in self._store.find(TIMER_TOPIC, key, limit=_MAX_PER_KEY):
+            for each in _describe(bytes(data), self._files.precision_ms):
                 if each.topic == topic and each.deliver_ms > now_ms and _has(each, key):
                     found.setdefault(each.message_id, each)
         return list(found.values())
 
-    def _plain(
-        self, waiting: list[Waiting], start: int, topic: str
-    ) -> Iterator[tuple[int, Waiting]]:
-        """Those of a slot that are not recalled, with their numbers in it."""
-        recalled = {self._recalled(each) for each in waiting if each.is_recall}
+    def _not_recalled(
+        self, entries: list[TimerEntry], start: int, topic: str
+    ) -> Iterator[tuple[int, TimerEntry]]:
+        """Yield the entries of a slot that are not recalled, with their positions in it."""
+        recalled = {self._recall_key(each) for each in entries if each.is_recall}
         wanted = java_hash(topic) if topic else None
-        for at, each in enumerate(waiting):
+        for at, each in enumerate(entries):
             if at < start or each.is_recall or wanted not in {None, each.topic_hash}:
                 continue
-            if not recalled or not self._identified(each) & recalled:
+            if not recalled or not self._identities(each) & recalled:
                 yield at, each
 
-    def _recalled(self, waiting: Waiting) -> str | None:
-        record = _readable(self._store.record_at(waiting.physical_offset))
+    def _recall_key(self, entry: TimerEntry) -> str | None:
+        record = _readable(self._store.record_at(entry.physical_offset))
         return recalled_by(record.decode_properties()) if record else None
 
-    def _identified(self, waiting: Waiting) -> set[str | None]:
-        record = _readable(self._store.record_at(waiting.physical_offset))
+    def _identities(self, entry: TimerEntry) -> set[str | None]:
+        record = _readable(self._store.record_at(entry.physical_offset))
         properties = record.decode_properties() if record else {}
         unique_id = properties.get(PropertyName.UNIQUE_ID, "")
         return {unique_id, recall_key(properties.get(PropertyName.REAL_TOPIC, ""), unique_id)}
 
-    def _pending(self, place: int, topic: str, now_ms: int) -> list[PendingTimer]:
-        data = self._store.record_at(place)
-        found = _described(bytes(data), self._files.precision_ms) if data is not None else []
+    def _pending(self, physical_offset: int, topic: str, now_ms: int) -> list[PendingTimer]:
+        data = self._store.record_at(physical_offset)
+        found = _describe(bytes(data), self._files.precision_ms) if data is not None else []
         return [each for each in found if each.deliver_ms > now_ms and topic in {"", each.topic}]
 
 
-def _described(data: bytes, precision_ms: int) -> list[PendingTimer]:
+def _describe(data: bytes, precision_ms: int) -> list[PendingTimer]:
     record = _readable(data)
     if record is None:
         return []

@@ -1,10 +1,10 @@
-"""Messages that recur: a timer each time, and a plain copy to whoever consumes the topic.
+"""Recurring messages: a timer for each occurrence, and a plain copy for consumers of the topic.
 
-What waits is the message itself, as a timer for its next time. When that comes, the copy is
-delivered and the message waits for the time after it, both in one burst. A copy has an id of its
-own, made of the message's and of the time, so that one delivered twice is known by it.
+The pending timer is the message itself, due at its next occurrence. When that time comes, the copy
+is delivered and the message is scheduled for the following occurrence, both in one burst. The copy
+has an id made of the id of the message and the time, so that consumers can recognize a duplicate.
 
-Times that passed while no broker ran are made up for by one delivery, then the next follow.
+Occurrences missed while no broker ran are made up for by one delivery; then the schedule continues.
 """
 
 import logging
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from bolide.broker.consume.expiry import check_expiry
-from bolide.broker.timers.timetable import ASKING, waiting_draft
+from bolide.broker.timers.timetable import TIMER_PROPERTIES, timer_draft
 from bolide.model.cron import next_time
 from bolide.model.expiry import expiry_of
 from bolide.model.message import SysFlag
@@ -27,25 +27,25 @@ from bolide.protocol.refusals import MessageIllegal
 
 log = logging.getLogger(__name__)
 
-_OURS = b"BOLIDE_"
-_MOST_REMEMBERED = 100_000
+_BOLIDE_PREFIX = b"BOLIDE_"
+_MAX_SERIES = 100_000
 _TRANSACTION = int(SysFlag.ROLLBACK)
-_NOT_TOGETHER = (
-    *ASKING,
+_EXCLUSIVE_PROPERTIES = (
+    *TIMER_PROPERTIES,
     PropertyName.DELAY_LEVEL,
     PropertyName.DEDUP_KEY,
     PropertyName.TRANSACTION_PREPARED,
 )
-_OF_ONE_TURN = (
-    *ASKING,
+_OCCURRENCE_PROPERTIES = (
+    *TIMER_PROPERTIES,
     PropertyName.TIMER_OUT_MS,
     PropertyName.TIMER_ENQUEUE_MS,
     PropertyName.TIMER_DEQUEUE_MS,
     PropertyName.TIMER_ROLL_TIMES,
     PropertyName.SERIES_TURN,
 )
-_OF_THE_SERIES = (
-    *_OF_ONE_TURN,
+_SERIES_PROPERTIES = (
+    *_OCCURRENCE_PROPERTIES,
     PropertyName.CRON,
     PropertyName.CRON_ZONE,
     PropertyName.REAL_TOPIC,
@@ -53,18 +53,19 @@ _OF_THE_SERIES = (
 )
 
 
-class Turn(NamedTuple):
-    """One wait of a series; two with one time and different marks are there by accident."""
+class Occurrence(NamedTuple):
+    """One occurrence of a series; a second one with the same time and another nonce is an
+    accident."""
 
     due: int
-    mark: str
+    nonce: str
 
 
 class Recurring:
-    """Goes on with series whose time has come; `continued` is asked by the timer.
+    """Schedules the next occurrence of a series; `continued` is called by the timer delivery.
 
     Args:
-        find_topic: to see whether the topic of a series is still there.
+        find_topic: returns the topic of a series if it still exists.
     """
 
     def __init__(
@@ -74,48 +75,49 @@ class Recurring:
     ) -> None:
         self._find_topic = find_topic
         self._now = now
-        self._last: dict[str, Turn] = {}
-        """The last turn of each series since the start."""
+        self._last: dict[str, Occurrence] = {}
+        """Last delivered occurrence of each series since the start."""
 
     def continued(
         self, draft: RecordDraft, properties: dict[str, str]
     ) -> Sequence[RecordDraft] | None:
-        """What becomes of a message at its time: the copy and the next wait; None: it is plain."""
+        """Return the copy and the next timer of a due message; None if the message does not
+        recur."""
         if PropertyName.CRON not in properties:
             return None
         series = properties.get(PropertyName.UNIQUE_ID, "")
         topic = self._find_topic(draft.topic.decode())
         if topic is None or not topic.write_queue_nums:
-            log.info("message %s recurs no more: its topic is gone", series)
+            log.info("message %s no longer recurs: its topic was deleted", series)
             self._last.pop(series, None)
             return []
         draft = draft._replace(queue_id=draft.queue_id % topic.write_queue_nums)
-        turn = Turn(_due(properties), properties.get(PropertyName.SERIES_TURN, ""))
-        return self._turned(draft, properties, series, turn)
+        occurrence = Occurrence(_due(properties), properties.get(PropertyName.SERIES_TURN, ""))
+        return self._continue_series(draft, properties, series, occurrence)
 
-    def _turned(
-        self, draft: RecordDraft, properties: dict[str, str], series: str, turn: Turn
+    def _continue_series(
+        self, draft: RecordDraft, properties: dict[str, str], series: str, occurrence: Occurrence
     ) -> list[RecordDraft]:
         last = self._last.get(series)
-        copy = _copy(draft, properties, series, turn.due)
-        if last is not None and last != turn and last.due >= turn.due:
-            # A crash, or a sender who tried twice, left two of one series: one goes on.
-            return [copy] if last.due > turn.due else []
-        if len(self._last) >= _MOST_REMEMBERED:  # those that were recalled are among them
+        copy = _copy(draft, properties, series, occurrence.due)
+        if last is not None and last != occurrence and last.due >= occurrence.due:
+            # A crash or a retried send left two timers of one series: one of them continues.
+            return [copy] if last.due > occurrence.due else []
+        if len(self._last) >= _MAX_SERIES:  # recalled series are among them
             self._last.clear()
-        self._last[series] = turn
-        due = self._next(properties, series, turn.due)
+        self._last[series] = occurrence
+        due = self._next_due(properties, series, occurrence.due)
         if due is None:
             self._last.pop(series, None)
             return [copy]
-        # The copy first: if the store refuses it, no second wait is left behind at each try.
-        return [copy, _waiting(draft, properties, due)]
+        # The copy first: if the store refuses it, retries leave no second timer behind.
+        return [copy, _next_timer(draft, properties, due)]
 
-    def _next(self, properties: dict[str, str], series: str, due: int) -> int | None:
+    def _next_due(self, properties: dict[str, str], series: str, due: int) -> int | None:
         try:
             return next_due(properties, max(due, int(self._now() * 1000)))
         except InvalidMessage as exc:
-            log.error("message %s recurs no more: %s", series, exc)  # noqa: TRY400  no bug of ours
+            log.error("message %s no longer recurs: %s", series, exc)  # noqa: TRY400  the message is at fault
             return None
 
 
@@ -124,20 +126,22 @@ def _due(properties: Mapping[str, str]) -> int:
 
 
 def _copy(draft: RecordDraft, properties: Mapping[str, str], series: str, due: int) -> RecordDraft:
-    """The message of one time, as a plain one; by its due time a crash is got over."""
-    kept = {name: text for name, text in properties.items() if name not in _OF_THE_SERIES}
-    kept[PropertyName.UNIQUE_ID] = f"{series}.{due}"
-    kept[PropertyName.SERIES_ID] = series
-    kept[PropertyName.TIMER_OUT_MS] = str(due)
-    return draft._replace(properties=encode_properties(kept).encode(), born_timestamp=due)
+    """Build the plain copy for one occurrence; its due time identifies it after a crash."""
+    remaining = {name: text for name, text in properties.items() if name not in _SERIES_PROPERTIES}
+    remaining[PropertyName.UNIQUE_ID] = f"{series}.{due}"
+    remaining[PropertyName.SERIES_ID] = series
+    remaining[PropertyName.TIMER_OUT_MS] = str(due)
+    return draft._replace(properties=encode_properties(remaining).encode(), born_timestamp=due)
 
 
-def _waiting(draft: RecordDraft, properties: Mapping[str, str], due: int) -> RecordDraft:
-    kept = {name: text for name, text in properties.items() if name not in _OF_ONE_TURN}
-    return waiting_draft(draft, kept | _turn(due), due)
+def _next_timer(draft: RecordDraft, properties: Mapping[str, str], due: int) -> RecordDraft:
+    remaining = {
+        name: text for name, text in properties.items() if name not in _OCCURRENCE_PROPERTIES
+    }
+    return timer_draft(draft, remaining | _occurrence_properties(due), due)
 
 
-def _turn(due: int) -> dict[str, str]:
+def _occurrence_properties(due: int) -> dict[str, str]:
     return {
         PropertyName.TIMER_DELIVER_MS: str(due),
         PropertyName.SERIES_TURN: os.urandom(4).hex(),
@@ -145,16 +149,19 @@ def _turn(due: int) -> dict[str, str]:
 
 
 def begin_series(properties: dict[str, str], draft: RecordDraft, now: int) -> None:
-    """Have a message that recurs wait for its first time; nothing for others.
+    """Schedule the first occurrence of a recurring message; other messages are unchanged.
 
     Raises:
-        MessageIllegal: its times cannot be read, or it is of a kind that cannot recur.
+        MessageIllegal: the cron expression is invalid, or the message is of a kind that cannot
+            recur.
     """
     if PropertyName.CRON not in properties:
         return
-    other = next((name for name in _NOT_TOGETHER if name in properties), None)
+    other = next((name for name in _EXCLUSIVE_PROPERTIES if name in properties), None)
     if other is not None:
-        raise MessageIllegal(f"{PropertyName.CRON} and {other}: a message has one of them")
+        raise MessageIllegal(
+            f"{PropertyName.CRON} and {other}: a message may have only one of them"
+        )
     if draft.sys_flag & _TRANSACTION:
         raise MessageIllegal(f"{PropertyName.CRON}: a transactional message cannot recur")
     try:
@@ -162,15 +169,17 @@ def begin_series(properties: dict[str, str], draft: RecordDraft, now: int) -> No
     except InvalidMessage as exc:
         raise MessageIllegal(f"{PropertyName.CRON}: {exc}") from exc
     if due is None:
-        raise MessageIllegal(f"{PropertyName.CRON}: it expires before it comes, or never comes")
-    properties |= _turn(due)
+        raise MessageIllegal(
+            f"{PropertyName.CRON}: the message expires before its first occurrence, or never occurs"
+        )
+    properties |= _occurrence_properties(due)
 
 
 def next_due(properties: Mapping[str, str], after: int) -> int | None:
-    """The first time of a series behind a moment, in milliseconds; None if it has ended.
+    """Return the first occurrence after a time, in milliseconds; None if the series has ended.
 
     Raises:
-        InvalidMessage: its times cannot be read.
+        InvalidMessage: the cron expression is invalid.
     """
     zone = properties.get(PropertyName.CRON_ZONE, "")
     due = next_time(properties[PropertyName.CRON], zone, after)
@@ -179,11 +188,13 @@ def next_due(properties: Mapping[str, str], after: int) -> int | None:
 
 
 def check_batch(body: Buffer, drafts: Sequence[RecordDraft]) -> None:
-    """Raises MessageIllegal if what only single messages may ask for is asked for in a batch."""
-    if _OURS not in bytes(body):
+    """Raises MessageIllegal if a message of a batch uses a feature reserved for single messages."""
+    if _BOLIDE_PREFIX not in bytes(body):
         return
     for draft in drafts:
         properties = decode_properties(str(draft.properties, "utf-8", "replace"))
         check_expiry(properties)
         if PropertyName.CRON in properties:
-            raise MessageIllegal(f"{PropertyName.CRON}: a message that recurs is sent by itself")
+            raise MessageIllegal(
+                f"{PropertyName.CRON}: a recurring message cannot be part of a batch"
+            )

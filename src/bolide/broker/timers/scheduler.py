@@ -1,11 +1,11 @@
-"""The timer of a broker: messages with a delivery time come in, and go out when it is reached.
+"""The timer of a broker: stores messages that have a delivery time and delivers them when it comes.
 
-What waits lies in topic rmq_sys_wheel_timer, as durable as any message, and says by property
-TIMER_OUT_MS when it is due. One task puts new ones into the slots of the timer wheel
-(`enqueuing`), reads slots that are due soon (`hand`), and carries forward what waits in log files
-that are to go (`carrying`); another one delivers to the millisecond (`delivering`) and never waits
-for the first. How far they are is written down every second; what was delivered since then is
-found in the log (`delivered`).
+A pending message lies in topic rmq_sys_wheel_timer, as durable as any message; its property
+TIMER_OUT_MS says when it is due. One task enqueues new messages into the slots of the timer wheel
+(`enqueue`), reads slots that are due soon (`due_queue`), and re-appends pending messages of log
+files about to be deleted (`log_rollover`). A second task delivers with millisecond precision
+(`delivery`) and never waits for the first. Progress is checkpointed every second; deliveries made
+since the checkpoint are found in the log (`checkpointing`).
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from typing import NamedTuple
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
-from bolide.broker.timers.checkpointing import Checkpointer, Progress, Start, open_files
-from bolide.broker.timers.delivery import Continued, TimerDelivery
+from bolide.broker.timers.checkpointing import Checkpointer, Progress, ResumePoint, open_files
+from bolide.broker.timers.delivery import Continuation, TimerDelivery
 from bolide.broker.timers.due_queue import DueQueue, Prefetcher
 from bolide.broker.timers.enqueue import TimerEnqueue
-from bolide.broker.timers.inspection import Listing, TimerCounts
+from bolide.broker.timers.inspection import TimerCounts, TimerListing
 from bolide.broker.timers.log_rollover import LogRollover
-from bolide.broker.timers.timetable import waiting_draft
+from bolide.broker.timers.timetable import timer_draft
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
 from bolide.model.names import TIMER_TOPIC
@@ -38,33 +38,34 @@ from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 0.1
-_LONGEST_SLEEP = 1.0
-"""Then it looks at the clock, which somebody may have put forward."""
+_MAX_SLEEP = 1.0
+"""Upper bound of a sleep, since the wall clock may be set forward."""
 _UNUSED_SLEEP = 60.0
-_CATCHING_UP = 1.0
-_LOOK_AGAIN = 0.005
-_SET_BACK = 3
-"""Slots by which the clock may go back before the hand follows."""
+_CATCH_UP_TIMEOUT = 1.0
+_CATCH_UP_POLL = 0.005
+_CLOCK_TOLERANCE_SLOTS = 3
+"""Slots by which the clock may go back before the due queue is rebuilt."""
 
 
-class _Works(NamedTuple):
-    """What runs while the files are open."""
+class _Parts(NamedTuple):
+    """Parts that exist while the timer files are open."""
 
     due_queue: DueQueue
-    enqueuer: TimerEnqueue
-    deliverer: TimerDelivery
-    carrier: LogRollover
+    enqueue: TimerEnqueue
+    delivery: TimerDelivery
+    rollover: LogRollover
     known_to: int
-    """The last slot of which something may have been delivered before the start."""
+    """The last slot that may hold deliveries made before the start."""
 
 
 class Timers:
-    """Belongs to one event loop; `run` goes between `start` and `stop`."""
+    """The timer; belongs to one event loop. `run` is called between `start` and `stop`."""
 
-    schedule = staticmethod(waiting_draft)
-    """A draft as it waits until a time in milliseconds, whatever it asks for itself."""
+    schedule = staticmethod(timer_draft)
+    """Address a draft to the timer topic until a time in milliseconds, whatever its properties
+    request."""
 
-    def __init__(  # noqa: PLR0913  where from, where to, and the settings of both
+    def __init__(  # noqa: PLR0913
         self,
         store: MessageStore,
         intake: Intake,
@@ -78,7 +79,7 @@ class Timers:
         wheel_slots: int = SLOTS,
     ) -> None:
         config = cell.value
-        self.on_delivered: list[Continued] = []
+        self.on_delivered: list[Continuation] = []
         self.counts = TimerCounts(metrics, now)
         self._store = store
         self._intake = intake
@@ -93,63 +94,68 @@ class Timers:
             slots=wheel_slots,
         )
         self._window_ms = config.timer_roll_window_slot * config.timer_precision_ms
-        self._works: _Works | None = None
-        self._woken = asyncio.Event()
-        self._sooner = asyncio.Event()
-        self._delivering = asyncio.Lock()  # held while the parts may be another's in a moment
-        self._wanted_free = 0
-        """Files of the log that end here, or before, are to go."""
-        self._notebook = Checkpointer(store, self._files, now)
-        self._stuck: set[str] = set()
-        """What fails; that is told once."""
-        self.listing = Listing(store, self._files)
-        intake.watch(TIMER_TOPIC, self._woken.set)
+        self._parts: _Parts | None = None
+        self._feed_wanted = asyncio.Event()
+        self._earlier_due = asyncio.Event()
+        self._delivery_lock = asyncio.Lock()  # held while the parts may be replaced
+        self._requested_end = 0
+        """Log files that end at or before this physical offset are about to be deleted."""
+        self._checkpointer = Checkpointer(store, self._files, now)
+        self._failing: set[str] = set()
+        """Steps that are failing; a failure is logged once."""
+        self.listing = TimerListing(store, self._files)
+        intake.watch(TIMER_TOPIC, self._feed_wanted.set)
 
     # ---- life
 
     async def start(self) -> None:
-        """Go on where the last run ended. Raises DamagedFile."""
+        """Resume from the last checkpoint. Raises DamagedFile."""
         self._loop = asyncio.get_running_loop()
-        self._store.retention.may_go = self._may_go
+        self._store.retention.may_go = self._may_delete
         if self._files.exist or self._store.max_offset(TIMER_TOPIC, 0):
             await self._open()
 
     async def stop(self) -> None:
-        """Write down how far it is; when `run` has ended."""
-        self._store.retention.may_go = lambda _: False  # nobody carries anything forward now
+        """Write the checkpoint and close the files; call after `run` has ended."""
+        self._store.retention.may_go = lambda _: False  # no task re-appends timers any more
         await asyncio.to_thread(self._close)
 
-    async def _open(self) -> _Works:
+    async def _open(self) -> _Parts:
         start = await uninterrupted(
             asyncio.to_thread(open_files, self._files, self._store, self._now_ms())
         )
-        self._works = works = self._build(start)
-        self._notebook.checkpoint = start.checkpoint
-        await self._save_now()  # from here on a crash can be told from a loss
-        return works
+        self._parts = parts = self._build(start)
+        self._checkpointer.checkpoint = start.checkpoint
+        await self._save_now()  # from now on, a crash is distinguishable from lost files
+        return parts
 
     def _close(self) -> None:
         if self._files.is_open:
-            self._notebook.save(at_once=True)
+            self._checkpointer.save(at_once=True)
             self.counts.save(at_once=True)
             self._files.close()
-        self._works = self._notebook.progress = None  # nobody is to write it down for other files
+        self._parts = self._checkpointer.progress = None  # no checkpoint is written for other files
 
-    def _build(self, start: Start) -> _Works:
+    def _build(self, start: ResumePoint) -> _Parts:
         files = self._files
-        warmer = Prefetcher(self._store, files)
-        due_queue = DueQueue(files, warm=warmer.warm, cursor=start.cursor, sooner=self._sooner.set)
-        enqueuer = TimerEnqueue(
+        prefetcher = Prefetcher(self._store, files)
+        due_queue = DueQueue(
+            files,
+            prefetch=prefetcher.prefetch,
+            cursor=start.cursor,
+            on_earlier=self._earlier_due.set,
+        )
+        enqueue = TimerEnqueue(
             self._store,
             files,
             due_queue,
             self.counts,
-            offset=start.queue_offset,
+            queue_offset=start.queue_offset,
             window_ms=self._window_ms,
-            settled_ms=start.settled_ms,
-            settled_to=start.settled_to,
+            done_before_ms=start.done_before_ms,
+            done_below_offset=start.done_below_offset,
         )
-        deliverer = TimerDelivery(
+        delivery = TimerDelivery(
             self._store,
             self._intake,
             self._durability,
@@ -161,176 +167,177 @@ class Timers:
             delivered=start.delivered,
             delivered_from=start.delivered_from,
         )
-        carrier = LogRollover(
+        rollover = LogRollover(
             self._store,
             self._intake,
             self._durability,
             files=files,
             due_queue=due_queue,
-            enqueuer=enqueuer,
+            enqueue=enqueue,
             window_ms=self._window_ms,
             store_host=self._store_host,
             carried_to=start.carried_to,
             save=self._save_now,
         )
-        deliverer.is_carried = carrier.is_carried
-        known_to = files.number(self._now_ms()) + _SET_BACK
-        return _Works(due_queue, enqueuer, deliverer, carrier, known_to)
+        delivery.is_carried = rollover.is_carried
+        known_to = files.number(self._now_ms()) + _CLOCK_TOLERANCE_SLOTS
+        return _Parts(due_queue, enqueue, delivery, rollover, known_to)
 
     # ---- the tasks
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeat(self.feed, self._woken), name="timers-feed")
-            tasks.create_task(self._repeat(self.deliver, self._sooner), name="timers-deliver")
+            tasks.create_task(self._repeat(self.feed, self._feed_wanted), name="timers-feed")
+            tasks.create_task(self._repeat(self.deliver, self._earlier_due), name="timers-deliver")
 
-    async def _repeat(self, step: Callable[[], Awaitable[float]], woken: asyncio.Event) -> None:
+    async def _repeat(self, step: Callable[[], Awaitable[float]], wake_up: asyncio.Event) -> None:
         while True:
-            woken.clear()
+            wake_up.clear()
             try:
                 seconds = await step()
-                self._stuck.discard(step.__name__)
-            except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
-                self._stick(step.__name__, exc)
+                self._failing.discard(step.__name__)
+            except Exception as exc:  # noqa: BLE001  logged; the step is retried
+                self._report_failure(step.__name__, exc)
                 seconds = _AFTER_FAILURE
             if not seconds:
-                await asyncio.sleep(0)  # others want to be served too
+                await asyncio.sleep(0)  # let other tasks run
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await woken.wait()
+                    await wake_up.wait()
 
     async def feed(self) -> float:
-        """Put some messages into slots and read those that are due soon.
+        """Enqueue a batch of messages and read the slots that are due soon.
 
         Returns:
-            The seconds until there may be more to do.
+            Seconds until there may be more to do.
         """
-        works = self._works
-        if works is None:
+        parts = self._parts
+        if parts is None:
             if not self._store.max_offset(TIMER_TOPIC, 0):
                 return _UNUSED_SLEEP
-            works = await self._open()
-        elif self._files.number(self._now_ms()) + _SET_BACK < works.due_queue.cursor:
-            works = await self._follow_clock()
-        more = await works.enqueuer.step(self._now_ms())
-        more |= await works.due_queue.load(self._now_ms())
-        works.due_queue.advance(self._now_ms())
-        self._note(works)
-        more |= await works.carrier.step(self._wanted_free)
-        return 0.0 if more else self._pause(works)
+            parts = await self._open()
+        elif self._files.number(self._now_ms()) + _CLOCK_TOLERANCE_SLOTS < parts.due_queue.cursor:
+            parts = await self._follow_clock()
+        more = await parts.enqueue.step(self._now_ms())
+        more |= await parts.due_queue.load(self._now_ms())
+        parts.due_queue.advance(self._now_ms())
+        self._record_progress(parts)
+        more |= await parts.rollover.step(self._requested_end)
+        return 0.0 if more else self._pause(parts)
 
     async def deliver(self) -> float:
-        """Deliver some of what is due; returns the seconds until there may be more."""
-        async with self._delivering:
-            works = self._works
-            if works is None:
+        """Deliver due messages for one turn; return the seconds until more may be due."""
+        async with self._delivery_lock:
+            parts = self._parts
+            if parts is None:
                 return _UNUSED_SLEEP
-            more = await works.deliverer.step(self._now_ms)
-            works.due_queue.advance(self._now_ms())
+            more = await parts.delivery.step(self._now_ms)
+            parts.due_queue.advance(self._now_ms())
             if more:
                 return 0.0
-        if works.due_queue.until_load(self._now_ms()) == 0:
-            self._woken.set()  # there is room for the rest of a slot
-        left = works.due_queue.until_due(self._now_ms())
-        return _LONGEST_SLEEP if left is None else min(left / 1000, _LONGEST_SLEEP)
+        if parts.due_queue.until_load(self._now_ms()) == 0:
+            self._feed_wanted.set()  # memory has room for the rest of a slot
+        left = parts.due_queue.until_due(self._now_ms())
+        return _MAX_SLEEP if left is None else min(left / 1000, _MAX_SLEEP)
 
-    async def _follow_clock(self) -> _Works:
-        """The clock was set back: as after a restart, what is delivered is found in the log."""
-        log.warning("the clock went back: timers follow it")
-        async with self._delivering:
+    async def _follow_clock(self) -> _Parts:
+        """The clock was set back: reopen as after a restart, and find deliveries in the log."""
+        log.warning("the clock went back: rebuilding the queue of due timers")
+        async with self._delivery_lock:
             await asyncio.to_thread(self._close)
             return await self._open()
 
-    def _pause(self, works: _Works) -> float:
-        left = works.due_queue.until_load(self._now_ms())
-        if works.enqueuer.behind or self._wanted_free > works.carrier.carried_to:
+    def _pause(self, parts: _Parts) -> float:
+        left = parts.due_queue.until_load(self._now_ms())
+        if parts.enqueue.behind or self._requested_end > parts.rollover.carried_to:
             return _AFTER_FAILURE if left is None else min(left / 1000, _AFTER_FAILURE)
-        if works.due_queue.is_full:  # room comes bit by bit, and nobody says so
+        if parts.due_queue.is_full:  # deliveries free memory without a notification
             return _AFTER_FAILURE
         if left is None:
-            if not len(works.due_queue):
-                self.counts.none_left()
-            return _LONGEST_SLEEP
-        return min(left / 1000, _LONGEST_SLEEP)
+            if not len(parts.due_queue):
+                self.counts.reset()
+            return _MAX_SLEEP
+        return min(left / 1000, _MAX_SLEEP)
 
-    def _stick(self, what: str, exc: Exception) -> None:
-        if what not in self._stuck:
-            self._stuck.add(what)
-            known = isinstance(exc, BolideError | OSError)
-            log.error("timer messages wait: %s", exc, exc_info=None if known else exc)
+    def _report_failure(self, what: str, exc: Exception) -> None:
+        if what not in self._failing:
+            self._failing.add(what)
+            expected = isinstance(exc, BolideError | OSError)
+            log.error("timer messages are delayed: %s", exc, exc_info=None if expected else exc)
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
 
     # ---- retention
 
-    def _may_go(self, end: int) -> bool:
-        """Asked on the store's thread whether a log file that ends there may be removed."""
-        works = self._works
-        if works is None:
+    def _may_delete(self, end: int) -> bool:
+        """Return whether a log file that ends at `end` may be deleted; called on the thread of
+        the store."""
+        parts = self._parts
+        if parts is None:
             return not self._store.max_offset(TIMER_TOPIC, 0)
-        if end <= works.carrier.carried_to:
+        if end <= parts.rollover.carried_to:
             return True
-        self._wanted_free = max(self._wanted_free, end)
-        with suppress(RuntimeError):  # the loop ends
-            self._loop.call_soon_threadsafe(self._woken.set)
+        self._requested_end = max(self._requested_end, end)
+        with suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(self._feed_wanted.set)
         return False
 
-    # ---- how far it is
+    # ---- progress
 
     async def caught_up(self) -> None:
-        """Wait, but not long, until all that came before is in its slot."""
+        """Wait, up to a second, until all messages that arrived before are enqueued."""
         end = self._store.max_offset(TIMER_TOPIC, 0)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CATCHING_UP):
-                while self._works is None or self._works.enqueuer.offset < end:
+            async with asyncio.timeout(_CATCH_UP_TIMEOUT):
+                while self._parts is None or self._parts.enqueue.queue_offset < end:
                     if not end:
                         return
-                    await asyncio.sleep(_LOOK_AGAIN)
+                    await asyncio.sleep(_CATCH_UP_POLL)
 
     @property
     def checkpoint(self) -> TimerCheckpoint:
-        """As it was last written down."""
-        return self._notebook.checkpoint
+        """The last checkpoint written."""
+        return self._checkpointer.checkpoint
 
     @property
     def metrics(self) -> TimerMetrics:
         return self.counts.table
 
     def figures(self) -> dict[str, str]:
-        """What runtime information tells, under RocketMQ's keys."""
-        works = self._works
+        """Runtime information, under the keys of RocketMQ."""
+        parts = self._parts
         behind = 0
-        if works is not None and not works.due_queue.is_empty:
-            reached = works.due_queue.cursor * self._files.precision_ms
+        if parts is not None and not parts.due_queue.is_empty:
+            reached = parts.due_queue.cursor * self._files.precision_ms
             behind = max((self._now_ms() - reached) // 1000, 0)
         return {
             "timerReadBehind": str(behind),
-            "timerOffsetBehind": str(works.enqueuer.behind if works else 0),
+            "timerOffsetBehind": str(parts.enqueue.behind if parts else 0),
             "timerCongestNum": str(self.counts.total),
             "timerEnqueueTps": f"{self.counts.arrivals.per_second:.1f}",
             "timerDequeueTps": f"{self.counts.deliveries.per_second:.1f}",
         }
 
-    def _note(self, works: _Works) -> None:
-        if works.due_queue.cursor > works.known_to:
-            works.deliverer.forget_delivered()
-        self._notebook.progress = Progress(
-            works.due_queue.cursor * self._files.precision_ms,
-            works.enqueuer.offset,
+    def _record_progress(self, parts: _Parts) -> None:
+        if parts.due_queue.cursor > parts.known_to:
+            parts.delivery.forget_delivered()
+        self._checkpointer.progress = Progress(
+            parts.due_queue.cursor * self._files.precision_ms,
+            parts.enqueue.queue_offset,
             self._files.log_end,
-            works.deliverer.delivered_from(self._store.log.written),
-            works.carrier.carried_to,
+            parts.delivery.delivered_from(self._store.log.written),
+            parts.rollover.carried_to,
             self.counts.deliveries.total,
         )
 
     async def _save_now(self) -> None:
-        if self._works:
-            self._note(self._works)
-        await uninterrupted(asyncio.to_thread(self._notebook.save, at_once=True))
+        if self._parts:
+            self._record_progress(self._parts)
+        await uninterrupted(asyncio.to_thread(self._checkpointer.save, at_once=True))
 
     def save(self) -> None:
-        """Write down how far it is, when what was delivered is on the disk. Blocks."""
-        self._notebook.save()
+        """Write the checkpoint and the counts if they are due. Blocks."""
+        self._checkpointer.save()
         self.counts.save()

@@ -1,4 +1,4 @@
-"""Check-back: open half messages have their producers asked, and are given up at last."""
+"""Check-back: asks producers about open half messages, and gives up on them at last."""
 
 import asyncio
 import itertools
@@ -30,29 +30,30 @@ from bolide.store.appending import Appended
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
-from bolide.store.reading import Found, ReadLimits
+from bolide.store.reading import ReadLimits, ReadResult
 
 log = logging.getLogger(__name__)
 
 
 class AllBlocked(Exception):
-    """The producers of a group are there, and none of them reads."""
+    """Producers of the group are connected, but none of them reads."""
 
 
 class CheckBackSender:
-    """Any producer of a group may be asked: each in turn, those that do not read aside."""
+    """Sends check requests to the producers of a group, round robin, skipping those that do not
+    read."""
 
     def __init__(self, clients: ClientTable, host: Host, broker_name: str) -> None:
         self._clients = clients
         self._host = host
         self._broker_name = broker_name
-        self._turn = itertools.count()
+        self._round_robin = itertools.count()
 
     def choose(self, group: str) -> Connection | None:
-        """Whom to ask; None if nobody of the group is there.
+        """Return the producer to ask; None if no producer of the group is connected.
 
         Raises:
-            AllBlocked: try later.
+            AllBlocked: try again later.
         """
         members = self._clients.producers(group)
         if not members:
@@ -60,10 +61,10 @@ class CheckBackSender:
         ready = [each.connection for each in members if not each.connection.is_blocked]
         if not ready:
             raise AllBlocked
-        return ready[next(self._turn) % len(ready)]
+        return ready[next(self._round_robin) % len(ready)]
 
-    async def ask(self, producer: Connection, half: Half) -> None:
-        """Send the question; the answer is an END_TRANSACTION, if one comes."""
+    async def send_check(self, producer: Connection, half: Half) -> None:
+        """Send the check request; the producer may answer with END_TRANSACTION."""
         record, unique_id = half.record, half.unique_id or None
         header = CheckTransactionHeader(
             topic=HALF_TOPIC,
@@ -74,39 +75,39 @@ class CheckBackSender:
             offset_msg_id=OffsetId(self._host, record.physical_offset).encode(),
             broker_name=self._broker_name,
         )
-        with suppress(RemotingError, AllBlocked):  # it is asked again, or another one is
+        with suppress(RemotingError, AllBlocked):  # a later round asks again
             if producer.is_blocked:
                 producer = self.choose(half.group) or producer
             await producer.notify(
                 Frame(
                     code=RequestCode.CHECK_TRANSACTION_STATE,
                     fields=header.to_fields(),
-                    body=half.shown(),
+                    body=half.for_producer(),
                 )
             )
 
 
 class Verdict(Enum):
-    """What is to be done with an open half."""
+    """What to do with an open half message."""
 
     YOUNG = auto()
-    """Nothing, nor with those behind it."""
-    HOLD = auto()
-    """Nothing yet."""
-    ASK = auto()
+    """Nothing, and later halves are younger still."""
+    DEFER = auto()
+    """Nothing until its immunity ends."""
+    CHECK = auto()
     GIVE_UP = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What the settings say; durations are seconds."""
+class CheckRules:
+    """Check-back settings; durations are in seconds."""
 
     timeout: float
-    most_times: int
-    longest: float
+    max_checks: int
+    max_age: float
 
     @classmethod
-    def of(cls, config: BrokerConfig, store: StoreConfig) -> "Rules":
+    def of(cls, config: BrokerConfig, store: StoreConfig) -> "CheckRules":
         return cls(
             config.transaction_timeout,
             config.transaction_check_max,
@@ -114,44 +115,44 @@ class Rules:
         )
 
     def due(self, half: Half) -> float:
-        """When its producer may be asked."""
+        """When the producer may be asked."""
         if half.immunity is not None:
             return half.began + half.immunity
-        return half.began + self.timeout if not half.times else 0.0
+        return half.began + self.timeout if not half.check_times else 0.0
 
     def is_too_old(self, half: Half, now: float) -> bool:
-        """Whether it has waited as long as the log keeps messages."""
-        return now - half.began > self.longest
+        """Whether the half has been open for as long as the log retains messages."""
+        return now - half.began > self.max_age
 
-    def fades(self, half: Half) -> float:
-        """When it has to be moved, lest its file be deleted."""
-        return half.record.store_timestamp / 1000 + self.longest / 2
+    def move_by(self, half: Half) -> float:
+        """When the half must be moved, before retention deletes its log file."""
+        return half.record.store_timestamp / 1000 + self.max_age / 2
 
-    def judge(self, half: Half, now: float) -> Verdict:
-        """As RocketMQ does; but the clock of the producer counts only where ours cannot, and what
-        is old is asked about first."""
-        if half.times >= self.most_times:
+    def decide(self, half: Half, now: float) -> Verdict:
+        """Decide as RocketMQ does, except that the clock of the producer counts only where the
+        store time is unknown, and that old halves are checked before they are given up."""
+        if half.check_times >= self.max_checks:
             return Verdict.GIVE_UP
-        # Of the future: the clock was set back, and nobody wants to wait that long.
+        # A store time in the future means that the clock was set back.
         if self.due(half) <= now or half.record.store_timestamp / 1000 > now + self.timeout:
-            return Verdict.ASK
+            return Verdict.CHECK
         if self.is_too_old(half, now):
             return Verdict.GIVE_UP
-        return Verdict.HOLD if half.immunity is not None else Verdict.YOUNG
+        return Verdict.DEFER if half.immunity is not None else Verdict.YOUNG
 
 
-_AT_ONCE = ReadLimits(max_count=32, max_size=1024 * 1024, max_scanned=32)
-_MOST_HELD = 100_000
-_PASSED_AT_ONCE = 1000
-_MOST_CLOSED = 200_000
-"""Halves that are done with and may lie behind one that is not: a restart reads as many ops."""
+_READ_LIMITS = ReadLimits(max_count=32, max_size=1024 * 1024, max_scanned=32)
+_MAX_DEFERRED = 100_000
+_SKIPPED_PER_TURN = 1000
+_MAX_CLOSED_BEHIND = 200_000
+"""Closed halves that may lie behind an open one; a restart reads that many op messages."""
 _AFTER_FAILURE = 1.0
-_PATIENCE, _PAUSE = 2.0, 0.05
-"""Seconds that one look waits for producers that do not read."""
+_MAX_BLOCKED_WAIT, _BLOCKED_POLL = 2.0, 0.05
+"""Seconds that one round waits for blocked producers, and between two attempts."""
 
 
-class Question(NamedTuple):
-    """Whom to ask about a half, and when: its copy must be readable for an answer to count."""
+class PendingCheck(NamedTuple):
+    """A check request to send. An answer counts only once the copy of the half is readable."""
 
     producer: Connection
     half: Half
@@ -160,7 +161,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckBackParts:
-    """What the looks need of the broker."""
+    """Collaborators of `CheckBack`."""
 
     cell: ConfigCell[BrokerConfig]
     store_cell: ConfigCell[StoreConfig]
@@ -170,24 +171,24 @@ class CheckBackParts:
 
 
 class CheckBack:
-    """The looks of one broker; `run` is their task."""
+    """Runs the check-back rounds of one broker; `run` is the background task."""
 
-    def __init__(self, parts: CheckBackParts, queue: HalfQueue, asking: CheckBackSender) -> None:
+    def __init__(self, parts: CheckBackParts, queue: HalfQueue, sender: CheckBackSender) -> None:
         self._parts = parts
         self._queue = queue
-        self._asking = asking
-        self._held: dict[int, float] = {}
-        """Halves that are left where they are until a time."""
-        self._patience = 0.0
+        self._sender = sender
+        self._deferred: dict[int, float] = {}
+        """Halves not to be examined before a time, by queue offset."""
+        self._blocked_wait_left = 0.0
         self._closed, self._counted_from = 0, -1
         self._is_failing = False
         self._wake = asyncio.Event()
-        self.next_look = parts.now() + parts.cell.value.transaction_check_interval
+        self.next_round = parts.now() + parts.cell.value.transaction_check_interval
         parts.cell.on_change(lambda _: self._wake.set())
 
     @property
-    def rules(self) -> Rules:
-        return Rules.of(self._parts.cell.value, self._parts.store_cell.value)
+    def rules(self) -> CheckRules:
+        return CheckRules.of(self._parts.cell.value, self._parts.store_cell.value)
 
     async def run(self) -> None:
         while True:
@@ -196,32 +197,33 @@ class CheckBack:
             await asyncio.sleep(_AFTER_FAILURE)
         while True:
             await self._sleep()
-            await self._attempt(self.look())
+            await self._attempt(self.run_round())
 
     async def _attempt(self, work: Awaitable[object]) -> bool:
-        """Says whether it was done; one failure must not be the last time."""
+        """Run one step; return whether it succeeded. Failures are logged, and the task
+        continues."""
         try:
             await work
         except BolideError as exc:
-            self._tell_once(exc)
+            self._log_once(exc)
         except Exception:
-            log.exception("open transactions are looked at again later")
+            log.exception("check-back of open transactions failed; it is retried")
         else:
             self._is_failing = False
             return True
         return False
 
-    def _tell_once(self, exc: BolideError) -> None:
+    def _log_once(self, exc: BolideError) -> None:
         if not self._is_failing:
             self._is_failing = True
-            log.error("open transactions have to wait: %s", exc)
+            log.error("check-back of open transactions is delayed: %s", exc)
 
     async def _sleep(self) -> None:
-        """Until an interval has passed, by the settings of now."""
+        """Sleep until the check interval has passed; a changed setting applies at once."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while (left := began + self._interval - loop.time()) > 0:
-            self.next_look = self._parts.now() + left
+            self.next_round = self._parts.now() + left
             self._wake.clear()
             try:
                 async with asyncio.timeout(left):
@@ -233,86 +235,86 @@ class CheckBack:
     def _interval(self) -> float:
         return self._parts.cell.value.transaction_check_interval
 
-    # ---- a look
+    # ---- a round
 
-    async def look(self) -> int:
-        """Look once at what is open; returns how many questions were asked."""
-        self._queue.write_missing()
+    async def run_round(self) -> int:
+        """Examine the open halves once; return the number of check requests sent."""
+        self._queue.retry_unwritten_ops()
         is_open = self._queue.open.is_open
-        self._held = {offset: due for offset, due in self._held.items() if is_open(offset)}
-        self._patience = _PATIENCE
+        self._deferred = {offset: due for offset, due in self._deferred.items() if is_open(offset)}
+        self._blocked_wait_left = _MAX_BLOCKED_WAIT
         self._counted_from = -1
-        asked, questions = 0, list[Question]()
-        async for half in self._waiting(self._parts.store.max_offset(HALF_TOPIC, 0)):
-            verdict = self.rules.judge(half, self._parts.now())
-            if verdict is Verdict.YOUNG and not self._is_in_the_way():
+        sent, checks = 0, list[PendingCheck]()
+        async for half in self._due_halves(self._parts.store.max_offset(HALF_TOPIC, 0)):
+            verdict = self.rules.decide(half, self._parts.now())
+            if verdict is Verdict.YOUNG and not self._blocks_progress():
                 break
-            questions += await self._handle(half, verdict)
-            if len(questions) >= self._most_questions:
-                asked += await self._put(questions)
-        asked += await self._put(questions)
+            checks += await self._act(half, verdict)
+            if len(checks) >= self._batch_size:
+                sent += await self._send_checks(checks)
+        sent += await self._send_checks(checks)
         await self._queue.checkpoint()
-        return asked
+        return sent
 
-    async def _waiting(self, end: int) -> AsyncIterator[Half]:
-        """The halves before `end` that are open and not held, in their order."""
-        offset = await self._next(0)
+    async def _due_halves(self, end: int) -> AsyncIterator[Half]:
+        """Yield the due open halves before `end`, in queue order."""
+        offset = await self._next_due(0)
         while offset < end:
             found = await self._read(offset)
             behind = min(found.next_offset, end)
             halves = [half for data in found.records if (half := Half.find(data))]
-            self._forget_gone(offset, behind, halves)
+            self._close_missing(offset, behind, halves)
             for half in halves:
-                if half.queue_offset < end and self._may_need_something(half.queue_offset):
+                if half.queue_offset < end and self._is_due(half.queue_offset):
                     yield half
             if behind <= offset:
                 return
-            offset = await self._next(behind)
+            offset = await self._next_due(behind)
 
-    async def _next(self, offset: int) -> int:
-        """The first from there on that may need something."""
-        for passed in itertools.count():
-            if not passed % _PASSED_AT_ONCE:
-                await asyncio.sleep(0)  # others want to be served too
+    async def _next_due(self, offset: int) -> int:
+        """Return the first offset from there on that may be due."""
+        for skipped in itertools.count():
+            if not skipped % _SKIPPED_PER_TURN:
+                await asyncio.sleep(0)  # let other tasks run
             offset = self._queue.open.next_open(offset)
-            if self._may_need_something(offset):
+            if self._is_due(offset):
                 break
             offset += 1
         return offset
 
-    def _may_need_something(self, offset: int) -> bool:
-        held_until = self._held.get(offset, 0.0)
-        return held_until <= self._parts.now() and self._queue.open.is_open(offset)
+    def _is_due(self, offset: int) -> bool:
+        deferred_until = self._deferred.get(offset, 0.0)
+        return deferred_until <= self._parts.now() and self._queue.open.is_open(offset)
 
-    async def _read(self, offset: int) -> Found:
-        queue = (HALF_TOPIC, 0, offset, _AT_ONCE)
+    async def _read(self, offset: int) -> ReadResult:
+        queue = (HALF_TOPIC, 0, offset, _READ_LIMITS)
         try:
             return self._parts.store.read(*queue, may_block=False)
         except NotInMemory:
             return await asyncio.to_thread(self._parts.store.read, *queue)
 
-    def _forget_gone(self, begin: int, end: int, halves: list[Half]) -> None:
-        """What was passed over in reading is damaged, or its file was deleted."""
-        there = {half.queue_offset for half in halves}
-        gone = [each for each in self._queue.open.between(begin, end) if each not in there]
-        for offset in gone:
+    def _close_missing(self, begin: int, end: int, halves: list[Half]) -> None:
+        """Close halves that could not be read: damaged, or deleted with their log file."""
+        present = {half.queue_offset for half in halves}
+        missing = [each for each in self._queue.open.between(begin, end) if each not in present]
+        for offset in missing:
             self._queue.open.close(offset)
-        if gone:
+        if missing:
             log.error(
-                "%s half messages from number %s on are gone: deleted, or damaged",
-                len(gone), gone[0],
+                "%s half messages from queue offset %s on are missing: deleted or damaged",
+                len(missing), missing[0],
             )  # fmt: skip
 
     # ---- one half
 
-    async def _handle(self, half: Half, verdict: Verdict) -> list[Question]:
-        """What is left to ask."""
-        if verdict is Verdict.ASK:
-            return await self._prepare(half)
+    async def _act(self, half: Half, verdict: Verdict) -> list[PendingCheck]:
+        """Act on a half; return the check requests to send."""
+        if verdict is Verdict.CHECK:
+            return await self._prepare_check(half)
         if verdict is Verdict.GIVE_UP:
             await self._give_up(half)
         else:
-            self._hold(half, self.rules.due(half))
+            self._defer(half, self.rules.due(half))
         return []
 
     async def _give_up(self, half: Half) -> None:
@@ -321,91 +323,95 @@ class CheckBack:
             return
         try:
             self._queue.set_aside(half)
-        except RecordTooLarge as exc:  # of a time when larger ones were taken
-            self._tell_too_large(half, exc)
+        except RecordTooLarge as exc:  # stored under a larger maxMessageSize
+            self._defer_too_large(half, exc)
             return
         log.error(
-            "transaction %s of %s is set aside after %s questions: its message for %s goes to"
+            "transaction %s of %s is set aside after %s checks: its message for %s goes to"
             " %s; commit or resume it with bolide admin",
-            half.unique_id, half.group, half.times, half.topic, TRANS_CHECK_MAX_TIME_TOPIC,
+            half.unique_id, half.group, half.check_times, half.topic, TRANS_CHECK_MAX_TIME_TOPIC,
         )  # fmt: skip
 
-    def _hold(self, half: Half, until: float = 0.0) -> None:
-        """Leave it where it is, or move it if it cannot stay there."""
-        now, fades = self._parts.now(), self.rules.fades(half)
-        if fades <= now or self._is_in_the_way():
-            self._move(half, times=half.times)
-        elif until > now and len(self._held) < _MOST_HELD:  # others are read again at each look
-            self._held[half.queue_offset] = min(until, fades)
+    def _defer(self, half: Half, until: float = 0.0) -> None:
+        """Defer the half, or move it if it cannot stay where it is."""
+        now, move_by = self._parts.now(), self.rules.move_by(half)
+        if move_by <= now or self._blocks_progress():
+            self._move(half, check_times=half.check_times)
+        elif (
+            until > now and len(self._deferred) < _MAX_DEFERRED
+        ):  # beyond the limit, halves are read again in each round
+            self._deferred[half.queue_offset] = min(until, move_by)
 
-    def _is_in_the_way(self) -> bool:
-        """Whether too many lie behind the first open one that need not be known any more."""
+    def _blocks_progress(self) -> bool:
+        """Whether too many closed halves lie behind the first open one."""
         opened, end = self._queue.open, self._parts.store.max_offset(HALF_TOPIC, 0)
         first = opened.first
-        if first != self._counted_from:  # to count takes the longer the more there are
+        if first != self._counted_from:  # counting takes time in proportion to the range
             self._counted_from = first
             self._closed = end - first - opened.count(end)
-        return self._closed > _MOST_CLOSED
+        return self._closed > _MAX_CLOSED_BEHIND
 
-    def _move(self, half: Half, *, times: int) -> tuple[Half, Appended | None]:
-        """The half where it lies now."""
+    def _move(self, half: Half, *, check_times: int) -> tuple[Half, Appended | None]:
+        """Append a copy of the half; return the copy and its position."""
         try:
-            return self._queue.move(half, times=times)
+            return self._queue.move(half, check_times=check_times)
         except RecordTooLarge as exc:
-            self._tell_too_large(half, exc)
+            self._defer_too_large(half, exc)
             return half, None
 
-    def _tell_too_large(self, half: Half, exc: RecordTooLarge) -> None:
-        """It stays where it is, and can be ended all the same."""
-        log.warning("transaction %s cannot be copied, nor counted: %s", half.unique_id, exc)
-        self._held[half.queue_offset] = self._parts.now() + self._interval
+    def _defer_too_large(self, half: Half, exc: RecordTooLarge) -> None:
+        """Defer a half that cannot be copied; it can still be ended."""
+        log.warning(
+            "transaction %s cannot be copied, its check is not counted: %s", half.unique_id, exc
+        )
+        self._deferred[half.queue_offset] = self._parts.now() + self._interval
 
-    # ---- questions
+    # ---- check requests
 
-    async def _prepare(self, half: Half) -> list[Question]:
+    async def _prepare_check(self, half: Half) -> list[PendingCheck]:
         try:
-            producer = await self._producer(half.group)
+            producer = await self._choose_producer(half.group)
         except AllBlocked:
-            self._hold(half, self._parts.now() + self._interval)
+            self._defer(half, self._parts.now() + self._interval)
             return []
         if not self._queue.open.is_open(half.queue_offset):
             return []
         if producer is None:
             await self._wait_for_producers(half)
             return []
-        return [Question(producer, *self._move(half, times=half.times + 1))]
+        return [PendingCheck(producer, *self._move(half, check_times=half.check_times + 1))]
 
     async def _wait_for_producers(self, half: Half) -> None:
-        """None of the group is there: nobody was asked, so it does not count."""
+        """No producer of the group is connected: the round does not count as a check."""
         now = self._parts.now()
         if self.rules.is_too_old(half, now):
             await self._give_up(half)
         else:
-            self._hold(half)
+            self._defer(half)
 
     @property
-    def _most_questions(self) -> int:
-        """So many wait together for the disk, if it is waited for."""
-        return _AT_ONCE.max_count if self._queue.waits else 1
+    def _batch_size(self) -> int:
+        """Number of check requests that share one wait for a flush."""
+        return _READ_LIMITS.max_count if self._queue.waits else 1
 
-    async def _put(self, questions: list[Question]) -> int:
-        """Ask them all, when their halves can be ended; returns how many that were."""
-        copies = [each.copy for each in questions if each.copy is not None]
+    async def _send_checks(self, checks: list[PendingCheck]) -> int:
+        """Send the check requests once their halves can be ended; return their number."""
+        copies = [each.copy for each in checks if each.copy is not None]
         if copies:
-            await self._queue.readable(copies[-1])
-        for each in questions:
-            await self._asking.ask(each.producer, each.half)
-        count = len(questions)
-        questions.clear()
+            await self._queue.wait_readable(copies[-1])
+        for each in checks:
+            await self._sender.send_check(each.producer, each.half)
+        count = len(checks)
+        checks.clear()
         return count
 
-    async def _producer(self, group: str) -> Connection | None:
-        """Whom to ask; waits a little if all of them are busy, in one look once."""
+    async def _choose_producer(self, group: str) -> Connection | None:
+        """Choose a producer; wait for a blocked one, within the limit of the round."""
         while True:
             try:
-                return self._asking.choose(group)
+                return self._sender.choose(group)
             except AllBlocked:
-                if self._patience <= 0:
+                if self._blocked_wait_left <= 0:
                     raise
-            self._patience -= _PAUSE
-            await asyncio.sleep(_PAUSE)
+            self._blocked_wait_left -= _BLOCKED_POLL
+            await asyncio.sleep(_BLOCKED_POLL)

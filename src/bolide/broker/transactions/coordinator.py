@@ -1,4 +1,4 @@
-"""Transactions of one broker: their requests, and the listing of open ones."""
+"""Transactions of one broker: the requests that end, list and resume them."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.transactions.check_back import CheckBack, CheckBackParts, CheckBackSender
-from bolide.broker.transactions.ending import Ending, EndingParts, Endings, Wait
+from bolide.broker.transactions.ending import EndingParts, EndRequest, MustWait, TransactionEnder
 from bolide.broker.transactions.half_messages import Half
 from bolide.broker.transactions.half_queue import HalfQueue
 from bolide.config import ConfigCell
@@ -35,88 +35,23 @@ from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.reading import ReadLimits
 
-_AT_ONCE = ReadLimits(max_count=256, max_size=4 * 1024 * 1024, max_scanned=256)
-_MOST_LISTED = 1000
-_MOST_READS = 100
-"""For one question; the next one goes on."""
+log = logging.getLogger(__name__)
 
-
-class Listing:
-    """Reads pages of what is open, or was set aside and nobody took up again."""
-
-    def __init__(self, store: Store, queue: HalfQueue, checking: CheckBack, host: Host) -> None:
-        self._store = store
-        self._queue = queue
-        self._checking = checking
-        self._host = host
-
-    async def page(self, wanted: ListTransactionsHeader) -> Transactions:
-        """Raises InvalidParameter."""
-        if not 0 < wanted.max_num <= _MOST_LISTED:
-            raise InvalidParameter(f"maxNum={wanted.max_num}: ask for 1 to {_MOST_LISTED}")
-        await self._queue.loaded()
-        topic = TRANS_CHECK_MAX_TIME_TOPIC if wanted.set_aside else HALF_TOPIC
-        begin, end = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
-        total = end - begin if wanted.set_aside else self._queue.open.count(end)
-        page = Transactions(total=total, next_begin=max(begin, wanted.begin))
-        for _ in range(_MOST_READS):
-            if page.next_begin >= end or len(page.transactions) == wanted.max_num:
-                break
-            await self._add(page, topic, wanted)
-        if page.next_begin >= end:
-            page.next_begin = -1
-        return page
-
-    async def _add(self, page: Transactions, topic: str, wanted: ListTransactionsHeader) -> None:
-        begin = page.next_begin
-        if not wanted.set_aside:
-            begin = self._queue.open.next_open(begin)
-        found = await asyncio.to_thread(self._store.read, topic, 0, begin, _AT_ONCE)
-        for half in filter(None, map(Half.find, found.records)):
-            if len(page.transactions) == wanted.max_num:
-                return
-            page.next_begin = half.queue_offset + 1
-            if _is_asked_for(half, wanted) and await self._is_left(half):
-                page.transactions.append(self._entry(half))
-        page.next_begin = max(found.next_offset, begin + 1)
-
-    async def _is_left(self, half: Half) -> bool:
-        if not half.is_aside:
-            return self._queue.open.is_open(half.queue_offset)
-        return await self._queue.find_newest(half) == half
-
-    def _entry(self, half: Half) -> OpenTransaction:
-        record, properties = half.record, half.properties
-        due = max(self._checking.rules.due(half), self._checking.next_look)
-        return OpenTransaction(
-            msg_id=OffsetId(self._host, record.physical_offset).encode(),
-            transaction_id=half.unique_id or None,
-            producer_group=half.group,
-            topic=half.topic,
-            queue_id=half.queue_id,
-            keys=properties.get(PropertyName.KEYS),
-            tags=properties.get(PropertyName.TAGS),
-            born_host=format_address(unpack_host(record.born_host)),
-            began=int(half.began * 1000),
-            check_times=half.times,
-            next_check=0 if half.is_aside else int(due * 1000),
-            size=len(record.body),
-            half_offset=record.queue_offset,
-        )
-
-
-def _is_asked_for(half: Half, wanted: ListTransactionsHeader) -> bool:
-    return wanted.producer_group in (None, half.group) and wanted.topic in (None, half.topic)
+_ENDS = {int(state): state for state in (TransactionType.COMMIT, TransactionType.ROLLBACK)}
+_READ_LIMITS = ReadLimits(max_count=256, max_size=4 * 1024 * 1024, max_scanned=256)
+_MAX_LISTED = 1000
+_MAX_READS = 100
+"""Reads per page; the next page continues."""
 
 
 class Coordinator:
-    """The transactions of one broker; `run` is their task.
+    """The transactions of one broker; `run` is their background task.
 
     Args:
-        last_record: as `HalfQueue` wants it.
+        last_record: see `HalfQueue`.
     """
 
-    def __init__(  # noqa: PLR0913  it stands between producers, administrators and the store
+    def __init__(  # noqa: PLR0913
         self,
         parts: EndingParts,
         *,
@@ -128,7 +63,7 @@ class Coordinator:
         last_record: int = -1,
     ) -> None:
         self.waits = parts.durability.waits
-        """Whether what was appended is not safe at once."""
+        """Whether an append is not durable at once."""
         self.queue = HalfQueue(
             parts.store,
             parts.intake,
@@ -138,9 +73,9 @@ class Coordinator:
             last_record=last_record,
             now=parts.now,
         )
-        self.endings = Endings(parts, self.queue)
-        asking = CheckBackSender(clients, host, cell.value.broker_name)
-        self.checking = CheckBack(
+        self.ender = TransactionEnder(parts, self.queue)
+        sender = CheckBackSender(clients, host, cell.value.broker_name)
+        self.check_back = CheckBack(
             CheckBackParts(
                 cell=cell,
                 store_cell=store_cell,
@@ -149,41 +84,36 @@ class Coordinator:
                 now=parts.now,
             ),
             self.queue,
-            asking,
+            sender,
         )
-        self.listing = Listing(parts.store, self.queue, self.checking, host)
+        self.listing = TransactionListing(parts.store, self.queue, self.check_back, host)
 
     async def run(self) -> None:
-        await self.checking.run()
+        await self.check_back.run()
 
     def save(self) -> None:
-        """Note how far the queues are; at the end, when nothing runs any more. Blocks."""
+        """Commit the progress of the queues at shutdown. Blocks."""
         self.queue.save()
 
     async def resume(self, half: Half) -> None:
-        """Have the producer of a half that was set aside asked again, unless it is already.
+        """Reopen a half that was set aside, unless it is open again already.
 
         Raises:
-            InvalidParameter: it was not set aside, or the transaction has ended since.
-            ServiceNotAvailable: the store takes no messages now.
+            InvalidParameter: the half was not set aside, or the transaction has ended since.
+            ServiceNotAvailable: the store accepts no messages now.
         """
         await self.queue.loaded()
         newest = await self.queue.find_newest(half)
-        if newest is None or not half.is_aside:
+        if newest is None or not half.is_set_aside:
             raise InvalidParameter(f"transaction {half.unique_id} is not set aside")
-        if not newest.is_aside:
+        if not newest.is_set_aside:
             return
-        _, place = self.endings.resume(newest)
-        await self.endings.safe(place)
-
-
-log = logging.getLogger(__name__)
-
-_ENDS = {int(state): state for state in (TransactionType.COMMIT, TransactionType.ROLLBACK)}
+        _, appended = self.ender.resume(newest)
+        await self.ender.wait_durable(appended)
 
 
 class TransactionHandlers:
-    """End transactions; list those that are open and end them by hand."""
+    """Serve END_TRANSACTION, and the listing and resolution of open transactions."""
 
     def __init__(self, transactions: Coordinator, store: Store, background: Background) -> None:
         self._transactions = transactions
@@ -197,35 +127,35 @@ class TransactionHandlers:
         header = request.header
         if header.commit_or_rollback == TransactionType.NONE:
             log.info(
-                "producer %s of %s cannot tell yet what became of transaction %s: %s",
+                "producer %s of %s does not know the outcome of transaction %s yet: %s",
                 request.connection.peer, header.producer_group, header.msg_id,
                 request.frame.remark or "no reason given",
             )  # fmt: skip
             return Reply()
-        reply = self._end(_ending(header))
+        reply = self._end(_end_request(header))
         self.on_admitted(request)
         return reply
 
-    def _end(self, ending: Ending) -> Reply | DeferredReply:
+    def _end(self, end_request: EndRequest) -> Reply | DeferredReply:
         try:
-            op = self._transactions.endings.end_now(ending)
-        except Wait:
-            return self._kept(ending, None)
+            op = self._transactions.ender.end_now(end_request)
+        except MustWait:
+            return self._end_in_background(end_request, None)
         if op is None or not self._transactions.waits:
             return Reply()
-        return self._kept(ending, op)
+        return self._end_in_background(end_request, op)
 
-    def _kept(self, ending: Ending, op: Appended | None) -> DeferredReply:
-        """A promise that is kept whether or not the producer stays: it may be dying."""
-        endings = self._transactions.endings
+    def _end_in_background(self, end_request: EndRequest, op: Appended | None) -> DeferredReply:
+        """Return a deferred reply whose work continues if the producer disconnects."""
+        ender = self._transactions.ender
 
         async def end() -> Reply:
-            await (endings.end(ending) if op is None else endings.safe(op))
+            await (ender.end(end_request) if op is None else ender.wait_durable(op))
             return Reply()
 
-        later = self._background.answer(end())
-        later.on_lost = None
-        return later
+        deferred = self._background.answer(end())
+        deferred.on_lost = None
+        return deferred
 
     @handles(ListTransactionsHeader, RequestCode.BOLIDE_LIST_TRANSACTIONS)
     async def page(self, request: Request[ListTransactionsHeader]) -> Reply:
@@ -237,9 +167,9 @@ class TransactionHandlers:
         header = request.header
         half = await self._require(header.msg_id)
         state = TransactionType.COMMIT if header.commit else TransactionType.ROLLBACK
-        by = f"{header.by or 'somebody'} at {request.connection.peer}"
-        place = half.record.physical_offset
-        await self._transactions.endings.end(Ending(place, None, state, None, by=by))
+        by = f"{header.by or 'an administrator'} at {request.connection.peer}"
+        physical_offset = half.record.physical_offset
+        await self._transactions.ender.end(EndRequest(physical_offset, None, state, None, by=by))
         return Reply()
 
     @handles(ResumeCheckHeader, RequestCode.RESUME_CHECK_HALF_MESSAGE)
@@ -249,25 +179,93 @@ class TransactionHandlers:
 
     async def _require(self, offset_id: str) -> Half:
         try:
-            place = OffsetId.decode(offset_id).physical_offset
+            physical_offset = OffsetId.decode(offset_id).physical_offset
         except BadMessageId as exc:
             raise InvalidParameter(str(exc)) from exc
-        half = Half.find(await record_at(self._store, place))
+        half = Half.find(await record_at(self._store, physical_offset))
         if half is None:
-            raise QueryNotFound(f"no half message lies at {offset_id}: list the open ones")
+            raise QueryNotFound(f"there is no half message at {offset_id}: list the open ones")
         return half
 
 
-def _ending(header: EndTransactionHeader) -> Ending:
+class TransactionListing:
+    """Lists open transactions, or those set aside and not resumed since."""
+
+    def __init__(self, store: Store, queue: HalfQueue, check_back: CheckBack, host: Host) -> None:
+        self._store = store
+        self._queue = queue
+        self._check_back = check_back
+        self._host = host
+
+    async def page(self, wanted: ListTransactionsHeader) -> Transactions:
+        """Raises InvalidParameter."""
+        if not 0 < wanted.max_num <= _MAX_LISTED:
+            raise InvalidParameter(f"maxNum={wanted.max_num}: must be from 1 to {_MAX_LISTED}")
+        await self._queue.loaded()
+        topic = TRANS_CHECK_MAX_TIME_TOPIC if wanted.set_aside else HALF_TOPIC
+        begin, end = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
+        total = end - begin if wanted.set_aside else self._queue.open.count(end)
+        page = Transactions(total=total, next_begin=max(begin, wanted.begin))
+        for _ in range(_MAX_READS):
+            if page.next_begin >= end or len(page.transactions) == wanted.max_num:
+                break
+            await self._add(page, topic, wanted)
+        if page.next_begin >= end:
+            page.next_begin = -1
+        return page
+
+    async def _add(self, page: Transactions, topic: str, wanted: ListTransactionsHeader) -> None:
+        begin = page.next_begin
+        if not wanted.set_aside:
+            begin = self._queue.open.next_open(begin)
+        found = await asyncio.to_thread(self._store.read, topic, 0, begin, _READ_LIMITS)
+        for half in filter(None, map(Half.find, found.records)):
+            if len(page.transactions) == wanted.max_num:
+                return
+            page.next_begin = half.queue_offset + 1
+            if _matches(half, wanted) and await self._is_unresolved(half):
+                page.transactions.append(self._entry(half))
+        page.next_begin = max(found.next_offset, begin + 1)
+
+    async def _is_unresolved(self, half: Half) -> bool:
+        if not half.is_set_aside:
+            return self._queue.open.is_open(half.queue_offset)
+        return await self._queue.find_newest(half) == half
+
+    def _entry(self, half: Half) -> OpenTransaction:
+        record, properties = half.record, half.properties
+        due = max(self._check_back.rules.due(half), self._check_back.next_round)
+        return OpenTransaction(
+            msg_id=OffsetId(self._host, record.physical_offset).encode(),
+            transaction_id=half.unique_id or None,
+            producer_group=half.group,
+            topic=half.topic,
+            queue_id=half.queue_id,
+            keys=properties.get(PropertyName.KEYS),
+            tags=properties.get(PropertyName.TAGS),
+            born_host=format_address(unpack_host(record.born_host)),
+            began=int(half.began * 1000),
+            check_times=half.check_times,
+            next_check=0 if half.is_set_aside else int(due * 1000),
+            size=len(record.body),
+            half_offset=record.queue_offset,
+        )
+
+
+def _end_request(header: EndTransactionHeader) -> EndRequest:
     state = _ENDS.get(header.commit_or_rollback)
     if state is None:
         raise InvalidParameter(
             f"commitOrRollback={header.commit_or_rollback}: 0 unknown, 8 commit or 12 rollback"
         )
-    return Ending(
+    return EndRequest(
         header.commit_log_offset,
         header.tran_state_table_offset,
         state,
         header.producer_group,
         header.from_transaction_check,
     )
+
+
+def _matches(half: Half, wanted: ListTransactionsHeader) -> bool:
+    return wanted.producer_group in (None, half.group) and wanted.topic in (None, half.topic)

@@ -1,9 +1,10 @@
-"""Half messages and what becomes of them, as values: no store, no clock.
+"""Half messages and op messages as values: no store, no clock.
 
-A half message lies in RMQ_SYS_TRANS_HALF_TOPIC and says by its properties where it belongs. When
-its producer is asked, and when it has to make room, it is put there once more; the copy says by
-TRAN_PREPARED_QUEUE_OFFSET which was the first one. An op message names the halves that are done
-with: ended, moved or set aside. One for each, which RocketMQ of every version can read.
+A half message lies in RMQ_SYS_TRANS_HALF_TOPIC; its properties name its real topic and queue. When
+its producer is asked, or when it must be moved, a copy is appended there; property
+TRAN_PREPARED_QUEUE_OFFSET of the copy refers to the first half. An op message names halves that are
+closed: ended, moved or set aside. Bolide writes one op message per half, which every version of
+RocketMQ can read.
 """
 
 from dataclasses import dataclass
@@ -23,20 +24,20 @@ OP_SEPARATOR = ","
 STATE = "BOLIDE_STATE"
 ORIGIN = "BOLIDE_ORIGIN"
 RESOLVED_BY = "BOLIDE_RESOLVED_BY"
-"""What our op messages say beyond RocketMQ's: how it ended, the first half, who did it."""
+"""Properties of our op messages beyond those of RocketMQ: outcome, first half, administrator."""
 
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True)
 class Half:
-    """A half message as it lies in its queue, or set aside in the topic of those given up."""
+    """A half message in its queue, or set aside in TRANS_CHECK_MAX_TIME_TOPIC."""
 
     record: Record
 
     @classmethod
     def find(cls, data: bytes | memoryview | None) -> "Half | None":
-        """What a record says of a transaction; None if it is damaged or something else."""
+        """Parse a record; None if it is damaged or no half message."""
         if data is None:
             return None
         try:
@@ -48,7 +49,7 @@ class Half:
         return cls(record) if record.topic in (HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC) else None
 
     @property
-    def is_aside(self) -> bool:
+    def is_set_aside(self) -> bool:
         return self.record.topic == TRANS_CHECK_MAX_TIME_TOPIC
 
     @property
@@ -76,47 +77,48 @@ class Half:
         return self.properties.get(PropertyName.UNIQUE_ID, "")
 
     @property
-    def times(self) -> int:
-        """How often its producer was asked."""
+    def check_times(self) -> int:
+        """How often the producer was asked."""
         return _number(self.properties.get(PropertyName.TRANSACTION_CHECK_TIMES)) or 0
 
     @property
     def origin(self) -> int | None:
-        """Number of the first half of this transaction; None for one that RocketMQ set aside."""
+        """Queue offset of the first half of this transaction; None for one set aside by
+        RocketMQ."""
         origin = _number(self.properties.get(PropertyName.PREPARED_QUEUE_OFFSET))
-        if origin is None and not self.is_aside:
+        if origin is None and not self.is_set_aside:
             return self.queue_offset
         return origin
 
     @property
     def began(self) -> float:
-        """When the transaction began, in seconds; the producer's clock counts if we were not there
-        at the time."""
+        """When the transaction began, in seconds; by the clock of the producer if the store time
+        of the first half is not known."""
         record = self.record
-        is_first = self.origin == self.queue_offset and not self.is_aside
+        is_first = self.origin == self.queue_offset and not self.is_set_aside
         stored = record.store_timestamp
         return (stored if is_first else min(record.born_timestamp, stored)) / 1000
 
     @cached_property
     def immunity(self) -> float | None:
-        """Seconds in which its producer is not asked, if the message says so itself."""
+        """Seconds during which the producer is not asked, if the message sets them."""
         seconds = _number(self.properties.get(PropertyName.CHECK_IMMUNITY_SECONDS))
         return None if seconds is None else float(seconds)
 
-    def moved(self, store_host: bytes, *, times: int) -> RecordDraft:
-        """As it lies in its queue once more."""
-        return self._copy(HALF_TOPIC, store_host, times)
+    def moved_draft(self, store_host: bytes, *, check_times: int) -> RecordDraft:
+        """Build the copy that is appended to the half queue."""
+        return self._copy(HALF_TOPIC, store_host, check_times)
 
-    def set_aside(self, store_host: bytes, *, as_it_is: bool = False) -> RecordDraft:
-        """As it lies aside; with no word more than it has, if there is no room for more."""
+    def set_aside_draft(self, store_host: bytes, *, unchanged: bool = False) -> RecordDraft:
+        """Build the copy that is set aside; unchanged if more properties do not fit."""
         topic = TRANS_CHECK_MAX_TIME_TOPIC
-        if not as_it_is:
-            return self._copy(topic, store_host, self.times)
+        if not unchanged:
+            return self._copy(topic, store_host, self.check_times)
         properties, flags = bytes(self.record.properties), self.record.sys_flag
         return self._draft(topic, 0, properties, store_host, sys_flag=flags)
 
-    def committed(self, store_host: bytes, queue_id: int) -> RecordDraft:
-        """As it goes where it belongs; all properties stay, as in RocketMQ."""
+    def committed_draft(self, store_host: bytes, queue_id: int) -> RecordDraft:
+        """Build the committed message; it keeps all properties, as in RocketMQ."""
         record = self.record
         return self._draft(
             self.topic,
@@ -126,8 +128,8 @@ class Half:
             sys_flag=with_transaction_type(record.sys_flag, TransactionType.COMMIT),
         )._replace(prepared_transaction_offset=record.physical_offset)
 
-    def copied(self, draft: RecordDraft, place: Appended) -> "Half":
-        """The copy of it that was stored at a place."""
+    def copy_at(self, draft: RecordDraft, place: Appended) -> "Half":
+        """Return the copy of this half that was stored there."""
         return Half(
             self.record._replace(
                 topic=draft.topic.decode(),
@@ -140,22 +142,22 @@ class Half:
             )
         )
 
-    def shown(self) -> bytes:
-        """The record that its producer gets when it is asked."""
+    def for_producer(self) -> bytes:
+        """Encode the record that is sent to the producer in a check request."""
         record = self.record
         properties, flags = bytes(record.properties), record.sys_flag
         draft = self._draft(
             self.topic, self.queue_id, properties, record.store_host, sys_flag=flags
         )
-        shown = encode_record(draft, max_body_size=len(record.body))
+        encoded = encode_record(draft, max_body_size=len(record.body))
         place = Place(record.queue_offset, record.physical_offset, record.store_timestamp)
-        place_record(shown, 0, place)
-        return bytes(shown)
+        place_record(encoded, 0, place)
+        return bytes(encoded)
 
-    def _copy(self, topic: str, store_host: bytes, times: int) -> RecordDraft:
+    def _copy(self, topic: str, store_host: bytes, check_times: int) -> RecordDraft:
         properties = dict(self.properties)
-        if times or PropertyName.TRANSACTION_CHECK_TIMES in properties:
-            properties[PropertyName.TRANSACTION_CHECK_TIMES] = str(times)
+        if check_times or PropertyName.TRANSACTION_CHECK_TIMES in properties:
+            properties[PropertyName.TRANSACTION_CHECK_TIMES] = str(check_times)
         if self.origin is not None:
             properties[PropertyName.PREPARED_QUEUE_OFFSET] = str(self.origin)
         text = encode_properties(properties).encode()
@@ -172,27 +174,27 @@ class Half:
 
 
 def half_draft(draft: RecordDraft, properties: dict[str, str], group: str) -> RecordDraft:
-    """A message that was sent in a transaction, as it waits for the end of that."""
-    kept = dict(properties)
+    """Address a transactional message to the half topic."""
+    updated = dict(properties)
     if unique_id := properties.get(PropertyName.UNIQUE_ID):
-        kept[PropertyName.TRANSACTION_ID] = unique_id
-    kept.setdefault(PropertyName.PRODUCER_GROUP, group)
-    kept.pop(PropertyName.PREPARED_QUEUE_OFFSET, None)
-    kept.pop(PropertyName.TRANSACTION_CHECK_TIMES, None)
-    kept[PropertyName.REAL_TOPIC] = draft.topic.decode()
-    kept[PropertyName.REAL_QUEUE_ID] = str(draft.queue_id)
+        updated[PropertyName.TRANSACTION_ID] = unique_id
+    updated.setdefault(PropertyName.PRODUCER_GROUP, group)
+    updated.pop(PropertyName.PREPARED_QUEUE_OFFSET, None)
+    updated.pop(PropertyName.TRANSACTION_CHECK_TIMES, None)
+    updated[PropertyName.REAL_TOPIC] = draft.topic.decode()
+    updated[PropertyName.REAL_QUEUE_ID] = str(draft.queue_id)
     return draft._replace(
         topic=HALF_TOPIC.encode(),
         queue_id=0,
         sys_flag=with_transaction_type(draft.sys_flag, TransactionType.NONE),
-        properties=encode_properties(kept).encode(),
+        properties=encode_properties(updated).encode(),
     )
 
 
 def op_draft(
     half: Half, state: TransactionType, store_host: bytes, now: float, *, by: str = ""
 ) -> RecordDraft:
-    """The op message of one half; NONE says that it was moved."""
+    """Build the op message of one half; state NONE means that the half was moved."""
     properties = {PropertyName.TAGS: OP_TAG, STATE: str(int(state)), ORIGIN: str(half.origin)}
     if by:
         properties[RESOLVED_BY] = by
@@ -209,27 +211,27 @@ def op_draft(
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What an op message says."""
+    """The content of an op message."""
 
-    named: tuple[int, ...]
-    """The halves that are done with."""
+    half_offsets: tuple[int, ...]
+    """Queue offsets of the closed halves."""
     origin: int | None = None
     state: TransactionType = TransactionType.NONE
-    """How the transaction ended, if it did and one of ours says so."""
+    """The outcome; NONE if the op message does not say."""
 
     @classmethod
     def read(cls, record: Record) -> "Op":
         properties = record.decode_properties()
         if properties.get(PropertyName.TAGS) != OP_TAG:
             return cls(())
-        texts = str(record.body, "ascii", "replace").split(OP_SEPARATOR)
-        named = tuple(offset for text in texts if (offset := _number(text)) is not None)
+        numbers = str(record.body, "ascii", "replace").split(OP_SEPARATOR)
+        half_offsets = tuple(offset for text in numbers if (offset := _number(text)) is not None)
         state = transaction_type(_number(properties.get(STATE)) or 0)
-        return cls(named, _number(properties.get(ORIGIN)), state)
+        return cls(half_offsets, _number(properties.get(ORIGIN)), state)
 
 
 def _number(text: str | None) -> int | None:
-    """What is no plain number counts as not said."""
-    if text is None or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+    """Parse a decimal number; None if malformed."""
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         return None
     return int(text)

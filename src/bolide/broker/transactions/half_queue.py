@@ -1,8 +1,8 @@
-"""The queue of half messages and the one of op messages beside it: what is open, and how it ends.
+"""The queue of half messages and the queue of op messages: open halves and how they end.
 
-What a restart needs is in the store: the op messages, and how far both queues were done with, as
-offsets of the group CID_RMQ_SYS_TRANS. RocketMQ keeps the same, so that either can go on with a
-store that the other left.
+A restart reads the state from the store: the op messages, and the progress of both queues as
+offsets of group CID_RMQ_SYS_TRANS. RocketMQ stores the same, so either broker can take over a store
+from the other.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.transactions.half_messages import Half, op_draft
 from bolide.broker.transactions.open_halves import (
-    LastAct,
+    InterruptedClosing,
     Lineage,
     OpenHalves,
     OpPositions,
-    find_last_act,
+    find_interrupted_closing,
     read_ops,
 )
 from bolide.model.message import TransactionType
@@ -35,39 +35,39 @@ from bolide.store.errors import StoreUnwritable
 
 log = logging.getLogger(__name__)
 
-_MOST_REMEMBERED = 10_000
-_TRIES = 5
+_MAX_REMEMBERED = 10_000
+_MAX_ATTEMPTS = 5
 
 
-class Ended(NamedTuple):
-    """How a transaction ended, and the op message that says so."""
+class TransactionEnd(NamedTuple):
+    """The outcome of a transaction and the op message that records it."""
 
     state: TransactionType
     op: Appended | None
 
 
-_SAFE_ENDS = {int(state): Ended(state, None) for state in TransactionType}
+_DURABLE_ENDS = {int(state): TransactionEnd(state, None) for state in TransactionType}
 
 
-class Act(NamedTuple):
-    """What is done with a half: how, after which record, and by whom."""
+class HalfClosing(NamedTuple):
+    """The closing of a half: outcome, preceding record, and administrator."""
 
     half: Half
     state: TransactionType
     after: Appended | None = None
-    """The message or the copy that its op message follows; None if there is none."""
+    """The message or copy that the op message follows, if any."""
     by: str = ""
 
 
 class HalfQueue:
-    """Belongs to one event loop, except for `save`.
+    """The half queue; belongs to one event loop, except `save`.
 
     Args:
-        last_record: where the last record lay when the store was opened: the process may have
-            ended between it and the op message that belongs to it.
+        last_record: physical offset of the last record when the store was opened. The process may
+            have ended between that record and its op message.
     """
 
-    def __init__(  # noqa: PLR0913  the store by all its doors
+    def __init__(  # noqa: PLR0913
         self,
         store: Store,
         intake: Intake,
@@ -82,18 +82,18 @@ class HalfQueue:
         self._intake = intake
         self._durability = durability
         self._offsets = offsets
-        self._host = store_host
+        self._store_host = store_host
         self._last_record = last_record
         self._lineage = Lineage(store)
         self._now = now
         self.open = OpenHalves()
         self._ops = OpPositions()
-        self._ended: OrderedDict[int, Ended] = OrderedDict()
-        """By the number of the first half: how the last ones ended."""
-        self._unwritten: list[Act] = []
-        """Those whose op messages the store did not take."""
-        self._moved: Appended | None = None
-        """The last copy that was made."""
+        self._ends: OrderedDict[int, TransactionEnd] = OrderedDict()
+        """Outcomes of the latest transactions, by queue offset of the first half."""
+        self._unwritten_ops: list[HalfClosing] = []
+        """Closings whose op messages the store refused."""
+        self._last_copy: Appended | None = None
+        """The last copy appended."""
         self._loaded = asyncio.Event()
 
     # ---- start
@@ -106,183 +106,191 @@ class HalfQueue:
         await self._loaded.wait()
 
     async def load(self) -> None:
-        """Read what is open; others wait for it with `loaded`."""
-        last = await asyncio.to_thread(self._read)
-        if last is not None:
-            log.info("half message %s was done with before a crash", last.half.queue_offset)
-            self.close(Act(last.half, last.state))
+        """Read the open halves from the store; other callers wait with `loaded`."""
+        interrupted = await asyncio.to_thread(self._recover)
+        if interrupted is not None:
+            log.info(
+                "half message %s was closed before a crash; writing its op message",
+                interrupted.half.queue_offset,
+            )
+            self.close(HalfClosing(interrupted.half, interrupted.state))
         self._loaded.set()
 
-    def _read(self) -> LastAct | None:
-        left = read_ops(self._store, self._start(HALF_TOPIC), self._start(OP_HALF_TOPIC))
-        self.open, self._ops = left.opened, left.ops
-        for origin, state in left.ends.items():
-            self._remember(origin, Ended(state, None))
-        return find_last_act(self._store, self._lineage, self.open, self._last_record)
+    def _recover(self) -> InterruptedClosing | None:
+        recovered = read_ops(self._store, self._start(HALF_TOPIC), self._start(OP_HALF_TOPIC))
+        self.open, self._ops = recovered.opened, recovered.ops
+        for origin, state in recovered.ends.items():
+            self._remember(origin, TransactionEnd(state, None))
+        return find_interrupted_closing(self._store, self._lineage, self.open, self._last_record)
 
     def _start(self, topic: str) -> int:
-        """How far a queue was done with."""
-        low, high = self._store.min_offset(topic, 0), self._end(topic)
+        """Return the committed progress of a queue, within the bounds of the store."""
+        low, high = self._store.min_offset(topic, 0), self._queue_end(topic)
         saved = self._offsets.find(TRANSACTION_GROUP, topic, 0)
         return low if saved is None else min(max(saved, low), high)
 
-    def _end(self, topic: str) -> int:
+    def _queue_end(self, topic: str) -> int:
         return self._store.max_offset(topic, 0)
 
     # ---- closing
 
-    def close(self, act: Act) -> Appended | None:
-        """Write down that a half is done with, NONE: was moved.
+    def close(self, closing: HalfClosing) -> Appended | None:
+        """Close a half and write its op message; state NONE means that it was moved.
 
-        It counts at once. If the store takes back what it rests on it is open again.
+        The closing takes effect at once. The half is open again if the store loses the record that
+        the closing depends on.
 
         Returns:
-            What must be safe for that: its op message, or what that would have followed if the
-            store cannot take it now.
+            The append that must become durable: the op message, or the record it would have
+                followed
+            if the store refuses it now.
 
         Raises:
-            StoreUnwritable: so that it is not rolled back; other states count all the same.
+            StoreUnwritable: a rollback is refused; other states take effect all the same.
         """
-        half, op = act.half, None
+        half, op = closing.half, None
         try:
-            op = self._intake.append(op_draft(half, act.state, self._host, self._now(), by=act.by))
-            self._ops.note(op.queue_offset, half.queue_offset)
+            op = self._intake.append(
+                op_draft(half, closing.state, self._store_host, self._now(), by=closing.by)
+            )
+            self._ops.record(op.queue_offset, half.queue_offset)
         except StoreUnwritable:
-            if act.state is TransactionType.ROLLBACK:
+            if closing.state is TransactionType.ROLLBACK:
                 raise
-            self._unwritten.append(act)
+            self._unwritten_ops.append(closing)
         self.open.close(half.queue_offset)
-        place = op or act.after
-        if act.state is not TransactionType.NONE and half.origin is not None:
-            self._remember(half.origin, Ended(act.state, place))
-        if place is not None:
-            self._watch(act, place)
-        return place
+        appended = op or closing.after
+        if closing.state is not TransactionType.NONE and half.origin is not None:
+            self._remember(half.origin, TransactionEnd(closing.state, appended))
+        if appended is not None:
+            self._reopen_if_lost(closing, appended)
+        return appended
 
     def claim(self, queue_offset: int) -> bool:
-        """Whether a half is open; if so it no longer is, and `note_ended` must follow.
+        """Close a half if it is open, and return whether it was; `record_end` must follow.
 
-        None is where appends have to wait for the disk: `close` sees to that.
+        Returns False in synchronous flush mode, where `close` tracks durability.
         """
         if self.waits or not self.is_loaded or not self.open.is_open(queue_offset):
             return False
         self.open.close(queue_offset)
         return True
 
-    def note_ended(self, queue_offset: int, state: int, op_offset: int) -> None:
-        """Remember how a claimed half ended, and where its op message stands in its queue."""
-        self._ops.note(op_offset, queue_offset)
-        self._remember(queue_offset, _SAFE_ENDS[state])
+    def record_end(self, queue_offset: int, state: int, op_offset: int) -> None:
+        """Record the outcome of a claimed half and the queue offset of its op message."""
+        self._ops.record(op_offset, queue_offset)
+        self._remember(queue_offset, _DURABLE_ENDS[state])
 
-    def write_missing(self) -> None:
-        """Try again to write the op messages that the store did not take."""
-        waiting, self._unwritten = self._unwritten, []
-        for act in waiting:
-            if act.after is not None and not self._durability.is_safe(act.after):
-                self._unwritten.append(act)
-            elif not self.open.is_open(act.half.queue_offset):
-                self.close(act)
+    def retry_unwritten_ops(self) -> None:
+        """Write the op messages that the store refused before."""
+        unwritten, self._unwritten_ops = self._unwritten_ops, []
+        for closing in unwritten:
+            if closing.after is not None and not self._durability.is_safe(closing.after):
+                self._unwritten_ops.append(closing)
+            elif not self.open.is_open(closing.half.queue_offset):
+                self.close(closing)
 
-    def _watch(self, act: Act, place: Appended) -> None:
-        def tell(outcome: int | StoreUnwritable) -> None:
+    def _reopen_if_lost(self, closing: HalfClosing, appended: Appended) -> None:
+        def on_durable(outcome: int | StoreUnwritable) -> None:
             if isinstance(outcome, StoreUnwritable):
-                self._taken_back(act)
+                self._on_lost(closing)
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(place, tell)
+                self._durability.when_safe(appended, on_durable)
 
-        self._durability.when_safe(place, tell)
+        self._durability.when_safe(appended, on_durable)
 
-    def _taken_back(self, act: Act) -> None:
-        if act.after is not None and self._durability.is_safe(act.after):
-            self._unwritten.append(act)  # of the two only the op message is gone
+    def _on_lost(self, closing: HalfClosing) -> None:
+        if closing.after is not None and self._durability.is_safe(closing.after):
+            self._unwritten_ops.append(closing)  # only the op message was lost
             return
-        self._unwritten = [each for each in self._unwritten if each is not act]
-        self.open.reopen(act.half.queue_offset)
-        if act.half.origin is not None:
-            self._ended.pop(act.half.origin, None)
+        self._unwritten_ops = [each for each in self._unwritten_ops if each is not closing]
+        self.open.reopen(closing.half.queue_offset)
+        if closing.half.origin is not None:
+            self._ends.pop(closing.half.origin, None)
 
-    def _remember(self, origin: int, ended: Ended) -> None:
-        self._ended[origin] = ended
-        self._ended.move_to_end(origin)
-        if len(self._ended) > _MOST_REMEMBERED:
-            self._ended.popitem(last=False)
+    def _remember(self, origin: int, end: TransactionEnd) -> None:
+        self._ends[origin] = end
+        self._ends.move_to_end(origin)
+        if len(self._ends) > _MAX_REMEMBERED:
+            self._ends.popitem(last=False)
 
-    def move(self, half: Half, *, times: int) -> tuple[Half, Appended]:
-        """Put a half into its queue once more, and be done with where it was.
+    def move(self, half: Half, *, check_times: int) -> tuple[Half, Appended]:
+        """Append a copy of a half and close the old one.
 
         Raises:
-            StoreUnwritable, StoreClosed, RecordTooLarge: it stays where it is.
+            StoreUnwritable, StoreClosed, RecordTooLarge: the half stays where it is.
         """
-        draft = half.moved(self._host, times=times)
-        place = self._intake.append(draft)
-        self._moved = place
-        if not half.is_aside:
-            self.close(Act(half, TransactionType.NONE, place))
-        return half.copied(draft, place), place
+        draft = half.moved_draft(self._store_host, check_times=check_times)
+        appended = self._intake.append(draft)
+        self._last_copy = appended
+        if not half.is_set_aside:
+            self.close(HalfClosing(half, TransactionType.NONE, appended))
+        return half.copy_at(draft, appended), appended
 
     def set_aside(self, half: Half) -> None:
-        """Give up on a half: it goes to the topic of such, which must exist. Raises as `move`."""
+        """Move a half to TRANS_CHECK_MAX_TIME_TOPIC, which must exist. Raises as `move`."""
         try:
-            place = self._intake.append(half.set_aside(self._host))
+            appended = self._intake.append(half.set_aside_draft(self._store_host))
         except RecordTooLarge:
-            place = self._intake.append(half.set_aside(self._host, as_it_is=True))
-        self.close(Act(half, TransactionType.NONE, place))
+            appended = self._intake.append(half.set_aside_draft(self._store_host, unchanged=True))
+        self.close(HalfClosing(half, TransactionType.NONE, appended))
 
-    # ---- asking
+    # ---- queries
 
-    def find_end(self, half: Half) -> Ended | None:
-        """How the transaction of a half ended, if that is remembered."""
-        return None if half.origin is None else self._ended.get(half.origin)
+    def find_end(self, half: Half) -> TransactionEnd | None:
+        """Return how the transaction of a half ended, if that is remembered."""
+        return None if half.origin is None else self._ends.get(half.origin)
 
     async def find_newest(self, half: Half) -> Half | None:
-        """As `Lineage.find_newest`; of one that is moved meanwhile too."""
+        """As `Lineage.find_newest`, also while halves are being moved."""
         newest = None
-        for _ in range(_TRIES):
-            moved = self._moved
-            if moved is not None:
-                with suppress(StoreUnwritable):  # nobody can read it before
-                    await self._durability.reached(moved)
+        for _ in range(_MAX_ATTEMPTS):
+            last_copy = self._last_copy
+            if last_copy is not None:
+                with suppress(StoreUnwritable):  # it is not readable before
+                    await self._durability.reached(last_copy)
             newest = await asyncio.to_thread(self._lineage.find_newest, half, self.open)
-            if newest is not None or moved is self._moved:
+            if newest is not None or last_copy is self._last_copy:
                 break
         return newest
 
     @property
     def waits(self) -> bool:
-        """Whether what was appended cannot be read at once."""
+        """Whether an append is not readable at once."""
         return self._durability.waits
 
-    async def readable(self, place: Appended) -> None:
-        """Wait until a copy can be read, as those who end it will have to.
+    async def wait_readable(self, appended: Appended) -> None:
+        """Wait until a copy is readable, as required to end it.
 
         Raises:
-            StoreUnwritable: it was taken back.
+            StoreUnwritable: the copy was lost.
         """
-        await self._durability.reached(place)
+        await self._durability.reached(appended)
 
     # ---- saving
 
     async def checkpoint(self) -> None:
-        """Note how far both queues are done with, when what that rests on is on the disk."""
+        """Flush the log, then commit the progress of both queues."""
         progress = self._progress()
         if progress is not None and await asyncio.to_thread(self._store.flush):
             self._commit(*progress)
 
     def save(self) -> None:
-        """As `checkpoint`, when nobody uses the queue any more. Blocks."""
+        """As `checkpoint`, at shutdown. Blocks."""
         progress = self._progress()
         if progress is not None and self._store.flush():
             self._commit(*progress)
 
     def _progress(self) -> tuple[int, int] | None:
-        """Where a restart would begin to read; None if it is to begin where it was told before."""
-        if not self.is_loaded or self._unwritten:
+        """Return where a restart would begin to read; None if that is unchanged or op messages
+        are missing."""
+        if not self.is_loaded or self._unwritten_ops:
             return None
-        first = min(self.open.first, self._end(HALF_TOPIC))
+        first = min(self.open.first, self._queue_end(HALF_TOPIC))
         if first == (self._offsets.find(TRANSACTION_GROUP, HALF_TOPIC, 0) or 0):
             return None
         self.open.trim()
-        return first, min(self._ops.first_needed(first), self._end(OP_HALF_TOPIC))
+        return first, min(self._ops.first_needed(first), self._queue_end(OP_HALF_TOPIC))
 
     def _commit(self, first: int, position: int) -> None:
         self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, first)

@@ -1,10 +1,10 @@
-"""Which half messages are open: a bitmap, their copies, and how both are recovered at start.
+"""Open half messages: a bitmap, the lookup of copies, and recovery at start.
 
-Every half message has a number in its queue. It is open unless its bit is set; so a queue that
-grows needs no word here, and a million of them take 128 kB.
+A half message is identified by its queue offset and open unless its bit is set. New halves
+therefore need no entry, and a million halves take 128 kB.
 
-They are found by the key index, as all of them have the unique id of the message. Without an index
-only the half at hand is known; then brokers ask once more than they would have to.
+Copies of a half are found through the key index by the unique id of the message. Without an index
+only the half at hand is known, and check-back may ask once more than necessary.
 """
 
 import re
@@ -25,28 +25,32 @@ from bolide.store.reading import ReadLimits
 
 _NOT_FULL = re.compile(b"[^\xff]", re.DOTALL)
 _TRIM_AT = 4096
-"""Bytes that are cut off at a time."""
-_TOGETHER = 1024
+"""Bytes removed at a time."""
+_BLOCK = 1024
+_MAX_COPIES = 64
+_READ_LIMITS = ReadLimits(max_count=512, max_size=4 * 1024 * 1024, max_scanned=512)
+_MIN_OPS_READ = 2000
+"""Op messages read at a start, to know the outcome of the latest transactions."""
 
 
 class OpenHalves:
-    """Belongs to one event loop."""
+    """Bitmap of closed halves by queue offset; belongs to one event loop."""
 
     def __init__(self, first: int = 0) -> None:
         self._base = first & ~7
         self._bits = bytearray()
-        for offset in range(self._base, first):
-            self.close(offset)
+        for queue_offset in range(self._base, first):
+            self.close(queue_offset)
 
-    def is_open(self, offset: int) -> bool:
-        at = offset - self._base
+    def is_open(self, queue_offset: int) -> bool:
+        at = queue_offset - self._base
         if at < 0:
             return False
         byte = at >> 3
         return byte >= len(self._bits) or not self._bits[byte] >> (at & 7) & 1
 
-    def close(self, offset: int) -> None:
-        at = offset - self._base
+    def close(self, queue_offset: int) -> None:
+        at = queue_offset - self._base
         if at < 0:
             return
         byte = at >> 3
@@ -54,19 +58,19 @@ class OpenHalves:
             self._bits.extend(bytes(byte + 1 - len(self._bits)))
         self._bits[byte] |= 1 << (at & 7)
 
-    def reopen(self, offset: int) -> None:
-        """Take back a `close`, however long ago it was."""
-        if offset < self._base:
-            more = (self._base - (offset & ~7)) >> 3
+    def reopen(self, queue_offset: int) -> None:
+        """Undo a `close`, however long ago it was."""
+        if queue_offset < self._base:
+            more = (self._base - (queue_offset & ~7)) >> 3
             self._bits[:0] = b"\xff" * more
             self._base -= more * 8
-        at = offset - self._base
+        at = queue_offset - self._base
         if at >> 3 < len(self._bits):
             self._bits[at >> 3] &= ~(1 << (at & 7))
 
-    def next_open(self, offset: int) -> int:
-        """The first from `offset` on that is not closed; it may not have been stored yet."""
-        at = max(offset - self._base, 0)
+    def next_open(self, queue_offset: int) -> int:
+        """Return the first open offset from `queue_offset` on; it may not be stored yet."""
+        at = max(queue_offset - self._base, 0)
         while at & 7 and at >> 3 < len(self._bits) and self._bits[at >> 3] >> (at & 7) & 1:
             at += 1
         if at & 7 or at >> 3 >= len(self._bits):
@@ -79,25 +83,25 @@ class OpenHalves:
 
     @property
     def first(self) -> int:
-        """All before it are closed."""
+        """The first open offset."""
         return self.next_open(self._base)
 
     def trim(self) -> None:
-        """Forget what lies before the first."""
+        """Free the memory of offsets before the first open one."""
         spare = (self.first - self._base) >> 3
         if spare >= _TRIM_AT:
             del self._bits[:spare]
             self._base += spare * 8
 
     def between(self, begin: int, end: int) -> Iterator[int]:
-        """The open ones of a range."""
-        offset = self.next_open(begin)
-        while offset < end:
-            yield offset
-            offset = self.next_open(offset + 1)
+        """Yield the open offsets of a range."""
+        queue_offset = self.next_open(begin)
+        while queue_offset < end:
+            yield queue_offset
+            queue_offset = self.next_open(queue_offset + 1)
 
     def count(self, end: int) -> int:
-        """How many are open before `end`."""
+        """Return the number of open halves before `end`."""
         first = self.first
         if end <= first:
             return 0
@@ -109,33 +113,38 @@ class OpenHalves:
 
 
 class OpPositions:
-    """How far the op queue is needed: an op message that names none but closed halves before the
-    first open one is not."""
+    """Tracks how far back a restart must read the op queue.
+
+    An op message that names only halves before the first open one is not needed.
+    """
 
     def __init__(self, first: int = 0) -> None:
         self._base = first
-        self._last_named = array("q")
-        """By position in the op queue: the last half that the message there names."""
+        self._highest_half = array("q")
+        """Highest half offset named by each op message, by position in the op queue."""
 
-    def note(self, position: int, last_named: int) -> None:
-        """Say what stands at a position; what stood there before was taken back."""
+    def record(self, position: int, highest_half: int) -> None:
+        """Record the op message at a position; it replaces one lost by the store."""
         at = position - self._base
         if at < 0:
             return
-        del self._last_named[at:]
-        self._last_named.extend([-1] * (at - len(self._last_named)))
-        self._last_named.append(last_named)
+        del self._highest_half[at:]
+        self._highest_half.extend([-1] * (at - len(self._highest_half)))
+        self._highest_half.append(highest_half)
 
     def first_needed(self, first_open: int) -> int:
-        """The position from which on a restart must read, and forget those before it."""
-        named, done = self._last_named, 0
-        # Hundreds of thousands may be done with: most of them are passed over together.
-        while done + _TOGETHER <= len(named) and max(named[done : done + _TOGETHER]) < first_open:
-            done += _TOGETHER
-        while done < len(named) and named[done] < first_open:
-            done += 1
-        del named[:done]
-        self._base += done
+        """Return the position from which a restart must read; drop the entries before it."""
+        highest, unneeded = self._highest_half, 0
+        # There may be hundreds of thousands: skip them in blocks.
+        while (
+            unneeded + _BLOCK <= len(highest)
+            and max(highest[unneeded : unneeded + _BLOCK]) < first_open
+        ):
+            unneeded += _BLOCK
+        while unneeded < len(highest) and highest[unneeded] < first_open:
+            unneeded += 1
+        del highest[:unneeded]
+        self._base += unneeded
         return self._base
 
 
@@ -143,98 +152,92 @@ def _lowest_clear(byte: int) -> int:
     return ((~byte & (byte + 1)) & 0xFF).bit_length() - 1
 
 
-_MOST_COPIES = 64
-
-
 class Lineage:
-    """Looks into the store; everything blocks."""
+    """Finds the copies of a half in the store; all methods block."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def find_newest(self, half: Half, opened: OpenHalves) -> Half | None:
-        """The half of the same transaction that is open, or that was set aside and not taken up
-        again; None if there is none."""
-        halves = self._copies(half) + ([] if half.is_aside else [half])
-        newest = max(halves, key=_place, default=None)
+        """Return the half of the same transaction that is open, or that was set aside and not
+        resumed; None if there is none."""
+        halves = self._copies(half) + ([] if half.is_set_aside else [half])
+        newest = max(halves, key=_position, default=None)
         if newest is not None and opened.is_open(newest.queue_offset):
             return newest
-        aside = self._copies(half, TRANS_CHECK_MAX_TIME_TOPIC) + ([half] if half.is_aside else [])
-        last = max(aside, key=_place, default=None)
-        if last is None or (newest is not None and _place(newest) > _place(last)):
+        aside = self._copies(half, TRANS_CHECK_MAX_TIME_TOPIC) + (
+            [half] if half.is_set_aside else []
+        )
+        last = max(aside, key=_position, default=None)
+        if last is None or (newest is not None and _position(newest) > _position(last)):
             return None
         return last
 
     def find_before(self, half: Half) -> Half | None:
-        """The half that this one is a copy of."""
+        """Return the half that this one is a copy of."""
         if half.origin == half.queue_offset:
             return None
-        older = [each for each in self._copies(half) if _place(each) < _place(half)]
-        return max(older, key=_place, default=None)
+        older = [each for each in self._copies(half) if _position(each) < _position(half)]
+        return max(older, key=_position, default=None)
 
     def _copies(self, half: Half, topic: str = HALF_TOPIC) -> list[Half]:
         if not half.unique_id:
             return []
-        records = self._store.find(topic, half.unique_id, limit=_MOST_COPIES)
+        records = self._store.find(topic, half.unique_id, limit=_MAX_COPIES)
         found = [each for data in records if (each := Half.find(data))]
         return [each for each in found if _is_same(each, half)]
 
 
-def _place(half: Half) -> int:
+def _position(half: Half) -> int:
     return half.record.physical_offset
 
 
 def _is_same(half: Half, other: Half) -> bool:
-    """Whether two halves are of one transaction; one that RocketMQ set aside names no first one."""
+    """Whether two halves belong to one transaction; one set aside by RocketMQ has no origin."""
     if (half.unique_id, half.topic) != (other.unique_id, other.topic):
         return False
     return half.origin is None or other.origin is None or half.origin == other.origin
 
 
-_AT_ONCE = ReadLimits(max_count=512, max_size=4 * 1024 * 1024, max_scanned=512)
-_READ_AT_LEAST = 2000
-"""Op messages, to know how the last transactions ended."""
-
-
-class Left(NamedTuple):
-    """What the broker before left."""
+class RecoveredHalves(NamedTuple):
+    """State recovered from the half and op queues."""
 
     opened: OpenHalves
     ops: OpPositions
     ends: dict[int, TransactionType]
-    """How transactions ended, by the number of their first half; the last ones only."""
+    """Outcomes by queue offset of the first half, for the latest transactions only."""
 
 
-class LastAct(NamedTuple):
-    """A half that was done with, and whose op message is missing."""
+class InterruptedClosing(NamedTuple):
+    """A closed half whose op message is missing after a crash."""
 
     half: Half
     state: TransactionType
 
 
-def read_ops(store: Store, first: int, position: int) -> Left:
-    """Read which halves are open, from where both queues were done with. Blocks."""
-    left = Left(OpenHalves(first), OpPositions(position), {})
+def read_ops(store: Store, first: int, position: int) -> RecoveredHalves:
+    """Recover the open halves, starting at the progress of both queues. Blocks."""
+    recovered = RecoveredHalves(OpenHalves(first), OpPositions(position), {})
     end, halves = store.max_offset(OP_HALF_TOPIC, 0), store.max_offset(HALF_TOPIC, 0)
-    begin = max(min(position, end - _READ_AT_LEAST), store.min_offset(OP_HALF_TOPIC, 0))
+    begin = max(min(position, end - _MIN_OPS_READ), store.min_offset(OP_HALF_TOPIC, 0))
     for record in read_all(store, OP_HALF_TOPIC, begin, end):
         op = Op.read(record)
-        # One that is not stored yet is nonsense, and far ahead it would take memory.
-        named = [offset for offset in op.named if offset < halves]
-        for offset in named:
-            left.opened.close(offset)
-        left.ops.note(record.queue_offset, max(named, default=-1))
+        # Ignore offsets beyond the queue: they are invalid and would allocate memory.
+        half_offsets = [queue_offset for queue_offset in op.half_offsets if queue_offset < halves]
+        for queue_offset in half_offsets:
+            recovered.opened.close(queue_offset)
+        recovered.ops.record(record.queue_offset, max(half_offsets, default=-1))
         if op.origin is not None and op.state is not TransactionType.NONE:
-            left.ends[op.origin] = op.state
-    return left
+            recovered.ends[op.origin] = op.state
+    return recovered
 
 
-def find_last_act(
+def find_interrupted_closing(
     store: Store, lineage: Lineage, opened: OpenHalves, last_record: int
-) -> LastAct | None:
-    """What the last record before a crash was the first part of. Blocks.
+) -> InterruptedClosing | None:
+    """Find the half that the last record before a crash was about to close. Blocks.
 
-    An op message follows the message that it belongs to at once: only the last one can be missing.
+    An op message follows its record immediately, so only the last one can be missing.
     """
     data = None if last_record < 0 else store.record_at(last_record)
     try:
@@ -247,13 +250,13 @@ def find_last_act(
         half, state = lineage.find_before(Half(record)), TransactionType.NONE
     else:
         half, state = _find_half_of(store, record), TransactionType.COMMIT
-    if half is None or half.is_aside or not opened.is_open(half.queue_offset):
+    if half is None or half.is_set_aside or not opened.is_open(half.queue_offset):
         return None
-    return LastAct(half, state)
+    return InterruptedClosing(half, state)
 
 
 def _find_half_of(store: Store, record: Record) -> Half | None:
-    """The half of a message that was committed."""
+    """Return the half of a committed message."""
     if transaction_type(record.sys_flag) is not TransactionType.COMMIT:
         return None
     half = Half.find(store.record_at(record.prepared_transaction_offset))
@@ -262,9 +265,9 @@ def _find_half_of(store: Store, record: Record) -> Half | None:
 
 
 def read_all(store: Store, topic: str, begin: int, end: int) -> Iterator[Record]:
-    """The records of queue 0 of a topic from `begin` to before `end`. Blocks."""
+    """Yield the records of queue 0 of a topic from `begin` to before `end`. Blocks."""
     while begin < end:
-        found = store.read(topic, 0, begin, _AT_ONCE)
+        found = store.read(topic, 0, begin, _READ_LIMITS)
         for data in found.records:
             with suppress(BadRecord):
                 record = read_record(bytes(data))

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient, ClusterNotFound
-from bolide.cli.admin.options import Json, NameServer
-from bolide.cli.admin.session import run, warn
-from bolide.cli.admin.tables import Table, java_text, print_json
-from bolide.cli.exits import FAILED
+from bolide.cli.admin.output import Table, java_text, print_json
+from bolide.cli.admin.session import Json, NameServer, run, warn
+from bolide.cli.command_line import FAILED
 from bolide.errors import BolideError
 from bolide.protocol.bodies.routes import ClusterInfo
 

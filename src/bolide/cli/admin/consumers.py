@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from bolide.admin import AdminClient
-from bolide.admin.progress import GroupProgress, inflight_of, lag_of
-from bolide.admin.versions import version_name
-from bolide.cli.admin.options import Json, NameServer, OfCluster, Switch, Topic, is_true
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import Table, by_queue, java_text, print_json, time_text
+from bolide.admin.clients import version_name
+from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
+from bolide.cli.admin.output import Table, by_queue, java_text, print_json, time_text
+from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
 from bolide.errors import BolideError
 from bolide.protocol.bodies.consumers import ConsumerConnections
 from bolide.protocol.bodies.heartbeat import ConsumeType
@@ -129,7 +128,7 @@ def _print_document(stats: ConsumeStats, owners: dict[MessageQueue, str] | None)
     print_json({"queues": queues, "consumeTps": stats.consume_tps} | totals)
 
 
-def _print_groups(found: list[GroupProgress]) -> None:
+def _print_groups(found: list[GroupLag]) -> None:
     table = Table("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     for each in found:
         version = "OFFLINE" if each.version is None else version_name(each.version)

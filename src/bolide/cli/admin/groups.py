@@ -1,11 +1,12 @@
-"""Consumer groups: updateSubGroup, deleteSubGroup."""
+"""Consumer group commands: updateSubGroup, deleteSubGroup, setConsumeMode."""
 
 from typing import Annotated
 
 import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.admin.options import (
+from bolide.cli.admin.output import java_map, java_text, print_json
+from bolide.cli.admin.session import (
     BrokerAddress,
     ClusterName,
     Group,
@@ -14,13 +15,14 @@ from bolide.cli.admin.options import (
     Switch,
     is_true,
     require_one,
+    run,
+    targets,
 )
-from bolide.cli.admin.session import run, targets
-from bolide.cli.admin.tables import java_map, java_text, print_json
 from bolide.cli.admin.topics import parse_attributes
 from bolide.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupConfig, RetryPolicy
+from bolide.protocol.bodies.pop import RequestMode
 from bolide.protocol.fastjson import BadJson
 
 
@@ -169,3 +171,37 @@ def _policy(text: str | None) -> RetryPolicy:
         return fastjson.decode(text, RetryPolicy) if text else RetryPolicy()
     except BadJson as exc:
         raise typer.BadParameter(f"-p {text!r} is no retry policy: {exc}") from exc
+
+
+def set_consume_mode(
+    topic: Annotated[str, typer.Option("-t", "--topicName", help="Name of the topic.")],
+    group: Group,
+    mode: Annotated[RequestMode, typer.Option("-m", "--mode", help="How they get messages.")],
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    share: Annotated[
+        int,
+        typer.Option(
+            "-q", "--popShareQueueNum", help="Members that share queues when popping; 0 is all."
+        ),
+    ] = 0,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Have a group's consumers that ask brokers for their queues pull or pop."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> None:
+        addresses = await targets(admin, broker, cluster)
+        for address in addresses:
+            await admin.pop.set_mode(address, topic, group, mode, share)
+            if not as_json:
+                print(f"set consume mode to {address} success.")
+        if as_json:
+            facts = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share}
+            print_json({"brokers": addresses, **facts})
+        else:
+            said = f"consume mode[{mode}] popShareQueueNum[{share}]"
+            print(f"topic[{topic}] group[{group}] {said}")
+
+    run(name_server, act)

@@ -8,9 +8,8 @@ import typer
 
 from bolide.admin import AdminClient
 from bolide.admin.offsets import Rollback
-from bolide.cli.admin.options import Json, NameServer, OfCluster, Switch, Topic, is_true
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import Table, print_json
+from bolide.cli.admin.output import Table, print_json
+from bolide.cli.admin.session import Json, NameServer, OfCluster, Switch, Topic, is_true, run
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.refusals import ConsumerNotOnline
 

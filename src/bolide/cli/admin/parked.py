@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from bolide.admin.parked import SetAside
-from bolide.cli.admin.options import Group, Json, NameServer
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import Table, print_json, time_text
+from bolide.admin.parked import ParkedKeySummary
+from bolide.cli.admin.output import Table, print_json, time_text
+from bolide.cli.admin.session import Group, Json, NameServer, run
 
 OfTopic = Annotated[str | None, typer.Option("-t", "--topic", help="Only keys of this topic.")]
 Key = Annotated[
@@ -68,7 +67,7 @@ def _require_choice(key: str | None, all_keys: bool) -> None:
         raise typer.BadParameter("give either -k, one key, or -a, all of them")
 
 
-def _tell(found: list[SetAside], as_json: bool, fate: str) -> None:
+def _tell(found: list[ParkedKeySummary], as_json: bool, fate: str) -> None:
     """The consumer that has their queues does it; the table shows how it found them."""
     if not as_json:
         print(
@@ -76,7 +75,7 @@ def _tell(found: list[SetAside], as_json: bool, fate: str) -> None:
         )
 
 
-def _show(found: list[SetAside], as_json: bool) -> None:
+def _show(found: list[ParkedKeySummary], as_json: bool) -> None:
     if as_json:
         print_json([_document(each) for each in found])
         return
@@ -89,11 +88,11 @@ def _show(found: list[SetAside], as_json: bool) -> None:
     table.print()
 
 
-def _state(each: SetAside) -> str:
+def _state(each: ParkedKeySummary) -> str:
     return "resuming" if each.is_resuming else "parked"
 
 
-def _document(each: SetAside) -> dict[str, object]:
+def _document(each: ParkedKeySummary) -> dict[str, object]:
     return {
         "topic": each.queue.topic,
         "brokerName": each.queue.broker_name,

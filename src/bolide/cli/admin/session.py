@@ -1,16 +1,48 @@
-"""A command's way to the cluster and back."""
+"""What every admin command shares: its options, and the `AdminClient` session it runs in."""
 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
+
+import typer
 
 from bolide.admin import AdminClient
-from bolide.cli.exits import FAILED, fail
+from bolide.cli.command_line import FAILED, fail
 from bolide.errors import BolideError
 
 T = TypeVar("T")
+
+Switch = Literal["true", "false"]
+NameServer = Annotated[
+    str | None,
+    typer.Option(
+        "-n", "--namesrvAddr", help="Name servers, host:port;host:port; else from NAMESRV_ADDR."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
+Topic = Annotated[str, typer.Option("-t", "--topic", help="Name of the topic.")]
+Group = Annotated[str, typer.Option("-g", "--groupName", help="Name of the consumer group.")]
+BrokerAddress = Annotated[
+    str | None, typer.Option("-b", "--brokerAddr", help="Address of one broker, host:port.")
+]
+ClusterName = Annotated[
+    str | None, typer.Option("-c", "--clusterName", help="All brokers of this cluster.")
+]
+OfCluster = Annotated[
+    str | None, typer.Option("-c", "--cluster", help="Only the brokers of this cluster.")
+]
+
+
+def is_true(switch: Switch | None) -> bool:
+    return switch == "true"
+
+
+def require_one(broker: str | None, cluster: str | None) -> None:
+    """Raises a usage error unless exactly one of -b and -c is given."""
+    if (broker is None) == (cluster is None):
+        raise typer.BadParameter("give either -b, one broker, or -c, a cluster")
 
 
 def run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> T:

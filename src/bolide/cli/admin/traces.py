@@ -7,11 +7,10 @@ import typer
 from msgspec import structs
 
 from bolide.admin import AdminClient
+from bolide.admin.message_history import TraceEntry
 from bolide.admin.messages import DEFAULT_LIMIT
-from bolide.admin.traces import Traced
-from bolide.cli.admin.options import Json, NameServer, OfCluster
-from bolide.cli.admin.session import run
-from bolide.cli.admin.tables import java_text, print_json, time_text
+from bolide.cli.admin.output import java_text, print_json, time_text
+from bolide.cli.admin.session import Json, NameServer, OfCluster, run
 from bolide.model.names import TRACE_TOPIC
 from bolide.protocol.trace import END_TRANSACTION, PUB, RECALL, SUB_AFTER, SUB_BEFORE
 
@@ -56,7 +55,7 @@ def query_msg_trace_by_id(
     run(name_server, act)
 
 
-def _print_tables(traced: list[Traced]) -> None:
+def _print_tables(traced: list[TraceEntry]) -> None:
     """As RocketMQ's tool: a table for each send, and one for each group that consumed."""
     for each in traced:
         if each.record.kind == PUB:
@@ -75,7 +74,7 @@ def _print_tables(traced: list[Traced]) -> None:
         _print_table(_SUB_TITLES, [_row("SubBefore", each) for each in running])
 
 
-def _running(traced: list[Traced]) -> list[Traced]:
+def _running(traced: list[TraceEntry]) -> list[TraceEntry]:
     """Consumptions of which no end was told."""
     ended = {each.record.request_id for each in traced if each.record.kind == SUB_AFTER}
     began = (each for each in traced if each.record.kind == SUB_BEFORE)
@@ -89,24 +88,24 @@ def _print_table(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> 
     print()
 
 
-def _row(title: str, traced: Traced) -> tuple[object, ...]:
+def _row(title: str, traced: TraceEntry) -> tuple[object, ...]:
     record = traced.record
     took = "-" if record.cost_ms is None else f"{record.cost_ms}ms"
     status = {True: "success", False: "failed", None: "running"}[record.success]
     return title, record.group, traced.client_host, _time(traced), took, status
 
 
-def _end_row(traced: Traced) -> tuple[object, ...]:
+def _end_row(traced: TraceEntry) -> tuple[object, ...]:
     record = traced.record
     said = (record.from_check, record.transaction_state)
     return "EndTrans", record.group, traced.client_host, _time(traced), *said
 
 
-def _time(traced: Traced) -> str:
+def _time(traced: TraceEntry) -> str:
     return time_text(traced.time_ms, millis=False)
 
 
-def _document(traced: Traced) -> dict[str, object]:
+def _document(traced: TraceEntry) -> dict[str, object]:
     said = structs.asdict(traced.record)
     told = {name: value for name, value in said.items() if value is not None}
     return told | {"client_host": traced.client_host, "stored_ms": traced.stored_ms}

@@ -1,4 +1,4 @@
-"""What all consumers share: group membership, start and stop, periodic tasks."""
+"""Base class of the consumers: start and stop, group membership, periodic tasks."""
 
 import asyncio
 import logging
@@ -22,19 +22,21 @@ from bolide.model.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
+S = TypeVar("S", bound=ConsumerSettings)
+
 
 class PeriodicTasks:
-    """Owns such tasks; what they raise is logged and does not end them."""
+    """Tasks that repeat until closed; exceptions are logged and do not end them."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, seconds: float, work: Callable[[], Awaitable[object] | object]) -> None:
-        """Call `work`, a function or a coroutine function, again and again."""
+        """Call a function or coroutine function at this interval."""
         self.run(_repeat(seconds, work))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work, name="bolide-consumer-keeper"))
+        self._tasks.append(asyncio.create_task(work, name="bolide-consumer-periodic"))
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -55,11 +57,8 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[object] | object]
             log.exception("%s failed", work)
 
 
-S = TypeVar("S", bound=ConsumerSettings)
-
-
 class Consumer(LookupMethods, Generic[S]):
-    """Base of the consumers: start, close, and what can be asked of each."""
+    """Base of the consumers."""
 
     settings: S
     _member: Membership
@@ -71,10 +70,10 @@ class Consumer(LookupMethods, Generic[S]):
         self._life = Lifecycle("consumer", group)
 
     async def start(self) -> None:
-        """Join the group; `async with` does so. Without a cluster that answers it goes on trying.
+        """Join the group, as `async with` does; keeps trying while the cluster does not answer.
 
         Raises:
-            WrongState: it was started before.
+            WrongState: the consumer was started before.
             GroupTaken: another consumer of the group shares the client instance.
         """
         self._life.begin()
@@ -90,7 +89,7 @@ class Consumer(LookupMethods, Generic[S]):
             raise
 
     async def close(self) -> None:
-        """Leave the group and commit what was consumed; a second time does nothing."""
+        """Commit the consumed offsets and leave the group. Idempotent."""
         if not self._life.end():
             return
         async with AsyncExitStack() as last:
@@ -99,10 +98,10 @@ class Consumer(LookupMethods, Generic[S]):
             await self._end()
 
     async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that a topic can be read from.
+        """The readable queues of a topic.
 
         Raises:
-            RouteNotFound: there is none.
+            RouteNotFound: the topic has no route.
         """
         routes = self._running().routes
         await routes.refresh(self._client.wrap(topic))
@@ -110,21 +109,21 @@ class Consumer(LookupMethods, Generic[S]):
         return [self._unwrapped(queue) for queue in queues]
 
     async def send_back(self, message: StoredMessage, delay_level: int = 0) -> None:
-        """Have the group get a message again.
+        """Return a message to the broker, which delivers it to the group again later.
 
         Args:
-            message: one that this consumer got.
-            delay_level: when: 0 lets the broker choose by the number of tries, -1 makes it a
-                dead letter.
+            message: a message that this consumer received.
+            delay_level: the delay; 0 lets the broker choose by the number of tries, -1 makes
+                the message a dead letter.
 
         Raises:
-            BolideError: neither its broker nor the retry topic took it.
+            BolideError: neither its broker nor the retry topic accepted the message.
         """
         self._running()
         await self._send_back.send(message, delay_level)
 
     async def _enter(self) -> None:
-        """Get the client instance and become one of its consumers."""
+        """Acquire the client instance and register with it."""
         self._instance = await ClientInstance.acquire(self._client)
         group = self._client.wrap(self.group)
         try:
@@ -140,28 +139,28 @@ class Consumer(LookupMethods, Generic[S]):
         return Filter.of(self._client.wrap(topic), expression, int(time.time() * 1000))
 
     def _assignment_listener(self) -> AssignmentListener | None:
-        """The user's listener, told without namespaces, and not of the retry topic."""
+        """The user's listener, called without namespaces and not for the retry topic."""
         listener = self.settings.on_assignment
         if listener is None:
             return None
 
-        def tell(
+        def notify(
             topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]
         ) -> Awaitable[object] | object:
             if topic.startswith(RETRY_PREFIX):
                 return None
             bare = self._client.unwrap(topic)
-            all_, ours = map(self._unwrapped, queues), map(self._unwrapped, mine)
-            return listener(bare, frozenset(all_), frozenset(ours))
+            everything, assigned = map(self._unwrapped, queues), map(self._unwrapped, mine)
+            return listener(bare, frozenset(everything), frozenset(assigned))
 
-        return tell
+        return notify
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
-        """Make the parts; nothing may be awaited or started yet."""
+        """Build the components without starting any of them."""
         raise NotImplementedError
 
     async def _begin(self) -> None:
-        """Start the parts."""
+        """Start the components."""
 
     async def _end(self) -> None:
-        """Stop the parts, and commit."""
+        """Stop the components and commit."""

@@ -1,4 +1,4 @@
-"""How a consumer gets on with its topics, as `consumerStatus` of mqadmin shows it."""
+"""Pull and consume rates per topic, shown by `mqadmin consumerStatus`."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from bolide.protocol.bodies.consumers import TopicConsumption
 
-SAMPLE_EVERY = 10.0
-_SAMPLES = 7  # a minute, as RocketMQ counts it
-_HOUR = 360
+SAMPLE_INTERVAL = 10.0
+_MINUTE = 7  # samples at both ends of a minute, as in RocketMQ
+_HOUR = 360  # samples
 
 
 class _Sample(NamedTuple):
@@ -23,7 +23,7 @@ class _Sample(NamedTuple):
 
 
 class TopicCounter:
-    """Sums for one topic, sampled every ten seconds; rates are those of the last minute."""
+    """Sums for one topic, sampled every ten seconds; rates cover the last minute."""
 
     def __init__(self, now: float) -> None:
         self._pulls = self._pulled = self._calls = self._done = self._failed = 0
@@ -56,8 +56,8 @@ class TopicCounter:
             )
         )
 
-    def shown(self) -> TopicConsumption:
-        first = self._samples[-min(_SAMPLES, len(self._samples))]
+    def status(self) -> TopicConsumption:
+        first = self._samples[-min(_MINUTE, len(self._samples))]
         last = self._samples[-1]
         seconds = last.time - first.time
         pulls, calls = last.pulls - first.pulls, last.calls - first.calls
@@ -71,7 +71,7 @@ class TopicCounter:
         )
 
 
-class ConsumptionCounters:
+class TopicCounters:
     """One counter for each topic."""
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""A consumer as its client instance and the brokers see it: status, direct consumption."""
+"""Group members of push and pull consumers: status, offset resets, direct consumption."""
 
 import asyncio
 import inspect
@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.group.holdings import Holdings
+from bolide.client.consumer.group.held_queues import HeldQueues
 from bolide.client.consumer.group.membership import Membership
 from bolide.client.consumer.group.start_position import StartPosition
-from bolide.client.consumer.handlers.handler import Handler, Place
+from bolide.client.consumer.handlers.handler import Handler, RunsOn
 from bolide.client.consumer.handlers.workers import Workers
 from bolide.client.consumer.pop.engine import PopEngine
 from bolide.client.consumer.settings import ConsumerSettings, PushSettings
@@ -24,16 +24,21 @@ from bolide.protocol.bodies.heartbeat import ConsumeType
 from bolide.protocol.refusals import ServerError
 from bolide.version import ROCKETMQ_VERSION_NAME
 
+log = logging.getLogger(__name__)
+
 
 def running_consumer(
     member: Membership,
     helds: Iterable[HeldQueue],
-    counters: ConsumptionCounters,
+    counters: TopicCounters,
     properties: Mapping[str, object],
     *,
     started: float,
 ) -> RunningConsumer:
-    """Fill the form; `started` is the time in seconds, and RocketMQ's tools want all of PROP_*."""
+    """The status of a consumer; RocketMQ's tools require all properties named PROP_*.
+
+    `started` is in seconds since 1970.
+    """
     servers = "".join(f"{address};" for address in member.instance.name_servers.addresses)
     shown = {
         "consumerGroup": member.group,
@@ -50,9 +55,9 @@ def running_consumer(
     }
     return RunningConsumer(
         properties={name: _text(value) for name, value in shown.items()},
-        subscription_set=[wanted.announced() for wanted in member.filters.values()],
-        mq_table={held.queue: held.shown() for held in helds},
-        status_table={topic: counters[topic].shown() for topic in member.filters},
+        subscription_set=[wanted.subscription() for wanted in member.filters.values()],
+        mq_table={held.queue: held.status() for held in helds},
+        status_table={topic: counters[topic].status() for topic in member.filters},
     )
 
 
@@ -61,26 +66,26 @@ def _text(value: object) -> str:
 
 
 async def consume_directly(handler: Handler | None, message: StoredMessage) -> DirectConsumption:
-    """Call the handler and tell how it went; nothing is committed or sent back.
+    """Call the handler and return its verdict; nothing is committed or sent back.
 
     Raises:
         ServerError: the consumer has no handler for the topic.
     """
     if handler is None:
         raise ServerError(f"there is no handler for topic {message.topic} here")
-    begun = time.monotonic()
+    began = time.monotonic()
     verdict, remark = await _verdict(handler, message)
     return DirectConsumption(
         order=handler.is_ordered,
         consume_result=verdict,
         remark=remark,
-        spent_time_mills=int((time.monotonic() - begun) * 1000),
+        spent_time_mills=int((time.monotonic() - began) * 1000),
     )
 
 
 async def _verdict(handler: Handler, message: StoredMessage) -> tuple[ConsumeVerdict, str | None]:
     try:
-        if handler.place is Place.THREAD:
+        if handler.runs_on is RunsOn.THREAD:
             returned = await asyncio.to_thread(handler.call, [message])
         else:
             returned = handler.call([message])
@@ -92,14 +97,11 @@ async def _verdict(handler: Handler, message: StoredMessage) -> tuple[ConsumeVer
     return (ConsumeVerdict.CR_SUCCESS if outcome.done else ConsumeVerdict.CR_LATER), None
 
 
-log = logging.getLogger(__name__)
-
-
 class Engine(Protocol):
-    """The parts of a push consumer that are shown."""
+    """The parts of `PushEngine` that a member uses."""
 
     is_paused: bool
-    holdings: Holdings
+    held_queues: HeldQueues
     workers: Workers
     pops: PopEngine | None
 
@@ -108,7 +110,7 @@ class Engine(Protocol):
 
 
 class PushMember(Membership):
-    """A member that can be reset, and be given a message to try."""
+    """Member of a push consumer: its offsets can be reset and its handlers called directly."""
 
     def __init__(
         self,
@@ -117,14 +119,14 @@ class PushMember(Membership):
         settings: PushSettings,
         start: StartPosition,
         engine: Engine,
-        counters: ConsumptionCounters,
+        counters: TopicCounters,
     ) -> None:
         super().__init__(
             instance,
             group,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             model=settings.message_model,
-            begin=start.begin,
+            consume_from=start.consume_from,
         )
         self._settings = settings
         self._engine = engine
@@ -132,7 +134,7 @@ class PushMember(Membership):
         self._started = time.time()
 
     def progress(self) -> dict[MessageQueue, int]:
-        return self._engine.holdings.progress()
+        return self._engine.held_queues.progress()
 
     def running(self) -> RunningConsumer:
         settings, limit = self._settings, self._engine.workers.limit
@@ -154,31 +156,31 @@ class PushMember(Membership):
             "PROP_CONSUMEORDERLY": any(h.is_ordered for h in self._engine.handlers.values()),
         }
         running = running_consumer(
-            self, self._engine.holdings, self._counters, properties, started=self._started
+            self, self._engine.held_queues, self._counters, properties, started=self._started
         )
         if self._engine.pops is not None:
-            popped = self._engine.pops.holdings
-            running.mq_pop_table = {held.queue: held.shown_pop() for held in popped}
+            popped = self._engine.pops.held_queues
+            running.mq_pop_table = {held.queue: held.pop_status() for held in popped}
         return running
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        holdings = self._engine.holdings
-        for queue, offset in offsets.items():
-            held = holdings.find(queue)
+        held_queues = self._engine.held_queues
+        for queue, queue_offset in offsets.items():
+            held = held_queues.find(queue)
             if held is not None and topic == queue.topic:
-                log.info("%s: %s is reset to %d", self.group, queue, offset)
-                holdings.restart(held, offset)
+                log.info("%s: %s is reset to %d", self.group, queue, queue_offset)
+                held_queues.restart(held, queue_offset)
 
     async def consume_directly(self, message: StoredMessage) -> DirectConsumption:
         return await consume_directly(self._engine.handlers.get(message.topic), message)
 
 
 class PullMember(Membership):
-    """A member that takes its messages itself.
+    """Member of a consumer without handlers.
 
     Args:
-        progress: how far each queue was consumed.
-        helds: the queues of which messages are held.
+        progress: returns the consumed offset of each queue.
+        helds: returns the held queues.
     """
 
     def __init__(
@@ -195,9 +197,9 @@ class PullMember(Membership):
             group,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
             model=settings.message_model,
-            begin=settings.start(time.time()).begin,
+            consume_from=settings.start(time.time()).consume_from,
         )
-        self.counters = ConsumptionCounters(time.time)
+        self.counters = TopicCounters(time.time)
         self._progress = progress
         self._helds = helds
         self._started = time.time()

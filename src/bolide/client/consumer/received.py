@@ -1,4 +1,4 @@
-"""Messages as they come from a broker, made ready for their readers."""
+"""Decoding of messages received from brokers: decompression, namespaces, retry topics, expiry."""
 
 import logging
 import time
@@ -31,43 +31,44 @@ def read_messages(
     namespace: str = "",
     tags: Collection[str] = (),
 ) -> list[StoredMessage]:
-    """Read the records of a reply: bodies plain, topics as their senders called them.
+    """Read the records of a reply, with decompressed bodies and the topics used by senders.
 
-    A body that does not inflate is left as it is, with a warning: it must not hold up its queue.
+    A body that cannot be decompressed is kept as it is, with a warning, so as not to block its
+    queue.
 
     Args:
-        tags: leave out messages with others, if there are any.
+        tags: if not empty, leave out messages with other tags.
 
     Raises:
-        BadRecord: the bytes are no records.
+        BadRecord: the bytes are not records.
     """
-    found = _plain(kernel.read_messages(body, broker_name, min_offset, max_offset, tags), body)
-    topics = {message.topic for message in found}
+    messages = _plain(kernel.read_messages(body, broker_name, min_offset, max_offset, tags), body)
+    topics = {message.topic for message in messages}
     if namespace or any(topic.startswith(RETRY_PREFIX) for topic in topics):
-        found = [_as_sent(message, namespace) for message in found]
-    return found
+        messages = [_with_sent_topic(message, namespace) for message in messages]
+    return messages
 
 
 def read_stored(body: bytes, broker_name: str = "") -> list[StoredMessage]:
-    """The same, but topics as the broker calls them, those of retries too."""
+    """Like `read_messages`, but with the topics of the broker, including retry topics."""
     return _plain(kernel.read_messages(body, broker_name), body)
 
 
 def without_expired(messages: list[StoredMessage], body: bytes) -> list[StoredMessage]:
-    """Those of a reply whose time is not over: brokers of Apache hand out all."""
-    if _EXPIRES_AT not in body:  # of nearly all replies no message expires
+    """Leave out expired messages, which RocketMQ's own brokers deliver."""
+    if _EXPIRES_AT not in body:  # the common case: no message of the reply expires
         return messages
     now = time.time()
     return [each for each in messages if each.expires_at is None or each.expires_at > now]
 
 
 def read_reply(header: PushReplyHeader, body: bytes, now: float) -> StoredMessage:
-    """A reply as a broker pushes it; it may be stored, but nobody says where."""
+    """Read a reply that a broker pushes; its offsets are unknown."""
     properties = decode_properties(header.properties)
     properties[PropertyName.ARRIVE_TIME] = str(int(now * 1000))
-    sys_flag, place = header.sys_flag, f"{header.topic}, a reply"
+    sys_flag, description = header.sys_flag, f"{header.topic}, a reply"
     if sys_flag & _COMPRESSED:
-        body, sys_flag = _inflated(body, sys_flag, place)
+        body, sys_flag = _decompressed(body, sys_flag, description)
     return StoredMessage(
         header.topic,
         body,
@@ -89,10 +90,10 @@ def _host(address: str) -> Host:
     try:
         return Host(*split_address(address))
     except ValueError:
-        return Host("0.0.0.0", 0)  # noqa: S104  nobody listens there: it says that none is known
+        return Host("0.0.0.0", 0)  # noqa: S104  stands for an unknown host, never bound
 
 
-def _as_sent(message: StoredMessage, namespace: str) -> StoredMessage:
+def _with_sent_topic(message: StoredMessage, namespace: str) -> StoredMessage:
     topic = message.topic
     if topic.startswith(RETRY_PREFIX):
         topic = message.properties.get(PropertyName.RETRY_TOPIC, topic)
@@ -101,21 +102,21 @@ def _as_sent(message: StoredMessage, namespace: str) -> StoredMessage:
 
 
 def _plain(messages: list[StoredMessage], body: bytes) -> list[StoredMessage]:
-    """The messages of a reply with their bodies inflated."""
-    return list(map(_inflate, messages)) if kernel.joined_flags(body) & _COMPRESSED else messages
+    """The messages of a reply with decompressed bodies."""
+    return list(map(_decompress, messages)) if kernel.joined_flags(body) & _COMPRESSED else messages
 
 
-def _inflate(message: StoredMessage) -> StoredMessage:
+def _decompress(message: StoredMessage) -> StoredMessage:
     if not message.sys_flag & _COMPRESSED:
         return message
-    place = f"{message.topic} queue {message.queue_id} at {message.queue_offset}"
-    body, sys_flag = _inflated(message.body, message.sys_flag, place)
+    description = f"{message.topic} queue {message.queue_id} at {message.queue_offset}"
+    body, sys_flag = _decompressed(message.body, message.sys_flag, description)
     return structs.replace(message, body=body, sys_flag=sys_flag)
 
 
-def _inflated(body: bytes, sys_flag: int, place: str) -> tuple[bytes, int]:
+def _decompressed(body: bytes, sys_flag: int, description: str) -> tuple[bytes, int]:
     try:
         return decompress(body, sys_flag), without_compression(sys_flag)
     except (BadCompressedBody, CodecMissing) as exc:
-        log.warning("the message of %s stays compressed: %s", place, exc)
+        log.warning("the message of %s stays compressed: %s", description, exc)
         return body, sys_flag

@@ -1,4 +1,4 @@
-"""Send a message back, so that its group gets it again later or finds it among the dead letters."""
+"""Returning a message to the broker, for redelivery to its group or as a dead letter."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ log = logging.getLogger("bolide.client.consuming.send_back")  # documented in do
 
 DEFAULT_MAX_RECONSUME_TIMES = 16
 
-_SEND_BACK_WITHIN = 5.0
+_SEND_BACK_TIMEOUT = 5.0
 _RESEND_TRIES = 3
 _FIRST_LEVEL = 3
-_DEAD = -1
+_DEAD_LETTER_LEVEL = -1
 _COMPRESS_FROM = 4096
 _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 
-# The broker has the message, though not yet as safe as it should be.
+# The broker stored the message without the configured durability.
 STORED = {
     ResponseCode.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
@@ -35,46 +35,46 @@ STORED = {
 
 
 class SendBack:
-    """Sends back for one group."""
+    """Sends messages of one group back."""
 
     def __init__(self, instance: ClientInstance, group: str, max_reconsume_times: int) -> None:
         self._instance = instance
         self._group = group
         self._max_times = max_reconsume_times
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
     async def send(self, message: StoredMessage, delay_level: int = 0) -> None:
-        """Ask the broker to take it back; if that fails, send it again to the retry topic.
+        """Return a message to its broker; if that fails, send a copy to the retry topic.
 
         Raises:
-            BolideError: both failed; the broker of the message said why last.
+            BolideError: both failed; the error is that of the copy.
         """
         try:
-            await self._ask_broker(message, delay_level)
+            await self._request_retry(message, delay_level)
         except BolideError as exc:
-            self._rare.warning(
+            self._throttled.warning(
                 message.broker_name,
-                "%s: sending %s back failed, it is sent anew: %s",
+                "%s: sending %s back failed, a copy is sent to the retry topic: %s",
                 self._group,
                 message.message_id,
                 exc,
             )
             await self.resend(message)
 
-    async def bury(self, message: StoredMessage) -> None:
-        """Have its broker make it a dead letter. Raises BolideError."""
-        await self._ask_broker(message, _DEAD)
+    async def dead_letter(self, message: StoredMessage) -> None:
+        """Have the broker of a message make it a dead letter. Raises BolideError."""
+        await self._request_retry(message, _DEAD_LETTER_LEVEL)
 
     async def resend(self, message: StoredMessage, *, dead: bool = False) -> None:
         """Send a copy to the group's retry topic.
 
         Args:
-            message: what to copy.
-            dead: say that it was tried so often that the broker moves it to the dead letters,
-                without the delay that 4.9 would keep before that.
+            message: the original.
+            dead: set a retry count at which the broker moves the copy to the dead letters, and
+                no delay, which 4.9 brokers would apply first.
 
         Raises:
-            BolideError: no broker took it.
+            BolideError: no broker accepted the copy.
         """
         body, sys_flag = await compressed(message.body)
         topic = retry_topic(self._group)
@@ -94,7 +94,7 @@ class SendBack:
         assert failure is not None
         raise failure
 
-    async def _ask_broker(self, message: StoredMessage, delay_level: int) -> None:
+    async def _request_retry(self, message: StoredMessage, delay_level: int) -> None:
         address = str(message.store_host)
         if message.broker_name:
             topic = self._instance.settings.wrap(message.topic)
@@ -108,7 +108,7 @@ class SendBack:
             max_reconsume_times=self._max_times,
         )
         code = RequestCode.CONSUMER_SEND_MSG_BACK
-        await self._instance.call(address, code, header, within=_SEND_BACK_WITHIN)
+        await self._instance.call(address, code, header, within=_SEND_BACK_TIMEOUT)
 
     def _resend_header(
         self, message: StoredMessage, queue_id: int, sys_flag: int, *, dead: bool
@@ -132,7 +132,7 @@ class SendBack:
     def _resend_properties(self, message: StoredMessage, *, dead: bool) -> dict[str, str]:
         kept = dict(message.properties)
         kept.pop(PropertyName.TRANSACTION_PREPARED, None)
-        kept.pop(PropertyName.POP_CHECKPOINT, None)  # a copy was not popped
+        kept.pop(PropertyName.POP_CHECKPOINT, None)  # a copy has no POP receipt
         kept[PropertyName.RETRY_TOPIC] = self._instance.settings.wrap(message.topic)
         kept.setdefault(PropertyName.ORIGIN_MESSAGE_ID, message.message_id)
         kept[PropertyName.DELAY_LEVEL] = str(_FIRST_LEVEL + message.reconsume_times)
@@ -142,7 +142,10 @@ class SendBack:
 
 
 async def compressed(body: bytes) -> tuple[bytes, int]:
-    """The body and its sysFlag: what arrived compressed may be over the limit when it is not."""
+    """Compress a large body and return it with its sysFlag.
+
+    A message that arrived compressed may exceed the size limit uncompressed.
+    """
     if len(body) < _COMPRESS_FROM:
         return body, 0
     kind = CompressionType.ZLIB

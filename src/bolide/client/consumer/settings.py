@@ -9,7 +9,7 @@ from bolide.client.consumer.group.assignment import STRATEGY_NAMES, Strategy, av
 from bolide.client.consumer.group.held_queue import FlowLimits
 from bolide.client.consumer.group.offsets import OffsetStore
 from bolide.client.consumer.group.rebalance import AssignmentListener
-from bolide.client.consumer.group.start_position import From, StartPosition, Timestamp
+from bolide.client.consumer.group.start_position import ConsumeFrom, StartPosition, Timestamp
 from bolide.client.consumer.handlers.invocation import ConsumeHook
 from bolide.client.consumer.pull.pull_request import FilterHook
 from bolide.client.consumer.send_back import DEFAULT_MAX_RECONSUME_TIMES
@@ -302,7 +302,7 @@ class PopSettings(ConsumerSettings):
         self._require_over(0, "invisible")
         if self.is_broadcasting:
             raise ConfigError('model="broadcasting": members of a group that pops share messages')
-        if self.consume_from == From.TIMESTAMP:
+        if self.consume_from == ConsumeFrom.TIMESTAMP:
             raise ConfigError(
                 'consume_from="timestamp": a group that pops begins "first" or "last";'
                 " its offsets can be reset by time afterwards"

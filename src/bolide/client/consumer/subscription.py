@@ -1,4 +1,4 @@
-"""Subscriptions: the filter a broker applies, and its check on the client."""
+"""Subscriptions: filter expressions and their check by a broker."""
 
 import logging
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ from bolide.protocol.bodies.heartbeat import ClientCheck, Subscription
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.tags import TagExpression
 
+log = logging.getLogger(__name__)
+
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 FUNCTION: Final = "FILTER"
-"""Ours: brokers of RocketMQ have no such type."""
+"""A Bolide extension: RocketMQ's brokers do not know this type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +33,21 @@ class FilterFunction:
 
 
 Expression = str | Sql | FilterFunction
-"""Tags, such as `"A || B"` or `"*"`, or SQL, or the name of a function."""
+"""Tags, such as `"A || B"` or `"*"`, or SQL, or the name of a filter function."""
 
 
 def chosen(
     expression: Expression | None, *, sql: str | None = None, filter_name: str | None = None
 ) -> Expression:
-    """The one expression of those that may be given; all messages if there is none.
+    """The one expression that is given; `"*"` if there is none.
 
     Raises:
-        TypeError: there are several.
+        TypeError: several are given.
     """
     others = (Sql(sql) if sql is not None else None, _function(filter_name))
     given = [each for each in (expression, *others) if each is not None]
     if len(given) > 1:
-        raise TypeError("give one of them: tags, sql= or filter=")
+        raise TypeError("only one of these may be given: tags, sql= or filter=")
     return given[0] if given else "*"
 
 
@@ -55,7 +57,7 @@ def _function(name: str | None) -> FilterFunction | None:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A subscription to one topic; the version is the time it was made, in milliseconds."""
+    """A subscription to one topic; `version` is its creation time in milliseconds."""
 
     topic: str
     expression: str
@@ -66,7 +68,7 @@ class Filter:
 
     @classmethod
     def of(cls, topic: str, expression: Expression, version: int) -> "Filter":
-        """Raises BadTagExpression for text that names no tag."""
+        """Raises BadTagExpression if a string names no tag."""
         if isinstance(expression, Sql):
             return cls(topic, expression.text, SQL92, version, frozenset(), frozenset())
         if isinstance(expression, FilterFunction):
@@ -79,11 +81,11 @@ class Filter:
         return self.expression_type == TAG
 
     def matches(self, tags: str | None) -> bool:
-        """Judge by the text of the tags: a broker compares only their hashes."""
+        """Compare the text of the tags: brokers compare only their hashes."""
         return not self.tags or tags in self.tags
 
-    def announced(self) -> Subscription:
-        """The form that heartbeats carry."""
+    def subscription(self) -> Subscription:
+        """The form used in heartbeats."""
         return Subscription(
             topic=self.topic,
             sub_string=self.expression,
@@ -94,16 +96,13 @@ class Filter:
         )
 
 
-log = logging.getLogger(__name__)
-
-
-async def check_sql(instance: ClientInstance, group: str, wanted: Filter) -> None:
-    """Tags are not asked about: every broker knows them.
+async def check_filter(instance: ClientInstance, group: str, wanted: Filter) -> None:
+    """Have a broker check a SQL expression or filter function; tags need no check.
 
     Raises:
-        Refusal: the broker does not filter by SQL, cannot read the expression, or has no function
+        Refusal: the broker does not filter by SQL, cannot parse the expression, or has no function
             of that name.
-        BolideError: there is no broker to ask.
+        BolideError: no broker can be reached.
     """
     if wanted.is_by_tags:
         return
@@ -111,14 +110,14 @@ async def check_sql(instance: ClientInstance, group: str, wanted: Filter) -> Non
     check = ClientCheck(
         client_id=instance.client_id,
         group=group,
-        subscription_data=wanted.announced(),
+        subscription_data=wanted.subscription(),
         namespace=instance.settings.namespace,
     )
     for broker in route.broker_datas:
         master = broker.broker_addrs.get(0)
         if master is not None:
             body = fastjson.encode(check)
-            answer = await instance.call(master, RequestCode.CHECK_CLIENT_CONFIG, body=body)
-            if answer.remark:
-                log.warning("%s: %s", wanted.topic, answer.remark)
+            reply = await instance.call(master, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+            if reply.remark:
+                log.warning("%s: %s", wanted.topic, reply.remark)
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from bolide.client.consumer.handlers.handler import Handler, Place
+from bolide.client.consumer.handlers.handler import Handler, RunsOn
 from bolide.client.producer.results import SendResult
 from bolide.errors import ConfigError
 from bolide.model.message import Message, StoredMessage
@@ -65,7 +65,7 @@ class OpenTelemetry:
             with self._processing(_listed(given), group, client_id):
                 return await function(given)
 
-        return replace(handler, function=call_soon if handler.place is Place.LOOP else call)
+        return replace(handler, function=call_soon if handler.runs_on is RunsOn.LOOP else call)
 
     @contextmanager
     def _processing(

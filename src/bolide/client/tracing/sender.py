@@ -105,7 +105,7 @@ class TraceSender:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._is_seen_to = False  # a look at what waits is under way, or a timer runs
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
     def start(self) -> None:
         """Have the brokers told of it; what was added before waits until then."""
@@ -203,4 +203,4 @@ class TraceSender:
     def _drop(self, count: int, reason: str) -> None:
         self.dropped += count
         text = "%s: trace records are dropped, %d by now: %s"
-        self._rare.warning("dropped", text, self._group, self.dropped, reason)
+        self._throttled.warning("dropped", text, self._group, self.dropped, reason)

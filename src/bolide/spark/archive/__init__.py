@@ -1,4 +1,4 @@
-"""Archives: topics as Parquet by topic and hour, each message once; `manifest` has the layout."""
+"""Archives of topics: Parquet by topic and hour, each message once; `manifest` has the layout."""
 
 from bolide.spark.archive.errors import (
     ArchiveGap,

@@ -1,14 +1,14 @@
-"""What an archive refuses or fails at.
+"""Errors of archives.
 
 BolideError
 ├── TableBusy            another run writes the table
 ├── LeaseLost            another run has taken the table over
-├── ArchiveGap           rows are missing between what the table has and what came next
-├── SeamGap              the log no longer reaches back to where the archive ends
-├── OtherLog             an archived message is another one in the log
+├── ArchiveGap           rows are missing between the table and the next batch
+├── SeamGap              the log no longer reaches back to the end of the archive
+├── OtherLog             an archived message differs from the message in the log
 └── ConfigError
     ├── NoArchive        there is no archive at the path
-    └── OtherSettings    the table was made with other columns
+    └── OtherSettings    the table was created with other columns
 """
 
 from bolide.errors import BolideError, ConfigError
@@ -16,7 +16,7 @@ from bolide.model.message_queue import MessageQueue
 
 
 class TableBusy(BolideError):
-    """Only one run may write a table at a time."""
+    """Another run holds the lease of the table."""
 
     def __init__(self, url: str, holder: str, stale_after: float) -> None:
         super().__init__(
@@ -26,7 +26,7 @@ class TableBusy(BolideError):
 
 
 class LeaseLost(BolideError):
-    """Somebody else found this run silent for too long."""
+    """Another run took the lease over after missing heartbeats."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class LeaseLost(BolideError):
 
 
 class ArchiveGap(BolideError):
-    """An archive is dense: a hole in it means that messages were lost on the way."""
+    """Offsets are missing: an archive must be dense."""
 
     def __init__(self, queue: MessageQueue, expected: int, found: int, missing: int) -> None:
         if missing < 0:
@@ -53,7 +53,7 @@ class ArchiveGap(BolideError):
 
 
 class SeamGap(BolideError):
-    """Archive and log do not meet."""
+    """The log does not continue where the archive ends."""
 
     def __init__(self, queue: MessageQueue, archived: int, oldest: int, end: int) -> None:
         if end < archived:
@@ -68,7 +68,7 @@ class SeamGap(BolideError):
 
 
 class OtherLog(BolideError):
-    """A topic that was deleted and made again has new messages at old offsets."""
+    """A topic was deleted and created again, so that its offsets name other messages."""
 
     def __init__(self, queue: MessageQueue, offset: int, archived: str, logged: str) -> None:
         super().__init__(
@@ -79,14 +79,14 @@ class OtherLog(BolideError):
 
 
 class NoArchive(ConfigError):
-    """A path at which nothing was archived."""
+    """There is no archive at the path."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"there is no archive at {url}; `bolide pipeline run archive` makes one")
 
 
 class OtherSettings(ConfigError):
-    """The columns of a table are fixed when it is made."""
+    """The columns of a table are fixed when it is created."""
 
     def __init__(self, url: str, name: str, table: object, given: object) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
-"""Files of a table, wherever it is: the few things that a table does with them.
+"""The file operations of an archive table, on local disks and on Hadoop file systems.
 
 Paths are relative to the table, with `/` between their parts. `LocalFiles` syncs what it writes;
-`HadoopFiles` asks Spark's JVM, and so reaches what Spark reaches: hdfs, s3a and the rest.
+`HadoopFiles` uses Spark's JVM, and so reaches the file systems that Spark reaches (hdfs, s3a, …).
 """
 
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Found(NamedTuple):
+class FileEntry(NamedTuple):
     """A file below a directory; `path` is relative to the table."""
 
     path: str
@@ -23,50 +23,50 @@ class Found(NamedTuple):
 
 
 class Files(Protocol):
-    """A missing file is a FileNotFoundError, one too many a FileExistsError, the rest OSError."""
+    """Operations raise FileNotFoundError, FileExistsError or another OSError."""
 
     @property
     def url(self) -> str:
-        """Where the table is, as Spark wants to be told."""
+        """The location of the table as Spark expects it."""
 
     def read(self, path: str) -> bytes: ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Make a file: it is there whole or not at all, and only one of several writers wins."""
+        """Create a file atomically; of several concurrent writers exactly one succeeds."""
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Write a file anew; a reader finds the old one, the new one or for a moment half of it."""
+        """Replace a file; a reader may briefly see a partial file."""
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing if there is none."""
+        """Sorted names in a directory; empty if the directory does not exist."""
 
-    def walk(self, directory: str) -> Iterator[Found]:
+    def walk(self, directory: str) -> Iterator[FileEntry]:
         """All files below a directory, sorted."""
 
     def exists(self, path: str) -> bool: ...
 
     def move(self, path: str, target: str) -> None:
-        """Raises FileNotFoundError if there is nothing to move; makes directories as needed."""
+        """Move a file, creating directories as needed. Raises FileNotFoundError."""
 
     def delete(self, path: str) -> None:
-        """A file, or a directory with all below it; none is fine."""
+        """Delete a file, or a directory with its contents; a missing path is no error."""
 
 
 def files_at(spark: "SparkSession", path: str) -> Files:
-    """The files of the table at `path`: where Spark finds that path."""
+    """The files of the table at `path`, resolved as Spark resolves it."""
     remote = HadoopFiles(spark, path)
     return LocalFiles(remote.local_path) if remote.is_local else remote
 
 
 class LocalFiles:
-    """On a disk of this machine, or a mount that Spark's workers have as well."""
+    """Files on a local disk, or on a mount that Spark's workers share."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root).absolute()
 
     @property
     def url(self) -> str:
-        return f"file://{self._root}"  # without escapes: Hadoop takes paths as they are
+        return f"file://{self._root}"  # unescaped: Hadoop takes paths literally
 
     def read(self, path: str) -> bytes:
         return (self._root / path).read_bytes()
@@ -90,10 +90,10 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def walk(self, directory: str) -> Iterator[Found]:
+    def walk(self, directory: str) -> Iterator[FileEntry]:
         for path in sorted((self._root / directory).rglob("*")):
             if path.is_file():
-                yield Found(path.relative_to(self._root).as_posix(), path.stat().st_size)
+                yield FileEntry(path.relative_to(self._root).as_posix(), path.stat().st_size)
 
     def exists(self, path: str) -> bool:
         return (self._root / path).exists()
@@ -101,7 +101,7 @@ class LocalFiles:
     def move(self, path: str, target: str) -> None:
         place = self._root / target
         place.parent.mkdir(parents=True, exist_ok=True)
-        _sync(self._root / path)  # Spark does not: the manifest must not survive a file it names
+        _sync(self._root / path)  # Spark does not: a manifest must not outlive its files
         (self._root / path).replace(place)
         _sync(place.parent)
 
@@ -131,17 +131,17 @@ def _sync(path: Path) -> None:
 
 
 class HadoopFiles:
-    """Through Hadoop's FileSystem in Spark's JVM."""
+    """Files on a Hadoop file system, through Spark's JVM."""
 
     def __init__(self, spark: "SparkSession", root: str) -> None:
         session: Any = spark
-        self._jvm: Any = session.sparkContext._jvm  # noqa: SLF001  there is no public way
+        self._jvm: Any = session.sparkContext._jvm  # noqa: SLF001  no public accessor
         configuration = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         path = self._jvm.org.apache.hadoop.fs.Path(root)
         found = path.getFileSystem(configuration)
         self._root = found.makeQualified(path)
         self.is_local: bool = self._root.toUri().getScheme() == "file"
-        # Without the checksums beside each file: moves would have to take them along.
+        # Without checksum files, which moves would have to take along.
         self._system = found.getRawFileSystem() if self.is_local else found
 
     @property
@@ -153,7 +153,7 @@ class HadoopFiles:
         return str(self._root.toString())
 
     def read(self, path: str) -> bytes:
-        with _errors(path):
+        with _translate_errors(path):
             stream = self._system.open(self._at(path))
             try:
                 return bytes(stream.readAllBytes())
@@ -162,7 +162,7 @@ class HadoopFiles:
 
     def write_new(self, path: str, data: bytes) -> None:
         aside = self._write_aside(path, data)
-        if self.exists(path):  # not every file system refuses to rename onto a file
+        if self.exists(path):  # some file systems rename over an existing file
             self.delete(aside)
             raise FileExistsError(path)
         self._rename(aside, path)
@@ -172,20 +172,20 @@ class HadoopFiles:
 
     def names(self, directory: str) -> list[str]:
         try:
-            with _errors(directory):
+            with _translate_errors(directory):
                 found = self._system.listStatus(self._at(directory))
         except FileNotFoundError:
             return []
         return sorted(each.getPath().getName() for each in found)
 
-    def walk(self, directory: str) -> Iterator[Found]:
+    def walk(self, directory: str) -> Iterator[FileEntry]:
         for name in self.names(directory):
             path = f"{directory}/{name}"
             status = self._system.getFileStatus(self._at(path))
             if status.isDirectory():
                 yield from self.walk(path)
             else:
-                yield Found(path, int(status.getLen()))
+                yield FileEntry(path, int(status.getLen()))
 
     def exists(self, path: str) -> bool:
         return bool(self._system.exists(self._at(path)))
@@ -206,7 +206,7 @@ class HadoopFiles:
         return aside
 
     def _write(self, path: str, data: bytes, *, replacing: bool) -> None:
-        with _errors(path):
+        with _translate_errors(path):
             stream = self._system.create(self._at(path), replacing)
             try:
                 stream.write(bytearray(data))
@@ -215,7 +215,7 @@ class HadoopFiles:
                 stream.close()
 
     def _rename(self, path: str, target: str) -> None:
-        with _errors(path):
+        with _translate_errors(path):
             if not self._system.rename(self._at(path), self._at(target)):
                 self.delete(path)
                 raise FileExistsError(target)
@@ -224,8 +224,8 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
 
 
-class _errors:  # noqa: N801  reads as a function
-    """Turns what the JVM throws into the errors that files of Python raise."""
+class _translate_errors:  # noqa: N801  reads as a function
+    """Translates JVM exceptions into Python's OSError classes."""
 
     def __init__(self, path: str) -> None:
         self._path = path

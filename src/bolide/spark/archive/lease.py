@@ -1,9 +1,9 @@
-"""Who may write a table: one run at a time, until it lets go or falls silent.
+"""The write lease of a table: at most one run writes at a time.
 
-The lease is a file that only one run can make. Its holder gives a sign of life in a file of its own
-now and then; once there was none for `STALE_AFTER`, or at once if the holder's process on this
-machine is gone, the lease may be taken over. A holder that wakes up after that finds out
-before its next commit.
+The lease is a file that only one run can create. Its holder writes heartbeats to a file of its own.
+Another run may take the lease over when the last heartbeat is older than `STALE_AFTER`, or at once
+if the holder's process on this machine is gone. The old holder detects the loss before its next
+commit.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import msgspec
 from bolide.spark.archive.errors import LeaseLost, TableBusy
 from bolide.spark.archive.files import Files
 
-BEAT_EVERY = 10.0
+HEARTBEAT_INTERVAL = 10.0
 STALE_AFTER = 60.0
 
 _LEASE = "_bolide/writer.json"
@@ -36,18 +36,20 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Lease:
-    """Held while its `with` block runs."""
+    """Held within its `with` block."""
 
     def __init__(self, files: Files, run: str) -> None:
         self._files = files
         self._run = run
         self._ended = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name=f"lease-{run}", daemon=True)
+        self._heartbeat_thread = threading.Thread(
+            target=self._send_heartbeats, name=f"lease-{run}", daemon=True
+        )
 
     def __enter__(self) -> Self:
         """Raises TableBusy."""
-        self._take()
-        self._beating.start()
+        self._acquire()
+        self._heartbeat_thread.start()
         return self
 
     def __exit__(
@@ -57,20 +59,20 @@ class Lease:
         traceback: TracebackType | None,
     ) -> None:
         self._ended.set()
-        self._beating.join()
+        self._heartbeat_thread.join()
         if (holder := _holder(self._files)) and holder.run == self._run:
             self._files.delete(_LEASE)
-        self._files.delete(_beat_path(self._run))
+        self._files.delete(_heartbeat_path(self._run))
 
     def confirm(self) -> None:
-        """Raises LeaseLost if another run has taken it over."""
+        """Raises LeaseLost if another run has taken the lease over."""
         holder = _holder(self._files)
         if holder is None or holder.run != self._run:
             raise LeaseLost(self._files.url)
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         held = Holder(self._run, socket.gethostname(), os.getpid(), time.time())
-        for _ in range(3):  # two may find it stale at the same time
+        for _ in range(3):  # two runs may find it stale at the same time
             with contextlib.suppress(FileExistsError):
                 self._files.write_new(_LEASE, msgspec.json.encode(held))
                 return
@@ -84,12 +86,12 @@ class Lease:
         if not _is_stale(self._files, holder):
             raise TableBusy(self._files.url, str(holder), STALE_AFTER)
         self._files.delete(_LEASE)
-        self._files.delete(_beat_path(holder.run))
+        self._files.delete(_heartbeat_path(holder.run))
 
-    def _beat(self) -> None:
-        while not self._ended.wait(BEAT_EVERY):
-            with contextlib.suppress(OSError):  # the next one may get through
-                self._files.overwrite(_beat_path(self._run), str(time.time()).encode())
+    def _send_heartbeats(self) -> None:
+        while not self._ended.wait(HEARTBEAT_INTERVAL):
+            with contextlib.suppress(OSError):  # a later heartbeat may succeed
+                self._files.overwrite(_heartbeat_path(self._run), str(time.time()).encode())
 
 
 def _holder(files: Files) -> Holder | None:
@@ -102,15 +104,15 @@ def _holder(files: Files) -> Holder | None:
 def _is_stale(files: Files, holder: Holder) -> bool:
     if holder.host == socket.gethostname() and not _is_alive(holder.pid):
         return True
-    return time.time() - _last_sign(files, holder) > STALE_AFTER
+    return time.time() - _last_heartbeat(files, holder) > STALE_AFTER
 
 
-def _last_sign(files: Files, holder: Holder) -> float:
+def _last_heartbeat(files: Files, holder: Holder) -> float:
     try:
-        return float(files.read(_beat_path(holder.run)))
+        return float(files.read(_heartbeat_path(holder.run)))
     except FileNotFoundError:
         return holder.at
-    except ValueError:  # being written right now
+    except ValueError:  # a heartbeat is being written
         return time.time()
 
 
@@ -124,5 +126,5 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _beat_path(run: str) -> str:
+def _heartbeat_path(run: str) -> str:
     return f"_bolide/beats/{run}"

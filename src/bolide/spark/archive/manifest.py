@@ -1,16 +1,16 @@
-"""What an archive's manifest says, as plain values: commits, and what they add up to.
+"""The manifest of an archive, as plain values: commits, and the state they add up to.
 
     TABLE/topic=orders/hour=2026-07-01-05/000000000042-RUN-0003.parquet   rows
-    TABLE/_bolide/table.json                   how the table was made
+    TABLE/_bolide/table.json                   settings of the table
     TABLE/_bolide/commits/000000000042.json    one change each: files added and removed
-    TABLE/_bolide/states/000000000040.json     what all commits up to that one add up to
-    TABLE/_bolide/pending/000000000043.json    a change under way, to be finished after a crash
-    TABLE/_bolide/staging/                     files of changes under way
-    TABLE/_bolide/writer.json                  who may write now
-    TABLE/_bolide/checkpoint/                  Spark's own
+    TABLE/_bolide/states/000000000040.json     sum of all commits up to that number
+    TABLE/_bolide/pending/000000000043.json    change in progress, completed after a crash
+    TABLE/_bolide/staging/                     files of changes in progress
+    TABLE/_bolide/writer.json                  lease of the current writer
+    TABLE/_bolide/checkpoint/                  Spark's checkpoint
 
-Numbers of commits have no gap. A commit is there once all its files are in place, so that whoever
-reads by the manifest sees all of a change or nothing of it.
+Commit numbers have no gap. A commit is written once all its files are in place, so a reader of the
+manifest sees all of a change or none of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,14 +18,13 @@ from typing import Literal
 
 import msgspec
 
-from bolide.arrow.offsets import Plain, from_plain, to_plain
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.offsets import Offsets, Plain, from_plain, to_plain
 from bolide.model.message_queue import MessageQueue
 
 Kind = Literal["begin", "append", "compact", "drop"]
 
 
-class Span(msgspec.Struct, frozen=True):
+class QueueSpan(msgspec.Struct, frozen=True):
     """The rows of one queue in one file, from the first offset to the last."""
 
     broker: str
@@ -44,13 +43,13 @@ class DataFile(msgspec.Struct, frozen=True):
     topic: str
     hour: str
     size: int
-    spans: tuple[Span, ...]
+    spans: tuple[QueueSpan, ...]
 
     @property
     def rows(self) -> int:
         return sum(span.rows for span in self.spans)
 
-    def queue_of(self, span: Span) -> MessageQueue:
+    def queue_of(self, span: QueueSpan) -> MessageQueue:
         return MessageQueue(self.topic, span.broker, span.queue_id)
 
 
@@ -64,18 +63,18 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     begin: Plain = {}
-    """Where the archive starts in queues that it had not seen before."""
+    """Start offsets of queues that are new to the archive."""
 
 
-class Pending(msgspec.Struct, frozen=True):
-    """A change that is decided on: where each of its files is, and where it belongs."""
+class PendingCommit(msgspec.Struct, frozen=True):
+    """A change in progress: the staged path and the final path of each file."""
 
     commit: Commit
     moves: tuple[tuple[str, str], ...] = ()
 
 
-class Written(msgspec.Struct, frozen=True):
-    """A state as a file has it."""
+class StoredState(msgspec.Struct, frozen=True):
+    """The file format of `State`."""
 
     number: int
     files: tuple[DataFile, ...]
@@ -85,10 +84,10 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What the table has after some commit.
+    """The contents of the table after some commit.
 
-    Offsets are per queue: the archive has everything from `begin` up to and without `covered`,
-    apart from what lies before `dropped`, which retention took away.
+    Offsets are per queue: the archive has all offsets from `begin` up to but excluding `covered`,
+    except those before `dropped`, which retention deleted.
     """
 
     number: int = 0
@@ -101,16 +100,16 @@ class State(msgspec.Struct, frozen=True):
         gone = [self.files[path] for path in commit.removed if path in self.files]
         files = {path: each for path, each in self.files.items() if path not in commit.removed}
         files |= {each.path: each for each in commit.added}
-        dropped = _raised(self.dropped, gone) if commit.kind == "drop" else self.dropped
+        dropped = _advanced(self.dropped, gone) if commit.kind == "drop" else self.dropped
         begin = {**self.begin, **from_plain(commit.begin)}
-        return State(commit.number, files, begin, _raised(self.covered, commit.added), dropped)
+        return State(commit.number, files, begin, _advanced(self.covered, commit.added), dropped)
 
     def start_of(self, queue: MessageQueue) -> int:
-        """The first offset that the archive of a queue has to have."""
+        """The first offset that the archive of a queue must have."""
         return max(self.begin.get(queue, 0), self.dropped.get(queue, 0))
 
     def next_of(self, queue: MessageQueue) -> int:
-        """The offset that comes next in a queue."""
+        """The offset that the archive of a queue needs next."""
         return max(self.covered.get(queue, 0), self.begin.get(queue, 0))
 
     @property
@@ -122,7 +121,7 @@ class State(msgspec.Struct, frozen=True):
         return sorted({queue.topic for queue in (*self.begin, *self.covered)})
 
     def files_of(self, topics: Iterable[str] | None = None) -> list[DataFile]:
-        """All files, or those of some topics; sorted by their paths."""
+        """All files, or those of some topics, sorted by path."""
         wanted = None if topics is None else set(topics)
         return [
             each for _, each in sorted(self.files.items()) if wanted is None or each.topic in wanted
@@ -130,16 +129,16 @@ class State(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         plain = (to_plain(self.begin), to_plain(self.covered), to_plain(self.dropped))
-        return msgspec.json.encode(Written(self.number, tuple(self.files_of()), *plain))
+        return msgspec.json.encode(StoredState(self.number, tuple(self.files_of()), *plain))
 
     @classmethod
     def decode(cls, data: bytes) -> "State":
-        read = msgspec.json.decode(data, type=Written)
+        read = msgspec.json.decode(data, type=StoredState)
         offsets = (from_plain(each) for each in (read.begin, read.covered, read.dropped))
         return cls(read.number, {each.path: each for each in read.files}, *offsets)
 
 
-def _raised(ends: Offsets, files: Iterable[DataFile]) -> dict[MessageQueue, int]:
+def _advanced(ends: Offsets, files: Iterable[DataFile]) -> dict[MessageQueue, int]:
     found = dict(ends)
     for file in files:
         for span in file.spans:

@@ -1,4 +1,4 @@
-"""Archives as DataFrames: the files that the manifest names, and no others."""
+"""Archives as DataFrames; only files that the manifest names are read."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from bolide.arrow.reading import ReadOptions
+from bolide.arrow.range_fetcher import ReadOptions
 from bolide.spark.archive.manifest import DataFile
 from bolide.spark.archive.table import ArchiveTable, Settings
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HOUR = "%Y-%m-%d-%H"
-"""The form of an hour (UTC) in paths; Spark and DuckDB take it for text."""
+"""Format of an hour (UTC) in paths; Spark and DuckDB read it as text."""
 
 
 def read_archive(
@@ -26,12 +26,12 @@ def read_archive(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> "DataFrame":
-    """The messages of an archive as it is now, by its manifest: each once, whatever runs meanwhile.
+    """The messages of an archive, each once: a snapshot, unaffected by concurrent runs.
 
     Args:
         spark: the session.
-        path: where the archive is.
-        topics: only these.
+        path: the location of the archive.
+        topics: read only these topics.
         start: only messages stored at that time or later; a time without a zone is UTC.
         end: only messages stored before that.
 
@@ -39,7 +39,7 @@ def read_archive(
         The columns of the source `rocketmq`, and `hour`.
 
     Raises:
-        NoArchive: there is none.
+        NoArchive: there is no archive at the path.
     """
     table = ArchiveTable.at(spark, path)
     files = _between(table.state().files_of(topics), start, end)
@@ -54,14 +54,14 @@ def read_archive(
 def read_files(
     spark: "SparkSession", table: ArchiveTable, files: Sequence[DataFile], settings: Settings
 ) -> "DataFrame":
-    """The rows of these files, with the columns of the table and `hour`."""
+    """The rows of some files, with the columns of the table and `hour`."""
     columns = columns_of(settings)
     schema = StructType([*columns.fields, StructField("hour", StringType())])
     if not files:
         return spark.createDataFrame([], schema)
     reader = spark.read.schema(schema).option("basePath", table.url)
     found = reader.parquet(*(table.url_of(each.path) for each in files))
-    return found.select(*schema.names)  # Spark has the columns of directories last
+    return found.select(*schema.names)  # Spark puts partition columns last
 
 
 def columns_of(settings: Settings) -> StructType:

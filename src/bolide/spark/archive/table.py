@@ -1,15 +1,15 @@
-"""An archive table: its manifest read and written, and put right after a crash.
+"""An archive table: reads, writes and repairs its manifest.
 
-A change goes through these steps, each of which may be the last one before a crash:
+A change takes these steps; a crash may happen after any of them:
 
-1. Spark writes the new files below `staging`, where nobody looks.
-2. The change is written to `pending`: from here on it will happen.
-3. The files are moved to their places.
-4. The commit is written: whoever reads by the manifest sees the change now.
+1. Spark writes the new files below `staging`, which readers ignore.
+2. The change is written to `pending`: from now on it will be completed.
+3. The files are moved to their final paths.
+4. The commit is written: readers of the manifest see the change.
 5. Files that the change replaces are deleted, then `staging` and `pending`.
 
-Whoever opens the table for writing next finishes from step 3 what is pending, and throws away what
-is only staged. Each step may be done again.
+The next writer completes pending changes from step 3 on, and deletes files that are only staged.
+Every step is idempotent.
 """
 
 import threading
@@ -21,21 +21,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bolide.arrow.offsets import to_plain
-from bolide.arrow.ranges import Offsets
-from bolide.arrow.value_schema import parse_ddl, to_ddl
+from bolide.arrow.offsets import Offsets, to_plain
+from bolide.arrow.schema import parse_ddl, to_ddl
 from bolide.spark.archive.errors import LeaseLost, NoArchive, OtherSettings
 from bolide.spark.archive.files import Files, files_at
 from bolide.spark.archive.lease import Lease
-from bolide.spark.archive.manifest import Commit, DataFile, Kind, Pending, State
+from bolide.spark.archive.manifest import Commit, DataFile, Kind, PendingCommit, State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATE_EVERY = 50
-"""Commits between two states: so many at most are read beside a state."""
-KEEP = 2 * STATE_EVERY
-"""Commits that stay although a later state has them: readers may be at them."""
+"""Commits between two states; bounds the number of commits that a reader reads."""
+KEPT_COMMITS = 2 * STATE_EVERY
+"""Commits kept although a later state includes them: readers may still be reading them."""
 
 _COMMITS = "_bolide/commits"
 _STATES = "_bolide/states"
@@ -46,7 +45,7 @@ CHECKPOINT = "_bolide/checkpoint"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The columns of a table; fixed when it is made."""
+    """The columns of a table; fixed when it is created."""
 
     include_properties: bool = True
     value_schema: str | None = None
@@ -54,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def canonical(self) -> "Settings":
-        """The same columns, however they are spelled."""
+        """The same columns with a normalised schema text."""
         if self.value_schema is None:
             return self
         schema = to_ddl(parse_ddl(self.value_schema))
@@ -62,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class ArchiveTable:
-    """Reads the manifest; anybody may, at any time."""
+    """Reads the manifest; safe at any time, in any process."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -90,9 +89,9 @@ class ArchiveTable:
             raise NoArchive(self.url) from None
 
     def state(self) -> State:
-        """What the table has now. Raises NoArchive."""
+        """The current contents of the table. Raises NoArchive."""
         while True:
-            # A commit that is there no longer is in a newer state: look again.
+            # A commit deleted meanwhile is included in a newer state: retry.
             with suppress(FileNotFoundError):
                 return self._state()
 
@@ -113,21 +112,21 @@ class ArchiveTable:
 
     @contextmanager
     def writing(self, settings: Settings | None = None) -> Iterator["TableWriter"]:
-        """Open it for writing and put right what a crash left; make it if there is none.
+        """Open the table for writing and repair it; create it if there is none.
 
         Args:
-            settings: what the table is to be; that of the table if it is not said.
+            settings: columns of the table; None to keep those of the existing table.
 
         Raises:
-            TableBusy: another run does so.
-            NoArchive: there is none, and no settings to make one by.
-            OtherSettings: there is one with other columns.
+            TableBusy: another run writes the table.
+            NoArchive: there is no table, and no settings to create one.
+            OtherSettings: the table has other columns.
         """
         run = uuid.uuid4().hex[:12]
         if settings is None:
             settings = self.settings()
         with Lease(self.files, run) as lease:
-            self._adopt(settings)
+            self._create_or_check(settings)
             writer = TableWriter(self.files, lease, run)
             writer.repair()
             try:
@@ -135,7 +134,7 @@ class ArchiveTable:
             finally:
                 writer.close()
 
-    def _adopt(self, settings: Settings) -> None:
+    def _create_or_check(self, settings: Settings) -> None:
         if not self.exists:
             self.files.write_new(_TABLE, msgspec.json.encode(settings))
             return
@@ -146,57 +145,57 @@ class ArchiveTable:
 
 
 class TableWriter(ArchiveTable):
-    """Changes the table; `state` is kept, for nobody else changes it."""
+    """Changes the table. Caches the state, as the lease excludes other writers."""
 
     def __init__(self, files: Files, lease: Lease, run: str) -> None:
         super().__init__(files)
         self._lease = lease
         self._run = run
-        self._now = State()
+        self._current = State()
         self._staged = 0
-        self._changing = threading.Lock()  # a change is not left half done when the hold ends
+        self._changing = threading.Lock()  # guards a change against the end of the lease
         self._closed = False
 
     def state(self) -> State:
-        return self._now
+        return self._current
 
     def close(self) -> None:
-        """Wait for a change under way in another thread; later ones are refused."""
+        """Wait for a change in another thread; later changes are refused."""
         with self._changing:
             self._closed = True
 
     def repair(self) -> None:
-        """Finish what is pending, throw away what is only staged, and read the state."""
+        """Complete pending changes, delete files that are only staged, and read the state."""
         for number in _numbers(self.files, _PENDING):
             data = self.files.read(_path(_PENDING, number))
-            self._settle(msgspec.json.decode(data, type=Pending))
+            self._complete(msgspec.json.decode(data, type=PendingCommit))
         self.files.delete(_STAGING)
-        self._now = super().state()
+        self._current = super().state()
 
     def begin(self, offsets: Offsets) -> None:
-        """Say where the archive starts in queues that it has not seen."""
-        new = {queue: at for queue, at in offsets.items() if queue not in self._now.begin}
+        """Record the start offsets of queues that are new to the archive."""
+        new = {queue: at for queue, at in offsets.items() if queue not in self._current.begin}
         if new:
-            self._apply(Pending(self._next("begin", begin=new)))
+            self._apply(PendingCommit(self._next("begin", begin=new)))
 
     def new_staging(self) -> str:
-        """A directory of its own for the files of one change."""
+        """A new directory for the files of one change."""
         self._staged += 1
         return f"{_STAGING}/{self._run}-{self._staged}"
 
     def commit(self, kind: Kind, staged: Sequence[DataFile], removed: Iterable[str] = ()) -> None:
-        """Put staged files in their places and take others away, both or neither.
+        """Add staged files and remove others atomically.
 
         Raises:
-            LeaseLost: the table is another run's now; nothing was changed.
+            LeaseLost: another run has taken the table over; nothing was changed.
         """
-        name = f"{self._now.number + 1:012d}-{self._run}"
+        name = f"{self._current.number + 1:012d}-{self._run}"
         added = [
             msgspec.structs.replace(each, path=_place(each, f"{name}-{index:04d}"))
             for index, each in enumerate(staged)
         ]
         moves = [(old.path, new.path) for old, new in zip(staged, added, strict=True)]
-        self._apply(Pending(self._next(kind, added, removed), tuple(moves)))
+        self._apply(PendingCommit(self._next(kind, added, removed), tuple(moves)))
 
     def _next(
         self,
@@ -206,7 +205,7 @@ class TableWriter(ArchiveTable):
         begin: Offsets | None = None,
     ) -> Commit:
         return Commit(
-            number=self._now.number + 1,
+            number=self._current.number + 1,
             kind=kind,
             run=self._run,
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -215,27 +214,27 @@ class TableWriter(ArchiveTable):
             begin=to_plain(begin or {}),
         )
 
-    def _apply(self, pending: Pending) -> None:
+    def _apply(self, pending: PendingCommit) -> None:
         with self._changing:
             self._apply_alone(pending)
 
-    def _apply_alone(self, pending: Pending) -> None:
+    def _apply_alone(self, pending: PendingCommit) -> None:
         if self._closed:
             raise LeaseLost(self.url)
         self._lease.confirm()
         number = pending.commit.number
         self.files.write_new(_path(_PENDING, number), msgspec.json.encode(pending))
-        if not self._settle(pending):
+        if not self._complete(pending):
             raise LeaseLost(self.url)
-        self._now = self._now.after(pending.commit)
+        self._current = self._current.after(pending.commit)
         if number % STATE_EVERY == 0:
             self._write_state()
 
-    def _settle(self, pending: Pending) -> bool:
-        """Steps 3 to 5, without those that are done already; False if another run was first."""
+    def _complete(self, pending: PendingCommit) -> bool:
+        """Run steps 3 to 5, skipping those already done; False if another run was first."""
         commit = pending.commit
-        if self._find_run(commit.number) != commit.run:  # else later changes may have its files
-            if not self._may_happen(pending):
+        if self._find_run(commit.number) != commit.run:  # else its files may be replaced
+            if not self._can_complete(pending):
                 return self._undo(pending)
             for source, target in pending.moves:
                 if not self.files.exists(target):
@@ -244,11 +243,11 @@ class TableWriter(ArchiveTable):
                 return self._undo(pending)
         for path in commit.removed:
             self.files.delete(path)
-        self._forget(pending)
+        self._clean_up(pending)
         return True
 
-    def _may_happen(self, pending: Pending) -> bool:
-        """Not if the table was taken over: then the staged files are gone, or the number is."""
+    def _can_complete(self, pending: PendingCommit) -> bool:
+        """False after a takeover: the staged files are gone, or the commit number is taken."""
         for source, target in pending.moves:
             if not self.files.exists(target) and not self.files.exists(source):
                 return False
@@ -267,28 +266,28 @@ class TableWriter(ArchiveTable):
         except FileNotFoundError:
             return None
 
-    def _undo(self, pending: Pending) -> bool:
-        for _, target in pending.moves:  # names have the run in them: nobody else's
+    def _undo(self, pending: PendingCommit) -> bool:
+        for _, target in pending.moves:  # the run id is part of the name, so these files are ours
             self.files.delete(target)
-        self._forget(pending)
+        self._clean_up(pending)
         return False
 
-    def _forget(self, pending: Pending) -> None:
+    def _clean_up(self, pending: PendingCommit) -> None:
         for directory in {source.split("/topic=")[0] for source, _ in pending.moves}:
             self.files.delete(directory)
         self.files.delete(_path(_PENDING, pending.commit.number))
 
     def _write_state(self) -> None:
         with suppress(FileExistsError):
-            self.files.write_new(_path(_STATES, self._now.number), self._now.encode())
+            self.files.write_new(_path(_STATES, self._current.number), self._current.encode())
         for directory in (_COMMITS, _STATES):
             for number in _numbers(self.files, directory):
-                if number <= self._now.number - KEEP:
+                if number <= self._current.number - KEPT_COMMITS:
                     self.files.delete(_path(directory, number))
 
 
 def _place(file: DataFile, name: str) -> str:
-    """Where a staged file belongs: in the same directories, below the table."""
+    """The final path of a staged file: the same directories, below the table."""
     return "/".join([*file.path.split("/")[-3:-1], f"{name}.parquet"])
 
 

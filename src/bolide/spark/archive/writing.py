@@ -1,4 +1,4 @@
-"""Rows into an archive: staged by Spark, looked at, then committed by the manifest."""
+"""Appends rows to an archive: Spark stages files, which are checked and then committed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  conventional alias
 
-from bolide.arrow.ranges import Offsets
+from bolide.arrow.offsets import Offsets
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap
-from bolide.spark.archive.manifest import DataFile, Span, State
+from bolide.spark.archive.manifest import DataFile, QueueSpan, State
 from bolide.spark.archive.table import TableWriter
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ _KEYS = "broker string, queue_id int, queue_offset bigint, topic string, hour st
 
 
 def append(rows: "DataFrame", writer: TableWriter, *, allow_gaps: bool = False) -> int:
-    """Add the rows of a batch that the table does not have yet.
+    """Append the rows of a batch that the table does not have yet.
 
     Args:
-        rows: messages with the columns of the table; those of a queue without holes.
+        rows: messages with the columns of the table; dense per queue.
         writer: the table.
-        allow_gaps: messages may be missing, because the source may lose some.
+        allow_gaps: accept missing messages, as the source may lose some.
 
     Returns:
-        How many were added.
+        The number of rows appended.
 
     Raises:
-        ArchiveGap: messages are missing; nothing was added.
-        LeaseLost: the table is another run's now; nothing was added.
+        ArchiveGap: messages are missing; nothing was appended.
+        LeaseLost: another run has taken the table over; nothing was appended.
     """
     fresh = without_covered(rows, writer.state().covered)
     files = stage(fresh.withColumn("hour", hour_column()), writer)
@@ -50,7 +50,7 @@ def append(rows: "DataFrame", writer: TableWriter, *, allow_gaps: bool = False) 
 
 
 def without_covered(rows: "DataFrame", covered: Offsets) -> "DataFrame":
-    """Leave out what is in the table already: rows of a batch that comes a second time."""
+    """Leave out rows that the table has already, which makes a repeated batch idempotent."""
     if not covered:
         return rows
     ends = [(*key, offset) for key, offset in sorted(_keyed(covered).items())]
@@ -62,7 +62,7 @@ def without_covered(rows: "DataFrame", covered: Offsets) -> "DataFrame":
 
 
 def hour_column() -> "Column":
-    """The hour of storing as `2026-07-01-05`: UTC, whatever the zone of the session is."""
+    """The hour of the store time as `2026-07-01-05`, in UTC whatever the session's time zone."""
     hours = F.floor(F.unix_seconds("store_timestamp") / _HOUR_SECONDS)
     day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(hours / 24).cast("int"))
     hour = F.lpad((hours % 24).cast("string"), 2, "0")
@@ -70,7 +70,7 @@ def hour_column() -> "Column":
 
 
 def stage(rows: "DataFrame", writer: TableWriter) -> list[DataFile]:
-    """Write rows with their hours where nobody looks, and tell what is in each file."""
+    """Write rows to the staging directory, and describe each file."""
     directory = writer.new_staging()
     ordered = rows.sortWithinPartitions(*ORDER)
     with _instants(rows.sparkSession):
@@ -86,7 +86,7 @@ def stage(rows: "DataFrame", writer: TableWriter) -> list[DataFile]:
 
 @contextmanager
 def _instants(spark: "SparkSession") -> Iterator[None]:
-    """Times with their zone: Spark's INT96 is local time to DuckDB and pandas, and unsearchable."""
+    """Write timestamps as UTC instants: DuckDB and pandas read Spark's INT96 as local time."""
     before = spark.conf.get(_TIMES) or ""
     spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
     try:
@@ -99,18 +99,18 @@ _FileKey = tuple[str, str, str]
 
 
 def _is_data(path: str, directory: str) -> bool:
-    """Not what a task that failed has left further down."""
+    """False for leftovers of failed tasks, which lie deeper."""
     return path.endswith(".parquet") and path.count("/") == directory.count("/") + 3
 
 
 def _key(path: str) -> _FileKey:
-    """Topic, hour and name of a file; Spark escapes what directories cannot have."""
+    """Topic, hour and name of a file; Spark escapes characters in directory names."""
     topic, hour, name = path.split("/")[-3:]
     return unquote(topic.removeprefix("topic=")), unquote(hour.removeprefix("hour=")), name
 
 
-def _spans(spark: "SparkSession", url: str) -> dict[_FileKey, list[Span]]:
-    """What the files hold by topic, hour and name: read from them, not from the plan."""
+def _spans(spark: "SparkSession", url: str) -> dict[_FileKey, list[QueueSpan]]:
+    """The offset spans of each file, read back from the files."""
     rows = spark.read.schema(_KEYS).parquet(url)
     counted = rows.groupBy(
         "topic", "hour", F.col("_metadata.file_name").alias("name"), "broker", "queue_id"
@@ -122,12 +122,12 @@ def _spans(spark: "SparkSession", url: str) -> dict[_FileKey, list[Span]]:
     spans = defaultdict(list)
     for row in sorted(counted.collect()):
         topic, hour, name, broker, queue_id, first, last, count = row
-        spans[topic, hour, name].append(Span(broker, queue_id, first, last, count))
+        spans[topic, hour, name].append(QueueSpan(broker, queue_id, first, last, count))
     return spans
 
 
 def refuse_gaps(files: Iterable[DataFile], state: State) -> None:
-    """Raises ArchiveGap unless the files go on where the table ends, without a hole."""
+    """Raises ArchiveGap unless the files continue the table without a gap."""
     for queue, spans in _by_queue(files).items():
         expected = state.next_of(queue)
         first, last = min(each.first for each in spans), max(each.last for each in spans)
@@ -136,7 +136,7 @@ def refuse_gaps(files: Iterable[DataFile], state: State) -> None:
             raise ArchiveGap(queue, expected, first if first > expected else last, missing)
 
 
-def _by_queue(files: Iterable[DataFile]) -> dict[MessageQueue, Sequence[Span]]:
+def _by_queue(files: Iterable[DataFile]) -> dict[MessageQueue, Sequence[QueueSpan]]:
     found = defaultdict(list)
     for file in files:
         for span in file.spans:

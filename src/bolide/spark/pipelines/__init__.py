@@ -1,5 +1,6 @@
-"""Pipelines: what `bolide pipeline` runs on Spark, declared in files or built in.
+"""Pipelines that `bolide pipeline` runs on Spark, declared in YAML files or built in.
 
-What one is stands in `work`; `declared` makes it of a YAML file, `builtin` finds those that come
-with Bolide. `runner` runs it, `reporting` tells of it on the topic BOLIDE_PIPELINES.
+`definition` has the types; `declared` reads a pipeline from a YAML file; `builtin` lists the
+built-in pipelines, each in a module of its own. `runner` runs a pipeline, and `monitoring` shows
+its progress and publishes it on the topic BOLIDE_PIPELINES.
 """

@@ -1,53 +1,58 @@
-"""The pipelines that come with Bolide, and how another one joins them.
+"""The registry of built-in pipelines, and the settings that all runs share.
 
-A built-in is a module with a constant `BUILT_IN` and a line in `_MODULES` here. Its options are a
-frozen dataclass whose fields are made by `choice`; the command line is made of it, so that
-`bolide pipeline run NAME --some-field …` and `--help` need no further code:
+A built-in is a module with a constant `BUILT_IN` and an entry in `_MODULES`. Its options are a
+frozen dataclass whose fields are declared with `cli_option`. The command line is generated from it,
+so that `bolide pipeline run NAME --some-field …` and `--help` need no further code:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ArchiveOptions:
-        topic: str = choice("Topics to archive, with commas between them.")
-        path: str = choice("Where the table is.", metavar="PATH")
-        value_schema: str | None = choice("Columns of a JSON body, as DDL.", default=None)
-        file_mib: int = choice("Size of a file.", default=128, low=1)
-        tags: tuple[str, ...] = choice("A tag to take; may be given often.", default=())
-        compact: bool = choice("Put small files together.", default=False)
-        output: Literal["table", "parquet"] = choice("What to make.", default="table")
+        topic: str = cli_option("Topics to archive, with commas between them.")
+        path: str = cli_option("Where the table is.", metavar="PATH")
+        value_schema: str | None = cli_option("Columns of a JSON body, as DDL.", default=None)
+        file_mib: int = cli_option("Size of a file.", default=128, low=1)
+        tags: tuple[str, ...] = cli_option("A tag; may be given often.", default=())
+        compact: bool = cli_option("Put small files together.", default=False)
+        output: Literal["table", "parquet"] = cli_option("What to make.", default="table")
 
     def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline | Job: ...
 
     BUILT_IN = BuiltIn("archive", ArchiveOptions, plan, example="--topic orders --path /data/lake")
 
-`plan` makes values and does no I/O; a mistake of the user is a ConfigError. What every run has
-(name servers, credentials, --once, --every, --name, --checkpoint, master, conf, --json …) is in
-`RunSettings` and not repeated. The docstring of the options class is the command's help text.
-Fields without a default are options that must be given. Names of fields may not be those of
-`RunSettings`.
+`plan` returns plain values and does no I/O; it raises ConfigError for user errors. Options that
+every run has (NameServers, credentials, --once, --every, --name, --checkpoint, master, conf, --json
+…) are in `RunSettings` and not repeated; field names must differ from those of `RunSettings`. The
+docstring of the options class is the help text of the command. Fields without a default are
+required.
 """
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from bolide.arrow.connection import Connection
+from bolide.arrow.cluster import Connection
 from bolide.config import options_of
 from bolide.errors import ConfigError
 from bolide.spark.options import ConnectionOptions
-from bolide.spark.pipelines.places import default_checkpoint
-from bolide.spark.pipelines.triggers import ONCE, Trigger
-from bolide.spark.pipelines.work import Job, Pipeline, Source
+from bolide.spark.pipelines.definition import Job, Pipeline, Source
+from bolide.spark.pipelines.times import ONCE, Trigger
+
+HOME_VARIABLE = "BOLIDE_HOME"
 
 
 class Entry(NamedTuple):
-    """Where a built-in is, and what it does: the list of them loads none."""
+    """Module and summary of a built-in, so that listing them imports none."""
 
     module: str
     summary: str
 
 
 _HERE = "bolide.spark.pipelines"
+
+
 _MODULES = {
     "archive": Entry(f"{_HERE}.archive", "Topics to Parquet by topic and hour, exactly once."),
     "reconcile": Entry(f"{_HERE}.reconcile", "Prove that an archive has every message once."),
@@ -58,17 +63,19 @@ _MODULES = {
     "dlq": Entry(f"{_HERE}.dead_letters", "Dead letters by cause and time, and a re-drive list."),
     "mirror": Entry(f"{_HERE}.mirror", "A topic to a topic, changed by SQL, across clusters."),
 }
+
+
 _STARTS = {"startingoffsets", "startingtimestamp"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What every run is told, whatever it runs."""
+    """Settings of a run, whatever it runs."""
 
     name_server: str = ""
-    """As `host:port;host:port`; empty: as NAMESRV_ADDR says."""
+    """As `host:port;host:port`; empty for NAMESRV_ADDR."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)  # has secrets
-    """Further options of the source (credentials, TLS, limits), by the names of the reference."""
+    """Further options of the source (credentials, TLS, limits), as the reference names them."""
     name: str | None = None
     once: bool = False
     trigger: Trigger | None = None
@@ -76,14 +83,14 @@ class RunSettings:
     commit_group: str | None = None
 
     def named(self, default: str) -> str:
-        """The pipeline's name: what the user says, or `default` (`archive-orders`)."""
+        """The name of the pipeline: the user's, or `default` (such as `archive-orders`)."""
         return self.name or default
 
     def source(self, **options: object) -> Source:
-        """The source `rocketmq` with these options; None leaves one out; the user's own win.
+        """A `rocketmq` source; options that are None are left out, and the user's options win.
 
-        It starts at the oldest messages unless something else is said: a pipeline leaves out
-        nothing that is there.
+        Reads from the earliest message unless an option sets the start, so that a pipeline skips
+        no message.
         """
         own = {key: str(value) for key, value in options.items() if value is not None}
         chosen = own | self.connection | dict(self.source_options)
@@ -93,26 +100,26 @@ class RunSettings:
 
     @property
     def connection(self) -> dict[str, str]:
-        """The options by which source and sink alike reach the cluster."""
+        """The options with which source and sink reach the cluster."""
         known = {key.lower() for key in options_of(ConnectionOptions)}
         given = {key: text for key, text in self.source_options.items() if key.lower() in known}
         return {"nameServer": self.name_server} | given if self.name_server else given
 
     def connect(self) -> Connection:
-        """The same for clients of ours; raises ConfigError."""
+        """A connection for Bolide clients. Raises ConfigError."""
         return ConnectionOptions.of(self.connection).connection()
 
     def checkpoint_of(self, name: str) -> str:
         return self.checkpoint or default_checkpoint(name)
 
     def trigger_of(self, default: Trigger) -> Trigger:
-        """When to take batches: `--once` beats `--every`, which beats `default`."""
+        """The trigger: `--once`, else `--every`, else `default`."""
         return ONCE if self.once else self.trigger or default
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A pipeline by its name: what it can be told, and how it is made of that."""
+    """A built-in pipeline: its name, its options, and the function that plans it."""
 
     name: str
     options: type[Any]
@@ -125,7 +132,7 @@ class BuiltIn:
 
 
 class BuiltIns(Mapping[str, BuiltIn]):
-    """By name; a module is loaded when it is asked for."""
+    """Built-ins by name; modules are imported on access."""
 
     def __init__(self, entries: Mapping[str, Entry] = _MODULES) -> None:
         self.entries = entries
@@ -144,7 +151,7 @@ class BuiltIns(Mapping[str, BuiltIn]):
 BUILT_INS = BuiltIns()
 
 
-def choice(
+def cli_option(
     doc: str,
     *,
     default: Any = dataclasses.MISSING,
@@ -152,24 +159,24 @@ def choice(
     high: float | None = None,
     metavar: str | None = None,
 ) -> Any:
-    """Declare an option as a dataclass field.
+    """Declare a command-line option as a dataclass field.
 
     Args:
-        doc: what it does, in one sentence.
-        default: the value if it is not given; without one it must be.
-        low: lowest number.
-        high: highest number.
-        metavar: what stands for the value in the help text.
+        doc: one-sentence description.
+        default: the default value; without one the option is required.
+        low: minimum of a number.
+        high: maximum of a number.
+        metavar: placeholder of the value in the help text.
     """
     metadata = {"doc": doc, "low": low, "high": high, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def make_options(built_in: BuiltIn, given: Mapping[str, object]) -> Any:
-    """The options of a built-in by field name.
+    """Build the options of a built-in from values by field name.
 
     Raises:
-        ConfigError: one is missing or unknown; names it.
+        ConfigError: an option is missing or unknown; names the option.
     """
     known = {item.name: item for item in dataclasses.fields(built_in.options)}
     if unknown := sorted(given.keys() - known.keys()):
@@ -178,3 +185,30 @@ def make_options(built_in: BuiltIn, given: Mapping[str, object]) -> Any:
     if missing := sorted(needed - given.keys()):
         raise ConfigError(f"{built_in.name} needs the option {missing[0]!r}")
     return built_in.options(**given)
+
+
+def parse_key_values(words: Iterable[str], *, option: str) -> dict[str, str]:
+    """Parse `KEY=VALUE` words of a command line.
+
+    Raises:
+        ConfigError: a word has another form; names the option it was given for.
+    """
+    return dict(_key_value(word, option) for word in words)
+
+
+def _key_value(word: str, option: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise ConfigError(f"{option} {word!r} is not of the form key=value")
+    return key.strip(), value.strip()
+
+
+def pipeline_home() -> Path:
+    """`$BOLIDE_HOME/pipelines`, or `~/.bolide/pipelines` if the variable is not set."""
+    home = os.environ.get(HOME_VARIABLE)
+    return (Path(home) if home else Path.home() / ".bolide") / "pipelines"
+
+
+def default_checkpoint(name: str) -> str:
+    """A local path; on a Spark cluster a checkpoint belongs on shared storage."""
+    return str(pipeline_home() / name / "checkpoint")

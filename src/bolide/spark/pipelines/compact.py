@@ -1,16 +1,20 @@
-"""`compact`: the small files of an archive put together, and old hours deleted."""
+"""`compact`: merges the small files of an archive, and deletes old hours."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bolide.spark.archive.merging import Heap, find_heaps, merge
+from bolide.spark.archive.maintenance import (
+    CompactionGroup,
+    drop_before,
+    find_compaction_groups,
+    merge,
+)
 from bolide.spark.archive.reading import hour_of
-from bolide.spark.archive.retention import drop_before
 from bolide.spark.archive.table import ArchiveTable
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.spans import parse_span
-from bolide.spark.pipelines.work import Job, Outcome, Screen, Table
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
+from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
+from bolide.spark.pipelines.times import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,15 +24,15 @@ if TYPE_CHECKING:
 class CompactOptions:
     """Merge the small files of an archive, hour by hour, and delete hours that are too old."""
 
-    path: str = choice("Directory or URL of the archive.", metavar="PATH")
-    file_mib: int = choice("Size that files should have.", default=128, low=1)
-    all_hours: bool = choice("The current hour as well.", default=False)
-    keep: str | None = choice("Delete hours older than that, such as 30d.", default=None)
+    path: str = cli_option("Directory or URL of the archive.", metavar="PATH")
+    file_mib: int = cli_option("Size that files should have.", default=128, low=1)
+    all_hours: bool = cli_option("The current hour as well.", default=False)
+    keep: str | None = cli_option("Delete hours older than that, such as 30d.", default=None)
 
 
 def plan(options: CompactOptions, run: RunSettings) -> Job:
-    """Raises ConfigError; names the option."""
-    keep = parse_span(options.keep, option="keep") if options.keep else None
+    """Raises ConfigError, naming the option."""
+    keep = parse_duration(options.keep, option="keep") if options.keep else None
 
     def work(spark: "SparkSession", screen: Screen) -> Outcome:
         return _compact(spark, screen, options, keep)
@@ -43,27 +47,27 @@ def _compact(
     with ArchiveTable.at(spark, options.path).writing() as writer:
         dropped = drop_before(writer, now - timedelta(seconds=keep)) if keep is not None else 0
         last = "~" if options.all_hours else hour_of(now)
-        heaps = find_heaps(writer.state().files_of(), before_hour=last, target=target)
-        told = _Told(screen, sum(heap.rows for heap in heaps))
-        done = merge(spark, writer, heaps, target=target, each=told)
+        groups = find_compaction_groups(writer.state().files_of(), before_hour=last, target=target)
+        told = _CompactionProgress(screen, sum(group.rows for group in groups))
+        done = merge(spark, writer, groups, target=target, each=told)
         files = len(writer.state().files)
     columns = ("hours merged", "files before", "files after", "rows deleted", "files in all")
     row = (done.hours, done.before, done.after, dropped, files)
     return Outcome((Table(f"Archive at {options.path}", columns, [row]),), rows=told.rows)
 
 
-class _Told:
-    """Tells the screen of each hour that is done, and asks whether to go on."""
+class _CompactionProgress:
+    """Reports each compacted hour, and stops the compaction on request."""
 
     def __init__(self, screen: Screen, rows: int) -> None:
         self._screen = screen
         self._total = rows
         self.rows = 0
 
-    def __call__(self, heap: Heap) -> bool:
-        self.rows += heap.rows
+    def __call__(self, group: CompactionGroup) -> bool:
+        self.rows += group.rows
         self._screen.advance(self.rows, self._total)
-        return not self._screen.stop_asked
+        return not self._screen.stop_requested
 
 
 BUILT_IN = BuiltIn("compact", CompactOptions, plan, example="--path /data/lake/orders --keep 90d")

@@ -1,4 +1,4 @@
-"""A pipeline declared in one small YAML file; docs/reference/pipelines.md tells its keys."""
+"""A pipeline declared in a YAML file; docs/reference/pipelines.md documents the keys."""
 
 import re
 from collections.abc import Callable
@@ -7,12 +7,20 @@ from pathlib import Path
 from bolide.errors import ConfigError
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.documents import Table, Value, read_table
-from bolide.spark.pipelines.sinks import FormatSink, jdbc_sink
-from bolide.spark.pipelines.steps import check_target, python_step, sql_step
-from bolide.spark.pipelines.triggers import Trigger, parse_trigger
-from bolide.spark.pipelines.work import Pipeline, Sink, Source, Step
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.pipelines.definition import (
+    FormatSink,
+    Pipeline,
+    Sink,
+    Source,
+    Step,
+    check_target,
+    jdbc_sink,
+    python_step,
+    sql_step,
+)
+from bolide.spark.pipelines.times import Trigger, parse_trigger
+from bolide.spark.pipelines.yaml_document import YamlMapping, YamlNode, read_mapping
+from bolide.spark.sink.options import SinkOptions
 
 KEYS = (
     "name", "nameServer", "source", "steps", "sink", "checkpoint", "trigger", "commitGroup",
@@ -26,44 +34,44 @@ _OWN_SINK_KEYS = {"format", "mode", "partitionBy", "table", "unique"}
 
 
 def read_pipeline(file: Path, run: RunSettings) -> Pipeline:
-    """The pipeline that a file declares; what the run is told beats what stands there.
+    """The pipeline that a file declares; settings of the run override those of the file.
 
     Raises:
-        BadFile: it cannot be meant so; names line and column.
+        BadFile: the content is invalid; names line and column.
         ConfigError: the file cannot be read.
     """
-    table = read_table(file, "the pipeline")
-    table.refuse_others(KEYS)
-    name = check_name(run.name) if run.name else _name(table, file)
-    reach = _Reach(run, table.find_text("nameServer"))
+    mapping = read_mapping(file, "the pipeline")
+    mapping.check_keys(KEYS)
+    name = check_name(run.name) if run.name else _name(mapping, file)
+    cluster = _ClusterOptions(run, mapping.find_text("nameServer"))
     return Pipeline(
         name=name,
-        source=_source(table.require("source"), reach),
-        steps=_steps(table["steps"], file.parent) if "steps" in table else (),
-        sink=_sink(table.require("sink"), reach),
-        checkpoint=run.checkpoint or table.find_text("checkpoint") or run.checkpoint_of(name),
-        trigger=run.trigger_of(_trigger(table)),
-        commit_group=run.commit_group or table.find_text("commitGroup"),
+        source=_source(mapping.require("source"), cluster),
+        steps=_steps(mapping["steps"], file.parent) if "steps" in mapping else (),
+        sink=_sink(mapping.require("sink"), cluster),
+        checkpoint=run.checkpoint or mapping.find_text("checkpoint") or run.checkpoint_of(name),
+        trigger=run.trigger_of(_trigger(mapping)),
+        commit_group=run.commit_group or mapping.find_text("commitGroup"),
     )
 
 
 def check_name(name: str) -> str:
-    """Raises ConfigError where a directory or a consumer group cannot have that name."""
+    """Raises ConfigError unless the name is valid for a directory and a consumer group."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"name {name!r}: letters, digits, _ and -, at most 100")
     return name
 
 
-def _name(table: Table, file: Path) -> str:
-    return table["name"].checked(check_name) if "name" in table else check_name(file.stem)
+def _name(mapping: YamlMapping, file: Path) -> str:
+    return mapping["name"].checked(check_name) if "name" in mapping else check_name(file.stem)
 
 
-def _trigger(table: Table) -> Trigger:
-    return table["trigger"].checked(parse_trigger) if "trigger" in table else EVERY_10_SECONDS
+def _trigger(mapping: YamlMapping) -> Trigger:
+    return mapping["trigger"].checked(parse_trigger) if "trigger" in mapping else EVERY_10_SECONDS
 
 
-class _Reach:
-    """The options by which source and sink reach the cluster."""
+class _ClusterOptions:
+    """The options with which source and sink reach the cluster."""
 
     def __init__(self, run: RunSettings, name_server: str | None) -> None:
         self._run = run
@@ -82,15 +90,15 @@ class _Reach:
 # Source
 
 
-def _source(value: Value, reach: _Reach) -> Source:
-    if not value.is_table:
-        return value.checked(lambda topic: _checked(reach.source({"topic": topic})))
-    table = value.table()
-    kind = table.find_text("format") or _ROCKETMQ
+def _source(value: YamlNode, cluster: _ClusterOptions) -> Source:
+    if not value.is_mapping:
+        return value.checked(lambda topic: _checked(cluster.source({"topic": topic})))
+    mapping = value.mapping()
+    kind = mapping.find_text("format") or _ROCKETMQ
     if kind != _ROCKETMQ:
-        options = table.texts(without={"format", "schema"})
-        return Source(format=kind, options=options, schema=table.find_text("schema"))
-    return table.checked(lambda: _checked(reach.source(table.texts(without={"format"}))))
+        options = mapping.texts(without={"format", "schema"})
+        return Source(format=kind, options=options, schema=mapping.find_text("schema"))
+    return mapping.checked(lambda: _checked(cluster.source(mapping.texts(without={"format"}))))
 
 
 def _checked(source: Source) -> Source:
@@ -103,20 +111,20 @@ def _checked(source: Source) -> Source:
 # Steps
 
 
-def _steps(value: Value, directory: Path) -> tuple[Step, ...]:
+def _steps(value: YamlNode, directory: Path) -> tuple[Step, ...]:
     steps = []
     for number, item in enumerate(value.items(), 1):
-        if not item.is_table:
+        if not item.is_mapping:
             raise item.error(f"step {number}: say `sql: …` or `python: …`, each in a list item")
-        steps.append(_step(item.table(), f"step {number}", directory))
+        steps.append(_step(item.mapping(), f"step {number}", directory))
     return tuple(steps)
 
 
-def _step(table: Table, title: str, directory: Path) -> Step:
-    table.refuse_others(("sql", "python"))
-    if len(table) != 1:
-        raise table.error(f"{title} must have either the key 'sql' or the key 'python'")
-    ((key, value),) = table.items()
+def _step(mapping: YamlMapping, title: str, directory: Path) -> Step:
+    mapping.check_keys(("sql", "python"))
+    if len(mapping) != 1:
+        raise mapping.error(f"{title} must have either the key 'sql' or the key 'python'")
+    ((key, value),) = mapping.items()
     place = f"{value.place}: {title}"
     if key == "sql":
         return sql_step(value.text(), place)
@@ -127,30 +135,30 @@ def _step(table: Table, title: str, directory: Path) -> Step:
 # Sink
 
 
-def _sink(value: Value, reach: _Reach) -> Sink:
-    if not value.is_table:
-        return value.checked(lambda topic: _topic_sink(reach.sink({"topic": topic})))
-    table = value.table()
-    kind = table.find_text("format") or _guessed_format(table)
+def _sink(value: YamlNode, cluster: _ClusterOptions) -> Sink:
+    if not value.is_mapping:
+        return value.checked(lambda topic: _topic_sink(cluster.sink({"topic": topic})))
+    mapping = value.mapping()
+    kind = mapping.find_text("format") or _guessed_format(mapping)
     make = _SINKS.get(kind or "", _format_sink)
-    return make(table, kind, reach)
+    return make(mapping, kind, cluster)
 
 
-def _guessed_format(table: Table) -> str | None:
-    """The format that a key gives away; None where a table of the catalog is meant."""
+def _guessed_format(mapping: YamlMapping) -> str | None:
+    """The format that a key implies; None for a table of the catalog."""
     for key, kind in (("topic", _ROCKETMQ), ("url", "jdbc"), ("path", "parquet")):
-        if key in table:
+        if key in mapping:
             return kind
-    if "table" in table:
+    if "table" in mapping:
         return None
-    raise table.error("sink needs the key 'format', or one of 'topic', 'path', 'url', 'table'")
+    raise mapping.error("sink needs the key 'format', or one of 'topic', 'path', 'url', 'table'")
 
 
-def _rocketmq_sink(table: Table, kind: str | None, reach: _Reach) -> Sink:
+def _rocketmq_sink(mapping: YamlMapping, kind: str | None, cluster: _ClusterOptions) -> Sink:
     del kind
-    options = reach.sink(table.texts(without={"format", "mode"}))
-    mode = _output_mode(table)
-    return table.checked(lambda: _topic_sink(options, mode))
+    options = cluster.sink(mapping.texts(without={"format", "mode"}))
+    mode = _output_mode(mapping)
+    return mapping.checked(lambda: _topic_sink(options, mode))
 
 
 def _topic_sink(options: dict[str, str], mode: str = "append") -> Sink:
@@ -158,38 +166,38 @@ def _topic_sink(options: dict[str, str], mode: str = "append") -> Sink:
     return FormatSink(format=_ROCKETMQ, options=options, output_mode=mode)
 
 
-def _jdbc_sink(table: Table, kind: str | None, reach: _Reach) -> Sink:
-    del kind, reach
-    table.require("url")
-    if "table" not in table and "dbtable" not in table:
-        raise table.error("a jdbc sink needs the key 'table'")
-    options = table.texts(without=_OWN_SINK_KEYS)
-    options.setdefault("dbtable", table.find_text("table") or "")
-    return jdbc_sink(options, table["unique"].texts() if "unique" in table else ())
+def _jdbc_sink(mapping: YamlMapping, kind: str | None, cluster: _ClusterOptions) -> Sink:
+    del kind, cluster
+    mapping.require("url")
+    if "table" not in mapping and "dbtable" not in mapping:
+        raise mapping.error("a jdbc sink needs the key 'table'")
+    options = mapping.texts(without=_OWN_SINK_KEYS)
+    options.setdefault("dbtable", mapping.find_text("table") or "")
+    return jdbc_sink(options, mapping["unique"].texts() if "unique" in mapping else ())
 
 
-def _format_sink(table: Table, kind: str | None, reach: _Reach) -> Sink:
-    del reach
+def _format_sink(mapping: YamlMapping, kind: str | None, cluster: _ClusterOptions) -> Sink:
+    del cluster
     if kind in _FILES:
-        table.require("path")
+        mapping.require("path")
     return FormatSink(
         format=kind,
-        options=table.texts(without=_OWN_SINK_KEYS),
-        output_mode=_output_mode(table),
-        partition_by=table["partitionBy"].texts() if "partitionBy" in table else (),
-        table=table.find_text("table"),
+        options=mapping.texts(without=_OWN_SINK_KEYS),
+        output_mode=_output_mode(mapping),
+        partition_by=mapping["partitionBy"].texts() if "partitionBy" in mapping else (),
+        table=mapping.find_text("table"),
     )
 
 
-def _output_mode(table: Table) -> str:
-    mode = table.find_text("mode") or "append"
+def _output_mode(mapping: YamlMapping) -> str:
+    mode = mapping.find_text("mode") or "append"
     if mode not in _OUTPUT_MODES:
-        raise table["mode"].error(f"mode {mode!r}: one of {', '.join(_OUTPUT_MODES)}")
+        raise mapping["mode"].error(f"mode {mode!r}: one of {', '.join(_OUTPUT_MODES)}")
     return mode
 
 
 _FILES = ("parquet", "json", "csv", "orc", "text")
-_SINKS: dict[str, Callable[[Table, str | None, _Reach], Sink]] = {
+_SINKS: dict[str, Callable[[YamlMapping, str | None, _ClusterOptions], Sink]] = {
     _ROCKETMQ: _rocketmq_sink,
     "jdbc": _jdbc_sink,
 }

@@ -1,30 +1,30 @@
-"""From positions over time to lag, speeds, and when a group will have caught up.
+"""Lag, rates and drain forecasts, computed from samples of group positions.
 
-Speeds count steps forward only: a group whose position was reset backwards has not consumed less
-than nothing, and a topic that was made anew has not lost messages.
+Rates count forward steps only: resetting a group's position backwards is no negative consumption,
+and recreating a topic is no loss of messages.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from bolide.spark.pipelines.spans import span_text
+from bolide.spark.pipelines.times import format_duration
 
 _QUEUE = "group_name, topic, broker, queue_id"
 _STEADY = 0.05
-"""Speeds that differ by less than this share of the larger one are taken for equal."""
+"""Relative difference below which two rates count as equal."""
 
 
 def forecast(samples: DataFrame) -> DataFrame:
-    """Where each group stands in each topic at the last sample, and what becomes of its lag.
+    """Lag of each group and topic at the last sample, and its forecast.
 
-    `in_rate` and `out_rate` are messages a second over all the samples; null if there is only
-    one. `trend` is `none` (no lag), `drains`, `grows`, `steady` or `idle`: lag, and nothing moves.
+    `in_rate` and `out_rate` are messages per second over all samples; null for a single sample.
+    `trend` is `none` (no lag), `drains`, `grows`, `steady`, or `idle` (lag without movement).
     """
     return _with_trend(_speeds(_steps(samples), []))
 
 
 def by_window(samples: DataFrame, width: float) -> DataFrame:
-    """The same for each window of `width` seconds: `lag` is that at its end."""
+    """The same for each window of `width` seconds; `lag` is that at the end of the window."""
     window = fn.window("taken", f"{width} seconds")["start"].alias("window_start")
     return _with_trend(
         _speeds(_steps(samples).withColumn("window_start", window), ["window_start"])
@@ -32,20 +32,20 @@ def by_window(samples: DataFrame, width: float) -> DataFrame:
 
 
 def trend_text(lag: int, in_rate: float | None, out_rate: float | None, trend: str | None) -> str:
-    """What a person wants to know."""
+    """The forecast as a short text."""
     if trend == "none":
         return "no lag"
     if in_rate is None or out_rate is None:
         return "not known yet"
     if trend == "drains":
-        return f"drains in {span_text(lag / (out_rate - in_rate))}"
+        return f"drains in {format_duration(lag / (out_rate - in_rate))}"
     if trend == "grows":
         return f"grows by {in_rate - out_rate:.3g}/s"
     return "nothing is consumed" if trend == "idle" else "stays as it is"
 
 
 def _steps(samples: DataFrame) -> DataFrame:
-    """Each sample with what came and went in its queue since the sample before."""
+    """Each sample with the messages produced and consumed since the previous one of its queue."""
     before = f"over (partition by {_QUEUE} order by taken)"
     return samples.selectExpr(
         "*",
@@ -56,7 +56,7 @@ def _steps(samples: DataFrame) -> DataFrame:
 
 
 def _speeds(steps: DataFrame, by: list[str]) -> DataFrame:
-    """Summed over queues, each as it was last seen: a broker that is away keeps its lag."""
+    """Sums over queues, each as last seen: queues of an absent broker keep their lag."""
     keys = [*by, "group_name", "topic"]
     queues = steps.groupBy(*keys, "broker", "queue_id").agg(
         fn.expr("max_by(greatest(0, end_offset - committed_offset), taken)").alias("behind"),

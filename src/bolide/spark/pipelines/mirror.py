@@ -1,16 +1,13 @@
-"""`mirror`: topics to a topic, changed by SQL on the way, in the same cluster or another."""
+"""`mirror`: copies topics to a topic of the same or another cluster, optionally through SQL."""
 
 from dataclasses import dataclass
 
 from bolide.errors import ConfigError
 from bolide.spark.options import SourceOptions
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.pairs import pairs
-from bolide.spark.pipelines.sinks import FormatSink
-from bolide.spark.pipelines.steps import sql_step
-from bolide.spark.pipelines.triggers import Trigger
-from bolide.spark.pipelines.work import Pipeline, Source
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option, parse_key_values
+from bolide.spark.pipelines.definition import FormatSink, Pipeline, Source, sql_step
+from bolide.spark.pipelines.times import Trigger
+from bolide.spark.sink.options import SinkOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,29 +17,29 @@ class MirrorOptions:
     Each message comes at least once; exactly once with --dedup, to a topic with a dedup.window.
     """
 
-    topic: str = choice("Topics to read, with commas between them.")
-    to: str | None = choice(
+    topic: str = cli_option("Topics to read, with commas between them.")
+    to: str | None = cli_option(
         "Topic to send to; the same names as read from if it is another cluster.",
         default=None,
         metavar="TOPIC",
     )
-    to_name_server: str | None = choice(
+    to_name_server: str | None = cli_option(
         "NameServers of the other cluster, host:port;host:port.", default=None
     )
-    to_option: tuple[str, ...] = choice(
+    to_option: tuple[str, ...] = cli_option(
         "An option of the sink, KEY=VALUE; may be given often.", default=(), metavar="KEY=VALUE"
     )
-    sql: str | None = choice(
+    sql: str | None = cli_option(
         "Change the messages: a query from `input`, such as select * from input where tags='paid'.",
         default=None,
     )
-    tags: str | None = choice("Only these tags, such as 'created || paid'.", default=None)
-    dedup: bool = choice("Key messages by their place in the source.", default=False)
-    keep_order: bool = choice("Keep the order of each queue.", default=True)
+    tags: str | None = cli_option("Only these tags, such as 'created || paid'.", default=None)
+    dedup: bool = cli_option("Key messages by their place in the source.", default=False)
+    keep_order: bool = cli_option("Keep the order of each queue.", default=True)
 
 
 def plan(options: MirrorOptions, run: RunSettings) -> Pipeline:
-    """Raises ConfigError where it would send to where it reads from."""
+    """Raises ConfigError if the target is one of the source topics."""
     source = run.source(topic=options.topic, tags=options.tags)
     SourceOptions.of(source.options)
     sink = _sink(options, run)
@@ -60,7 +57,7 @@ def plan(options: MirrorOptions, run: RunSettings) -> Pipeline:
 
 
 def _sink(options: MirrorOptions, run: RunSettings) -> FormatSink:
-    given = pairs(options.to_option, option="--to-option")
+    given = parse_key_values(options.to_option, option="--to-option")
     chosen = {"dedup": str(options.dedup).lower(), "keepOrder": str(options.keep_order).lower()}
     chosen |= {"nameServer": options.to_name_server} if options.to_name_server else run.connection
     if options.to:

@@ -1,41 +1,40 @@
-"""`reconcile`: prove that an archive has every message of its topics once.
+"""`reconcile`: proves that an archive has every message of its topics exactly once.
 
-The table's side is counted in its files. The log's side is asked of the brokers: the offsets at
-which each hour begins. Where the log is deleted already, the archive is checked by itself: the
-offsets of a queue have no hole, and none is there twice.
+Rows of the table are counted in its files; messages of the log are counted from the offsets at
+which each hour begins, which brokers look up by time. Where the log is already deleted, the archive
+is checked by itself: the offsets of a queue have no gap and no duplicate.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from bolide.arrow.cluster import Cluster
-from bolide.arrow.offsets import At
-from bolide.arrow.pooled import ask
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.cluster import Cluster, ask
+from bolide.arrow.offsets import At, Bounds, QueueRange
 from bolide.client.errors import RouteNotFound
 from bolide.model.message_queue import MessageQueue
-from bolide.spark.archive.auditing import check_files, compare_content, count_rows
-from bolide.spark.archive.comparing import (
+from bolide.spark.archive.audit import (
     Fault,
-    Line,
+    HourComparison,
     QueueHour,
+    check_files,
     compare,
-    find_edges,
+    compare_content,
+    count_rows,
     find_faults,
+    find_hour_starts,
     hours_between,
-    in_reach,
     log_counts,
     start_ms,
+    still_in_log,
 )
-from bolide.spark.archive.identity import find_other_messages
 from bolide.spark.archive.manifest import DataFile, State
 from bolide.spark.archive.reading import read_files
-from bolide.spark.archive.seam import find_shorter
+from bolide.spark.archive.seam import find_other_messages, find_shorter_queues
 from bolide.spark.archive.table import ArchiveTable
 from bolide.spark.options import ConnectionOptions
-from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, choice
-from bolide.spark.pipelines.work import Job, Outcome, Screen, Table
+from bolide.spark.pipelines.builtin import BuiltIn, RunSettings, cli_option
+from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,18 +44,18 @@ if TYPE_CHECKING:
 class ReconcileOptions:
     """Compare an archive with the log, per queue and hour; the exit code is 1 if they differ."""
 
-    path: str = choice("Directory or URL of the archive.", metavar="PATH")
-    topic: str | None = choice("Only these topics, with commas between them.", default=None)
-    deep: bool = choice(
+    path: str = cli_option("Directory or URL of the archive.", metavar="PATH")
+    topic: str | None = cli_option("Only these topics, with commas between them.", default=None)
+    deep: bool = cli_option(
         "Read the log again, and compare the contents of messages too.", default=False
     )
-    differences: bool = choice("Show only hours that differ.", default=False)
+    differences: bool = cli_option("Show only hours that differ.", default=False)
 
 
-class Report(NamedTuple):
-    """What was compared, and what is wrong."""
+class ReconcileReport(NamedTuple):
+    """The comparisons made, and the faults found."""
 
-    lines: list[Line]
+    lines: list[HourComparison]
     faults: list[Fault]
     bounds: Mapping[MessageQueue, Bounds]
     state: State
@@ -67,7 +66,7 @@ class Report(NamedTuple):
 
 
 def plan(options: ReconcileOptions, run: RunSettings) -> Job:
-    """Raises ConfigError; names the option."""
+    """Raises ConfigError, naming the option."""
     source = run.connection
     ConnectionOptions.of(source)
 
@@ -82,22 +81,24 @@ def plan(options: ReconcileOptions, run: RunSettings) -> Job:
 
 def reconcile(
     spark: "SparkSession", options: ReconcileOptions, source: Mapping[str, str]
-) -> Report:
-    """Compare an archive with the log of the cluster that the options of a source lead to.
+) -> ReconcileReport:
+    """Compare an archive with the log of the cluster that the source options lead to.
 
     Raises:
-        NoArchive: there is none.
+        NoArchive: there is no archive at the path.
     """
     table = ArchiveTable.at(spark, options.path)
     state = _of_topics(table.state(), options.topic)
     files, faults = check_files(table, state)
     frame = read_files(spark, table, files, table.settings())
     connection = ConnectionOptions.of(source)
-    log = _Log(connection)
+    log = _LogReader(connection)
     bounds = log.bounds(state.topics)
     others = find_other_messages(spark, table, _with_files(state, files), bounds, connection)
-    faults += [Fault(str(each.queue), str(each)) for each in find_shorter(state, bounds) + others]
-    parts = in_reach(state, bounds)
+    faults += [
+        Fault(str(each.queue), str(each)) for each in find_shorter_queues(state, bounds) + others
+    ]
+    parts = still_in_log(state, bounds)
     here = count_rows(frame, parts)
     if options.deep:
         there, differing = compare_content(frame, parts, bounds, source)
@@ -105,7 +106,7 @@ def reconcile(
     else:
         there = log.counts(parts, _hours_of(state, here))
     lines = compare(here, there, parts)
-    return Report(lines, faults + find_faults(state, here, lines), bounds, state)
+    return ReconcileReport(lines, faults + find_faults(state, here, lines), bounds, state)
 
 
 def _of_topics(state: State, topics: str | None) -> State:
@@ -128,7 +129,7 @@ def _with_files(state: State, files: Iterable[DataFile]) -> State:
 
 
 def _hours_of(state: State, here: Iterable[QueueHour]) -> dict[str, list[str]]:
-    """The hours of each topic from the first to the last: by the manifest and by the files."""
+    """All hours of each topic from the first to the last, by manifest and by files."""
     found: dict[str, set[str]] = {}
     for queue, hour in here:
         found.setdefault(queue.topic, set()).add(hour)
@@ -137,15 +138,15 @@ def _hours_of(state: State, here: Iterable[QueueHour]) -> dict[str, list[str]]:
     return {topic: hours_between(min(hours), max(hours)) for topic, hours in found.items()}
 
 
-class _Log:
-    """Asks the brokers."""
+class _LogReader:
+    """Looks up offsets of the log at the brokers."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         self._connection = options.connection()
         self._patience = options.patience
 
     def bounds(self, topics: list[str]) -> dict[MessageQueue, Bounds]:
-        """What the log has of topics; nothing of those that are deleted."""
+        """The bounds of the topics' queues; deleted topics have none."""
 
         async def look(cluster: Cluster) -> dict[MessageQueue, Bounds]:
             found: dict[MessageQueue, Bounds] = {}
@@ -161,7 +162,7 @@ class _Log:
     def counts(
         self, parts: Mapping[MessageQueue, QueueRange], hours: Mapping[str, list[str]]
     ) -> dict[QueueHour, int]:
-        """Messages by queue and hour; `hours` has those of each topic, without a hole."""
+        """Messages by queue and hour; `hours` has consecutive hours for each topic."""
 
         async def look(cluster: Cluster) -> dict[QueueHour, int]:
             found: dict[QueueHour, int] = {}
@@ -180,22 +181,22 @@ async def _counts(cluster: Cluster, part: QueueRange, hours: list[str]) -> dict[
     async def search(timestamp_ms: int) -> int:
         return (await cluster.resolve(At(timestamp_ms), [part.queue]))[part.queue]
 
-    edges = await find_edges([start_ms(hour) for hour in hours[1:]], search)
-    return log_counts(part, hours, edges)
+    hour_starts = await find_hour_starts([start_ms(hour) for hour in hours[1:]], search)
+    return log_counts(part, hours, hour_starts)
 
 
-# Tables
+# Result tables
 
 
-def _outcome(report: Report, options: ReconcileOptions) -> Outcome:
+def _outcome(report: ReconcileReport, options: ReconcileOptions) -> Outcome:
     tables = [_hours(report, options), _queues(report)]
     if report.faults:
         tables.append(Table("Differences", ("where", "what"), report.faults))
-    wrong = f"{len(report.faults)} differences" if report.faults else None
-    return Outcome(tuple(tables), rows=report.rows, wrong=wrong)
+    failure = f"{len(report.faults)} differences" if report.faults else None
+    return Outcome(tuple(tables), rows=report.rows, failure=failure)
 
 
-def _hours(report: Report, options: ReconcileOptions) -> Table:
+def _hours(report: ReconcileReport, options: ReconcileOptions) -> Table:
     lines = [line for line in report.lines if line.difference or not options.differences]
     compared = sum(line.log or 0 for line in report.lines)
     count = sum(1 for line in report.lines if line.difference)
@@ -211,7 +212,7 @@ def _hours(report: Report, options: ReconcileOptions) -> Table:
     return Table(title, columns, rows)
 
 
-def _queues(report: Report) -> Table:
+def _queues(report: ReconcileReport) -> Table:
     columns = ("topic", "broker", "queue", "start", "end", "log start", "log end", "behind")
     rows = []
     for queue in sorted({*report.state.begin, *report.state.covered}):

@@ -1,54 +1,62 @@
-"""Runs pipelines and jobs: to their end, or until somebody wants them to stop."""
+"""Runs pipelines and jobs until they end or a stop is requested, and explains them."""
 
+import contextlib
+import io
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from bolide.arrow.connection import Connection
-from bolide.arrow.pooled import ask
+from bolide.arrow.cluster import Connection, ask
+from bolide.client.errors import NameServersUnreachable
 from bolide.errors import BolideError, ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.options import SourceOptions
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.channel import Channel
-from bolide.spark.pipelines.events import Kind, Progress
-from bolide.spark.pipelines.extent import Extent, is_ours, measure
-from bolide.spark.pipelines.failures import RunFailed, reason_of
-from bolide.spark.pipelines.reporting import (
+from bolide.spark.pipelines.definition import FormatSink, Job, Outcome, Pipeline, Table
+from bolide.spark.pipelines.errors import AlreadyRunning, RunFailed, failure_reason
+from bolide.spark.pipelines.monitoring.display import Display, Lines, RunScreen, show_text
+from bolide.spark.pipelines.monitoring.query_monitor import (
+    Backlog,
+    QueryMonitor,
+    is_rocketmq,
+    measure_backlog,
+)
+from bolide.spark.pipelines.monitoring.reporter import (
     MAX_INTERVAL,
     REPORT_INTERVAL,
     Reporter,
     new_run,
 )
-from bolide.spark.pipelines.screens import Display, Lines, RunScreen, show_text
-from bolide.spark.pipelines.second_runs import refuse_second
-from bolide.spark.pipelines.sinks import FormatSink
-from bolide.spark.pipelines.watching import Watch
-from bolide.spark.pipelines.work import Job, Outcome, Pipeline, Table
-from bolide.spark.sending.columns import Columns
+from bolide.spark.pipelines.monitoring.status_topic import Kind, Progress, RunState, StatusTopic
 from bolide.spark.session import activate
-from bolide.spark.sink_options import SinkOptions
+from bolide.spark.sink.columns import Columns
+from bolide.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
+LOOK_BACK = 3 * MAX_INTERVAL
+"""Seconds of events to search for another run."""
+_SECRETS = ("secret", "password", "token", "accesskey")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How a run is shown and stopped, whatever it runs."""
+class RunControls:
+    """How a run is displayed and reported."""
 
     display: Callable[[], Display] = Lines
     show: Callable[[Table], None] = show_text
     interval: float = REPORT_INTERVAL
     """Seconds between two reports."""
     force: bool = False
-    """Run even if another run of the name seems to be there."""
+    """Run even if another run of the same name seems to be active."""
 
 
 def run(
@@ -56,45 +64,45 @@ def run(
     spark: "SparkSession",
     connection: Connection | None,
     *,
-    manner: Manner = Manner(),  # noqa: B008  it is frozen
+    controls: RunControls = RunControls(),  # noqa: B008  immutable
     stop: Flag | None = None,
 ) -> Outcome:
-    """Run it and wait for its end.
+    """Run a pipeline or job and wait for its end.
 
     Args:
-        work: what to run.
+        work: the pipeline or job.
         spark: the session; it stays open.
-        connection: the cluster whose topic BOLIDE_PIPELINES is told; None: nobody is.
-        manner: how it is shown.
-        stop: set by whoever wants it to end.
+        connection: the cluster whose topic BOLIDE_PIPELINES gets the reports; None for no reports.
+        controls: how the run is displayed and reported.
+        stop: set by the caller to end the run.
 
     Raises:
-        AlreadyRunning: another run of that name reports.
-        NameServersUnreachable: none answers, and the pipeline reads from them.
-        RunFailed: it did not come to its end.
+        AlreadyRunning: another run of the same name is active.
+        NameServersUnreachable: no NameServer answers, and the pipeline reads from the cluster.
+        RunFailed: the run failed.
     """
-    if connection is not None and not manner.force:
-        refuse_second(connection, work.name, needed=reads_cluster(work))
-    return _Run(work, spark, connection, manner, stop or Flag()).run()
+    if connection is not None and not controls.force:
+        refuse_second_run(connection, work.name, needed=reads_cluster(work))
+    return _Run(work, spark, connection, controls, stop or Flag()).run()
 
 
 def find_connection(work: Pipeline | Job, settings: RunSettings) -> Connection | None:
     """The cluster to report to: that of the source, else of the sink, else of the settings."""
     if isinstance(work, Pipeline):
-        if is_ours(work.source):
+        if is_rocketmq(work.source):
             return SourceOptions.of(work.source.options).connection()
         sink = work.sink
         if isinstance(sink, FormatSink) and sink.format == "rocketmq":
             return SinkOptions.of(sink.options).connection()
     try:
         return settings.connect()
-    except ConfigError:  # no name server is named: it does without
+    except ConfigError:  # no NameServer is configured: run without reports
         return None
 
 
 def reads_cluster(work: Pipeline | Job) -> bool:
-    """Whether there is nothing to do without it; a job may have another source."""
-    return isinstance(work, Pipeline) and is_ours(work.source)
+    """Whether the run needs the cluster; a job may have another source."""
+    return isinstance(work, Pipeline) and is_rocketmq(work.source)
 
 
 class _Run:
@@ -103,63 +111,63 @@ class _Run:
         work: Pipeline | Job,
         spark: "SparkSession",
         connection: Connection | None,
-        manner: Manner,
+        controls: RunControls,
         stop: Flag,
     ) -> None:
         self._work = work
         self._spark = spark
         self._connection = connection
-        self._manner = manner
+        self._controls = controls
         self._stop = stop
         self._reporter = self._new_reporter()
-        self._watch: Watch | None = None
+        self._monitor: QueryMonitor | None = None
         self._published: dict[MessageQueue, int] = {}
 
     def run(self) -> Outcome:
         with ExitStack() as stack:
             if self._reporter is not None:
                 stack.enter_context(self._reporter)
-            display = stack.enter_context(self._manner.display())
+            display = stack.enter_context(self._controls.display())
             screen = self._screen(display)
             try:
-                outcome = self._act(screen)
+                outcome = self._execute(screen)
             except Exception as exc:
-                self._end(Kind.FAILED, reason_of(exc))
+                self._end(Kind.FAILED, failure_reason(exc))
                 if isinstance(exc, BolideError):
                     raise
-                raise RunFailed(reason_of(exc)) from exc
-            self._end(self._kind(outcome), outcome.wrong)
+                raise RunFailed(failure_reason(exc)) from exc
+            self._end(self._kind(outcome), outcome.failure)
         for table in outcome.tables:
-            self._manner.show(table)
+            self._controls.show(table)
         return outcome
 
-    def _act(self, screen: RunScreen) -> Outcome:
+    def _execute(self, screen: RunScreen) -> Outcome:
         if isinstance(self._work, Job):
             return self._work.run(self._spark, screen)
-        around = self._work.around or _nothing_around
+        around = self._work.around or _no_context
         with around(self._spark, screen):
             self._stream(self._work, screen)
-            closing = self._work.closing
-            tables = closing(self._spark, screen) if closing is not None else ()
+            summarize = self._work.summarize
+            tables = summarize(self._spark, screen) if summarize is not None else ()
         return Outcome(tuple(tables))
 
     def _stream(self, pipeline: Pipeline, screen: RunScreen) -> None:
-        extent = self._extent(pipeline)
+        backlog = self._measure_backlog(pipeline)
         query = start(pipeline, self._spark, screen)
-        self._watch = Watch(query, screen, extent, once=pipeline.trigger.once)
+        self._monitor = QueryMonitor(query, screen, backlog, once=pipeline.trigger.once)
         try:
-            self._watch.until_end()
+            self._monitor.until_end()
         finally:
-            if query.isActive:  # an interrupt that did not want to wait
+            if query.isActive:  # an interrupt ended the wait
                 query.stop()
             self._publish()
 
-    def _extent(self, pipeline: Pipeline) -> Extent:
+    def _measure_backlog(self, pipeline: Pipeline) -> Backlog:
         try:
-            return measure(self._spark, pipeline)
+            return measure_backlog(self._spark, pipeline)
         except BolideError as exc:
             log.warning("cannot tell how much there is to read: %s", exc)
-            return Extent()
+            return Backlog()
 
     # Reports
 
@@ -168,21 +176,25 @@ class _Run:
             return None
         work = self._work
         once = isinstance(work, Job) or work.trigger.once
-        interval = min(self._manner.interval, MAX_INTERVAL)
+        interval = min(self._controls.interval, MAX_INTERVAL)
         facts = new_run(work.name, text_of(work), once=once, interval=interval)
-        return Reporter(Channel(self._connection), facts, stop=self._stop, on_tick=self._publish)
+        return Reporter(
+            StatusTopic(self._connection), facts, stop=self._stop, on_tick=self._publish
+        )
 
     def _screen(self, display: Display) -> RunScreen:
-        tell = _nobody if self._reporter is None else self._reporter.progress
-        return RunScreen(display, show=self._manner.show, stop=self._stop, tell=tell)
+        on_progress = _ignore_progress if self._reporter is None else self._reporter.progress
+        return RunScreen(
+            display, show=self._controls.show, stop=self._stop, on_progress=on_progress
+        )
 
     def _publish(self) -> None:
-        """Tell the group where the stream is: Spark itself does so one batch late."""
-        work, watch = self._work, self._watch
-        if not isinstance(work, Pipeline) or watch is None or self._connection is None:
+        """Commit the position of the pipeline's group, as Spark calls the reader one batch late."""
+        work, monitor = self._work, self._monitor
+        if not isinstance(work, Pipeline) or monitor is None or self._connection is None:
             return
-        position = dict(watch.position)
-        if not position or position == self._published or not is_ours(work.source):
+        position = dict(monitor.position)
+        if not position or position == self._published or not is_rocketmq(work.source):
             return
         try:
             ask(self._connection, lambda cluster: cluster.commit(work.group, position))
@@ -193,16 +205,16 @@ class _Run:
 
     def _end(self, kind: Kind, reason: str | None) -> None:
         if self._reporter is not None:
-            self._reporter.change(kind, reason)
+            self._reporter.set_state(kind, reason)
 
     def _kind(self, outcome: Outcome) -> Kind:
-        if outcome.wrong:
+        if outcome.failure:
             return Kind.FAILED
         return Kind.STOPPED if self._stop.is_set() else Kind.FINISHED
 
 
 def start(pipeline: Pipeline, spark: "SparkSession", screen: RunScreen) -> "StreamingQuery":
-    """Start the stream; the runner looks after it."""
+    """Start the stream of a pipeline."""
     activate(spark)
     frame = build(pipeline, spark)
     writer = pipeline.sink.writer(frame, screen).queryName(pipeline.name)
@@ -214,8 +226,8 @@ def build(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
     """The frame of the source with all steps applied.
 
     Raises:
-        StepFailed: one cannot be; names it.
-        ConfigError: a column cannot be sent: Spark would find that out with the first batch.
+        StepFailed: a step failed; names it.
+        ConfigError: a column is invalid for the sink, checked before the first batch.
     """
     frame, sink = pipeline.source.load(spark), pipeline.sink
     for step in pipeline.steps:
@@ -226,7 +238,7 @@ def build(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
 
 
 def text_of(work: Pipeline | Job) -> str:
-    """What it does, in one line."""
+    """One-line description of a run."""
     if isinstance(work, Job):
         return work.text
     options = {key.lower(): text for key, text in work.source.options.items()}
@@ -234,10 +246,104 @@ def text_of(work: Pipeline | Job) -> str:
     return f"{work.source.format} {what}".strip() + f" to {work.sink.text}"
 
 
-def _nobody(progress: Progress) -> None:
+def _ignore_progress(progress: Progress) -> None:
     del progress
 
 
-def _nothing_around(spark: "SparkSession", screen: RunScreen) -> "nullcontext[None]":
+def _no_context(spark: "SparkSession", screen: RunScreen) -> "nullcontext[None]":
     del spark, screen
     return nullcontext()
+
+
+def refuse_second_run(connection: Connection, pipeline: str, *, needed: bool = False) -> None:
+    """Refuse a run whose name is in use: two runs would share a checkpoint.
+
+    If the cluster cannot be reached nothing is refused, unless the run needs the cluster.
+
+    Raises:
+        AlreadyRunning: another run of the same name is active.
+        NameServersUnreachable: no NameServer answers, and the cluster is `needed`.
+    """
+    try:
+        with StatusTopic(connection) as status_topic:
+            states = status_topic.states(LOOK_BACK)
+    except BolideError as exc:
+        if needed and isinstance(exc, NameServersUnreachable):
+            raise
+        log.warning("cannot tell whether %s runs already: %s", pipeline, exc)
+        return
+    for state in states:
+        if state.pipeline == pipeline and state.state.is_live and not _was_killed(state):
+            raise AlreadyRunning(pipeline, f"process {state.pid} on {state.host}")
+
+
+def _was_killed(state: RunState) -> bool:
+    """Whether the process of a run on this machine is gone, so that it can be restarted at once."""
+    if state.host != socket.gethostname():
+        return False
+    try:
+        os.kill(state.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # owned by another user, so it exists
+        pass
+    return False
+
+
+def explain(work: Pipeline | Job, spark: "SparkSession") -> str:
+    """Describe source, queues and offsets, steps, sink, checkpoint and Spark's plan.
+
+    Raises:
+        BolideError: the cluster cannot be reached, or a step or column is invalid.
+    """
+    if isinstance(work, Job):
+        return f"job       {work.name}\ndoes      {work.text}"
+    backlog = measure_backlog(spark, work)
+    frame = build(work, spark)
+    lines = [
+        f"pipeline  {work.name}: {text_of(work)}",
+        f"source    {work.source.format}",
+        *_indented(_options(work.source.options)),
+        *_indented(_ranges(backlog)),
+        "steps     " + ("" if work.steps else "none"),
+        *_indented(f"{number}. {step.text}" for number, step in enumerate(work.steps, 1)),
+        f"columns   {', '.join(f'{name} {kind}' for name, kind in frame.dtypes)}",
+        f"sink      {work.sink.text}",
+        *_indented(_options(getattr(work.sink, "options", {}))),
+        f"checkpoint {work.checkpoint}, {_reached(backlog)}",
+        f"trigger   {work.trigger.text}",
+        f"group     {work.group}",
+        "",
+        _plan(frame),
+    ]
+    return "\n".join(lines)
+
+
+def _options(options: Mapping[str, str]) -> Iterable[str]:
+    for key, value in sorted(options.items()):
+        is_secret = any(word in f"{key} {value}".lower() for word in _SECRETS)
+        yield f"{key}={'***' if is_secret else value}"
+
+
+def _ranges(backlog: Backlog) -> Iterable[str]:
+    for queue, start, end in backlog.ranges:
+        place = f"{queue.topic} {queue.broker_name} {queue.queue_id}"
+        yield f"{place}: from {start:,} to {end:,}, {max(0, end - start):,} to read"
+    if backlog.ranges:
+        yield f"all: {backlog.rows:,} to read"
+
+
+def _reached(backlog: Backlog) -> str:
+    return "new" if backlog.batch is None else f"goes on after batch {backlog.batch}"
+
+
+def _plan(frame: "DataFrame") -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        # Spark only prints the plan, and treats a plain SQL frame as a batch without this select.
+        frame.select("*").explain()
+    return text.getvalue().strip()
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"          {line}" for line in lines]

@@ -1,8 +1,8 @@
 """The files of messages that wait for their time: timer log, timer wheel and their checkpoint."""
 
-from bolide.store.timers.checkpoint import TimerCheckpoint, TimerMark
-from bolide.store.timers.files import Found, Loaded, TimerFiles
-from bolide.store.timers.units import DELETE, PLAIN, ROLL, Waiting, WaitingKey
+from bolide.store.timers.checkpoint import TimerCheckpoint, TimerRecoveryPoint
+from bolide.store.timers.files import LoadedSlots, OpenedTimers, TimerFiles
+from bolide.store.timers.timer_log import DELETE, PLAIN, ROLL, TimerEntry, TimerKey
 from bolide.store.timers.wheel import SLOTS
 
 __all__ = [
@@ -10,11 +10,11 @@ __all__ = [
     "PLAIN",
     "ROLL",
     "SLOTS",
-    "Found",
-    "Loaded",
+    "LoadedSlots",
+    "OpenedTimers",
     "TimerCheckpoint",
+    "TimerEntry",
     "TimerFiles",
-    "TimerMark",
-    "Waiting",
-    "WaitingKey",
+    "TimerKey",
+    "TimerRecoveryPoint",
 ]

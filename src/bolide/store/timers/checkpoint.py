@@ -37,7 +37,7 @@ _MAGIC = b"bolide01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimerMark:
+class TimerRecoveryPoint:
     """What RocketMQ does not write down."""
 
     delivered_from: int = 0
@@ -53,7 +53,7 @@ class TimerCheckpoint:
     state_version: int = 0
     timestamp: int = 0
     counter: int = 0
-    mark: TimerMark | None = None
+    recovery_point: TimerRecoveryPoint | None = None
 
     @property
     def head(self) -> bytes:
@@ -64,13 +64,13 @@ class TimerCheckpoint:
         )  # fmt: skip
 
     def encode(self) -> bytes:
-        mark = b""
-        if self.mark:
+        recovery_point = b""
+        if self.recovery_point:
             numbers = self.read_time, self.log_position, self.queue_offset
-            own = self.mark.delivered_from, self.mark.carried_to
-            mark = _MARK.pack(_MAGIC, *numbers, *own)
-            mark += _CRC.pack(crc32(mark))
-        return (self.head.ljust(_MARK_AT, b"\0") + mark).ljust(_SIZE, b"\0")
+            own = self.recovery_point.delivered_from, self.recovery_point.carried_to
+            recovery_point = _MARK.pack(_MAGIC, *numbers, *own)
+            recovery_point += _CRC.pack(crc32(recovery_point))
+        return (self.head.ljust(_MARK_AT, b"\0") + recovery_point).ljust(_SIZE, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> "TimerCheckpoint":
@@ -86,7 +86,7 @@ class TimerCheckpoint:
             state_version=state,
             timestamp=timestamp,
             counter=counter,
-            mark=_decode_mark(data, (time, position, queue)),
+            recovery_point=_decode_recovery_point(data, (time, position, queue)),
         )
 
 
@@ -110,10 +110,10 @@ class TimerCheckpointFile:
         save_page(self._path, value.encode(), self._disk, step="before-timer-checkpoint")
 
 
-def _decode_mark(data: bytes, numbers: tuple[int, int, int]) -> TimerMark | None:
+def _decode_recovery_point(data: bytes, numbers: tuple[int, int, int]) -> TimerRecoveryPoint | None:
     found = data[_MARK_AT : _MARK_AT + _MARK.size]
     (crc,) = _CRC.unpack_from(data, _MARK_AT + _MARK.size)
     magic, time, position, queue, delivered_from, carried_to = _MARK.unpack(found)
     if magic != _MAGIC or crc != crc32(found) or (time, position, queue) != numbers:
         return None
-    return TimerMark(delivered_from=delivered_from, carried_to=carried_to)
+    return TimerRecoveryPoint(delivered_from=delivered_from, carried_to=carried_to)

@@ -17,33 +17,39 @@ from typing import NamedTuple
 
 from bolide.store.disk import Disk
 from bolide.store.timers.checkpoint import TimerCheckpoint, TimerCheckpointFile
-from bolide.store.timers.mending import mend, revise
-from bolide.store.timers.timer_log import TimerLog, TimerLogReader
-from bolide.store.timers.units import DELETE, NOWHERE, Waiting, WaitingKey
+from bolide.store.timers.recovery import mend, revise
+from bolide.store.timers.timer_log import (
+    DELETE,
+    NOWHERE,
+    TimerEntry,
+    TimerKey,
+    TimerLog,
+    TimerLogReader,
+)
 from bolide.store.timers.wheel import SLOTS, Slot, TimerWheel
 
 _SOME = 64
 
 
-class Loaded(NamedTuple):
+class LoadedSlots(NamedTuple):
     """What stands in some slots."""
 
     last_slot: int
     """The last of them; those behind it were not looked at."""
-    waiting: list[Waiting]
+    waiting: list[TimerEntry]
     """In the order of delivery."""
-    recalls: list[Waiting]
-    boundary: WaitingKey | None = None
+    recalls: list[TimerEntry]
+    boundary: TimerKey | None = None
     """Set if the last slot holds more than was asked for, all of it behind this key."""
 
 
-class Found(NamedTuple):
+class OpenedTimers(NamedTuple):
     """What an earlier run left."""
 
     checkpoint: TimerCheckpoint
     is_whole: bool
     """Whether log and wheel hold all that the checkpoint counts on."""
-    last: Waiting | None = None
+    last: TimerEntry | None = None
     """The newest unit, where the checkpoint may be older: that of RocketMQ."""
 
 
@@ -89,7 +95,7 @@ class TimerFiles:
 
     # ---- life
 
-    def open(self) -> Found:
+    def open(self) -> OpenedTimers:
         """Open the files, or make them, and mend what a crash left of them. Blocks.
 
         Raises:
@@ -104,10 +110,10 @@ class TimerFiles:
             self.is_open = True
             return found
 
-    def _open(self) -> Found:
+    def _open(self) -> OpenedTimers:
         check = self._check_file.load() or TimerCheckpoint()
         self._log.open()
-        is_new = not self._wheel.exists or (not check.mark and self._wheel.has_snapshots)
+        is_new = not self._wheel.exists or (not check.recovery_point and self._wheel.has_snapshots)
         if is_new and check.read_time:
             self._give_up(check)
         self._wheel.open()
@@ -116,8 +122,8 @@ class TimerFiles:
             is_new = True
         if is_new or check.log_position > self._log.files_end:
             self._begin_anew()
-            return Found(check, is_whole=not check.read_time)
-        return Found(check, True, self._recover(check))
+            return OpenedTimers(check, is_whole=not check.read_time)
+        return OpenedTimers(check, True, self._recover(check))
 
     def _is_of_other_slots(self, check: TimerCheckpoint) -> bool:
         """Whether timerPrecisionMs was another one: then no slot is found by its time."""
@@ -131,7 +137,7 @@ class TimerFiles:
     def _give_up(self, check: TimerCheckpoint) -> None:
         """Have nobody take a wheel that was just made for the one which the checkpoint knew."""
         nowhere = self._log.files_end + 1
-        self._check_file.save(replace(check, log_position=nowhere, mark=None))
+        self._check_file.save(replace(check, log_position=nowhere, recovery_point=None))
 
     def close(self) -> None:
         with self._turn:
@@ -152,10 +158,10 @@ class TimerFiles:
         self._wheel.clear()
         self.first_slot, self.last_slot = None, -1
 
-    def _recover(self, check: TimerCheckpoint) -> Waiting | None:
+    def _recover(self, check: TimerCheckpoint) -> TimerEntry | None:
         first = check.read_time // self.precision_ms
         last = None
-        if check.mark:
+        if check.recovery_point:
             end = check.log_position
         else:
             end, last = revise(self._log, self._wheel, check.log_position, self.number, first)
@@ -171,7 +177,7 @@ class TimerFiles:
         """The number of the slot of a time."""
         return time_ms // self.precision_ms
 
-    def add(self, waiting: Sequence[Waiting]) -> None:
+    def add(self, waiting: Sequence[TimerEntry]) -> None:
         """Put messages into the slots of their times. Blocks.
 
         Raises:
@@ -189,7 +195,7 @@ class TimerFiles:
                 self._wheel.write(slot)
             self.last_slot = max([self.last_slot, *(slot.number for slot in changed)])
 
-    def _append(self, waiting: Sequence[Waiting]) -> list[Slot]:
+    def _append(self, waiting: Sequence[TimerEntry]) -> list[Slot]:
         changed: dict[int, Slot] = {}
         for each in waiting:
             number = self.number(each.due)
@@ -210,14 +216,16 @@ class TimerFiles:
 
     # ---- taking out
 
-    def load(self, first: int, last: int, limit: int, behind: WaitingKey | None = None) -> Loaded:
+    def load(
+        self, first: int, last: int, limit: int, behind: TimerKey | None = None
+    ) -> LoadedSlots:
         """What stands in slots from one number to another, but not much more than `limit`. Blocks.
 
         Of the first slot only what is behind a key, if one is given.
         """
         last = min(last, first + self.slots - 1)
-        waiting: list[Waiting] = []
-        recalls: list[Waiting] = []
+        waiting: list[TimerEntry] = []
+        recalls: list[TimerEntry] = []
         with self._turn:
             for slot in self._wheel.occupied(first, last + 1):
                 found = self._of_slot(slot, limit, behind if slot.number == first else None)
@@ -227,10 +235,10 @@ class TimerFiles:
                 waiting += found.waiting
                 recalls += found.recalls
                 if found.boundary:
-                    return Loaded(slot.number, waiting, recalls, found.boundary)
-        return Loaded(last, waiting, recalls)
+                    return LoadedSlots(slot.number, waiting, recalls, found.boundary)
+        return LoadedSlots(last, waiting, recalls)
 
-    def pages(self, first: int) -> Iterator[tuple[int, list[Waiting]]]:
+    def pages(self, first: int) -> Iterator[tuple[int, list[TimerEntry]]]:
         """All that waits from a slot on: the slot's number, and what stands in it as it came."""
         end = self.last_slot + 1
         while first < end and (slots := self._some_occupied(first, end)):
@@ -245,10 +253,10 @@ class TimerFiles:
             found = self._wheel.occupied(first, end) if self.is_open else ()
             return list(islice(found, _SOME))
 
-    def _of_slot(self, slot: Slot, limit: int, behind: WaitingKey | None) -> Loaded:
+    def _of_slot(self, slot: Slot, limit: int, behind: TimerKey | None) -> LoadedSlots:
         """The first of a slot; with very many in it they are not in memory all at once."""
-        waiting: list[Waiting] = []
-        recalls: list[Waiting] = []
+        waiting: list[TimerEntry] = []
+        recalls: list[TimerEntry] = []
         is_cut = False
         for each in self._chain(slot):
             if each.is_recall:
@@ -260,10 +268,10 @@ class TimerFiles:
         waiting = _in_order(waiting)
         if is_cut or len(waiting) > limit:
             waiting = waiting[:limit]
-            return Loaded(slot.number, waiting, recalls, waiting[-1].key)
-        return Loaded(slot.number, waiting, recalls)
+            return LoadedSlots(slot.number, waiting, recalls, waiting[-1].key)
+        return LoadedSlots(slot.number, waiting, recalls)
 
-    def _chain(self, slot: Slot) -> Iterator[Waiting]:
+    def _chain(self, slot: Slot) -> Iterator[TimerEntry]:
         """From the newest to the oldest."""
         reader, position, known = TimerLogReader(self._log), slot.last, slot.last
         while position >= self._log.start and position != NOWHERE:
@@ -275,7 +283,7 @@ class TimerFiles:
             yield found[1]
             position = found[0]
 
-    def _search(self, slot: Slot, end: int) -> Iterator[Waiting]:
+    def _search(self, slot: Slot, end: int) -> Iterator[TimerEntry]:
         """What stands in a slot before a position, where no unit leads to it."""
         for _, each in self._log.units(max(slot.first, self._log.start), end):
             if self.number(each.due) == slot.number:
@@ -310,7 +318,7 @@ class TimerFiles:
                 self._log.remove_first()
 
 
-def _in_order(waiting: list[Waiting]) -> list[Waiting]:
+def _in_order(waiting: list[TimerEntry]) -> list[TimerEntry]:
     """By time and place; what stands twice, as a crash may leave it, counts once."""
     waiting.sort()
     return [

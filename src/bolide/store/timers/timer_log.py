@@ -9,15 +9,67 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
-from bolide.store.timers.units import UNIT_SIZE, Waiting, decode_unit
+
+UNIT: Final = struct.Struct(">iqiqiqiiq")
+UNIT_SIZE: Final = UNIT.size
+NOWHERE: Final = -1
+
+PLAIN: Final = 1
+ROLL: Final = 2
+DELETE: Final = 4
+_MAGIC_BITS: Final = 0xF
+_FARTHEST: Final = 2**31 - 1
 
 _BLANK = struct.Struct(">iqI")
 _BLANK_MAGIC = 0xCBD43194
 _BLOCK = 16 * 1024
+
+TimerKey = tuple[int, int]
+"""When a message is due, and where it lies: the order of delivery."""
+
+
+class TimerEntry(NamedTuple):
+    """A message that waits; they sort by when they are due, then as they came."""
+
+    due: int
+    """Milliseconds since 1970: what says in which slot it stands."""
+    physical_offset: int
+    size: int
+    magic: int
+    written: int
+    topic_hash: int
+
+    @property
+    def key(self) -> TimerKey:
+        return self.due, self.physical_offset
+
+    @property
+    def is_recall(self) -> bool:
+        """Whether it names another message that is not to be delivered."""
+        return self.magic & (DELETE | ROLL) == DELETE
+
+    def encode(self, previous: int) -> bytes:
+        # The distance has four bytes; of what is so late the time of writing is told wrong.
+        written = max(min(self.written, self.due + _FARTHEST), self.due - _FARTHEST)
+        return UNIT.pack(
+            UNIT_SIZE, previous, self.magic, written, self.due - written,
+            self.physical_offset, self.size, self.topic_hash, 0,
+        )  # fmt: skip
+
+
+def decode_unit(data: bytes, at: int = 0) -> tuple[int, TimerEntry] | None:
+    """The position of the unit before it and what waits; None if that is no unit."""
+    if len(data) - at < UNIT_SIZE:
+        return None
+    size, previous, magic, written, delay, place, length, topic, _ = UNIT.unpack_from(data, at)
+    if size != UNIT_SIZE or magic & ~_MAGIC_BITS or magic == 0:
+        return None
+    return previous, TimerEntry(written + delay, place, length, magic, written, topic)
 
 
 class TimerLog:
@@ -131,7 +183,7 @@ class TimerLog:
 
     # ---- reading
 
-    def walk(self, position: int) -> Iterator[tuple[int, int, Waiting]]:
+    def walk(self, position: int) -> Iterator[tuple[int, int, TimerEntry]]:
         """Position, end and contents of units from one on, up to the first that is none."""
         reader, end = TimerLogReader(self), self.files_end
         while position < end:
@@ -144,7 +196,7 @@ class TimerLog:
             yield position, position + UNIT_SIZE, found[1]
             position += UNIT_SIZE
 
-    def units(self, position: int, end: int) -> Iterator[tuple[int, Waiting]]:
+    def units(self, position: int, end: int) -> Iterator[tuple[int, TimerEntry]]:
         """Positions and contents of units from a place in a file up to an end."""
         for at, _, unit in self.walk(position):
             if at >= end:
@@ -156,7 +208,7 @@ class TimerLog:
         start = position - position % self._file_size
         return max(start - self._file_size, self.start)
 
-    def first_unit(self, start: int) -> Waiting | None:
+    def first_unit(self, start: int) -> TimerEntry | None:
         found = TimerLogReader(self).read(start)
         return found[1] if found else None
 
@@ -185,7 +237,7 @@ class TimerLogReader:
         self._start = 0
         self._block = b""
 
-    def read(self, position: int) -> tuple[int, Waiting] | None:
+    def read(self, position: int) -> tuple[int, TimerEntry] | None:
         """The position of the unit before it in its slot, and what waits; None if none is there."""
         at = position - self._start
         if not 0 <= at <= len(self._block) - UNIT_SIZE:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
-from bolide.store.timers.units import NOWHERE
+from bolide.store.timers.timer_log import NOWHERE
 
 SLOTS: Final = 14 * 24 * 3600
 _SLOT = struct.Struct(">qqqii")

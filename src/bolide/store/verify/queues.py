@@ -7,9 +7,10 @@ at offset 0 a second time: the records of the first time are in the log still, w
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from bolide.kernel import SCHEDULE_TOPIC, QueueRun, describe
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
@@ -21,11 +22,39 @@ from bolide.store.queue_ext import QueueExtensions, is_address
 from bolide.store.queue_files import QueueFiles
 from bolide.store.queue_table import QueueKey, check_queue
 from bolide.store.verify.report import Part, Report
-from bolide.store.verify.spans import Span, Spans, merged, without
 
 _LIGHT_PREFIX = "%LMQ%"
 _EMPTY = bytes(UNIT_SIZE)
 _PLACE_SIZE = 12  # physical offset and size
+
+
+class Span(NamedTuple):
+    """Queue offsets from `first` up to `end`; the physical offsets of its first and last record."""
+
+    first: int
+    end: int
+    low: int = 0
+    high: int = 0
+
+
+class Spans:
+    """Spans in the order they came; one that goes on where the last ended is joined with it."""
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans)
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def add(self, span: Span) -> None:
+        last = self._spans[-1] if self._spans else None
+        if last and last.end == span.first and last.high < span.low:
+            self._spans[-1] = Span(last.first, span.end, last.low, span.high)
+        else:
+            self._spans.append(span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,3 +375,27 @@ def _overlaps(span: Span, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, 
     for first, end in ranges:
         if first < span.end and span.first < end:
             yield max(first, span.first), min(end, span.end)
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same offsets in as few ranges as there can be, in order."""
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        elif first < end:
+            found.append((first, end))
+    return found
+
+
+def without(first: int, end: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The parts of a range that are not in `ranges`, which are merged."""
+    at = max(bisect_right(ranges, (first, first)) - 1, 0)
+    for low, high in ranges[at:]:
+        if low >= end:
+            break
+        if first < low:
+            yield first, low
+        first = max(first, high)
+    if first < end:
+        yield first, end

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from bolide.kernel import QueueRun
 from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
-from bolide.store.checkpoint import Checkpoint, CheckpointFile, Mark, boot_id
+from bolide.store.checkpoint import Checkpoint, CheckpointFile, RecoveryPoint, boot_id
 from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
-from bolide.store.key_index import IndexMark, KeyIndex
+from bolide.store.key_index import IndexRecoveryPoint, KeyIndex
 from bolide.store.layout import Layout
-from bolide.store.log_walk import Sound
+from bolide.store.log_walk import SoundRecords
 from bolide.store.queue_table import QueueTable
 from bolide.store.verify.queues import CheckedQueue
 from bolide.store.verify.report import Part
@@ -43,13 +43,13 @@ class Repair:
         """Returns what was done, a sentence each."""
         checkpoint = CheckpointFile(self._layout.root / "checkpoint", self._disk)
         before = checkpoint.load()
-        checkpoint.void_mark()  # until all is written again
+        checkpoint.void_recovery_point()  # until all is written again
         self._lengthen_log_files()
         if self._queues or self._index:
             self._rewrite()
         if self._done or Part.CHECKPOINT in self._found.report.damages:
             self._save_checkpoint(checkpoint, before)
-        elif before.mark:
+        elif before.recovery_point:
             checkpoint.save(before)
         return self._done
 
@@ -75,7 +75,7 @@ class Repair:
             self._clear(queue)
         for path in self._layout.log_files:
             for item in self._found.walk(path):
-                if isinstance(item, Sound):
+                if isinstance(item, SoundRecords):
                     self._put(item, written)
         for queue in self._queues:
             queue.files.sync(self._disk)
@@ -87,7 +87,7 @@ class Repair:
             self._index.flush()
             self._done.append(f"{self._layout.root / 'index'}: written anew from the log")
 
-    def _put(self, item: Sound, written: dict[str, int]) -> None:
+    def _put(self, item: SoundRecords, written: dict[str, int]) -> None:
         if self._index:
             self._index.put(item.scan.keys)
         for run in item.scan.runs:
@@ -146,16 +146,16 @@ class Repair:
                 index_timestamp=index.end_timestamp,
                 master_flushed_offset=before.master_flushed_offset,
                 confirm_offset=end,
-                mark=Mark(
+                recovery_point=RecoveryPoint(
                     position=end, last_record=-1, units=units, index=index, boot_id=boot_id()
                 ),
             )
         )
         self._done.append(f"the checkpoint says that all is whole up to {end}")
 
-    def _index_mark(self) -> IndexMark:
+    def _index_mark(self) -> IndexRecoveryPoint:
         if not self._layout.index_files:
-            return IndexMark()
+            return IndexRecoveryPoint()
         if self._layout.index is None:
             raise DamagedFile(self._layout.root / "index", "its files do not tell their shape")
         index = self._index or self._new_index()

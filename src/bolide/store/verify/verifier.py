@@ -12,17 +12,17 @@ from bolide.protocol.record import Record
 from bolide.store.disk import Disk
 from bolide.store.layout import Layout
 from bolide.store.locking import StoreLock
-from bolide.store.log_walk import Damage, Ended, LogWalk, Sound, is_unused, read_one
+from bolide.store.log_walk import Damage, LogEnd, LogWalk, SoundRecords, is_unused, read_one
 from bolide.store.verify.index import IndexCheck
-from bolide.store.verify.queues import LogFacts, QueueCheck
-from bolide.store.verify.repair import Repair
-from bolide.store.verify.report import Part, Report
-from bolide.store.verify.surroundings import (
+from bolide.store.verify.other_files import (
     check_checkpoint,
     check_tables,
     note_leftovers,
     read_checkpoint,
 )
+from bolide.store.verify.queues import LogFacts, QueueCheck
+from bolide.store.verify.repair import Repair
+from bolide.store.verify.report import Part, Report
 
 Progress = Callable[[int, int], None]
 """Told bytes of the log done and to do."""
@@ -61,7 +61,7 @@ class Verifier:
         self._unclean = (layout.root / "abort").exists()
         self._damaged: list[tuple[int, int]] = []
         self._tail: Damage | None = None
-        self._piece: Sound | None = None  # what is being looked at is read from memory
+        self._piece: SoundRecords | None = None  # what is being looked at is read from memory
         self.last_record = -1
         self.last_timestamp = 0
 
@@ -80,8 +80,8 @@ class Verifier:
         )
         self.queues.finish(facts)
         self.index.finish(facts.is_damaged)
-        mark = checkpoint.mark.position if checkpoint.mark else 0
-        self._judge_tail(max(self.queues.reach, self.index.reach, mark))
+        recovery_point = checkpoint.recovery_point.position if checkpoint.recovery_point else 0
+        self._judge_tail(max(self.queues.reach, self.index.reach, recovery_point))
         check_checkpoint(layout.root, checkpoint, report)
         note_leftovers(layout, report)
         if self._unclean:
@@ -106,14 +106,14 @@ class Verifier:
             self._check_place(path, end)
             for item in self.walk(path):
                 self._take(item, path)
-                if isinstance(item, Sound):
+                if isinstance(item, SoundRecords):
                     self._progress(done + item.end - int(path.name), total)
             done += path.stat().st_size
             end = int(path.name) + self.layout.log_file_size
             self._progress(done, total)
         self.report.log_files = len(self._files)
 
-    def walk(self, path: Path) -> Iterator[Sound | Damage | Ended]:
+    def walk(self, path: Path) -> Iterator[SoundRecords | Damage | LogEnd]:
         layout = self.layout
         return LogWalk(
             path, layout.log_file_size, check=layout.check, delays=layout.delays,
@@ -133,8 +133,8 @@ class Verifier:
             if start > end:
                 self._damaged.append((end, start))
 
-    def _take(self, item: Sound | Damage | Ended, path: Path) -> None:
-        if isinstance(item, Sound):
+    def _take(self, item: SoundRecords | Damage | LogEnd, path: Path) -> None:
+        if isinstance(item, SoundRecords):
             self._take_records(item)
         elif isinstance(item, Damage):
             self._damaged.append((item.at, item.end))
@@ -148,7 +148,7 @@ class Verifier:
             self.report.damage(Part.LOG, path, at, "no blank record closes the file", item.at)
             self._damaged.append((item.at, int(path.name) + self.layout.log_file_size))
 
-    def _take_records(self, item: Sound) -> None:
+    def _take_records(self, item: SoundRecords) -> None:
         result, report = item.scan, self.report
         self._piece = item
         report.records += result.count

@@ -1,4 +1,4 @@
-"""What tools ask of consumers through the broker, and resets of offsets."""
+"""Requests forwarded to consumers, and offset resets."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ QUEUES = {MessageQueue("T", NAME, 0): 7}
 
 
 class Consumer:
-    """A consumer of group g: notes what it is asked, and answers."""
+    """A consumer of group g that records requests and answers them."""
 
     def __init__(self, client_id: str = "c1") -> None:
         self.client_id = client_id
@@ -70,7 +70,7 @@ class Consumer:
     async def online(
         self, tables: BrokerTables, server: RemotingServer, language: str = "JAVA"
     ) -> AsyncIterator["Consumer"]:
-        """Connect, and be a member of the group as after a heartbeat."""
+        """Connect and join the group, as a heartbeat does."""
         before = set(server.connections)
         async with RemotingClient(dispatcher=Dispatcher(self)) as client:
             with pytest.raises(Exception, match="not supported"):
@@ -132,7 +132,7 @@ async def test_a_consumer_that_is_not_online_cannot_be_asked(tables: BrokerTable
 async def test_a_consumer_that_does_not_answer_times_out(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "_CALL_SECONDS", 0.05)
+    monkeypatch.setattr(consumers, "_CALL_TIMEOUT", 0.05)
     question = RunningInfoHeader(consumer_group="g", client_id="c1")
     async with asked(tables) as caller, Consumer().online(tables, caller.server) as consumer:
         consumer.may_answer.clear()
@@ -147,7 +147,7 @@ async def test_a_refusal_of_the_consumer_is_passed_back(tables: BrokerTables) ->
         def refuse(self, request: Request[NoHeader]) -> Reply:
             raise SystemBusy("later")
 
-        answer = None  # type: ignore[assignment]  # it answers nothing else
+        answer = None  # type: ignore[assignment]  # no other answer
 
     question = RunningInfoHeader(consumer_group="g", client_id="c1")
     async with asked(tables) as caller, Busy().online(tables, caller.server):
@@ -184,7 +184,7 @@ async def test_a_message_that_is_not_there_cannot_be_consumed(tables: BrokerTabl
                 await caller.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, question)
 
 
-# ---- where consumers are
+# ---- consumer status
 
 
 @on_loop
@@ -209,7 +209,7 @@ async def test_every_consumer_tells_its_offsets(tables: BrokerTables) -> None:
 async def test_a_consumer_that_does_not_tell_does_not_hide_the_others(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "_STATUS_SECONDS", 0.05)
+    monkeypatch.setattr(consumers, "_STATUS_TIMEOUT", 0.05)
     async with (
         asked(tables) as caller,
         Consumer("c1").online(tables, caller.server) as silent,

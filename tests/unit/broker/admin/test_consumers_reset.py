@@ -1,4 +1,4 @@
-"""Where a group goes when its offsets are reset."""
+"""Target offsets of a reset."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ import pytest
 from bolide.broker.admin.consumers import (
     END,
     checked_offset,
+    limited_targets,
     offset_by_time,
     offsets_by_time,
-    targets,
 )
 from bolide.protocol.refusals import InvalidParameter
 from bolide.store.memory_store import MemoryStore
@@ -64,5 +64,5 @@ def test_an_offset_of_deleted_messages_is_refused(store: MemoryStore) -> None:
 def test_without_force_nobody_skips_what_they_have_not_seen() -> None:
     consumed = {0: 10, 1: 10}
     wanted = {0: 4, 1: 40}
-    assert targets(wanted, consumed.__getitem__, force=False) == {0: 4, 1: 10}
-    assert targets(wanted, consumed.__getitem__, force=True) == wanted
+    assert limited_targets(wanted, consumed.__getitem__, force=False) == {0: 4, 1: 10}
+    assert limited_targets(wanted, consumed.__getitem__, force=True) == wanted

@@ -1,4 +1,4 @@
-"""Messages by key and by place, entries of a queue."""
+"""Look-ups of messages by key and offset, and of queue entries."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ def wanted(key: str, max_num: int = 32, *, by_unique_key: bool = False) -> Query
 
 
 def bodies_of(data: bytes) -> list[bytes]:
-    """The bodies of records that lie one behind the other."""
+    """Bodies of concatenated records."""
     found = []
     while data:
         record = read_record(data)
@@ -57,7 +57,7 @@ def bodies_of(data: bytes) -> list[bytes]:
 
 
 def put(tables: BrokerTables, *bodies: bytes, **properties: str) -> list[int]:
-    """Store messages; returns where they lie."""
+    """Store messages; returns their physical offsets."""
     places = []
     for body in bodies:
         places.append(tables.store.append(draft("T", body, properties=properties)).physical_offset)
@@ -121,11 +121,11 @@ async def test_a_reply_holds_as_many_messages_as_fit_into_a_frame(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tables, b"1" * 100, b"2" * 100, b"3" * 100, KEYS="k")
-    monkeypatch.setattr(query, "_MOST_BYTES", 450)
+    monkeypatch.setattr(query, "_MAX_BYTES", 450)
     async with asked(tables) as caller:
         found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k"))
         assert bodies_of(found.body) == [b"3" * 100, b"2" * 100]
-        monkeypatch.setattr(query, "_MOST_BYTES", 1)
+        monkeypatch.setattr(query, "_MAX_BYTES", 1)
         found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k"))
     assert bodies_of(found.body) == [b"3" * 100]
 

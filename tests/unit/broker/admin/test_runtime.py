@@ -1,4 +1,4 @@
-"""A broker's settings and how it does, as mqadmin asks for them."""
+"""Requests for settings and runtime figures."""
 
 import json
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables, Caller, served
 from tests.support.store import draft, small_config
 
-# All keys of RocketMQ 5.3; those with a level or a path are looked at apart.
+# All keys of RocketMQ 5.3, except those that contain a level or a path.
 KEYS = """
 bootTimestamp runtime putMessageEntireTimeMax putMessageTimesTotal putMessageFailedTimes
 putMessageSizeTotal putMessageDistributeTime putMessageAverageSize dispatchMaxBuffer
@@ -44,8 +44,8 @@ EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity
 """
 
 
-class Delayed:
-    """One message of level 3 is delivered, another waits."""
+class FakeDelay:
+    """One message of level 3 is delivered, another is pending."""
 
     def progress(self) -> dict[int, tuple[int, int]]:
         return {3: (1, 2)}
@@ -53,7 +53,7 @@ class Delayed:
 
 @dataclass
 class Running:
-    """A broker as far as these requests look at it."""
+    """Runtime handlers behind a connection, with their store and statistics."""
 
     caller: Caller
     store: MessageStore
@@ -78,7 +78,7 @@ async def running(tables: BrokerTables) -> AsyncIterator[Running]:
             statistics=statistics,
             cell=tables.cell,
             store_cell=store.config,
-            delay=Delayed(),
+            delay=FakeDelay(),
             boot_time=tables.clock(),
             ignored={"popCkMaxBufferSize": "77"},
             now=tables.clock,

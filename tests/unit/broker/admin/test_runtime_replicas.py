@@ -1,4 +1,4 @@
-"""What replicas copy besides the log, over a real connection."""
+"""Metadata that replicas copy, over a real connection."""
 
 import threading
 
@@ -9,7 +9,8 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.codes import RequestCode
-from bolide.store.tables import DelayOffsets, kinds
+from bolide.store import tables as store_tables
+from bolide.store.tables import DelayOffsets
 from tests.support.aio import on_loop
 from tests.support.broker_tables import BrokerTables, served
 from tests.support.threads import note_threads
@@ -44,7 +45,7 @@ async def test_delay_offsets_are_told_as_they_are_at_that_time(tables: BrokerTab
 async def test_consumer_offsets_are_written_on_another_thread(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = note_threads(monkeypatch, kinds, "_topics_by_group")
+    threads = note_threads(monkeypatch, store_tables, "_topics_by_group")
     handlers = ReplicaHandlers(offsets=tables.offsets, delay_offsets=DelayOffsets)
     async with served(tables, handlers) as caller:
         await caller.call(RequestCode.GET_ALL_CONSUMER_OFFSET)

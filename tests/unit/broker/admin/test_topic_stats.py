@@ -1,4 +1,4 @@
-"""What is in topics, how far groups are, and what was counted."""
+"""Requests for topic statistics, consumer lag and counters."""
 
 import threading
 from collections.abc import AsyncIterator

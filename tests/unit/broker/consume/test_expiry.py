@@ -9,7 +9,7 @@ from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
 from bolide.model.names import retry_topic
 from bolide.model.properties import PropertyName
 from bolide.protocol.refusals import ServerError
-from bolide.store.reading import EVERYTHING, Wanted
+from bolide.store.reading import EVERYTHING, MessageFilter
 from bolide.store.tables import Table
 from tests.support.aio import on_loop
 from tests.support.clock import FakeClock
@@ -55,7 +55,7 @@ async def test_records_of_other_topics_are_not_looked_at(tmp_path: Path) -> None
 async def test_the_filter_of_the_consumer_counts_too(tmp_path: Path) -> None:
     expiring = loaded(tmp_path)
     await expiring.add("T")
-    wanted = Wanted(code=lambda code: code == 5, record=lambda data: bytes(data) == b"yes")
+    wanted = MessageFilter(code=lambda code: code == 5, record=lambda data: bytes(data) == b"yes")
     composed = expiring.wanted("T", wanted)
 
     assert composed.code is wanted.code

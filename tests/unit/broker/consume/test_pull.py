@@ -26,7 +26,7 @@ from bolide.protocol.record import iter_records
 from bolide.remoting.calls import ConnectionLimits
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryLog, MemoryStore
-from bolide.store.reading import Found
+from bolide.store.reading import ReadResult
 from tests.support.aio import on_loop, until
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
 from tests.support.broker_core import BrokerCore, Peer
@@ -594,7 +594,7 @@ class ColdStore(MemoryStore):
         super().__init__()
         self.log = ColdLog(self.config.value.commit_log_file_size)
 
-    def read(self, *args: Any, may_block: bool = True, **given: Any) -> Found:
+    def read(self, *args: Any, may_block: bool = True, **given: Any) -> ReadResult:
         if not may_block:
             raise NotInMemory("somewhere", 0)
         return super().read(*args, **given)

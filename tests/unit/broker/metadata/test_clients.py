@@ -251,7 +251,7 @@ async def test_two_clients_on_one_connection_are_the_last_of_them(
     join(tables, beat("a", "T"), connection)
     assert not join(tables, beat("b", "T"), connection)
     assert tables.clients.consumer_ids("g") == ["b"]
-    assert "a and b of group g share the connection" in caplog.text
+    assert "clients a and b of group g share one connection" in caplog.text
     tables.clients.lost(connection)
     assert tables.clients.consumer_group("g") is None
 

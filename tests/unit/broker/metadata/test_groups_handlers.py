@@ -106,7 +106,7 @@ async def test_a_group_that_is_none_is_refused(tables: BrokerTables, body: bytes
 @on_loop
 async def test_attributes_of_groups_are_refused_by_name(tables: BrokerTables) -> None:
     async with serving(tables) as caller:
-        with pytest.raises(InvalidParameter, match=r"no attributes of groups, \['\+x'\]"):
+        with pytest.raises(InvalidParameter, match=r"groups have no attributes, \['\+x'\]"):
             await update(caller, GroupConfig(group_name="g", attributes={"+x": "1"}))
 
 

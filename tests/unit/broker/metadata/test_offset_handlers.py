@@ -163,7 +163,7 @@ async def test_commits_for_nothing_known_are_refused(known: BrokerTables) -> Non
             await commit(caller, 5, queue_id=4)
         with pytest.raises(InvalidParameter, match="no queue -1"):
             await commit(caller, 5, queue_id=-1)
-        with pytest.raises(InvalidParameter, match="an offset of -1"):
+        with pytest.raises(InvalidParameter, match="offset -1 cannot be committed"):
             await commit(caller, -1)
         assert known.offsets.of("g", "T") == {}
         assert "other" not in known.groups

@@ -74,7 +74,7 @@ def test_a_smaller_offset_is_taken_with_one_warning_a_minute(
     for offset in (9, 5, 9, 4):
         tables.offsets.commit("g", "T", 0, offset, peer="10.0.0.7:1")
     assert tables.offsets.find("g", "T", 0) == 4
-    assert caplog.messages == ["10.0.0.7:1 set the offset of T@g in queue 0 back from 9 to 5"]
+    assert caplog.messages == ["10.0.0.7:1 moved the offset of T@g in queue 0 back from 9 to 5"]
     tables.clock.advance(60)
     tables.offsets.commit("g", "T", 0, 1)
     assert "back from 4 to 1" in caplog.messages[-1]

@@ -143,7 +143,7 @@ async def test_creation_is_refused_with_advice(started: BrokerTables) -> None:
     off = started.restarted(auto_create_topic_enable=False)
     with pytest.raises(TopicNotFound, match="autoCreateTopicEnable=true"):
         await off.topics.create_on_send("T", TBW102, 4)
-    with pytest.raises(TopicNotFound, match="none-such, its model, does not exist"):
+    with pytest.raises(TopicNotFound, match="its template none-such does not exist"):
         await started.topics.create_on_send("T", "none-such", 4)
     with pytest.raises(TopicNotFound, match="BenchmarkTest lacks the permission"):
         await started.topics.create_on_send("T", "BenchmarkTest", 4)

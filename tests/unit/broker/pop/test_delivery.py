@@ -1,4 +1,4 @@
-"""What pops take, when something happens while they do."""
+"""Delivery of pops under filters, resets and slow flushes."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.pop.delivery import Ask, PopDelivery, Reading, Steps
+from bolide.broker.pop.delivery import AdmittedPop, PopDelivery, PopSteps, QueueRead
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.pop import PopHeader
 from bolide.store.memory_store import MemoryStore
@@ -17,7 +17,7 @@ from tests.support.pop_core import PopCore
 from tests.support.popping import read_pop
 
 TAGGED = 801
-"""More than a pop looks at."""
+"""More than the scan limit of a pop."""
 
 
 def header(**given: Any) -> PopHeader:
@@ -32,10 +32,10 @@ async def pop(core: PopCore, **given: Any) -> list[bytes]:
     return read_pop("T", await core.call(RequestCode.POP_MESSAGE, header(**given))).bodies
 
 
-def end(popping: PopDelivery, steps: Steps, reading: Reading) -> Any:
+def run_to_end(delivery: PopDelivery, steps: PopSteps, reading: QueueRead) -> Any:
     try:
         while True:
-            reading = steps.send(popping.read(reading, may_block=True))
+            reading = steps.send(delivery.read(reading, may_block=True))
     except StopIteration as done:
         return done.value
 
@@ -55,7 +55,7 @@ async def test_in_order_what_nobody_wants_any_more_is_passed_over(tmp_path: Path
     await core.work()
     assert core.tables.offsets.find("G", "T", 0) == TAGGED
     core = await core.crashed()
-    assert await pop(core, order=True, exp="B") == []  # it is with somebody
+    assert await pop(core, order=True, exp="B") == []  # leased to a consumer
     await core.stop()
 
 
@@ -85,14 +85,14 @@ async def test_a_pop_does_not_undo_a_reset_that_comes_while_it_reads_another_que
     asked = header()
     core.tables.groups.require("G")
     config = core.pop.admission.admit(asked, "10.0.0.9:1", "pop message")
-    popping = core.pop.popping
-    steps = popping.steps(Ask(asked, config, EVERYTHING, "10.0.0.9:1", core.clock()))
+    delivery = core.pop.delivery
+    steps = delivery.steps(AdmittedPop(asked, config, EVERYTHING, "10.0.0.9:1", core.clock()))
     first = next(steps)
-    second = steps.send(popping.read(first, may_block=True))
+    second = steps.send(delivery.read(first, may_block=True))
     assert first.queue_id != second.queue_id
     core.tables.offsets.reset("G", "T", {first.queue_id: 0})
-    taken = end(popping, steps, second)
-    assert [take.queue_id for take in taken.takes] == [second.queue_id]
+    result = run_to_end(delivery, steps, second)
+    assert [batch.queue_id for batch in result.batches] == [second.queue_id]
     assert len(await pop(core)) == 2
     await core.stop()
 

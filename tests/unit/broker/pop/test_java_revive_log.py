@@ -1,4 +1,4 @@
-"""The revive log that a RocketMQ 5.x broker left."""
+"""Taking over the revive log of a RocketMQ 5.x broker."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.popping import read_pop
 
 REVIVE_LOG = "rmq_sys_REVIVE_LOG_DefaultCluster"
 POPPED = 1_699_999_990_000
-"""Ten seconds before the broker began."""
+"""Ten seconds before the broker started."""
 
 
 def record(core: PopCore, tag: str, body: dict[str, Any], queue_id: int = 0) -> None:
@@ -26,7 +26,7 @@ def record(core: PopCore, tag: str, body: dict[str, Any], queue_id: int = 0) -> 
 
 
 def checkpoint(start: int, distances: list[int], **given: Any) -> dict[str, Any]:
-    """As RocketMQ writes it (executed there)."""
+    """A "ck" body in the format of RocketMQ (captured from it)."""
     return {
         "bm": 0, "bn": "broker-a", "c": "G", "d": distances, "it": 60_000, "n": len(distances),
         "pt": POPPED, "q": 0, "ro": 0, "so": start, "t": "T",
@@ -40,7 +40,7 @@ def ack(start: int, offset: int, **given: Any) -> dict[str, Any]:
 
 
 async def taken_over(directory: Path, messages: int) -> PopCore:
-    """A broker whose store has messages that another one gave away."""
+    """Return a broker whose store holds messages popped by another broker."""
     core = PopCore(directory)
     await core.create("T", 1)
     core.tables.groups.require("G")
@@ -105,7 +105,7 @@ async def test_a_crash_before_it_is_all_taken_over_loses_none(tmp_path: Path) ->
     core.save()
     record(core, "ck", checkpoint(0, [0, 1]))
     await core.work()
-    core = await core.crashed()  # it knows what it took over, but nobody else does
+    core = await core.crashed()  # its journal holds the pops, its committed offsets do not
     await core.work()
     await core.work()
     core.save()
@@ -119,7 +119,7 @@ async def test_a_crash_before_it_is_all_taken_over_loses_none(tmp_path: Path) ->
 @on_loop
 async def test_what_is_acknowledged_before_its_record_comes_is_settled(tmp_path: Path) -> None:
     core = await taken_over(tmp_path, 3)
-    record(core, "ck", checkpoint(0, [0], t="Gone"))  # or nobody would look for more
+    record(core, "ck", checkpoint(0, [0], t="Gone"))
     receipt = Receipt(0, POPPED, 60_000, 2, "0", "broker-a", 0, 1)
     header = AckHeader("G", "T", 0, receipt.encode(), 1)
     assert (await core.call(RequestCode.ACK_MESSAGE, header)).code == ResponseCode.SUCCESS
@@ -131,6 +131,7 @@ async def test_what_is_acknowledged_before_its_record_comes_is_settled(tmp_path:
     core.save()
     core = await core.crashed()
     await core.work()
+    # Without a record in the revive log, no takeover is assumed.
     record(core, "ck", checkpoint(0, [0, 1, 2]), queue_id=2)
     await core.work()
     core.clock.now += 55

@@ -1,10 +1,16 @@
-"""The journal of popped messages, and the state that it tells again."""
+"""The pop journal and the state replayed from it."""
 
 from pathlib import Path
 
 import pytest
 
-from bolide.broker.pop.events import Changed, Placed, Popped, Settled, merged
+from bolide.broker.pop.events import (
+    Acknowledged,
+    Changed,
+    Popped,
+    Repositioned,
+    merge_acknowledgements,
+)
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.state import PopState
 from bolide.broker.produce.durability import Durability
@@ -29,8 +35,8 @@ def popped(start: int, count: int) -> Popped:
     return Popped(*NAME, start, NOW, 60_000, start + count, list(range(count)))
 
 
-class Untold(Durability):
-    """Tells nobody of anything until the test says so."""
+class PostponedDurability(Durability):
+    """Postpones every durability callback until `tell_all`."""
 
     def __init__(self) -> None:
         self.waits = True
@@ -46,7 +52,7 @@ class Untold(Durability):
 
 
 def replayed(core: PopCore) -> PopState:
-    """What a broker would know that starts now."""
+    """Return the state of a broker that starts now."""
     state = PopState(core.clock)
     journal = Journal(
         state, store=core.store, intake=core.intake, durability=core.durability,
@@ -58,7 +64,7 @@ def replayed(core: PopCore) -> PopState:
 
 def known(state: PopState) -> dict[tuple[int, int], list[int]]:
     queue = state.queues[NAME]
-    return {key: each.unsettled for key, each in queue.checkpoints.items()}
+    return {key: each.unacknowledged for key, each in queue.checkpoints.items()}
 
 
 @on_loop
@@ -68,8 +74,8 @@ async def test_acknowledgements_of_a_burst_are_one_record(tmp_path: Path) -> Non
     journal.append([popped(0, 8)])
     told: list[object] = []
     for offset in (0, 1, 5):
-        journal.write(Settled(*NAME, 0, NOW, [offset]), told.append)
-    journal.write(Changed(*NAME, 0, NOW, 7, NOW + 1, 1000, 8), told.append)
+        journal.enqueue(Acknowledged(*NAME, 0, NOW, [offset]), told.append)
+    journal.enqueue(Changed(*NAME, 0, NOW, 7, NOW + 1, 1000, 8), told.append)
     assert told == []
     assert core.store.max_offset(POP_JOURNAL_TOPIC, 0) == 1
     journal.end_burst()
@@ -83,27 +89,27 @@ async def test_acknowledgements_of_a_burst_are_one_record(tmp_path: Path) -> Non
 @on_loop
 async def test_what_the_disk_took_back_is_written_again(tmp_path: Path) -> None:
     core = PopCore(tmp_path)
-    journal, untold = core.pop.journal, Untold()
-    journal._durability = untold
+    journal, durability = core.pop.journal, PostponedDurability()
+    journal._durability = durability
     journal.append([popped(0, 4)])
-    untold.tell_all(ResponseCode.FLUSH_DISK_TIMEOUT)
-    untold.tell_all(ResponseCode.SUCCESS)
+    durability.tell_all(ResponseCode.FLUSH_DISK_TIMEOUT)
+    durability.tell_all(ResponseCode.SUCCESS)
     told: list[object] = []
     journal.append([popped(4, 4)])
-    journal.write(Settled(*NAME, 0, NOW, [2]), told.append)
+    journal.enqueue(Acknowledged(*NAME, 0, NOW, [2]), told.append)
     journal.end_burst()
     failure = StoreUnwritable("no disk")
-    untold.tell_all(failure)
+    durability.tell_all(failure)
     assert told == [failure]
-    assert not journal.is_whole
-    # Who says it again waits until the disk has it.
+    assert not journal.is_complete
+    # A repeated acknowledgement waits until the disk has it.
     journal.when_safe(told.append)
-    assert journal.is_whole
+    assert journal.is_complete
     assert len(told) == 1
-    untold.tell_all(ResponseCode.SUCCESS)
+    durability.tell_all(ResponseCode.SUCCESS)
     assert told == [failure, ResponseCode.SUCCESS]
     last = core.store.max_offset(POP_JOURNAL_TOPIC, 0) - 1
-    assert core.pop.state.queues[NAME].checkpoints[4, NOW].written == last
+    assert core.pop.state.queues[NAME].checkpoints[4, NOW].journal_offset == last
     assert known(replayed(core)) == {(0, NOW): [0, 1, 3], (4, NOW): [4, 5, 6, 7]}
     await core.stop()
 
@@ -113,15 +119,15 @@ async def test_much_that_the_disk_took_back_is_written_again_in_parts(tmp_path: 
     clock = FakeClock(NOW / 1000)
     config = StoreConfig(root=tmp_path, max_message_size=2000)
     core = PopCore(tmp_path, clock=clock, store=MemoryStore(config, clock=clock))
-    journal, untold = core.pop.journal, Untold()
-    journal._durability = untold
+    journal, durability = core.pop.journal, PostponedDurability()
+    journal._durability = durability
     for number in range(40):
         journal.append([popped(number * 32, 32)])
-    untold.tell_all(StoreUnwritable("no disk"))
+    durability.tell_all(StoreUnwritable("no disk"))
     journal.append([popped(40 * 32, 32)])
-    assert journal.is_whole
+    assert journal.is_complete
     end = core.store.max_offset(POP_JOURNAL_TOPIC, 0)
-    assert all(40 <= live.written < end for live in core.pop.state.by_age())
+    assert all(40 <= lease.journal_offset < end for lease in core.pop.state.by_age())
     assert known(replayed(core)) == known(core.pop.state)
     await core.stop()
 
@@ -139,7 +145,7 @@ async def test_who_says_something_twice_in_a_burst_hears_the_same_twice(
 
     monkeypatch.setattr(core.store, "append", refuse)
     told: list[object] = []
-    journal.write(Settled(*NAME, 0, NOW, [2]), told.append)
+    journal.enqueue(Acknowledged(*NAME, 0, NOW, [2]), told.append)
     journal.when_safe(told.append)
     journal.end_burst()
     assert told == [failure, failure]
@@ -148,22 +154,22 @@ async def test_who_says_something_twice_in_a_burst_hears_the_same_twice(
 
 @on_loop
 async def test_old_pops_are_brought_forward_so_that_little_is_read_again(tmp_path: Path) -> None:
-    core = PopCore(tmp_path, most_behind=10)
+    core = PopCore(tmp_path, max_backlog=10)
     journal = core.pop.journal
     for number in range(100):
         journal.append([popped(number * 2, 2)])
         if number not in {3, 50}:
-            journal.append([Settled(*NAME, number * 2, NOW, [number * 2, number * 2 + 1])])
+            journal.append([Acknowledged(*NAME, number * 2, NOW, [number * 2, number * 2 + 1])])
         await core.work()
     oldest = core.pop.state.oldest
     assert oldest is not None
-    assert journal.end - oldest.written <= 11
+    assert journal.end - oldest.journal_offset <= 11
     state = PopState(core.clock)
     again = Journal(
         state, store=core.store, intake=core.intake, durability=core.durability,
         store_host=HOST, now=core.clock,
     )  # fmt: skip
-    assert again.replay(oldest.written) <= 11
+    assert again.replay(oldest.journal_offset) <= 11
     assert known(state) == known(core.pop.state)
     assert state.queues[NAME].next_offset == 200
     await core.stop()
@@ -173,7 +179,7 @@ async def test_old_pops_are_brought_forward_so_that_little_is_read_again(tmp_pat
 async def test_a_record_larger_than_allowed_is_parted(tmp_path: Path) -> None:
     clock = FakeClock(NOW / 1000)
     config = StoreConfig(root=tmp_path, max_message_size=2000)
-    core = PopCore(tmp_path, clock=clock, store=MemoryStore(config, clock=clock), most_behind=3)
+    core = PopCore(tmp_path, clock=clock, store=MemoryStore(config, clock=clock), max_backlog=3)
     core.pop.journal.append([popped(number * 32, 32) for number in range(200)])
     assert core.store.max_offset(POP_JOURNAL_TOPIC, 0) > 1
     assert len(core.pop.state) == len(replayed(core)) == 200
@@ -187,22 +193,25 @@ def test_the_lowest_offset_is_that_of_the_first_that_is_not_settled() -> None:
     for event in (popped(0, 3), popped(3, 3), popped(6, 3)):
         state.apply(event, 0)
     queue = state.queues[NAME]
-    state.apply(Settled(*NAME, 3, NOW, [3, 4]), 1)
+    state.apply(Acknowledged(*NAME, 3, NOW, [3, 4]), 1)
     assert queue.low == 0
     state.apply(Changed(*NAME, 0, NOW, 1, NOW + 5, 1000, 9), 2)
-    state.apply(Settled(*NAME, 0, NOW, [0, 2]), 3)
+    state.apply(Acknowledged(*NAME, 0, NOW, [0, 2]), 3)
     assert queue.low == 1
-    state.apply(Settled(*NAME, 1, NOW + 5, [1]), 4)
+    state.apply(Acknowledged(*NAME, 1, NOW + 5, [1]), 4)
     assert queue.low == 5
     assert queue.in_flight == 4
-    state.apply(Placed(*NAME, 2), 5)
+    state.apply(Repositioned(*NAME, 2), 5)
     assert (queue.low, queue.in_flight, len(state)) == (2, 0, 0)
 
 
 def test_events_of_one_pop_are_merged_and_others_keep_their_order() -> None:
-    first, second = Settled(*NAME, 0, 1, [0]), Settled(*NAME, 0, 1, [1])
+    first, second = Acknowledged(*NAME, 0, 1, [0]), Acknowledged(*NAME, 0, 1, [1])
     change = Changed(*NAME, 0, 1, 2, 2, 3, 4)
-    assert merged([first, change, second]) == [Settled(*NAME, 0, 1, [0, 1]), change]
+    assert merge_acknowledgements([first, change, second]) == [
+        Acknowledged(*NAME, 0, 1, [0, 1]),
+        change,
+    ]
     assert first.offsets == [0]
 
 
@@ -223,8 +232,8 @@ async def test_what_retention_took_is_neither_waited_for_nor_in_the_way(tmp_path
     core.store.trim(gone)
     core.clock.now += 100
     await core.work()
-    assert not len(core.pop.state)  # the messages are not there to be delivered
-    core = await core.crashed()  # nor is the journal whole
+    assert not len(core.pop.state)  # the messages no longer exist
+    core = await core.crashed()  # the journal is incomplete as well
     assert await pop(core, 32) == [b"4"]
     await core.stop()
 
@@ -249,7 +258,7 @@ async def test_retention_never_takes_what_tells_of_pops_that_are_not_over(tmp_pa
     core.save()
     core.store.trim(gone)
     core = await core.crashed()
-    assert await pop(core, 32) == []  # they are with somebody
+    assert await pop(core, 32) == []  # leased to consumers
     assert len(core.pop.state) == 5
     await core.stop()
 

@@ -24,9 +24,9 @@ class CountingStore(MemoryStore):
 
     def on_flushed(self, listener: Listener) -> None: ...
 
-    def settle(self) -> bool:
+    def end_burst(self) -> bool:
         self.settled += 1
-        return super().settle()
+        return super().end_burst()
 
 
 class Bench:

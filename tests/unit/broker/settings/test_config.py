@@ -1,4 +1,4 @@
-"""The settings of a broker: RocketMQ's broker.conf as it is, one half for the store."""
+"""Broker settings loaded from RocketMQ's broker.conf, and the part of the store."""
 
 import logging
 import socket
@@ -29,7 +29,7 @@ SAMPLE = {
     "namesrvAddr": "10.0.0.1:9876; 10.0.0.2:9876",
 }
 
-# Those of 5.3 that a broker here honours; where names depend on the machine there is no default.
+# Keys of 5.3 that have an effect here; those whose default depends on the machine have none.
 ROCKETMQ_DEFAULTS = {
     "brokerClusterName": "DefaultCluster",
     "brokerId": "0",
@@ -71,7 +71,7 @@ ROCKETMQ_DEFAULTS = {
     "useTLS": "false",
 }
 
-# Some of each subject that has no effect yet.
+# Some keys of each feature that is not implemented.
 PASSED_OVER = (
     "sendMessageThreadPoolNums", "waitTimeMillsInSendQueue", "brokerFastFailureEnable",
     "haSendHeartbeatInterval", "haMaxGapNotInSync", "haSlaveFallbehindMax", "slaveTimeout",
@@ -139,14 +139,14 @@ def test_a_misspelt_key_of_either_half_is_told_with_the_nearest(
     ],
 )
 def test_a_broker_does_not_start_without_the_protection_it_is_told_to_have(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key}=true: .*leave the key out"):
+    with pytest.raises(ConfigError, match=f"{key}=true: .*remove the key"):
         load_settings({key: " True "})
     load_settings({key: "false"})
 
 
 @pytest.mark.parametrize("texts", [{"brokerRole": "SLAVE"}, {"brokerId": "1"}])
 def test_a_slave_does_not_start_as_one_more_master(texts: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="slaves come with replication"):
+    with pytest.raises(ConfigError, match="slaves need replication"):
         load_settings(texts)
 
 
@@ -154,7 +154,7 @@ def test_a_synchronous_master_is_told_that_it_is_alone(caplog: pytest.LogCapture
     broker, _ = load_settings({"brokerRole": "SYNC_MASTER"})
     assert broker.broker_role is BrokerRole.SYNC_MASTER
     (message,) = caplog.messages
-    assert "this machine alone" in message
+    assert "covers this machine only" in message
 
 
 def test_a_wrong_value_of_the_store_is_named() -> None:

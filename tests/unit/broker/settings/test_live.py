@@ -1,4 +1,4 @@
-"""Settings of a running broker: what changes now, what waits for a restart, what is written."""
+"""Changes of settings at run time: applied, pending until a restart, and written."""
 
 import logging
 from pathlib import Path
@@ -111,8 +111,7 @@ async def test_keys_without_effect_are_kept_and_unknown_ones_are_told(running: R
     assert running.written == {"popCkMaxBufferSize": "9"}
     assert running.settings.texts()["popCkMaxBufferSize"] == "9"
     assert change.remark == (
-        "known to RocketMQ, without effect here: popCkMaxBufferSize;"
-        " unknown, passed over: noSuchKey"
+        "known to RocketMQ, without effect here: popCkMaxBufferSize; unknown, ignored: noSuchKey"
     )
 
 
@@ -157,7 +156,7 @@ async def test_the_black_list_can_be_longer(tmp_path: Path) -> None:
 
 @on_loop
 async def test_nothing_changes_if_the_file_cannot_be_written(running: Running) -> None:
-    running.file.mkdir()  # no file can take its place
+    running.file.mkdir()  # so the file cannot be written
     with pytest.raises(ServerError, match="nothing is changed"):
         await running.settings.update({"brokerPermission": "2"}, PEER)
     assert running.cell.value.broker_permission == 6
@@ -185,7 +184,7 @@ async def test_all_keys_of_rocketmq_are_shown_with_the_values_given(running: Run
     assert texts["haTransferBatchSize"] == "32768"
     assert texts["brokerClusterName"] == "DefaultCluster"
     assert texts["mappedFileSizeCommitLog"] == "1073741824"
-    assert "maxPullCount" not in texts  # ours, and at its default
+    assert "maxPullCount" not in texts  # not of RocketMQ, and at its default
     assert not any("Password" in key for key in texts)
 
 

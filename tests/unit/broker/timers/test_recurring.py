@@ -1,9 +1,9 @@
-"""Messages that recur, each turn by itself."""
+"""Recurring messages, one occurrence at a time."""
 
 import pytest
 
 from bolide.broker.timers.recurring import Recurring, begin_series, check_batch
-from bolide.broker.timers.timetable import waiting_draft
+from bolide.broker.timers.timetable import timer_draft
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.property_string import decode_properties
@@ -17,7 +17,7 @@ TOPIC = TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)
 
 
 class Series:
-    """A message as it waits, and what becomes of it."""
+    """A pending recurring message and what its occurrences produce."""
 
     def __init__(self, **properties: str) -> None:
         self.clock = FakeClock(BEGIN / 1000)
@@ -29,10 +29,10 @@ class Series:
         given = {PropertyName.CRON: "* * * * *", PropertyName.UNIQUE_ID: "ID"} | properties
         draft = RecordDraft(b"T", b"body", b"", 1, 5, b"host", b"host")
         begin_series(given, draft, int(self.clock.now * 1000))
-        return waiting_draft(draft, given, int(given[PropertyName.TIMER_DELIVER_MS]))
+        return timer_draft(draft, given, int(given[PropertyName.TIMER_DELIVER_MS]))
 
     def turn(self, waiting: RecordDraft | None = None) -> list[RecordDraft]:
-        """Its time has come."""
+        """Deliver the pending timer."""
         waiting = waiting or self.waiting
         properties = properties_of(waiting)
         draft = waiting._replace(topic=b"T", queue_id=int(properties[PropertyName.REAL_QUEUE_ID]))
@@ -95,7 +95,7 @@ def test_a_turn_that_the_store_took_back_is_taken_again() -> None:
 
 
 def test_two_waits_of_one_series_become_one() -> None:
-    """As a crash leaves them behind, or a sender who got no answer the first time."""
+    """Duplicates left by a crash or by a retried send."""
     series = Series()
     double = series.sent()
     _, waiting = series.turn()
@@ -144,7 +144,7 @@ def test_messages_that_do_not_recur_are_left_alone() -> None:
         ({PropertyName.TIMER_DELAY_MS: "3"}, "TIMER_DELAY_MS"),
         ({PropertyName.DEDUP_KEY: "key"}, "DEDUP_KEY"),
         ({PropertyName.TRANSACTION_PREPARED: "true"}, "TRAN_MSG"),
-        ({PropertyName.EXPIRES_AT: str(BEGIN + 1)}, "expires before it comes"),
+        ({PropertyName.EXPIRES_AT: str(BEGIN + 1)}, "expires before its first occurrence"),
     ],
 )
 def test_what_cannot_recur_is_refused(given: dict[str, str], named: str) -> None:

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: never early, none lost, whatever happens meanwhile."""
+"""Timer messages: never early, never lost, across restarts, crashes and recalls."""
 
 import random
 from collections.abc import Callable
@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bolide.broker.timers import due_queue
-from bolide.broker.timers import scheduler as timers
+from bolide.broker.timers import due_queue, scheduler
 from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.codes import ResponseCode
@@ -26,12 +25,12 @@ DAY = 24 * HOUR
 
 @pytest.fixture(autouse=True)
 def sound_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is the test's own: nobody sets it while the timer sleeps."""
-    monkeypatch.setattr(timers, "_LONGEST_SLEEP", float(DAY))
+    """The test owns the clock, so no sleep has to watch for clock changes."""
+    monkeypatch.setattr(scheduler, "_MAX_SLEEP", float(DAY))
 
 
 def errors(records: list[Record]) -> list[int]:
-    """How much later than asked for each was stored, in milliseconds."""
+    """Milliseconds between the due time and the store time of each delivery."""
     return [
         record.store_timestamp - int(record.decode_properties()[PropertyName.TIMER_DELIVER_MS])
         for record in records
@@ -103,7 +102,7 @@ def test_none_is_early_and_none_is_lost_through_stops_and_crashes(
                 await bench.crash()
                 await bench.start()
         await bench.pass_time(10)
-        assert sorted(bench.bodies) == list(range(1, bench.sent + 1))  # and none twice
+        assert sorted(bench.bodies) == list(range(1, bench.sent + 1))  # no duplicates
         assert all(error >= 0 for error in errors(bench.delivered()))
         await bench.stop()
 
@@ -173,7 +172,7 @@ async def test_a_log_file_goes_only_when_what_waits_in_it_was_carried_forward(
     if is_full:
         bench.store.health.refuse(DISK_SPACE, "nearly full")
     assert not retention.may_go(first.end)
-    await bench.pass_time(3)  # what is due in a moment is not carried
+    await bench.pass_time(3)  # timers due in a moment are not re-appended
     assert retention.may_go(first.end)
     bench.store.log.retire(first)
     bench.store.log.remove_retired(forcibly=True)
@@ -271,8 +270,8 @@ async def test_more_in_one_second_than_fits_into_memory(
     for at in range(400):
         bench.send(base + at * 7 % 1000)
     await bench.pass_time(4.5)
-    assert len(bench.timers._works.due_queue) <= 50  # type: ignore[union-attr]
-    bench.send(base + 1)  # it comes into a slot of which a part was read
+    assert len(bench.timers._parts.due_queue) <= 50  # type: ignore[union-attr]
+    bench.send(base + 1)  # goes into a partly read slot
     bench.send(base + 998)
     await bench.pass_time(4)
 
@@ -310,7 +309,7 @@ async def test_without_any_of_the_files_all_that_is_in_the_queue_comes(tmp_path:
     await bench.start()
     await bench.pass_time(60)
 
-    assert bench.bodies == [1, 1, 2]  # nothing says that the first one was delivered
+    assert bench.bodies == [1, 1, 2]  # no checkpoint covers the first delivery
     await bench.stop()
 
 
@@ -379,7 +378,7 @@ async def test_a_store_that_takes_nothing_delays_but_loses_nothing(tmp_path: Pat
 
 
 class FullDisk(HastyDisk):
-    """No room for timer logs for now."""
+    """The disk has no room for timer logs."""
 
     is_full = False
 
@@ -440,16 +439,16 @@ async def test_what_the_store_takes_back_is_delivered_again(
     monkeypatch.setattr(bench.durability, "when_safe", lambda _, tell: told.append(tell))
     bench.send(bench.now_ms + 100)
     await bench.pass_time(1)
-    told.pop()(ResponseCode.FLUSH_DISK_TIMEOUT)  # it is told later then
+    told.pop()(ResponseCode.FLUSH_DISK_TIMEOUT)  # the callback is registered again
     await bench.pass_time(60)
-    reached = bench.timers._works.due_queue.cursor * 1000  # type: ignore[union-attr]
+    reached = bench.timers._parts.due_queue.cursor * 1000  # type: ignore[union-attr]
     assert reached < bench.now_ms - 50_000
     told.pop()(StoreUnwritable("the disk fails"))
     await bench.pass_time(1)
-    assert bench.bodies == [1, 1]  # the first of them, in truth, is gone
+    assert bench.bodies == [1, 1]  # the first delivery was lost with the flush
     told.pop()(ResponseCode.SUCCESS)
     await bench.pass_time(1)
 
     assert told == []
-    assert bench.timers._works.due_queue.cursor * 1000 > bench.now_ms - 3000  # type: ignore[union-attr]
+    assert bench.timers._parts.due_queue.cursor * 1000 > bench.now_ms - 3000  # type: ignore[union-attr]
     await bench.stop()

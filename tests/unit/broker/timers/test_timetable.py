@@ -1,9 +1,9 @@
-"""Which time a message asks for."""
+"""Delivery times requested by messages."""
 
 import pytest
 
 from bolide.broker.settings.config import BrokerConfig
-from bolide.broker.timers.timetable import Timetable, due_of, refuse_in_batch, waiting_draft
+from bolide.broker.timers.timetable import Timetable, due_of, refuse_in_batch, timer_draft
 from bolide.config import ConfigCell
 from bolide.model.names import TIMER_TOPIC
 from bolide.protocol.recall_handle import BadRecallHandle, RecallHandle
@@ -28,13 +28,16 @@ def timetable(*, lenient: bool = False, **settings: object) -> Timetable:
         ({"TIMER_DELIVER_MS": str(NOW_MS + 7)}, NOW_MS + 7),
         ({"__STARTDELIVERTIME": str(NOW_MS + 8)}, NOW_MS + 8),
         ({"TIMER_DELIVER_MS": "1700000001000"}, 1_700_000_001_000),
-        ({"TIMER_DELAY_MS": "750"}, 1_700_000_001_001),  # a whole second says another thing
+        (
+            {"TIMER_DELAY_MS": "750"},
+            1_700_000_001_001,
+        ),  # a whole second would mean a truncated time
         ({"TIMER_DELAY_SEC": "0"}, None),
         ({"TIMER_DELAY_SEC": "-5"}, None),
         ({"TIMER_DELIVER_MS": str(NOW_MS)}, None),
         ({"TIMER_DELIVER_MS": "5"}, None),
         ({"TIMER_DELAY_SEC": "1", "TIMER_DELAY_MS": "9", "TIMER_DELIVER_MS": "x"}, NOW_MS + 1000),
-        ({"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}, None),  # it has come out of a timer
+        ({"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}, None),  # already delivered by a timer
     ],
 )
 def test_a_time_is_found_or_is_now(properties: dict[str, str], due: int | None) -> None:
@@ -98,13 +101,13 @@ def test_what_rocketmq_cut_off_to_its_slot_is_known_by_it(
 
 @pytest.mark.parametrize("due", [NOW_MS + 1, 1_700_000_007_000])
 def test_a_handle_leads_to_the_message_that_waits(due: int) -> None:
-    waiting = waiting_draft(draft("T", queue_id=3), {"UNIQ_KEY": "ID"}, due)
+    waiting = timer_draft(draft("T", queue_id=3), {"UNIQ_KEY": "ID"}, due)
     assert waiting.topic == TIMER_TOPIC.encode()
     text = timetable(broker_name="b").recall_handle(waiting)
     assert text is not None
     assert RecallHandle.decode(text) == RecallHandle("T", "b", due + 1, "ID")
     assert timetable().recall_handle(draft("T")) is None
-    retry = waiting_draft(draft("%RETRY%g"), {"UNIQ_KEY": "ID"}, due)
+    retry = timer_draft(draft("%RETRY%g"), {"UNIQ_KEY": "ID"}, due)
     assert timetable().recall_handle(retry) is None
 
 

@@ -40,7 +40,7 @@ def test_a_half_lies_in_the_half_topic_and_says_where_it_belongs() -> None:
     assert (record.topic, record.queue_id, record.sys_flag) == (HALF_TOPIC, 0, 1)
     assert (found.topic, found.queue_id, found.group) == ("T", 3, "g")
     assert found.properties["__transactionId__"] == "id"
-    assert (found.times, found.origin, found.began) == (0, 5, (BORN + 40) / 1000)
+    assert (found.check_times, found.origin, found.began) == (0, 5, (BORN + 40) / 1000)
 
 
 def test_without_a_group_of_its_own_it_has_that_of_the_request() -> None:
@@ -49,7 +49,7 @@ def test_without_a_group_of_its_own_it_has_that_of_the_request() -> None:
 
 def test_what_a_message_says_of_an_earlier_transaction_is_forgotten() -> None:
     found = half(TRANSACTION_CHECK_TIMES="14", TRAN_PREPARED_QUEUE_OFFSET="1")
-    assert (found.times, found.origin) == (0, 5)
+    assert (found.check_times, found.origin) == (0, 5)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "1e3", "٣", "9" * 19])
@@ -60,7 +60,7 @@ def test_what_is_no_number_counts_as_not_said(text: str) -> None:
 
 def test_a_committed_message_keeps_all_properties_and_names_its_half() -> None:
     found = half(TAGS="A")
-    draft = found.committed(PACKED, 3)
+    draft = found.committed_draft(PACKED, 3)
     assert (draft.topic, draft.queue_id, draft.body) == (b"T", 3, b"body")
     assert (draft.flag, draft.reconsume_times, draft.born_timestamp) == (7, 2, BORN)
     assert draft.sys_flag == int(SysFlag.COMMIT | SysFlag.COMPRESSED)
@@ -69,29 +69,29 @@ def test_a_committed_message_keeps_all_properties_and_names_its_half() -> None:
 
 
 def test_a_copy_counts_and_names_the_first_half() -> None:
-    draft = half().moved(PACKED, times=1)
+    draft = half().moved_draft(PACKED, check_times=1)
     copy = Half(stored(draft, queue_offset=9, timestamp=BORN + 90_000))
-    again = Half(stored(copy.moved(PACKED, times=2), queue_offset=12))
-    assert (copy.times, copy.origin) == (1, 5)
-    assert (again.times, again.origin) == (2, 5)
-    assert copy.began == BORN / 1000  # when it was stored first is not known any more
+    again = Half(stored(copy.moved_draft(PACKED, check_times=2), queue_offset=12))
+    assert (copy.check_times, copy.origin) == (1, 5)
+    assert (again.check_times, again.origin) == (2, 5)
+    assert copy.began == BORN / 1000  # the store time of the first half is not known any more
     assert (copy.record.flag, copy.record.reconsume_times) == (7, 2)
-    aside = Half(stored(again.set_aside(PACKED)))
-    assert (aside.record.topic, aside.is_aside) == (TRANS_CHECK_MAX_TIME_TOPIC, True)
-    assert (aside.times, aside.origin) == (2, 5)
+    aside = Half(stored(again.set_aside_draft(PACKED)))
+    assert (aside.record.topic, aside.is_set_aside) == (TRANS_CHECK_MAX_TIME_TOPIC, True)
+    assert (aside.check_times, aside.origin) == (2, 5)
 
 
 def test_a_producer_is_shown_the_message_as_it_will_be() -> None:
     found = half()
-    draft = found.moved(PACKED, times=1)
-    copy = found.copied(draft, Appended(2000, 100, 9, BORN + 50, 0))
-    shown = read_record(copy.shown())
+    draft = found.moved_draft(PACKED, check_times=1)
+    copy = found.copy_at(draft, Appended(2000, 100, 9, BORN + 50, 0))
+    shown = read_record(copy.for_producer())
     assert isinstance(shown, Record)
     assert (shown.topic, shown.queue_id, shown.version) == ("T", 3, 1)
     assert (shown.queue_offset, shown.physical_offset) == (9, 2000)
     assert shown.sys_flag == int(SysFlag.COMPRESSED)
     assert shown.decode_properties() == copy.properties
-    assert copy.times == 1
+    assert copy.check_times == 1
 
 
 def test_other_records_are_no_halves() -> None:

@@ -56,7 +56,7 @@ def test_a_million_open_ones_and_as_many_closed_are_counted() -> None:
 def test_ops_are_needed_until_all_halves_they_name_lie_before_the_first_open_one() -> None:
     ops = OpPositions(10)
     for position, last_named in ((10, 5), (11, 9), (12, 2)):
-        ops.note(position, last_named)
+        ops.record(position, last_named)
     assert ops.first_needed(6) == 11
     assert ops.first_needed(9) == 11
     assert ops.first_needed(10) == 13
@@ -65,14 +65,14 @@ def test_ops_are_needed_until_all_halves_they_name_lie_before_the_first_open_one
 def test_an_op_that_was_taken_back_is_forgotten_with_those_behind_it() -> None:
     ops = OpPositions()
     for position, last_named in ((0, 100), (1, 100), (0, 1)):
-        ops.note(position, last_named)
+        ops.record(position, last_named)
     assert ops.first_needed(2) == 1
 
 
 def test_of_very_many_ops_those_that_are_needed_are_found_all_the_same() -> None:
     ops = OpPositions()
     for position in range(5000):
-        ops.note(position, 9000 if position == 3000 else position)
+        ops.record(position, 9000 if position == 3000 else position)
     assert ops.first_needed(2500) == 2500
     assert ops.first_needed(5000) == 3000
     assert ops.first_needed(9001) == 5000

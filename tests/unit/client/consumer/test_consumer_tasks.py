@@ -19,10 +19,10 @@ async def test_what_fails_is_logged_and_done_again(caplog: pytest.LogCaptureFixt
             twice.set()
         raise ValueError("broken")
 
-    keepers = PeriodicTasks()
-    keepers.every(0.001, work)
+    periodic = PeriodicTasks()
+    periodic.every(0.001, work)
     await asyncio.wait_for(twice.wait(), 10)
-    await keepers.close()
+    await periodic.close()
     assert "broken" in caplog.text
 
 
@@ -34,7 +34,7 @@ async def test_coroutines_are_awaited_and_end_with_their_owner() -> None:
         called.set()
         await asyncio.Event().wait()
 
-    keepers = PeriodicTasks()
-    keepers.every(0.001, work)
+    periodic = PeriodicTasks()
+    periodic.every(0.001, work)
     await asyncio.wait_for(called.wait(), 10)
-    await keepers.close()
+    await periodic.close()

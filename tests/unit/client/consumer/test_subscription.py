@@ -22,14 +22,14 @@ def test_sql_leaves_the_judgement_to_the_broker() -> None:
 
 
 def test_a_heartbeat_tells_tags_their_hashes_and_the_version() -> None:
-    told = Filter.of("T", "B || A", 17).announced()
+    told = Filter.of("T", "B || A", 17).subscription()
     assert (told.topic, told.sub_string, told.expression_type) == ("T", "B || A", "TAG")
     assert (told.tags_set, told.sub_version) == (["A", "B"], 17)
     assert told.code_set == sorted([tags_code("A"), tags_code("B")])
 
 
 def test_a_heartbeat_tells_an_sql_expression_as_it_is() -> None:
-    told = Filter.of("T", Sql("a > 1"), 1).announced()
+    told = Filter.of("T", Sql("a > 1"), 1).subscription()
     assert (told.sub_string, told.expression_type, told.tags_set) == ("a > 1", "SQL92", [])
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.spark.archive.files import Files, Found
+from bolide.spark.archive.files import FileEntry, Files
 
 
 def check_files(files: Files) -> None:
@@ -20,7 +20,7 @@ def check_files(files: Files) -> None:
     assert files.names("a") == ["one", "two"]
 
     files.move("a/two", "b/topic=x%25y/two")
-    assert list(files.walk("b")) == [Found("b/topic=x%25y/two", 2)]
+    assert list(files.walk("b")) == [FileEntry("b/topic=x%25y/two", 2)]
     with pytest.raises(FileNotFoundError):
         files.move("a/two", "b/two")
     with pytest.raises(FileNotFoundError):

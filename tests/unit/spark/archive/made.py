@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bolide.spark.archive.files import Files, LocalFiles
-from bolide.spark.archive.manifest import DataFile, Span
+from bolide.spark.archive.manifest import DataFile, QueueSpan
 from bolide.spark.archive.table import ArchiveTable, TableWriter
 
 
@@ -24,7 +24,7 @@ def stage(
     path = f"{writer.new_staging()}/topic={topic}/hour={hour}/part-0.parquet"
     data = f"{topic} {queue_id} {first} {last}".encode()
     writer.files.write_new(path, data)
-    span = Span("broker-a", queue_id, first, last, last - first + 1)
+    span = QueueSpan("broker-a", queue_id, first, last, last - first + 1)
     return DataFile(path, topic, hour, len(data), (span,))
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bolide.arrow.ranges import Bounds, QueueRange
+from bolide.arrow.offsets import Bounds, QueueRange
 from bolide.model.message_queue import MessageQueue
 from bolide.spark.archive.errors import ArchiveGap, SeamGap
-from bolide.spark.archive.manifest import DataFile, Span, State
-from bolide.spark.archive.merging import find_heaps
-from bolide.spark.archive.retention import drop_before
-from bolide.spark.archive.seam import live_before, live_start, refuse_hole, refuse_other_log
+from bolide.spark.archive.maintenance import drop_before, find_compaction_groups
+from bolide.spark.archive.manifest import DataFile, QueueSpan, State
+from bolide.spark.archive.seam import log_ranges_before, log_start, refuse_gap, refuse_shorter_log
 from bolide.spark.archive.table import Settings
 from bolide.spark.archive.writing import refuse_gaps
 from tests.unit.spark.archive.made import plain_rows, stage, table_in
@@ -21,13 +20,13 @@ OTHER = MessageQueue("orders", "broker-a", 1)
 
 
 def data_file(
-    *spans: Span, size: int = 10, hour: str = "2026-07-01-05", name: str = "x"
+    *spans: QueueSpan, size: int = 10, hour: str = "2026-07-01-05", name: str = "x"
 ) -> DataFile:
     return DataFile(f"topic=orders/hour={hour}/{name}", "orders", hour, size, spans)
 
 
-def span(first: int, last: int, rows: int | None = None) -> Span:
-    return Span("broker-a", 0, first, last, last - first + 1 if rows is None else rows)
+def span(first: int, last: int, rows: int | None = None) -> QueueSpan:
+    return QueueSpan("broker-a", 0, first, last, last - first + 1 if rows is None else rows)
 
 
 # Added
@@ -37,7 +36,7 @@ def span(first: int, last: int, rows: int | None = None) -> Span:
     "spans",
     [[span(5, 9)], [span(8, 9), span(5, 7)], [span(5, 9, rows=3), span(6, 8, rows=2)]],
 )
-def test_rows_that_go_on_without_a_hole_are_taken(spans: list[Span]) -> None:
+def test_rows_that_go_on_without_a_hole_are_taken(spans: list[QueueSpan]) -> None:
     state = State(begin={QUEUE: 2}, covered={QUEUE: 5})
     refuse_gaps([data_file(each) for each in spans], state)
 
@@ -51,7 +50,7 @@ def test_rows_that_go_on_without_a_hole_are_taken(spans: list[Span]) -> None:
         (State(), [span(0, 4), span(4, 9)], "a batch has 1 rows more"),
     ],
 )
-def test_holes_are_refused(state: State, spans: list[Span], message: str) -> None:
+def test_holes_are_refused(state: State, spans: list[QueueSpan], message: str) -> None:
     with pytest.raises(ArchiveGap, match=message):
         refuse_gaps([data_file(each) for each in spans], state)
 
@@ -68,10 +67,10 @@ def test_hours_with_enough_small_files_are_merged() -> None:
         data_file(size=10, hour="2026-07-01-07", name="a"),
         data_file(size=10, hour="2026-07-01-07", name="b"),
     ]
-    (heap,) = find_heaps(files, before_hour="2026-07-01-07", target=100)
-    assert (heap.hour, heap.size, len(heap.files)) == ("2026-07-01-05", 30, 2)
-    assert len(find_heaps(files, target=100)) == 2
-    assert find_heaps(files, least=3, target=100) == []
+    (group,) = find_compaction_groups(files, before_hour="2026-07-01-07", target=100)
+    assert (group.hour, group.size, len(group.files)) == ("2026-07-01-05", 30, 2)
+    assert len(find_compaction_groups(files, target=100)) == 2
+    assert find_compaction_groups(files, least=3, target=100) == []
 
 
 # Taken out
@@ -95,30 +94,33 @@ def test_only_hours_that_are_over_are_taken_out(tmp_path: Path) -> None:
 def test_the_log_goes_on_where_the_archive_ends() -> None:
     state = State(covered={QUEUE: 10})
     bounds = {QUEUE: Bounds(3, 20), OTHER: Bounds(7, 9)}
-    refuse_hole(state, bounds)
-    assert live_start(state, bounds) == {QUEUE: 10, OTHER: 7}
+    refuse_gap(state, bounds)
+    assert log_start(state, bounds) == {QUEUE: 10, OTHER: 7}
 
 
 def test_what_the_log_has_from_before_the_archive_is_read_too() -> None:
     began_late = State(begin={QUEUE: 10, OTHER: 4})  # with nothing archived yet
     bounds = {QUEUE: Bounds(3, 20), OTHER: Bounds(5, 9)}
-    assert live_start(began_late, {QUEUE: bounds[QUEUE]}) == {QUEUE: 10}
-    assert live_before(began_late, bounds) == [QueueRange(QUEUE, 3, 10), QueueRange(OTHER, 5, 5)]
+    assert log_start(began_late, {QUEUE: bounds[QUEUE]}) == {QUEUE: 10}
+    assert log_ranges_before(began_late, bounds) == [
+        QueueRange(QUEUE, 3, 10),
+        QueueRange(OTHER, 5, 5),
+    ]
 
     file = data_file(span(12, 14))  # 10 and 11 were deleted as too old
     has_rows = State(files={file.path: file}, begin={QUEUE: 10}, covered={QUEUE: 15})
-    assert live_before(has_rows, {QUEUE: bounds[QUEUE]}) == [QueueRange(QUEUE, 3, 12)]
+    assert log_ranges_before(has_rows, {QUEUE: bounds[QUEUE]}) == [QueueRange(QUEUE, 3, 12)]
 
 
 @pytest.mark.parametrize("state", [State(covered={QUEUE: 10}), State(begin={QUEUE: 10})])
 def test_a_hole_at_the_seam_is_told(state: State) -> None:
     bounds = {QUEUE: Bounds(15, 20)}
-    refuse_other_log(state, bounds)
+    refuse_shorter_log(state, bounds)
     with pytest.raises(SeamGap, match="5 messages are in neither"):
-        refuse_hole(state, bounds)
+        refuse_gap(state, bounds)
 
 
 @pytest.mark.parametrize("state", [State(covered={QUEUE: 10}), State(begin={QUEUE: 10})])
 def test_a_log_that_ends_before_the_archive_is_another_one(state: State) -> None:
     with pytest.raises(SeamGap, match="made anew"):
-        refuse_other_log(state, {QUEUE: Bounds(0, 4)})
+        refuse_shorter_log(state, {QUEUE: Bounds(0, 4)})

@@ -53,7 +53,7 @@ def test_a_hold_on_another_machine_ends_after_silence(tmp_path: Path) -> None:
 def test_a_holder_gives_signs_of_life_and_finds_out_who_took_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_module, "BEAT_EVERY", 0.01)
+    monkeypatch.setattr(lease_module, "HEARTBEAT_INTERVAL", 0.01)
     files = LocalFiles(tmp_path)
     with Lease(files, "mine") as lease:
         deadline = time.monotonic() + 20

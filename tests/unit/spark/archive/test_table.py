@@ -118,7 +118,7 @@ def test_many_commits_are_read_by_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_module, "STATE_EVERY", 5)
-    monkeypatch.setattr(table_module, "KEEP", 10)
+    monkeypatch.setattr(table_module, "KEPT_COMMITS", 10)
     table = table_in(tmp_path)
     with table.writing(Settings()) as writer:
         for number in range(33):
@@ -184,10 +184,10 @@ def test_a_change_that_is_done_is_not_undone_if_its_plan_comes_back(tmp_path: Pa
         hours = [stage(writer, 0, 4), stage(writer, 5, 9, hour="2026-07-01-06")]
         plan = tmp_path / "_bolide/pending/000000000001.json"
         kept: list[bytes] = []
-        forget = writer._forget
-        writer._forget = lambda it: (kept.append(plan.read_bytes()), forget(it))  # type: ignore[method-assign,assignment,func-returns-value]
+        forget = writer._clean_up
+        writer._clean_up = lambda it: (kept.append(plan.read_bytes()), forget(it))  # type: ignore[method-assign,assignment,func-returns-value]
         writer.commit("append", hours)
-        writer._forget = forget  # type: ignore[method-assign]
+        writer._clean_up = forget  # type: ignore[method-assign]
         (old,) = (each.path for each in table.state().files_of() if each.hour.endswith("05"))
         writer.commit("compact", [stage(writer, 0, 4)], [old])
     plan.write_bytes(kept[0])  # as after a power cut: its deletion was not on the disk

@@ -5,7 +5,7 @@ import pytest
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.archive import BUILT_IN, ArchiveOptions, plan
 from bolide.spark.pipelines.builtin import RunSettings, make_options
-from bolide.spark.pipelines.triggers import ONCE, Trigger
+from bolide.spark.pipelines.times import ONCE, Trigger
 
 RUN = RunSettings(name_server="127.0.0.1:9876")
 

@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide.cli import app
-from bolide.cli.pipeline_commands import load
-from bolide.cli.pipeline_run import Words
+from bolide.cli.pipeline_run import Words, load
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
 

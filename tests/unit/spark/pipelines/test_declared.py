@@ -8,10 +8,9 @@ import pytest
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import RunSettings
 from bolide.spark.pipelines.declared import read_pipeline
-from bolide.spark.pipelines.documents import BadFile
-from bolide.spark.pipelines.sinks import FormatSink
-from bolide.spark.pipelines.triggers import ONCE, Trigger
-from bolide.spark.pipelines.work import EachBatch, Pipeline
+from bolide.spark.pipelines.definition import EachBatch, FormatSink, Pipeline
+from bolide.spark.pipelines.times import ONCE, Trigger
+from bolide.spark.pipelines.yaml_document import BadFile
 
 ROOT = Path(__file__).resolve().parents[4]
 EXAMPLES = sorted((ROOT / "examples" / "pipelines").glob("*.yaml"))

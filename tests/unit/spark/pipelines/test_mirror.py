@@ -2,9 +2,8 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import RunSettings
+from bolide.spark.pipelines.definition import FormatSink, Pipeline
 from bolide.spark.pipelines.mirror import MirrorOptions, plan
-from bolide.spark.pipelines.sinks import FormatSink
-from bolide.spark.pipelines.work import Pipeline
 
 HERE = RunSettings(
     name_server="here:9876",

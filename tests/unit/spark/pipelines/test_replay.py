@@ -4,8 +4,13 @@ import pytest
 
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import RunSettings
-from bolide.spark.pipelines.replay import ReplayOptions, plan, tasks_for
-from bolide.spark.pipelines.replay_rows import Chunk, chunks_of
+from bolide.spark.pipelines.replay import (
+    ReplayOptions,
+    TimeSlice,
+    iter_time_slices,
+    plan,
+    tasks_for,
+)
 
 RUN = RunSettings(name_server="127.0.0.1:9876")
 
@@ -30,9 +35,9 @@ def test_an_option_of_the_sink_that_is_none_is_refused_before_anything_runs() ->
 def test_minutes_are_put_together_until_a_chunk_is_large_enough() -> None:
     start = datetime(2026, 1, 31, 12, tzinfo=UTC)
     minutes = [(int(start.timestamp()) + 60 * n, count) for n, count in ((0, 4), (1, 6), (7, 3))]
-    assert [*chunks_of(minutes, 10)] == [
-        Chunk(start, start + timedelta(minutes=2), 10),
-        Chunk(start + timedelta(minutes=7), start + timedelta(minutes=8), 3),
+    assert [*iter_time_slices(minutes, 10)] == [
+        TimeSlice(start, start + timedelta(minutes=2), 10),
+        TimeSlice(start + timedelta(minutes=7), start + timedelta(minutes=8), 3),
     ]
 
 

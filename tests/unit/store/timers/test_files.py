@@ -26,9 +26,9 @@ from bolide.store.timers import (
     PLAIN,
     ROLL,
     TimerCheckpoint,
+    TimerEntry,
     TimerFiles,
-    TimerMark,
-    Waiting,
+    TimerRecoveryPoint,
 )
 
 NOW = 1_700_000_000_000
@@ -50,8 +50,8 @@ def files_in(root: Path, *, file_size: int = 1000, slots: int = SLOTS) -> TimerF
     return TimerFiles(root, disk=HastyDisk(), file_size=file_size, slots=slots)
 
 
-def waiting(due: int, place: int, magic: int = PLAIN) -> Waiting:
-    return Waiting(NOW + due, place, 100, magic, NOW, 7)
+def waiting(due: int, place: int, magic: int = PLAIN) -> TimerEntry:
+    return TimerEntry(NOW + due, place, 100, magic, NOW, 7)
 
 
 def checkpoint(files: TimerFiles, queue_offset: int = 0, *, marked: bool = True) -> TimerCheckpoint:
@@ -59,11 +59,11 @@ def checkpoint(files: TimerFiles, queue_offset: int = 0, *, marked: bool = True)
         read_time=NOW,
         log_position=files.log_end,
         queue_offset=queue_offset,
-        mark=TimerMark() if marked else None,
+        recovery_point=TimerRecoveryPoint() if marked else None,
     )
 
 
-def all_in(files: TimerFiles) -> list[Waiting]:
+def all_in(files: TimerFiles) -> list[TimerEntry]:
     first = files.number(NOW)
     return files.load(first, first + SLOTS - 1, 10_000).waiting
 
@@ -71,7 +71,7 @@ def all_in(files: TimerFiles) -> list[Waiting]:
 def test_units_and_slots_are_as_rocketmq_writes_them(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.open()
-    files.add([Waiting(NOW + 1500, 4096, 126, PLAIN | ROLL, NOW, -5), waiting(1600, 5000)])
+    files.add([TimerEntry(NOW + 1500, 4096, 126, PLAIN | ROLL, NOW, -5), waiting(1600, 5000)])
     files.close()
 
     log = (tmp_path / "timerlog" / f"{0:020d}").read_bytes()
@@ -214,12 +214,14 @@ def test_without_its_wheel_a_log_counts_as_lost(tmp_path: Path) -> None:
 
 
 def test_a_mark_counts_only_as_long_as_rocketmq_has_not_written(tmp_path: Path) -> None:
-    ours = TimerCheckpoint(read_time=1, log_position=2, queue_offset=3, mark=TimerMark())
+    ours = TimerCheckpoint(
+        read_time=1, log_position=2, queue_offset=3, recovery_point=TimerRecoveryPoint()
+    )
     data = bytearray(ours.encode())
     assert len(data) == 4096
     assert TimerCheckpoint.decode(bytes(data)) == ours
     struct.pack_into(">q", data, 16, 4)
-    assert TimerCheckpoint.decode(bytes(data)).mark is None
+    assert TimerCheckpoint.decode(bytes(data)).recovery_point is None
     assert TimerCheckpoint.decode(bytes(data[:100])) == TimerCheckpoint()
 
 
@@ -234,8 +236,8 @@ class Files(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp())
         self.files = files_in(self.root, file_size=52 * 9 + 30)
         self.files.open()
-        self.saved: list[Waiting] = []
-        self.unsaved: list[Waiting] = []
+        self.saved: list[TimerEntry] = []
+        self.unsaved: list[TimerEntry] = []
         self.places = 0
         self.save()
 

@@ -1,7 +1,8 @@
-"""Which queues of a topic a member of a group takes: plain functions that all members agree on.
+"""Assignment strategies: which queues of a topic a member of a group consumes.
 
-Every member computes the same answer from the same sorted lists, so nobody has to hand queues out.
-Results are those of RocketMQ's strategies, so that Java and Python members share one group.
+Strategies are pure functions. Every member computes the same assignment from the same sorted lists,
+so no coordinator is needed. Results equal those of RocketMQ's strategies, so that Java and Python
+members can share one group.
 """
 
 from bisect import bisect_left
@@ -13,7 +14,7 @@ from bolide.model import shares
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 Strategy = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
-"""From group, own client id, all queues of the topic and all client ids, both sorted."""
+"""Takes the group, own client id, all queues of the topic and all client ids, both sorted."""
 
 VIRTUAL_NODES = 10
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 def average(
     group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> Sequence[MessageQueue]:
-    """Give each member one run of neighbouring queues; the first members get one more."""
+    """Give each member a contiguous range of queues; the first members get one more."""
     if client_id not in client_ids:
         return []
     return shares.average(queues, client_ids.index(client_id), len(client_ids))
@@ -32,14 +33,14 @@ def average(
 def average_by_circle(
     group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> Sequence[MessageQueue]:
-    """Deal the queues out one by one, as cards."""
+    """Assign the queues round-robin."""
     if client_id not in client_ids:
         return []
     return shares.by_circle(queues, client_ids.index(client_id), len(client_ids))
 
 
 def by_config(queues: Collection[MessageQueue]) -> Strategy:
-    """Always take these queues, whoever else is in the group."""
+    """Always assign these queues, regardless of the other members."""
     mine = frozenset(queues)
 
     def allocate(
@@ -51,7 +52,7 @@ def by_config(queues: Collection[MessageQueue]) -> Strategy:
 
 
 def by_machine_room(rooms: Collection[str]) -> Strategy:
-    """Share the queues of brokers in these rooms: those named `room@broker`."""
+    """Assign only queues of brokers in these machine rooms, which are named `room@broker`."""
     wanted = frozenset(rooms)
 
     def allocate(
@@ -62,8 +63,8 @@ def by_machine_room(rooms: Collection[str]) -> Strategy:
         near = [queue for queue in queues if _room_of(queue.broker_name) in wanted]
         index, members = client_ids.index(client_id), len(client_ids)
         share, rest = divmod(len(near), members)
-        taken = near[index * share : (index + 1) * share]
-        return taken + near[members * share + index :][: index < rest]
+        assigned = near[index * share : (index + 1) * share]
+        return assigned + near[members * share + index :][: index < rest]
 
     return allocate
 
@@ -74,7 +75,7 @@ def machine_room_nearby(
     broker_room: Callable[[MessageQueue], str],
     client_room: Callable[[str], str],
 ) -> Strategy:
-    """Share the queues of each room among the members there; a room without any among all."""
+    """Assign the queues of a room to its members; those of a room without members to all."""
 
     def allocate(
         group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -97,7 +98,7 @@ def machine_room_nearby(
 def consistent_hash_ring(
     virtual_nodes: int = VIRTUAL_NODES, hash_of: Callable[[str], int] | None = None
 ) -> Strategy:
-    """Place members on a ring so that one who comes or goes moves few queues."""
+    """Consistent hashing: a member that joins or leaves moves few queues."""
     position = hash_of or _md5_position
 
     def allocate(
@@ -139,7 +140,7 @@ def _md5_position(key: str) -> int:
 
 
 def _java_text(queue: MessageQueue) -> str:
-    # The text that Java hashes (`MessageQueue.toString`).
+    # Java hashes the text of `MessageQueue.toString`.
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"
@@ -147,7 +148,7 @@ def _java_text(queue: MessageQueue) -> str:
 
 
 consistent_hash = consistent_hash_ring()
-"""The ring with ten virtual nodes for each member, as RocketMQ's default."""
+"""A ring with ten virtual nodes for each member, RocketMQ's default."""
 
 STRATEGY_NAMES: dict[Strategy, str] = {average: "AVG", average_by_circle: "AVG_BY_CIRCLE"}
-"""Those that brokers know too, by what they call them."""
+"""Names that brokers use for the strategies they know."""

@@ -1,4 +1,4 @@
-"""Queues as brokers share them out: to be pulled, or to be popped."""
+"""Rebalancing by the broker: it assigns queues and says whether to pull or to pop them."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from bolide.client.consumer.group.assignment import STRATEGY_NAMES, Strategy
 from bolide.client.consumer.group.membership import Membership
-from bolide.client.consumer.group.rebalance import SETTLE, AssignmentListener, Rebalancer
-from bolide.client.consumer.pop.popped_queues import ModalHoldings
+from bolide.client.consumer.group.rebalance import REJOIN_GRACE, AssignmentListener, Rebalancer
+from bolide.client.consumer.pop.popped_queues import MixedQueues
 from bolide.client.consumer.subscription import Filter
 from bolide.client.errors import RouteNotFound
 from bolide.errors import BolideError
@@ -25,25 +25,25 @@ Modes = dict[MessageQueue, RequestMode]
 
 
 class BrokerRebalancer(Rebalancer):
-    """Asks a broker of each topic what is ours.
+    """Asks a broker of each topic for this member's assignment.
 
-    Topics with ordered handlers are shared out by the members themselves, as RocketMQ's do it:
-    their order hangs on locks that have one owner.
+    Topics with ordered handlers are assigned by the members themselves, as in RocketMQ: ordered
+    consumption depends on queue locks, which have a single owner.
     """
 
     def __init__(
         self,
         member: Membership,
         strategy: Strategy,
-        holder: ModalHoldings,
+        target: MixedQueues,
         listener: AssignmentListener | None,
         is_ordered: Callable[[str], bool],
     ) -> None:
-        super().__init__(member, strategy, holder, listener)
-        self._modal = holder
+        super().__init__(member, strategy, target, listener)
+        self._mixed = target
         self._strategy_name = STRATEGY_NAMES[strategy]
         self._is_ordered = is_ordered
-        self._modes: dict[str, RequestMode] = {}  # of topics that are not retries
+        self._modes: dict[str, RequestMode] = {}  # of topics other than retry topics
 
     async def leave(self, *topics: str) -> None:
         retries = [each for t in topics for each in pop_retry_topics(self._member.group, t)]
@@ -53,35 +53,35 @@ class BrokerRebalancer(Rebalancer):
 
     async def _balance(self, topic: str) -> bool:
         if self._is_ordered(topic):
-            return await self._balance_here(topic)
+            return await self._balance_by_members(topic)
         try:
-            found = await self._ask(topic)
+            assigned = await self._query_assignment(topic)
         except RequestCodeNotSupported:
-            self._rare.warning(
+            self._throttled.warning(
                 "unsupported",
-                "%s: the brokers of %s do not share queues out, they are too old: the members do",
+                "%s: the brokers of %s are too old to assign queues; the members assign them",
                 self._member.group,
                 topic,
             )
-            return await self._balance_here(topic)
+            return await self._balance_by_members(topic)
         except BolideError as exc:
             return self._missed(topic, exc)
-        if found is None and self._modal.of_topic(topic):
-            return False  # what we have stays ours meanwhile
-        if found is None:
-            return self._missed(topic, BolideError("no broker says which of them are ours"))
-        self._rare.forget(topic)
-        modes = {each.message_queue: each.mode for each in found}
-        await self._follow(topic, modes)
-        self._modal.expect(topic, modes)
+        if assigned is None and self._mixed.of_topic(topic):
+            return False  # keep the current queues until a broker answers
+        if assigned is None:
+            return self._missed(topic, BolideError("no broker returned an assignment"))
+        self._throttled.forget(topic)
+        modes = {each.message_queue: each.mode for each in assigned}
+        await self._switch_mode(topic, modes)
+        self._mixed.set_modes(topic, modes)
         return await self._apply(topic, modes.keys(), modes.keys())
 
-    async def _balance_here(self, topic: str) -> bool:
-        self._modal.expect(topic, {})
+    async def _balance_by_members(self, topic: str) -> bool:
+        self._mixed.set_modes(topic, {})
         return await super()._balance(topic)
 
-    async def _ask(self, topic: str) -> list[Assignment] | None:
-        """None if the broker cannot say. Raises the last one's error."""
+    async def _query_assignment(self, topic: str) -> list[Assignment] | None:
+        """None if the broker has no assignment yet. Raises the error of the last broker asked."""
         member = self._member
         query = AssignmentQuery(
             topic=topic,
@@ -95,7 +95,7 @@ class BrokerRebalancer(Rebalancer):
         for address in await self._addresses(topic):
             try:
                 reply = await member.instance.call(address, code, body=body)
-                if self._has_just_come_back(address, topic):
+                if self._has_just_reconnected(address, topic):
                     return None
                 return fastjson.decode(reply.body, Assignments).message_queue_assignments
             except BolideError as exc:
@@ -103,36 +103,36 @@ class BrokerRebalancer(Rebalancer):
         raise failure
 
     async def _addresses(self, topic: str) -> Iterable[str]:
-        """Of its brokers in any order, so that the question is spread over them."""
+        """One address of each broker of a topic, shuffled to spread the queries."""
         route = await self._member.instance.routes.require(topic)
         brokers = [each.broker_addrs for each in route.broker_datas if each.broker_addrs]
         random.shuffle(brokers)
         return [addresses[min(addresses)] for addresses in brokers]
 
-    def _has_just_come_back(self, address: str, topic: str) -> bool:
-        """A broker that was gone shares out among those it has heard of since: not all of us."""
+    def _has_just_reconnected(self, address: str, topic: str) -> bool:
+        """A broker that just came back may not have heard of all members yet."""
         now = asyncio.get_running_loop().time()
         since = self._member.instance.remoting.reconnected_at(address)
-        return now - since < SETTLE and bool(self._modal.of_topic(topic))
+        return now - since < REJOIN_GRACE and bool(self._mixed.of_topic(topic))
 
-    async def _follow(self, topic: str, modes: Modes) -> None:
-        """When a topic is pulled, pull what is left of the retries of its pops too."""
+    async def _switch_mode(self, topic: str, modes: Modes) -> None:
+        """When a topic changes to pulling, subscribe to the retry topics of its former pops too."""
         if topic.startswith(RETRY_PREFIX) or not modes:
             return
         mode = RequestMode.POP if RequestMode.POP in modes.values() else RequestMode.PULL
         if self._modes.get(topic) is mode:
             return
         self._modes[topic] = mode
-        log.info("%s: messages of %s come by %s", self._member.group, topic, mode)
+        log.info("%s: messages of %s are read by %s", self._member.group, topic, mode)
         for retries in pop_retry_topics(self._member.group, topic):
             if mode is RequestMode.POP:
                 self._member.filters.pop(retries, None)
-            elif await self._is_there(retries):
+            elif await self._exists(retries):
                 self._member.filters[retries] = Filter.of(retries, "*", 0)
                 self._member.instance.heartbeat_soon()
                 self._member.rebalance_soon()
 
-    async def _is_there(self, topic: str) -> bool:
+    async def _exists(self, topic: str) -> bool:
         try:
             await self._member.instance.routes.require(topic)
         except RouteNotFound:

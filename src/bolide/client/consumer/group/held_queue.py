@@ -1,4 +1,4 @@
-"""A queue while a consumer holds it: its messages in process, and its commit position."""
+"""A queue held by a consumer: messages in process, commit position, flow limits and lock state."""
 
 import asyncio
 import math
@@ -9,23 +9,23 @@ from itertools import islice
 
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
-from bolide.protocol.bodies.consumers import HeldQueue as ShownQueue
+from bolide.protocol.bodies.consumers import HeldQueue as HeldQueueStatus
 
 
 class ProcessQueue:
-    """Messages under way, by queue offset.
+    """Messages in process, by queue offset.
 
-    Offsets only ever rise, and messages are done in any order; what is committed is the smallest
-    offset not done, so that a crash repeats messages rather than losing them.
+    Messages arrive in offset order and finish in any order. The committed offset is the smallest
+    unfinished one, so that a crash repeats messages rather than losing them.
     """
 
     __slots__ = ("_messages", "_order", "next_offset", "size")
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
-        """Where the next pull begins."""
+        """The offset of the next pull."""
         self.size = 0
-        """Bytes of the bodies held."""
+        """Total bytes of the bodies in process."""
         self._messages: dict[int, StoredMessage] = {}
         self._order: deque[int] = deque()
 
@@ -37,34 +37,34 @@ class ProcessQueue:
 
     @property
     def unfinished(self) -> int:
-        """The smallest offset that is not done: everything before it may be committed."""
+        """The smallest unfinished offset: everything before it may be committed."""
         return self._order[0] if self._order else self.next_offset
 
     @property
     def newest(self) -> int:
-        """The largest offset held, or 0 without any."""
+        """The largest offset in process, or 0."""
         return self._order[-1] if self._order else 0
 
     @property
     def span(self) -> int:
-        """How far apart the first and the last message held are."""
+        """Distance between the first and the last offset in process."""
         return self._order[-1] - self._order[0] if self._order else 0
 
     def first(self, count: int) -> list[StoredMessage]:
-        """The first messages in order, for those who take them one after the other."""
+        """The first unfinished messages; only for queues whose messages finish in order."""
         return [self._messages[offset] for offset in islice(self._order, count)]
 
     def all(self) -> list[StoredMessage]:
-        """Everything that is not done, in order."""
+        """All unfinished messages, in order."""
         return [self._messages[offset] for offset in self._order if offset in self._messages]
 
     def replace(self, message: StoredMessage) -> None:
-        """Put a changed message in the place of the one with its offset, if that is held."""
+        """Replace the message with the same offset, if it is in process."""
         if message.queue_offset in self._messages:
             self._messages[message.queue_offset] = message
 
     def put(self, messages: Sequence[StoredMessage], next_offset: int) -> Sequence[StoredMessage]:
-        """Take in what a pull found, in order; return what lies at or beyond where it began."""
+        """Add the result of a pull; return the messages at or after the previous `next_offset`."""
         if messages and messages[0].queue_offset < self.next_offset:
             messages = [each for each in messages if each.queue_offset >= self.next_offset]
         offsets = [message.queue_offset for message in messages]
@@ -75,27 +75,30 @@ class ProcessQueue:
         return messages
 
     def done(self, messages: Iterable[StoredMessage]) -> None:
-        """Let go of messages; those not held any more are passed over."""
-        held, order = self._messages, self._order
-        gone = [held.pop(message.queue_offset, None) for message in messages]
-        self.size -= sum([len(message.body) for message in gone if message is not None])
-        while order and order[0] not in held:
+        """Remove finished messages; unknown ones are ignored."""
+        in_process, order = self._messages, self._order
+        removed = [in_process.pop(message.queue_offset, None) for message in messages]
+        self.size -= sum([len(message.body) for message in removed if message is not None])
+        while order and order[0] not in in_process:
             order.popleft()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """How much of one queue a consumer holds before it stops pulling; None is no limit."""
+    """Flow control: how much of one queue a consumer buffers before it stops pulling.
+
+    None disables a limit.
+    """
 
     count: int | None = 1000
     size: int | None = 100 * 1024 * 1024
     span: int | None = 2000
     topic_count: int | None = None
-    """For all queues of a topic together; takes the place of `count`."""
+    """For all queues of a topic together; replaces `count`."""
     topic_size: int | None = None
 
     def reached(self, held: ProcessQueue, *, in_order: bool = False) -> str | None:
-        """Say what is over its limit, or None while pulling may go on."""
+        """Describe the limit that is exceeded, or return None if pulling may continue."""
         if self.count is not None and len(held) > self.count:
             return f"{len(held)} messages, the limit is {self.count}"
         if self.size is not None and held.size > self.size:
@@ -105,16 +108,16 @@ class FlowLimits:
         return None
 
     def room(self, held: ProcessQueue) -> float:
-        """How many messages more may be held."""
+        """How many more messages may be buffered."""
         return math.inf if self.count is None else self.count - len(held)
 
     @property
     def is_shared(self) -> bool:
-        """Whether there are limits for a topic as a whole."""
+        """Whether a limit applies to a topic as a whole."""
         return self.topic_count is not None or self.topic_size is not None
 
     def shared(self, queues: int) -> "FlowLimits":
-        """The limits of one of so many queues of a topic."""
+        """The limits of one queue if a topic has this many."""
         return replace(
             self,
             count=_share(self.topic_count, queues, self.count),
@@ -127,29 +130,32 @@ def _share(whole: int | None, among: int, otherwise: int | None) -> int | None:
 
 
 LOCK_LIFE = 30.0
-"""Seconds after which a consumer takes its own lock for lost; the broker keeps it for 60."""
+"""Seconds after which a consumer treats an unrenewed lock as lost; brokers keep it for 60."""
 
 
 class HeldQueue:
-    """One tenure of a queue. Once dropped it stays so: the queue is held anew as another one."""
+    """A queue for as long as a consumer holds it without interruption.
+
+    A dropped queue is never revived: holding the queue again creates a new `HeldQueue`.
+    """
 
     def __init__(self, queue: MessageQueue, start: int, now: Callable[[], float]) -> None:
         self.queue = queue
         self.process = ProcessQueue(start)
-        self.jobs: set[object] = set()
-        """Calls handed to workers and not settled, and whatever else must end first."""
+        self.in_flight: set[object] = set()
+        """Handler calls and other work that must end before the queue is idle."""
         self.last_pull = self.last_consume = now()
         self.locked_at: float | None = None
         self.is_granted: Callable[[], bool] = lambda: True
-        """Whether the broker can still know of the lock."""
+        """Whether the lock was granted on the current connection to the broker."""
         self.pulling: asyncio.Task[None] | None = None
         """Cancelled when the queue is dropped."""
         self.consuming: asyncio.Task[None] | None = None
-        """Ends by itself when the queue is dropped."""
+        """The ordered delivery loop, if any; ends by itself when the queue is dropped."""
         self.is_keyed = False
-        """Whether only the order of each key is kept."""
-        self.arrived: Callable[[Sequence[StoredMessage]], None] = lambda _messages: None
-        """Told what was pulled, if the queue is consumed in order."""
+        """Whether order is kept per key rather than per queue."""
+        self.on_arrival: Callable[[Sequence[StoredMessage]], None] = lambda _messages: None
+        """Receives pulled messages if the queue is delivered in order."""
         self._now = now
         self._dropped = asyncio.Event()
         self._idle = asyncio.Event()
@@ -162,17 +168,19 @@ class HeldQueue:
 
     @property
     def is_locked(self) -> bool:
-        """Whether the broker's lock is ours for certain."""
+        """Whether this consumer certainly holds the broker's lock."""
         is_fresh = self.locked_at is not None and self._now() - self.locked_at < LOCK_LIFE
         return is_fresh and self.is_granted()
 
     @property
     def is_lost(self) -> bool:
-        """Whether no more handlers may begin: dropped, or its lock may be another's by now."""
+        """Whether no handler may begin: the queue was dropped, or its lock may have been lost."""
         return self.is_dropped or (self.locked_at is not None and not self.is_locked)
 
-    def take(self, messages: Sequence[StoredMessage], next_offset: int) -> Sequence[StoredMessage]:
-        """Take in what a pull found; those that are new."""
+    def accept(
+        self, messages: Sequence[StoredMessage], next_offset: int
+    ) -> Sequence[StoredMessage]:
+        """Add the result of a pull; return the messages that are new."""
         fresh = self.process.put(messages, next_offset)
         self._changed.set()
         return fresh
@@ -182,53 +190,53 @@ class HeldQueue:
         self.last_consume = self._now()
         self._changed.set()
 
-    def begin(self, job: object) -> None:
-        self.jobs.add(job)
+    def begin(self, call: object) -> None:
+        self.in_flight.add(call)
         self._idle.clear()
 
-    def end(self, job: object) -> None:
-        self.jobs.discard(job)
+    def end(self, call: object) -> None:
+        self.in_flight.discard(call)
         self.last_consume = self._now()
-        if not self.jobs:
+        if not self.in_flight:
             self._idle.set()
 
     def drop(self) -> None:
-        """Pull no more and start no more handlers; those under way go on."""
+        """Stop pulling and starting handlers; calls in flight continue."""
         self._dropped.set()
         self._changed.set()
         if self.pulling is not None:
             self.pulling.cancel()
 
     def wake(self) -> None:
-        """Something outside changed: those who wait for a change look again."""
+        """Make `wait_for_change` return, because a condition outside the queue changed."""
         self._changed.set()
 
-    async def change(self) -> None:
-        """Wait until messages came or went, or the queue was dropped."""
+    async def wait_for_change(self) -> None:
+        """Wait until messages arrive or finish, the queue is dropped, or `wake` is called."""
         self._changed.clear()
         await self._changed.wait()
 
     async def sleep(self, seconds: float) -> None:
-        """As asyncio.sleep, but wakes when the queue is dropped."""
+        """Like `asyncio.sleep`, but returns early when the queue is dropped."""
         try:
             async with asyncio.timeout(seconds):
                 await self._dropped.wait()
         except TimeoutError:
             pass
 
-    async def idle(self) -> None:
-        """Wait until nothing is under way."""
+    async def wait_until_idle(self) -> None:
+        """Wait until no call is in flight."""
         await self._idle.wait()
 
-    def shown(self) -> ShownQueue:
-        """As `consumerStatus` of mqadmin shows it; times become milliseconds."""
+    def status(self) -> HeldQueueStatus:
+        """The status shown by `mqadmin consumerStatus`; times in milliseconds."""
         process = self.process
-        held = len(process)
-        return ShownQueue(
+        count = len(process)
+        return HeldQueueStatus(
             commit_offset=process.unfinished,
-            cached_msg_min_offset=process.unfinished if held else 0,
+            cached_msg_min_offset=process.unfinished if count else 0,
             cached_msg_max_offset=process.newest,
-            cached_msg_count=held,
+            cached_msg_count=count,
             cached_msg_size_in_mib=process.size // (1024 * 1024),
             locked=self.is_locked,
             last_lock_timestamp=int((self.locked_at or 0) * 1000),

@@ -1,9 +1,9 @@
-"""A consumer's place in its group, as its client instance and the brokers see it."""
+"""Membership of a consumer in its group: what heartbeats and broker requests refer to."""
 
 import asyncio
 from collections.abc import Collection
 
-from bolide.client.consumer.group.start_position import From
+from bolide.client.consumer.group.start_position import ConsumeFrom
 from bolide.client.consumer.subscription import Filter
 from bolide.client.instance.instance import ClientInstance
 from bolide.model.message import StoredMessage
@@ -14,7 +14,7 @@ from bolide.protocol.refusals import ServerError
 
 
 class Membership:
-    """What consumers of every kind answer in the same way; names carry their namespace."""
+    """Base of all kinds of members; topic and group names include the namespace."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Membership:
         *,
         consume_type: ConsumeType,
         model: MessageModel,
-        begin: From = From.LAST,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
     ) -> None:
         self.instance = instance
         self.group = group
@@ -31,10 +31,10 @@ class Membership:
         self.model = model
         self.filters: dict[str, Filter] = {}
         self.other_topics: set[str] = set()
-        """In use without being subscribed to."""
-        self.wanted = asyncio.Event()
-        """Set when queues should be shared out anew."""
-        self._begin = begin
+        """Topics in use without a subscription."""
+        self.rebalance_needed = asyncio.Event()
+        """Set to request a rebalance round."""
+        self._consume_from = consume_from
 
     @property
     def is_broadcasting(self) -> bool:
@@ -48,19 +48,19 @@ class Membership:
             group_name=self.group,
             consume_type=self.consume_type,
             message_model=self.model,
-            consume_from_where=self._begin.announced,
-            subscription_data_set=[wanted.announced() for wanted in self.filters.values()],
+            consume_from_where=self._consume_from.on_wire,
+            subscription_data_set=[wanted.subscription() for wanted in self.filters.values()],
             unit_mode=self.instance.settings.unit_mode,
         )
 
     def route_changed(self, topic: str) -> None:
-        self.wanted.set()
+        self.rebalance_needed.set()
 
     def rebalance_soon(self) -> None:
-        self.wanted.set()
+        self.rebalance_needed.set()
 
     def progress(self) -> dict[MessageQueue, int]:
-        """How far each queue was consumed."""
+        """The consumed offset of each queue."""
         raise NotImplementedError
 
     def running(self) -> RunningConsumer:
@@ -71,7 +71,7 @@ class Membership:
         return {queue: offset for queue, offset in progress if topic in {"", queue.topic}}
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        raise ServerError(f"{self.group} pulls: it decides itself where to go on")
+        raise ServerError(f"{self.group} is a pull group: it manages its offsets itself")
 
     async def consume_directly(self, message: StoredMessage) -> DirectConsumption:
-        raise ServerError(f"{self.group} pulls: it has no handler to give a message to")
+        raise ServerError(f"{self.group} is a pull group: it has no message handler")

@@ -1,4 +1,4 @@
-"""Where the progress of a group is kept: at the brokers, in a file, or where the user likes."""
+"""Stores for the consumed offsets of a group: at the brokers, in a local file, or user-defined."""
 
 import asyncio
 import logging
@@ -23,25 +23,23 @@ from bolide.protocol.headers.offsets import CommitOffsetHeader, OffsetReply, Que
 log = logging.getLogger(__name__)
 
 LOCAL_DIRECTORY = ".rocketmq_offsets"
-"""Below the home directory, where Java clients keep theirs too."""
+"""Below the home directory, where Java clients store theirs too."""
 
-
-Table = tuple[str, str]
-"""A broker and a topic: where a group has one offset for each queue."""
+_BrokerTopic = tuple[str, str]  # broker name and topic
 
 
 class OffsetStore(Protocol):
-    """Keeps one offset for each queue: everything before it was consumed."""
+    """Stores one offset for each queue: everything before it was consumed."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """None if there is none; raises if that cannot be said now."""
+        """The stored offset, or None; raises if the store cannot be read now."""
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
-        """Keep these; with `wait` return only when they are kept, and raise if they are not."""
+        """Store offsets; with `wait`, return after they are stored and raise if that fails."""
 
 
 class OffsetSettings(Protocol):
-    """Where a consumer wants its offsets."""
+    """The settings that select a store."""
 
     @property
     def offset_store(self) -> OffsetStore | None: ...
@@ -54,7 +52,7 @@ class OffsetSettings(Protocol):
 
 
 def offset_store(instance: ClientInstance, group: str, settings: OffsetSettings) -> OffsetStore:
-    """The store that a consumer has been given, or the usual one of its model."""
+    """The store given in the settings, or the default one of the message model."""
     if settings.offset_store is not None:
         return settings.offset_store
     if settings.is_broadcasting:
@@ -63,23 +61,23 @@ def offset_store(instance: ClientInstance, group: str, settings: OffsetSettings)
 
 
 class RemoteOffsets:
-    """At the broker of each queue, where every member of the group finds them."""
+    """Offsets at the broker of each queue, shared by all members of the group."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
-        self._rare = ThrottledLog(log)
-        # RocketMQ's brokers take requests in any order: one write has ended before the next begins.
+        self._throttled = ThrottledLog(log)
+        # Brokers may process requests in any order, so writes are serialized.
         self._writing = asyncio.Lock()
-        self._greeting = asyncio.Lock()
-        self._greeted: set[str] = set()  # brokers that know of the group
-        # Of two offsets that begin a topic's table at once RocketMQ's brokers may lose one.
-        self._beginning: defaultdict[Table, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._begun: set[Table] = set()
+        self._announcing = asyncio.Lock()
+        self._announced: set[str] = set()  # addresses of brokers that know the group
+        # RocketMQ's brokers may lose one of two concurrent commits that create a topic's table.
+        self._first_commits: defaultdict[_BrokerTopic, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._committed: set[_BrokerTopic] = set()
 
     async def read(self, queue: MessageQueue) -> int | None:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
-        found = await self._instance.call(
+        reply = await self._instance.call(
             address,
             RequestCode.QUERY_CONSUMER_OFFSET,
             QueryOffsetHeader(
@@ -87,68 +85,69 @@ class RemoteOffsets:
             ),
             accept={ResponseCode.QUERY_NOT_FOUND},
         )
-        if found.code == ResponseCode.QUERY_NOT_FOUND:
+        if reply.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        return OffsetReply.from_fields(found.fields).offset
+        return OffsetReply.from_fields(reply.fields).offset
 
     async def write(self, offsets: Mapping[MessageQueue, int], *, wait: bool) -> None:
-        """Commit; without `wait` failures are logged only: the next write says more anyway.
+        """Commit; without `wait`, failures are only logged: the next write supersedes this one.
 
         Raises:
-            BolideError: with `wait`: not all were kept.
+            BolideError: with `wait`: not all offsets were committed.
         """
         async with self._writing:
             writes = (self._write(*each) for each in offsets.items())
             outcomes = await asyncio.gather(*writes, return_exceptions=True)
         for queue, outcome in zip(offsets, outcomes, strict=True):
             if outcome is None:
-                self._rare.forget(queue.broker_name)
+                self._throttled.forget(queue.broker_name)
             elif wait or not isinstance(outcome, BolideError):
                 raise outcome
             else:
                 text = "group %s: offsets at %s cannot be committed now: %s"
-                self._rare.warning(queue.broker_name, text, self._group, queue.broker_name, outcome)
+                name = queue.broker_name
+                self._throttled.warning(name, text, self._group, name, outcome)
 
-    async def _write(self, queue: MessageQueue, offset: int) -> None:
-        header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, offset)
+    async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
+        header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, queue_offset)
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
-        await self._greet(address)
-        table = (queue.broker_name, queue.topic)
-        async with self._beginning[table]:
-            if table not in self._begun:
+        await self._announce(address)
+        broker_topic = (queue.broker_name, queue.topic)
+        async with self._first_commits[broker_topic]:
+            if broker_topic not in self._committed:
                 await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-                self._begun.add(table)
+                self._committed.add(broker_topic)
                 return
         await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def _greet(self, address: str) -> None:
-        """Brokers take no offsets of groups they have not heard of; a heartbeat makes a group."""
-        async with self._greeting:
-            if address not in self._greeted:
+    async def _announce(self, address: str) -> None:
+        """Send a heartbeat first: brokers refuse offsets of groups they do not know."""
+        async with self._announcing:
+            if address not in self._announced:
                 known = self._instance.routes.addresses()
                 await self._instance.heartbeat()
-                self._greeted |= {address, *known}
+                self._announced |= {address, *known}
 
 
-class OffsetTable(fastjson.Struct, kw_only=True):
-    """The file of a broadcasting consumer (`OffsetSerializeWrapper`)."""
+class OffsetFile(fastjson.Struct, kw_only=True):
+    """The file of a broadcasting consumer (`OffsetSerializeWrapper` in Java)."""
 
     offset_table: dict[MessageQueue, Long] = field(default_factory=dict)
 
 
 class LocalOffsets:
-    """In `<directory>/<client id>/<group>/offsets.json`, in the form of Java's clients.
+    """Offsets in `<directory>/<client id>/<group>/offsets.json`, in the format of Java's clients.
 
-    The file is replaced whole, so a crash leaves the old one or the new one; `.bak` is the one
-    before. A file that cannot be read falls back to it, and with neither the group begins anew.
+    The file is replaced atomically, so a crash leaves the old or the new version; `.bak` is the
+    previous version and is read if the file is damaged. With neither, the group has no offsets.
     """
 
     def __init__(self, directory: str | Path | None, client_id: str, group: str) -> None:
         root = Path(directory) if directory else Path.home() / LOCAL_DIRECTORY
         self.path = root / client_id / group / "offsets.json"
         self._table: dict[MessageQueue, int] | None = None
-        self._changes = self._kept = 0  # changes of the table, and how many the file has
-        self._writing = threading.Lock()  # a write whose waiter was cancelled may still be at it
+        self._changes = self._saved = 0  # number of changes of the table, and of those in the file
+        self._writing = threading.Lock()  # a write whose awaiting task was cancelled may still run
 
     async def read(self, queue: MessageQueue) -> int | None:
         return (await self._load()).get(queue)
@@ -158,28 +157,28 @@ class LocalOffsets:
         if any(table.get(queue) != offset for queue, offset in offsets.items()):
             table.update(offsets)
             self._changes += 1
-        if self._kept < self._changes:
-            await asyncio.to_thread(self._keep, table, self._changes)
+        if self._saved < self._changes:
+            await asyncio.to_thread(self._save, table, self._changes)
 
     async def _load(self) -> dict[MessageQueue, int]:
         if self._table is None:
-            found = await asyncio.to_thread(self._read_file)
-            # Another reader may have been first, and its table may have been written to.
-            self._table = found if self._table is None else self._table
+            loaded = await asyncio.to_thread(self._read_file)
+            # A concurrent reader may have loaded the table first, and it may have changed since.
+            self._table = loaded if self._table is None else self._table
         return self._table
 
-    def _keep(self, table: dict[MessageQueue, int], change: int) -> None:
+    def _save(self, table: dict[MessageQueue, int], change: int) -> None:
         with self._writing:
-            if self._kept >= change:
-                return  # another write took it along
-            changes = self._changes  # before the copy: it has these changes at least
-            snapshot.replace(self.path, fastjson.encode(OffsetTable(offset_table=dict(table))))
-            self._kept = changes
+            if self._saved >= change:
+                return  # a later write included this change
+            changes = self._changes  # read before the copy, which has at least these changes
+            snapshot.replace(self.path, fastjson.encode(OffsetFile(offset_table=dict(table))))
+            self._saved = changes
 
     def _read_file(self) -> dict[MessageQueue, int]:
         for data in snapshot.read(self.path):
             try:
-                return fastjson.decode(data, OffsetTable).offset_table
+                return fastjson.decode(data, OffsetFile).offset_table
             except fastjson.BadJson as exc:
                 log.warning("%s or its backup cannot be read: %s", self.path, exc)
         return {}

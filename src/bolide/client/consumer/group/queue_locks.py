@@ -1,4 +1,4 @@
-"""Locks of queues at the brokers, for ordered consumption, and their renewal."""
+"""Queue locks at the brokers, for ordered consumption, and their renewal."""
 
 import asyncio
 import logging
@@ -18,32 +18,34 @@ from bolide.protocol.codes import RequestCode
 
 log = logging.getLogger(__name__)
 
+RENEW_INTERVAL = 20.0
+
 
 class QueueLocks:
-    """Asks for one client of one group."""
+    """The locks of one client in one group."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
-        self._rare = ThrottledLog(log)
-        self._granted: dict[MessageQueue, float] = {}  # and on which connection, see `_line`
+        self._throttled = ThrottledLog(log)
+        self._granted: dict[MessageQueue, float] = {}  # by the connection, see `_connection_id`
 
     def holds(self, queue: MessageQueue) -> bool:
-        """Whether the lock was granted on the connection that there is now.
+        """Whether the lock was granted on the current connection to the broker.
 
-        A broker that restarted has forgotten its locks, and may have given them to others.
+        A restarted broker has lost its locks and may have granted them to other members.
         """
-        line = self._line(queue)
-        return line is not None and self._granted.get(queue) == line
+        connection = self._connection_id(queue)
+        return connection is not None and self._granted.get(queue) == connection
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
-        """Whether each lock was granted; a queue whose broker gave no answer is not among them."""
+        """Whether each lock was granted; queues of brokers that did not answer are left out."""
         brokers = _by_broker(queues)
         answers = await asyncio.gather(*map(self._lock, brokers.values()))
         return {queue: granted for answer in answers for queue, granted in answer.items()}
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """A lock that cannot be given back runs out by itself."""
+        """Release locks; one whose broker does not answer expires by itself."""
         await asyncio.gather(*map(self._unlock, _by_broker(queues).values()))
 
     async def _lock(self, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
@@ -55,11 +57,12 @@ class QueueLocks:
             granted = set(fastjson.decode(reply.body, LockReply).locked)
         except BolideError as exc:
             broker = queues[0].broker_name
-            self._rare.warning(broker, "group %s: no locks at %s: %s", self._group, broker, exc)
+            text = "group %s: no locks at %s: %s"
+            self._throttled.warning(broker, text, self._group, broker, exc)
             return {}
         for queue in granted.intersection(queues):
-            if (line := self._line(queue)) is not None:
-                self._granted[queue] = line
+            if (connection := self._connection_id(queue)) is not None:
+                self._granted[queue] = connection
         return {queue: queue in granted for queue in queues}
 
     async def _unlock(self, queues: list[MessageQueue]) -> None:
@@ -70,13 +73,18 @@ class QueueLocks:
             body = self._body(queues)
             await self._instance.call(address, RequestCode.UNLOCK_BATCH_MQ, body=body)
         except BolideError as exc:
-            log.info("group %s: locks at %s stay: %s", self._group, queues[0].broker_name, exc)
+            log.info(
+                "group %s: locks at %s are not released and expire: %s",
+                self._group,
+                queues[0].broker_name,
+                exc,
+            )
 
     async def _master(self, queue: MessageQueue) -> str:
         return await self._instance.routes.require_master(queue.broker_name, queue.topic)
 
-    def _line(self, queue: MessageQueue) -> float | None:
-        """What tells the connection to a queue's broker from former ones; None without one."""
+    def _connection_id(self, queue: MessageQueue) -> float | None:
+        """Identifies the current connection to a queue's broker; None if not connected."""
         remoting, address = self._instance.remoting, self._instance.routes.master(queue.broker_name)
         if address is None or not remoting.is_connected(address):
             return None
@@ -91,47 +99,44 @@ class QueueLocks:
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    found: dict[str, list[MessageQueue]] = {}
+    by_broker: dict[str, list[MessageQueue]] = {}
     for queue in queues:
-        found.setdefault(queue.broker_name, []).append(queue)
-    return found
-
-
-EVERY = 20.0
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker
 
 
 class RestartableQueues(Protocol):
-    """The queues a consumer holds, as far as renewing their locks needs them; see `Holdings`."""
+    """The part of `HeldQueues` that lock renewal needs."""
 
     def __iter__(self) -> Iterator[HeldQueue]: ...
 
     def restart(self, held: HeldQueue, queue_offset: int) -> None: ...
 
 
-class LockKeeper:
-    """Asks for all locks again every 20 seconds; a lost one stops its queue, until regained."""
+class LockRenewer:
+    """Renews the locks of held queues; a queue that loses its lock stops until it is regained."""
 
     def __init__(
         self,
         locks: QueueLocks,
         offsets: OffsetStore,
-        holdings: RestartableQueues,
+        held_queues: RestartableQueues,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._locks = locks
         self._offsets = offsets
-        self._holdings = holdings
+        self._held_queues = held_queues
         self._now = now
 
     async def renew(self) -> None:
-        """Ask once for the locks of all queues that had one."""
-        ordered = {held.queue: held for held in self._holdings if held.locked_at is not None}
+        """Renew the locks of all queues that are delivered in order."""
+        ordered = {held.queue: held for held in self._held_queues if held.locked_at is not None}
         for held in ordered.values():
-            _note_loss(held)
+            _forget_lost_lock(held)
         for queue, granted in (await self._locks.lock(ordered)).items():
             held = ordered[queue]
             if not granted:
-                log.warning("the lock of %s is another's now", queue)
+                log.warning("the lock of %s belongs to another member now", queue)
                 held.locked_at = 0.0
             elif held.is_locked:
                 held.locked_at = self._now()
@@ -139,27 +144,27 @@ class LockKeeper:
                 await self._resume(held)
 
     async def regain(self, held: HeldQueue) -> bool:
-        """Get back a lock that ran out; False if there is none, or the queue begins anew."""
-        _note_loss(held)
+        """Acquire a lost lock again; False if it is refused, or if the queue was restarted."""
+        _forget_lost_lock(held)
         granted = (await self._locks.lock([held.queue])).get(held.queue)
         return bool(granted) and await self._resume(held)
 
     async def _resume(self, held: HeldQueue) -> bool:
-        """Go on with a lock that was lost for a while, where somebody else stopped if he did."""
+        """Continue after a lost lock, at the offset of another member if it committed further."""
         try:
             stored = await self._offsets.read(held.queue)
-        except Exception as exc:  # noqa: BLE001  the store of offsets may be the user's
+        except Exception as exc:  # noqa: BLE001  the offset store may be user code
             log.warning("the offset of %s cannot be read: %r", held.queue, exc)
             return False
         held.locked_at = self._now()
         if stored is not None and stored > held.process.unfinished:
-            self._holdings.restart(held, stored)
+            self._held_queues.restart(held, stored)
             return False
         held.wake()
         return True
 
 
-def _note_loss(held: HeldQueue) -> None:
-    """A new lock alone does not bring a lost one back: somebody may have consumed meanwhile."""
+def _forget_lost_lock(held: HeldQueue) -> None:
+    """A lost lock counts as held only after `_resume`: others may have consumed meanwhile."""
     if not held.is_locked:
         held.locked_at = 0.0

@@ -1,4 +1,4 @@
-"""How a user's function is called with messages, and what its outcome means."""
+"""A user's message handler: where it runs, what it receives, what its result means."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,23 +11,23 @@ from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 
 MessageHandler = Callable[[StoredMessage], object] | Callable[[StoredMessage], Awaitable[object]]
-"""Takes one message; done when it returns, tried again when it raises."""
+"""Takes one message. Returning acknowledges the message, raising retries it."""
 
 BatchHandler = (
     Callable[[Sequence[StoredMessage]], int | None]
     | Callable[[Sequence[StoredMessage]], Awaitable[int | None]]
 )
-"""Takes several; may return how many of them, from the first on, were done."""
+"""Takes several messages; may return how many of them, from the first on, succeeded."""
 
 MAX_BATCH = 1024
 
 
 class Retry(BolideError):
-    """Raised by a handler that wants its message again.
+    """Raised by a handler to have its message delivered again.
 
     Args:
-        delay_level: wait as long as this level says; 0 lets the broker choose by the number of
-            tries, -1 gives up: straight to the dead letters.
+        delay_level: the delay level of the retry; 0 lets the broker choose by the number of
+            tries, -1 sends the message to the dead letters.
         suspend: for ordered handlers, how many seconds the queue waits.
     """
 
@@ -39,7 +39,7 @@ class Retry(BolideError):
         self.suspend = suspend
 
 
-class Place(Enum):
+class RunsOn(Enum):
     """Where a handler runs."""
 
     LOOP = "as a task on the event loop"
@@ -48,21 +48,21 @@ class Place(Enum):
 
 
 class OrderBy(StrEnum):
-    """Within what an ordered handler's calls keep their order."""
+    """The scope in which an ordered handler keeps the order of messages."""
 
     QUEUE = "queue"
     KEYS = "keys"
 
 
 class OnPoison(StrEnum):
-    """What becomes of a key whose message fails again and again."""
+    """What happens to a key whose message has used up its retries."""
 
     BLOCK = "block"
     PARK = "park"
 
 
 class Outcome(NamedTuple):
-    """How many messages of a call were done, from the first on, and why not all."""
+    """How many messages of a call succeeded, from the first on, and the error of the rest."""
 
     done: int
     error: BaseException | None = None
@@ -74,12 +74,12 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A user's function with the way it wants to be called."""
+    """A user's function and how it is called."""
 
     function: Callable[[Any], Any]
-    place: Place
+    runs_on: RunsOn
     batch: int = 1
-    """1 calls it with a message, more with lists of at most so many."""
+    """1 passes single messages; more passes lists of at most that many."""
     is_ordered: bool = False
     order_by: OrderBy = OrderBy.QUEUE
     on_poison: OnPoison = OnPoison.BLOCK
@@ -95,7 +95,7 @@ class Handler:
         order_by: str = OrderBy.QUEUE,
         on_poison: str = OnPoison.BLOCK,
     ) -> "Handler":
-        """Raises ValueError or TypeError that says what does not go together."""
+        """Raises ValueError or TypeError if the options contradict each other."""
         if not callable(function):
             raise TypeError(f"a handler is a function, not {function!r}")
         if not 1 <= batch <= MAX_BATCH:
@@ -104,20 +104,20 @@ class Handler:
         if _is_coroutine_function(function):
             if inline:
                 raise ValueError("inline is for plain functions: coroutines run on the loop anyway")
-            return cls(function, Place.LOOP, batch, ordered, *order)
-        return cls(function, Place.INLINE if inline else Place.THREAD, batch, ordered, *order)
+            return cls(function, RunsOn.LOOP, batch, ordered, *order)
+        return cls(function, RunsOn.INLINE if inline else RunsOn.THREAD, batch, ordered, *order)
 
     @property
     def ordering(self) -> tuple[bool, OrderBy, OnPoison]:
-        """What cannot change while a queue is held."""
+        """The options that cannot change while a queue is held."""
         return self.is_ordered, self.order_by, self.on_poison
 
     def call(self, messages: Sequence[StoredMessage]) -> Any:
-        """What the function returns: a value, or an awaitable of one."""
+        """Call the function; the result is a value or an awaitable."""
         return self.function(messages[0] if self.batch == 1 else messages)
 
     def outcome(self, returned: object, count: int) -> Outcome:
-        """Read what a call for `count` messages returned."""
+        """Interpret the value that a call for `count` messages returned."""
         if self.batch == 1 or returned is None:
             return Outcome(count)
         if not isinstance(returned, int) or isinstance(returned, bool):

@@ -1,4 +1,4 @@
-"""Handler invocations: one call for messages of a queue, with hooks, counters and log lines."""
+"""One call of a handler for messages of a queue: the call, its hooks, counters and log lines."""
 
 import logging
 import time
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import HeldQueue
 from bolide.client.consumer.handlers.handler import Handler, Outcome, Retry
-from bolide.client.consumer.handlers.workers import Job, Workers
+from bolide.client.consumer.handlers.workers import HandlerCall, Workers
 from bolide.client.consumer.send_back import SendBack
 from bolide.logs import ThrottledLog
 from bolide.model.message import StoredMessage
@@ -20,7 +20,7 @@ log = logging.getLogger("bolide.client.consuming.consumption")  # documented nam
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """What hooks see of one call of a handler; `state` is theirs to keep things in."""
+    """What hooks see of one handler call; `state` is free for their own values."""
 
     group: str
     queue: MessageQueue
@@ -31,13 +31,13 @@ class ConsumeContext:
 
 
 class ConsumeHook(Protocol):
-    """Called around each call of a handler; what it raises is logged."""
+    """Runs before and after each handler call; exceptions it raises are logged."""
 
     def before(self, context: ConsumeContext) -> None:
-        """Called where the handler runs: in a thread, if it does."""
+        """Runs where the handler runs: on the event loop or in a pool thread."""
 
     def after(self, context: ConsumeContext) -> None:
-        """Called on the event loop."""
+        """Runs on the event loop."""
 
 
 class Hooks:
@@ -66,31 +66,31 @@ def _guarded(call: Callable[[ConsumeContext], None], context: ConsumeContext) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Consumption:
-    """What both ways to consume work with."""
+class ConsumerRuntime:
+    """What every kind of delivery needs from its consumer."""
 
     group: str
     handlers: Mapping[str, Handler]
-    """By topic, as users call it."""
+    """By topic name without namespace."""
     workers: Workers
     send_back: SendBack | None
-    """None if the group broadcasts: what fails is not sent back then."""
-    counters: ConsumptionCounters
+    """None if the group broadcasts: failed messages are dropped then."""
+    counters: TopicCounters
     hooks: Hooks
-    rare: ThrottledLog = field(default_factory=lambda: ThrottledLog(log))
+    throttled: ThrottledLog = field(default_factory=lambda: ThrottledLog(log))
 
     def context(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> ConsumeContext:
         return ConsumeContext(self.group, held.queue, messages)
 
-    def note(self, job: Job, held: HeldQueue, outcome: Outcome) -> None:
-        """Count a call, and say what went wrong with it."""
-        seconds = time.monotonic() - (job.started or 0.0)
-        failed = len(job.messages) - outcome.done
+    def record(self, call: HandlerCall, held: HeldQueue, outcome: Outcome) -> None:
+        """Count a call and log its error, if any."""
+        seconds = time.monotonic() - (call.started or 0.0)
+        failed = len(call.messages) - outcome.done
         self.counters[held.queue.topic].consumed(outcome.done, failed, seconds)
         if isinstance(outcome.error, Retry):
-            log.debug("%s: a message of %s comes again: %s", self.group, held.queue, outcome.error)
+            log.debug("%s: a message of %s is retried: %s", self.group, held.queue, outcome.error)
         elif outcome.error is not None:
-            self.rare.warning(
+            self.throttled.warning(
                 (held.queue.topic, type(outcome.error)),
                 "%s: a handler failed with a message of %s: %r",
                 self.group,
@@ -103,19 +103,21 @@ class Consumption:
 Q = TypeVar("Q", bound=HeldQueue)
 
 
-class Owner(Protocol):
-    common: Consumption
+class CallOwner(Protocol):
+    """Makes calls and receives their outcomes."""
 
-    def settle(self, job: Any, outcome: Outcome) -> None: ...
+    runtime: ConsumerRuntime
+
+    def complete(self, call: Any, outcome: Outcome) -> None: ...
 
 
-class Call(Generic[Q]):
-    """Runs once; whoever made it is told the outcome."""
+class DeliveryCall(Generic[Q]):
+    """One call of a handler; reports its outcome to the owner."""
 
     __slots__ = ("_owner", "context", "handler", "held", "is_abandoned", "messages", "started")
 
     def __init__(
-        self, owner: Owner, handler: Handler, messages: Sequence[StoredMessage], held: Q
+        self, owner: CallOwner, handler: Handler, messages: Sequence[StoredMessage], held: Q
     ) -> None:
         self._owner = owner
         self.handler = handler
@@ -125,15 +127,15 @@ class Call(Generic[Q]):
         self.is_abandoned = False
         self.context: ConsumeContext | None = None
 
-    def call(self) -> Any:
-        common = self._owner.common
-        if common.hooks:
-            self.context = common.context(self.held, self.messages)
-            common.hooks.before(self.context)
+    def invoke(self) -> Any:
+        runtime = self._owner.runtime
+        if runtime.hooks:
+            self.context = runtime.context(self.held, self.messages)
+            runtime.hooks.before(self.context)
         return self.handler.call(self.messages)
 
-    def settle(self, outcome: Outcome) -> None:
-        self._owner.settle(self, outcome)
+    def complete(self, outcome: Outcome) -> None:
+        self._owner.complete(self, outcome)
 
     def is_older_than(self, time: float) -> bool:
         return self.started is not None and self.started < time and not self.is_abandoned

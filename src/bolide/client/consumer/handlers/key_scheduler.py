@@ -1,14 +1,14 @@
-"""What may be done next with each key of a queue: values in, steps out.
+"""Decides the next step for each key of a queue: values in, steps out, no I/O.
 
-A lane holds the messages of one key that were pulled and are not done, in the queue's order. One
-step of a lane at a time is under way; lanes know nothing of each other. Where failing keys are
-parked, what is set aside comes before what was pulled later, also across restarts:
+The scheduler holds, per key, the messages that were pulled and are not done, in queue order. At
+most one step per key is in flight; keys do not affect each other. Where failing keys are parked,
+parked messages precede messages pulled later, also across restarts:
 
-- of a parked key every message is set aside behind those that are there already;
-- of one that resumes, what was set aside and what was pulled are taken in the order of their
-  offsets, and nothing is taken before everything before it has been pulled: after a crash messages
-  come again that lie before the first one set aside. If that takes long, what is pulled meanwhile
-  is set aside too, so that other keys need not wait for it.
+- Every message of a parked key is parked behind those that are parked already.
+- For a key that resumes, parked and pulled messages are handled in the order of their queue
+  offsets, and only after everything before them was pulled: after a crash, messages that precede
+  the first parked one are pulled again. If resuming takes long, messages pulled meanwhile are
+  parked too, so that other keys need not wait.
 """
 
 from collections import deque
@@ -16,201 +16,213 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from bolide.client.consumer.parking.parked_keys import Entry, ParkedKey, ParkedKeys
+from bolide.client.consumer.parking.parked_keys import ParkedKey, ParkedKeys, ParkedMessage
 from bolide.model.message import StoredMessage
+
+_MAX_LAG = 500
+"""Offsets by which a resuming key may lag behind the pulls before its new messages are parked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Consume:
-    """Call the handler with these."""
+class CallHandler:
+    """Call the handler with these messages."""
 
     messages: Sequence[StoredMessage]
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """The message is set aside already: it is done."""
+class SkipParked:
+    """Finish a message without a call: it is parked already."""
 
     message: StoredMessage
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class ParkMessage:
     """Write the message to the park topic."""
 
     message: StoredMessage
     error: str
     since_ms: int | None
-    """None if it is the first of its key."""
+    """When the key was parked; None if this message is the first of its key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Call the handler with what was set aside."""
+class ReplayParked:
+    """Call the handler with a parked message."""
 
-    entry: Entry
-
-
-@dataclass(frozen=True, slots=True)
-class Bury:
-    """Make a dead letter of what was set aside."""
-
-    entry: Entry
+    entry: ParkedMessage
 
 
 @dataclass(frozen=True, slots=True)
-class ParkAgain:
-    """Write that the key failed while it resumed."""
+class DeadLetterParked:
+    """Send a parked message to the dead letters."""
+
+    entry: ParkedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ParkKeyAgain:
+    """Record that the key failed while it resumed."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
-    """Write again what the broker will soon delete as too old."""
+class RewriteParked:
+    """Append parked records again before the broker's retention deletes them."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[ParkedMessage]
     dead_through: int | None
-    """None unless the key resumes, which is to be written again too."""
+    """The offset of the RESUME record to repeat; None if the key does not resume."""
 
 
-_MOST_HELD_UP = 500
-"""How far others may be ahead of a key that resumes before what it waits with is set aside too."""
-
-Step = Consume | Pass | SetAside | Replay | Bury | ParkAgain | Refresh
+Step = (
+    CallHandler
+    | SkipParked
+    | ParkMessage
+    | ReplayParked
+    | DeadLetterParked
+    | ParkKeyAgain
+    | RewriteParked
+)
 
 
 def order_key(message: StoredMessage) -> str:
-    """The sharding key, else the first of its keys, else none: such messages share a lane."""
+    """The sharding key, else the first message key, else "": messages without keys share one."""
     return message.sharding_key or next(iter(message.keys), "")
 
 
 @dataclass(slots=True)
-class _Lane:
+class _KeyQueue:
     waiting: deque[StoredMessage] = field(default_factory=deque)
     poison: str | None = None
-    """The error for which the first of it is to be parked."""
+    """The error for which the first message is to be parked."""
     is_busy: bool = False
-    is_stale: bool = False
+    needs_rewrite: bool = False
 
 
 class KeyScheduler:
-    """The lanes of one held queue.
+    """Schedules the keys of one held queue.
 
     Args:
-        parked: what is set aside; it changes as the park topic is read.
-        horizon: tells the offset before which everything has been pulled.
+        parked: the parked messages; changes as the park topic is read.
+        horizon: returns the queue offset before which everything has been pulled.
     """
 
     def __init__(self, parked: ParkedKeys, horizon: Callable[[], int]) -> None:
         self.parked = parked
         self._horizon = horizon
-        self._lanes: dict[str, _Lane] = {}
-        self._touched: dict[str, None] = {}  # since they were ready last
+        self._keys: dict[str, _KeyQueue] = {}
+        self._touched: dict[str, None] = {}  # since the last call of `ready`, in order
 
-    def arrived(self, messages: Iterable[StoredMessage]) -> None:
-        """Take in what was pulled, in the queue's order."""
+    def add(self, messages: Iterable[StoredMessage]) -> None:
+        """Add pulled messages, in queue order."""
         for message in messages:
             key = order_key(message)
-            self._lane(key).waiting.append(message)
+            self._queue(key).waiting.append(message)
             self._touched[key] = None
 
     def ready(self) -> list[str]:
-        """Keys of which no step is under way, and one may have become possible."""
+        """Keys without a step in flight for which a step may have become possible."""
         touched, self._touched = self._touched, {}
         keys = touched | dict.fromkeys(self.parked.resuming)
-        return [key for key in keys if not self._lane(key).is_busy]
+        return [key for key in keys if not self._queue(key).is_busy]
 
     def begin(self, key: str) -> None:
-        self._lane(key).is_busy = True
+        self._queue(key).is_busy = True
 
     def end(self, key: str) -> None:
-        """Nothing of the key is under way any more."""
-        lane = self._lane(key)
-        lane.is_busy = False
-        if lane.waiting or lane.is_stale or lane.poison is not None:
+        """No step of the key is in flight any more."""
+        queue = self._queue(key)
+        queue.is_busy = False
+        if queue.waiting or queue.needs_rewrite or queue.poison is not None:
             self._touched[key] = None
         else:
-            del self._lanes[key]
+            del self._keys[key]
 
-    def next(self, key: str, most: int) -> Step | None:
-        """The next step for a key, with at most so many messages; None if it has to wait."""
-        lane, parked = self._lane(key), self.parked.find(key)
+    def next(self, key: str, limit: int) -> Step | None:
+        """The next step for a key, with at most `limit` messages; None if the key must wait."""
+        queue, parked = self._queue(key), self.parked.find(key)
         if parked is None:
-            return _flowing(lane, most)
+            return _step_of_unparked(queue, limit)
         if not parked.is_resuming:
-            lane.poison = None  # also if whoever wrote it did not hear of it
-        if lane.is_stale:
+            queue.poison = None  # the PARK record was stored, even if its reply was lost
+        if queue.needs_rewrite:
             dead_through = parked.dead_through if parked.is_resuming else None
-            return Refresh(list(parked.entries.values()), dead_through)
-        if lane.waiting and lane.waiting[0].queue_offset in parked.entries:
-            return Pass(lane.waiting[0])
-        return self._resuming(lane, parked, most) if parked.is_resuming else _parked(lane, parked)
+            return RewriteParked(list(parked.entries.values()), dead_through)
+        if queue.waiting and queue.waiting[0].queue_offset in parked.entries:
+            return SkipParked(queue.waiting[0])
+        if parked.is_resuming:
+            return self._step_of_resuming(queue, parked, limit)
+        return _step_of_parked(queue, parked)
 
     def done(self, key: str, count: int) -> None:
-        """The first messages that waited are done: handled, set aside or passed by."""
-        lane = self._lane(key)
+        """Remove the first waiting messages: they were handled, parked or skipped."""
+        queue = self._queue(key)
         for _ in range(count):
-            lane.waiting.popleft()
+            queue.waiting.popleft()
 
-    def again(self, key: str, messages: Sequence[StoredMessage]) -> None:
-        """The first messages that waited failed; these take their places."""
-        waiting = self._lane(key).waiting
-        for at, message in enumerate(messages):
-            waiting[at] = message
+    def replace_first(self, key: str, messages: Sequence[StoredMessage]) -> None:
+        """Replace the first waiting messages, which failed, by copies to be tried again."""
+        waiting = self._queue(key).waiting
+        for index, message in enumerate(messages):
+            waiting[index] = message
 
-    def poisoned(self, key: str, error: str) -> None:
-        """The first message, of those that wait or of those set aside, failed for good."""
-        self._lane(key).poison = error
+    def set_poison(self, key: str, error: str) -> None:
+        """The first message, waiting or parked, has used up its retries: park the key."""
+        self._queue(key).poison = error
 
-    def is_parked_now(self, key: str) -> None:
-        """What `poisoned` asked for was written."""
-        self._lane(key).poison = None
+    def clear_poison(self, key: str) -> None:
+        """The record requested by `set_poison` was written."""
+        self._queue(key).poison = None
 
-    def stale(self, keys: Iterable[str]) -> None:
-        """The records of these keys are to be written again."""
+    def request_rewrite(self, keys: Iterable[str]) -> None:
+        """Have the records of these keys written again."""
         for key in keys:
-            self._lane(key).is_stale = True
+            self._queue(key).needs_rewrite = True
             self._touched[key] = None
 
-    def refreshed(self, key: str) -> None:
-        self._lane(key).is_stale = False
+    def rewritten(self, key: str) -> None:
+        self._queue(key).needs_rewrite = False
 
-    def _resuming(self, lane: _Lane, parked: ParkedKey, most: int) -> Step | None:
-        if lane.poison is not None:
-            return ParkAgain(lane.poison)
+    def _step_of_resuming(self, queue: _KeyQueue, parked: ParkedKey, limit: int) -> Step | None:
+        if queue.poison is not None:
+            return ParkKeyAgain(queue.poison)
         entry = parked.first
-        if lane.waiting and lane.waiting[0].queue_offset < entry.offset:
-            some = islice(lane.waiting, most)
-            return Consume([each for each in some if each.queue_offset < entry.offset])
-        if entry.offset >= self._horizon():
+        if queue.waiting and queue.waiting[0].queue_offset < entry.queue_offset:
+            some = islice(queue.waiting, limit)
+            return CallHandler([each for each in some if each.queue_offset < entry.queue_offset])
+        if entry.queue_offset >= self._horizon():
             return None
-        if lane.waiting and self._holds_up(lane.waiting[0], parked):
-            return SetAside(lane.waiting[0], parked.error, parked.since_ms)
-        return Bury(entry) if entry.offset <= parked.dead_through else Replay(entry)
+        if queue.waiting and self._lags(queue.waiting[0], parked):
+            return ParkMessage(queue.waiting[0], parked.error, parked.since_ms)
+        if entry.queue_offset <= parked.dead_through:
+            return DeadLetterParked(entry)
+        return ReplayParked(entry)
 
-    def _holds_up(self, message: StoredMessage, parked: ParkedKey) -> bool:
-        """Whether other keys would soon wait for this one, which has much to catch up with."""
-        is_late = self._horizon() - message.queue_offset > _MOST_HELD_UP
+    def _lags(self, message: StoredMessage, parked: ParkedKey) -> bool:
+        """Whether flow control would soon make other keys wait for this resuming key."""
+        is_late = self._horizon() - message.queue_offset > _MAX_LAG
         return is_late and len(parked.entries) > 1
 
-    def _lane(self, key: str) -> _Lane:
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane()
-        return lane
+    def _queue(self, key: str) -> _KeyQueue:
+        queue = self._keys.get(key)
+        if queue is None:
+            queue = self._keys[key] = _KeyQueue()
+        return queue
 
 
-def _flowing(lane: _Lane, most: int) -> Step | None:
-    lane.is_stale = False
-    if not lane.waiting:
+def _step_of_unparked(queue: _KeyQueue, limit: int) -> Step | None:
+    queue.needs_rewrite = False
+    if not queue.waiting:
         return None
-    if lane.poison is not None:
-        return SetAside(lane.waiting[0], lane.poison, None)
-    return Consume(list(islice(lane.waiting, most)))
+    if queue.poison is not None:
+        return ParkMessage(queue.waiting[0], queue.poison, None)
+    return CallHandler(list(islice(queue.waiting, limit)))
 
 
-def _parked(lane: _Lane, parked: ParkedKey) -> Step | None:
-    if not lane.waiting:
+def _step_of_parked(queue: _KeyQueue, parked: ParkedKey) -> Step | None:
+    if not queue.waiting:
         return None
-    return SetAside(lane.waiting[0], parked.error, parked.since_ms)
+    return ParkMessage(queue.waiting[0], parked.error, parked.since_ms)

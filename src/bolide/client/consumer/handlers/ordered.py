@@ -1,4 +1,4 @@
-"""Consume a queue in its order: one call at a time, and the same messages again after a failure."""
+"""Delivery in queue order: one call at a time; failed messages are retried in place."""
 
 import asyncio
 import logging
@@ -9,25 +9,26 @@ from msgspec import structs
 
 from bolide.client.consumer.group.held_queue import HeldQueue
 from bolide.client.consumer.handlers.handler import Handler, Outcome, Retry
-from bolide.client.consumer.handlers.invocation import Consumption
+from bolide.client.consumer.handlers.invocation import ConsumerRuntime
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 
 log = logging.getLogger(__name__)
 
 SUSPEND = 1.0
-"""Seconds that a queue waits after a failure, unless the handler or the consumer says otherwise."""
+"""Default seconds that a queue waits after a failed call."""
 
-_SHORTEST, _LONGEST = 0.01, 30.0
-LOCK_AGAIN = 3.0
+LOCK_RETRY_INTERVAL = 3.0
 """Seconds between two tries to get a lost lock back."""
 
-
-class _Late(BolideError):
-    """The queue was lost before the call began."""
+_MIN_PAUSE, _MAX_PAUSE = 0.01, 30.0
 
 
-class OrderedJob:
+class _QueueLost(BolideError):
+    """The consumer lost the queue before the call began."""
+
+
+class OrderedCall:
     """One call for the first messages of a held queue."""
 
     __slots__ = ("_hooks", "context", "handler", "held", "messages", "outcome", "started")
@@ -37,95 +38,95 @@ class OrderedJob:
         handler: Handler,
         messages: Sequence[StoredMessage],
         held: HeldQueue,
-        common: Consumption,
+        runtime: ConsumerRuntime,
     ) -> None:
         self.handler = handler
         self.messages = messages
         self.held = held
-        self.context = common.context(held, messages)
-        self._hooks = common.hooks
+        self.context = runtime.context(held, messages)
+        self._hooks = runtime.hooks
         self.started: float | None = None
         self.outcome: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
-        """None if the job was withdrawn before it began."""
+        """None if the call was withdrawn before it began."""
 
-    def call(self) -> Any:
-        if self.held.is_lost:  # while the call waited for a worker
-            raise _Late
+    def invoke(self) -> Any:
+        if self.held.is_lost:  # lost while the call waited for a worker
+            raise _QueueLost
         self._hooks.before(self.context)
         return self.handler.call(self.messages)
 
-    def settle(self, outcome: Outcome | None) -> None:
+    def complete(self, outcome: Outcome | None) -> None:
         if not self.outcome.done():
-            is_late = outcome is not None and isinstance(outcome.error, _Late)
-            self.outcome.set_result(None if is_late else outcome)
+            is_lost = outcome is not None and isinstance(outcome.error, _QueueLost)
+            self.outcome.set_result(None if is_lost else outcome)
 
 
-class LockKeeper(Protocol):
-    """Gets the lock of a queue back, and says whether the tenure may go on with it."""
+class LockRegainer(Protocol):
+    """Regains the lock of a queue; returns whether its holder may continue."""
 
     async def regain(self, held: HeldQueue) -> bool: ...
 
 
-class OrderedConsumption:
-    """Runs one loop for each held queue.
+class QueueOrderedDelivery:
+    """Runs one delivery loop for each held queue.
 
     Args:
-        locks: None if the group broadcasts: then nobody else has the queue's messages to share.
-        max_reconsume_times: None tries for ever.
+        locks: None if the group broadcasts: every member reads all queues, so none is locked.
+        max_reconsume_times: None retries without end.
     """
 
     def __init__(
         self,
-        consumption: Consumption,
+        runtime: ConsumerRuntime,
         *,
-        locks: LockKeeper | None,
+        locks: LockRegainer | None,
         max_reconsume_times: int | None,
         suspend: float = SUSPEND,
     ) -> None:
-        self._common = consumption
+        self._runtime = runtime
         self._locks = locks
         self._max_times = max_reconsume_times
         self._suspend = suspend
 
     async def run(self, held: HeldQueue, topic: str, before: HeldQueue | None) -> None:
-        """Consume until the queue is dropped; `before` is a former tenure that must end first."""
+        """Deliver until the queue is dropped, after the calls of its former holder `before`."""
         if before is not None:
-            await before.idle()
+            await before.wait_until_idle()
         while not held.is_dropped:
-            handler = self._common.handlers.get(topic)
+            handler = self._runtime.handlers.get(topic)
             messages = held.process.first(handler.batch) if handler else []
             if self._locks is not None and not held.is_locked:
                 if not await self._locks.regain(held):
-                    await held.sleep(LOCK_AGAIN)
+                    await held.sleep(LOCK_RETRY_INTERVAL)
             elif handler is None or not messages:
-                await held.change()
+                await held.wait_for_change()
             else:
-                await self._consume(held, handler, messages)
+                await self._deliver(held, handler, messages)
 
-    async def _consume(
+    async def _deliver(
         self, held: HeldQueue, handler: Handler, messages: Sequence[StoredMessage]
     ) -> None:
-        job = OrderedJob(handler, messages, held, self._common)
-        held.begin(job)
+        call = OrderedCall(handler, messages, held, self._runtime)
+        held.begin(call)
         try:
-            self._common.workers.submit(job)
-            outcome = await job.outcome
+            self._runtime.workers.submit(call)
+            outcome = await call.outcome
             if outcome is None:
                 return
-            self._note(job, outcome)
+            self._record(call, outcome)
             held.done(messages[: outcome.done])
             pause = await self._retry(held, messages[outcome.done :], outcome)
         finally:
-            held.end(job)
+            held.end(call)
         if pause:
             await held.sleep(pause)
 
     async def _retry(
         self, held: HeldQueue, failed: Sequence[StoredMessage], outcome: Outcome
     ) -> float:
-        """Count the failure; how long to wait before the same messages again, 0 if none is left."""
+        """Count the failure; return the seconds until the next try, 0 if no message is left."""
         for message in failed:
-            if self._is_worn_out(message) and await is_sent_away(self._common, message):
+            if self._is_exhausted(message) and await dead_letter(self._runtime, message):
                 held.done([message])
             else:
                 times = message.reconsume_times + 1
@@ -134,29 +135,34 @@ class OrderedConsumption:
             return 0.0
         return pause_after(outcome, self._suspend)
 
-    def _is_worn_out(self, message: StoredMessage) -> bool:
+    def _is_exhausted(self, message: StoredMessage) -> bool:
         return self._max_times is not None and message.reconsume_times >= self._max_times
 
-    def _note(self, job: OrderedJob, outcome: Outcome) -> None:
-        self._common.note(job, job.held, outcome)
-        job.context.outcome = outcome
-        self._common.hooks.after(job.context)
+    def _record(self, call: OrderedCall, outcome: Outcome) -> None:
+        self._runtime.record(call, call.held, outcome)
+        call.context.outcome = outcome
+        self._runtime.hooks.after(call.context)
 
 
 def pause_after(outcome: Outcome, suspend: float) -> float:
-    """How many seconds to wait after a failure: what the handler asked for, or as usual."""
-    asked = outcome.error.suspend if isinstance(outcome.error, Retry) else None
-    return min(max(suspend if asked is None else asked, _SHORTEST), _LONGEST)
+    """Seconds to wait after a failure: `Retry.suspend` of the handler, or the setting."""
+    requested = outcome.error.suspend if isinstance(outcome.error, Retry) else None
+    return min(max(suspend if requested is None else requested, _MIN_PAUSE), _MAX_PAUSE)
 
 
-async def is_sent_away(common: Consumption, message: StoredMessage) -> bool:
-    """Send it to the retry topic, from where the broker moves it to the dead letters."""
-    if common.send_back is None:
-        log.warning("%s broadcasts: %s is dropped after its last try", common.group, message)
+async def dead_letter(runtime: ConsumerRuntime, message: StoredMessage) -> bool:
+    """Send a message to the retry topic, from where the broker moves it to the dead letters.
+
+    Returns:
+        Whether the message was sent, or dropped because the group broadcasts.
+    """
+    if runtime.send_back is None:
+        log.warning("%s broadcasts: %s is dropped after its last retry", runtime.group, message)
         return True
     try:
-        await common.send_back.resend(message, dead=True)
+        await runtime.send_back.resend(message, dead=True)
     except BolideError as exc:
-        common.rare.warning("resend", "%s: %s stays first: %s", common.group, message, exc)
+        text = "%s: %s cannot be dead-lettered now and blocks its queue: %s"
+        runtime.throttled.warning("resend", text, runtime.group, message, exc)
         return False
     return True

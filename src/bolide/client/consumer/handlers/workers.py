@@ -1,10 +1,8 @@
-"""Workers that run handlers: tasks on the loop, or threads.
+"""Workers that run handlers: tasks on the event loop, or threads of a pool.
 
-One worker makes all the calls that end at once; when one of them takes a while others come to its
-side, up to the limit.
-
-A worker takes jobs until none wait and then ends, so a burst of messages costs one task or one
-thread hand-over, not one for each message.
+A worker makes calls until none wait and then ends, so a burst of messages costs one task or one
+thread hand-over rather than one per message. A single worker makes all calls that return without
+waiting; when a call waits, more workers start, up to the concurrency limit.
 """
 
 import asyncio
@@ -19,376 +17,60 @@ from time import monotonic
 from types import CoroutineType
 from typing import Any, Protocol
 
-from bolide.client.consumer.handlers.handler import Handler, Outcome, Place
+from bolide.client.consumer.handlers.handler import Handler, Outcome, RunsOn
 from bolide.model.message import StoredMessage
 
+log = logging.getLogger(__name__)
 
-class Job(Protocol):
-    """One call of a handler. `settle` is called on the loop, once, unless the job is withdrawn."""
+_TIME_SLICE = 0.005
+"""Seconds for which inline handlers may occupy the event loop before a worker yields."""
+
+_MAX_THREADS = 4096
+_THREAD_RETRY_DELAY = 1.0
+"""Seconds before a thread is requested again after the system refused one."""
+
+
+class HandlerCall(Protocol):
+    """One call of a handler. `complete` runs on the loop, once, unless the call is withdrawn."""
 
     handler: Handler
     messages: Sequence[StoredMessage]
     started: float | None
     """When the call began, by the loop's clock."""
 
-    def call(self) -> Any:
-        """What the handler returns, or an awaitable of it; runs where the handler belongs."""
+    def invoke(self) -> Any:
+        """Call the handler where it belongs; the result is a value or an awaitable."""
 
-    def settle(self, outcome: Outcome) -> None: ...
+    def complete(self, outcome: Outcome) -> None: ...
 
 
-class Run(Protocol):
-    """Calls of one handler for many messages, begun one after the other by whoever has time."""
+class CallSource(Protocol):
+    """Calls of one handler for many messages; workers start them one after the other."""
 
     handler: Handler
     waiting: deque[StoredMessage]
-    """Those without a call so far; whoever made the run may take them back."""
+    """Messages without a call so far; the creator of the source may take them back."""
     is_plain: bool
-    """Each call takes one message, and calls that end well may be told of together."""
+    """Whether each call takes one message and successful calls may be reported together."""
 
-    def begin(self) -> Job | None:
-        """Make the next call, in any thread; None if nothing waits."""
-
-    def done(self, messages: Sequence[StoredMessage], seconds: float) -> None:
-        """Calls for these messages ended well, one call for each, and took so long in all."""
-
-    def leave(self, job: Job) -> None:
-        """The job is over, and its messages were told to be done."""
-
-    def settle_done(self, jobs: Sequence[Job]) -> None:
-        """Settle jobs that ended well."""
-
-
-class Single:
-    """A job as a run of one call."""
-
-    __slots__ = ("handler", "job", "waiting")
-
-    is_plain = False
-
-    def __init__(self, job: Job) -> None:
-        self.job: Job | None = job
-        self.handler = job.handler
-        self.waiting: deque[StoredMessage] = deque()
-
-    def begin(self) -> Job | None:
-        job, self.job = self.job, None
-        return job
+    def begin(self) -> HandlerCall | None:
+        """Make the next call, in any thread; None if no message waits."""
 
     def done(self, messages: Sequence[StoredMessage], seconds: float) -> None:
-        raise NotImplementedError
+        """Report successful calls, one per message, that took `seconds` in total."""
 
-    def leave(self, job: Job) -> None:
-        raise NotImplementedError
+    def leave(self, call: HandlerCall) -> None:
+        """End a call whose messages were all reported with `done`."""
 
-    def settle_done(self, jobs: Sequence[Job]) -> None:
-        raise NotImplementedError
-
-
-def without(
-    waiting: Iterable[Run], unwanted: Callable[[Job], bool]
-) -> tuple[list[Job], deque[Run]]:
-    """Split off the single jobs that are unwanted."""
-    gone: list[Job] = []
-    left: deque[Run] = deque()
-    for run in waiting:
-        job = run.job if isinstance(run, Single) else None
-        gone.append(job) if job is not None and unwanted(job) else left.append(run)
-    return gone, left
-
-
-_TURN = 0.005
-"""Seconds that inline handlers may keep the loop before others have a turn."""
-
-
-class TaskWorkers:
-    """Workers that are tasks.
-
-    Whoever is woken by a handler finds its call settled: those that end at once are settled
-    together before anybody else has a turn, those that took a while one by one.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._waiting: deque[Run] = deque()
-        self._running = 0
-        self._coming = 0  # of those that run: just created, or letting others have a turn
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = 0
-        self._watch: asyncio.Handle | None = None
-        self._stretch: _Stretch | None = None  # of the worker that has its turn
-
-    def set_limit(self, limit: int) -> None:
-        self.limit = limit
-        if self._waiting:
-            self._start(limit)
-
-    def submit(self, run: Run) -> None:
-        self._waiting.append(run)
-        if not self._coming:
-            self._start(1)
-
-    def withdraw(self, unwanted: Callable[[Job], bool]) -> list[Job]:
-        gone, self._waiting = without(self._waiting, unwanted)
-        return gone
-
-    async def close(self) -> None:
-        self._waiting.clear()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _start(self, count: int) -> None:
-        for _ in range(min(count, self.limit - self._running)):
-            self._running += 1
-            self._coming += 1
-            task = asyncio.create_task(self._work(), name="bolide-consume")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _work(self) -> None:
-        self._coming -= 1
-        until = monotonic() + _TURN
-        try:
-            while self._waiting and self._running <= self.limit:
-                await self._take(self._waiting[0], until)
-                if monotonic() > until:
-                    self._coming += 1
-                    await asyncio.sleep(0)
-                    self._coming -= 1
-                    until = monotonic() + _TURN
-        finally:
-            self._running -= 1
-
-    async def _take(self, run: Run, until: float) -> None:
-        """Make the next call of a run, or several."""
-        job = run.begin()
-        if job is None:
-            self._waiting.popleft()
-            return
-        if self._watch is None:
-            self._watch = asyncio.get_running_loop().call_soon(self._look)
-        if run.is_plain:
-            await self._call_each(_Stretch(run, job), until)
-        else:
-            job.started = monotonic()
-            job.settle(await _run_here(job))
-
-    def _look(self) -> None:
-        """Called before anything that a handler woke, and before one that waits goes on."""
-        self._watch = None
-        self._turns += 1
-        self._end_stretch()
-        if self._waiting and not self._coming:  # the workers that there are wait in handlers
-            self._start(max(self._running, 1))
-
-    async def _call_each(self, stretch: "_Stretch", until: float) -> None:
-        """Make one call after the other as long as they end at once."""
-        self._end_stretch()  # of one that waits now
-        self._stretch = stretch
-        job, waiting, turn = stretch.job, stretch.run.waiting, self._turns
-        call, message, now = job.handler.function, job.messages[0], stretch.since
-        try:
-            while True:
-                job.started = now
-                returned = call(message)
-                if returned is not None and (
-                    type(returned) is CoroutineType or inspect.isawaitable(returned)
-                ):
-                    await returned
-                now = monotonic()
-                if self._turns != turn:
-                    break
-                stretch.done.append(message)
-                if not waiting or now > until or self._running > self.limit:
-                    job.started = now
-                    self._end_stretch()
-                    stretch.run.leave(job)
-                    return
-                message = waiting.popleft()
-                job.messages = (message,)
-            outcome = Outcome(1)
-        except asyncio.CancelledError as exc:
-            if _is_cancelled():
-                raise
-            outcome = Outcome(0, exc)
-        except Exception as exc:  # noqa: BLE001  the boundary to the user's code
-            outcome = Outcome(0, exc)
-        job.settle(outcome)
-
-    def _end_stretch(self) -> None:
-        stretch, self._stretch = self._stretch, None
-        if stretch is not None and stretch.done:
-            stretch.run.done(stretch.done, (stretch.job.started or 0.0) - stretch.since)
-
-
-class _Stretch:
-    """Calls of a run that end at once, made with one job that gets one message after the other."""
-
-    __slots__ = ("done", "job", "run", "since")
-
-    def __init__(self, run: Run, job: Job) -> None:
-        self.run = run
-        self.job = job
-        self.done: list[StoredMessage] = []
-        self.since = monotonic()
-
-
-async def _run_here(job: Job) -> Outcome:
-    """Every error is an outcome, but for the cancelling of the worker itself."""
-    try:
-        returned = job.call()
-        if inspect.isawaitable(returned):
-            returned = await returned
-        return job.handler.outcome(returned, len(job.messages))
-    except asyncio.CancelledError as exc:
-        if _is_cancelled():
-            raise
-        return Outcome(0, exc)
-    except Exception as exc:  # noqa: BLE001  the boundary to the user's code
-        return Outcome(0, exc)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-log = logging.getLogger(__name__)
-
-_MOST_THREADS = 4096
-_AGAIN = 1.0
-"""Seconds after which the system is asked again for a thread that it did not have."""
-
-
-class ThreadWorkers:
-    """Workers that are threads of a pool; outcomes come back to the loop in groups.
-
-    Each one that finds work has another one come, up to the limit.
-    """
-
-    def __init__(self, limit: int, name: str) -> None:
-        self.limit = limit
-        self._name = name
-        self._is_closed = False
-        self._pool: ThreadPoolExecutor | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()  # guards the three below
-        self._waiting: deque[Run] = deque()
-        self._running = 0
-        self._coming = 0  # of those that run: have not looked for work yet
-        self._finished: deque[tuple[Run, Job, Outcome]] = deque()
-        self._is_told = False
-
-    def set_limit(self, limit: int) -> None:
-        with self._lock:
-            self.limit = limit
-            self._start()
-
-    def submit(self, run: Run) -> None:
-        with self._lock:
-            self._waiting.append(run)
-            self._start()
-
-    def withdraw(self, unwanted: Callable[[Job], bool]) -> list[Job]:
-        with self._lock:
-            gone, self._waiting = without(self._waiting, unwanted)
-        return gone
-
-    def close(self) -> None:
-        self._is_closed = True
-        with self._lock:
-            self._waiting.clear()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-
-    def _start(self) -> None:
-        if self._waiting and self._running < self.limit and not self._coming:
-            self._running += 1
-            self._coming += 1
-            self._hand_over(self._work)
-
-    def _hand_over(self, work: Callable[[], None]) -> None:
-        pool, loop = self._threads(), self._loop
-        assert loop is not None
-        try:
-            pool.submit(work)
-        except RuntimeError as exc:  # the pool keeps it for the next thread
-            if self._is_closed:
-                return
-            log.warning("%s: no thread for another handler: %s", self._name, exc)
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(loop.call_later, _AGAIN, self._hand_over, _nothing)
-
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._loop = asyncio.get_running_loop()
-            self._pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix=self._name)
-        return self._pool
-
-    def _work(self) -> None:
-        with self._lock:
-            self._coming -= 1
-            taken = self._next()
-            self._start()
-        while taken is not None:
-            run, job = taken
-            job.started = monotonic()
-            self._finish(run, job, _outcome(job))
-            with self._lock:
-                taken = self._next()
-
-    def _next(self) -> tuple[Run, Job] | None:
-        while self._waiting and self._running <= self.limit:
-            run = self._waiting[0]
-            if (job := run.begin()) is not None:
-                return run, job
-            self._waiting.popleft()
-        self._running -= 1
-        return None
-
-    def _finish(self, run: Run, job: Job, outcome: Outcome) -> None:
-        self._finished.append((run, job, outcome))  # first: `_settle` resets the mark, then looks
-        if not self._is_told:
-            self._is_told = True
-            assert self._loop is not None
-            try:
-                self._loop.call_soon_threadsafe(self._settle)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                log.debug("a handler outlived its event loop")
-
-    def _settle(self) -> None:
-        self._is_told = False
-        done: dict[Run, list[Job]] = {}
-        for _ in range(len(self._finished)):
-            run, job, outcome = self._finished.popleft()
-            if run.is_plain and outcome.error is None:
-                done.setdefault(run, []).append(job)
-            else:
-                job.settle(outcome)
-        for run, jobs in done.items():
-            run.settle_done(jobs)
-
-
-def _nothing() -> None:
-    """Work for the sake of a thread."""
-
-
-def _outcome(job: Job) -> Outcome:
-    try:
-        returned = job.call()
-    except BaseException as exc:  # noqa: BLE001  sys.exit in a handler must not end a pool thread
-        return Outcome(0, exc)
-    if inspect.isawaitable(returned):
-        if inspect.iscoroutine(returned):
-            returned.close()
-        return Outcome(0, TypeError("a plain function returned a coroutine: make it async def"))
-    return job.handler.outcome(returned, len(job.messages))
+    def complete_all(self, calls: Sequence[HandlerCall]) -> None:
+        """Complete successful calls."""
 
 
 class Workers:
-    """Both kinds behind one door. `limit` counts for each kind and may change at any time."""
+    """Task and thread workers of one consumer.
+
+    `limit` applies to tasks and to threads separately and may change at any time.
+    """
 
     def __init__(self, limit: int, name: str) -> None:
         self._tasks = TaskWorkers(limit)
@@ -405,18 +87,341 @@ class Workers:
         self._tasks.set_limit(limit)
         self._threads.set_limit(limit)
 
-    def submit(self, job: Job) -> None:
-        self.submit_run(Single(job))
+    def submit(self, call: HandlerCall) -> None:
+        self.submit_source(SingleCall(call))
 
-    def submit_run(self, run: Run) -> None:
-        in_thread = run.handler.place is Place.THREAD
-        self._threads.submit(run) if in_thread else self._tasks.submit(run)
+    def submit_source(self, source: CallSource) -> None:
+        in_thread = source.handler.runs_on is RunsOn.THREAD
+        self._threads.submit(source) if in_thread else self._tasks.submit(source)
 
-    def withdraw(self, unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Take back jobs that have not begun; what waits in runs is their makers' to take back."""
+    def withdraw(self, unwanted: Callable[[HandlerCall], bool]) -> list[HandlerCall]:
+        """Take back single calls that have not begun.
+
+        Messages that wait in other sources are withdrawn by the creators of those sources.
+        """
         return self._tasks.withdraw(unwanted) + self._threads.withdraw(unwanted)
 
     async def close(self) -> None:
-        """Stop; handlers on the loop that still run are cancelled, threads end by themselves."""
+        """Stop: cancel handlers that still run on the loop; threads end by themselves."""
         self._threads.close()
         await self._tasks.close()
+
+
+class SingleCall:
+    """A source of exactly one call."""
+
+    __slots__ = ("call", "handler", "waiting")
+
+    is_plain = False
+
+    def __init__(self, call: HandlerCall) -> None:
+        self.call: HandlerCall | None = call
+        self.handler = call.handler
+        self.waiting: deque[StoredMessage] = deque()
+
+    def begin(self) -> HandlerCall | None:
+        call, self.call = self.call, None
+        return call
+
+    def done(self, messages: Sequence[StoredMessage], seconds: float) -> None:
+        raise NotImplementedError
+
+    def leave(self, call: HandlerCall) -> None:
+        raise NotImplementedError
+
+    def complete_all(self, calls: Sequence[HandlerCall]) -> None:
+        raise NotImplementedError
+
+
+def _without(
+    sources: Iterable[CallSource], unwanted: Callable[[HandlerCall], bool]
+) -> tuple[list[HandlerCall], deque[CallSource]]:
+    """Split off the single calls that are unwanted."""
+    removed: list[HandlerCall] = []
+    kept: deque[CallSource] = deque()
+    for source in sources:
+        call = source.call if isinstance(source, SingleCall) else None
+        removed.append(call) if call is not None and unwanted(call) else kept.append(source)
+    return removed, kept
+
+
+class TaskWorkers:
+    """Workers that are asyncio tasks.
+
+    A task that a handler wakes finds the handler's call completed: calls that return without
+    waiting are completed together before any other task runs, the others one by one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._sources: deque[CallSource] = deque()
+        self._running = 0
+        self._starting = 0  # of the running workers: just created, or yielding to other tasks
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop_turns = 0
+        self._turn_handle: asyncio.Handle | None = None
+        self._streak: _Streak | None = None  # of the worker that occupies the loop
+
+    def set_limit(self, limit: int) -> None:
+        self.limit = limit
+        if self._sources:
+            self._start(limit)
+
+    def submit(self, source: CallSource) -> None:
+        self._sources.append(source)
+        if not self._starting:
+            self._start(1)
+
+    def withdraw(self, unwanted: Callable[[HandlerCall], bool]) -> list[HandlerCall]:
+        removed, self._sources = _without(self._sources, unwanted)
+        return removed
+
+    async def close(self) -> None:
+        self._sources.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, count: int) -> None:
+        for _ in range(min(count, self.limit - self._running)):
+            self._running += 1
+            self._starting += 1
+            task = asyncio.create_task(self._work(), name="bolide-consume")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        self._starting -= 1
+        until = monotonic() + _TIME_SLICE
+        try:
+            while self._sources and self._running <= self.limit:
+                await self._call_next(self._sources[0], until)
+                if monotonic() > until:
+                    self._starting += 1
+                    await asyncio.sleep(0)
+                    self._starting -= 1
+                    until = monotonic() + _TIME_SLICE
+        finally:
+            self._running -= 1
+
+    async def _call_next(self, source: CallSource, until: float) -> None:
+        """Make the next call of a source, or several."""
+        call = source.begin()
+        if call is None:
+            self._sources.popleft()
+            return
+        if self._turn_handle is None:
+            self._turn_handle = asyncio.get_running_loop().call_soon(self._next_turn)
+        if source.is_plain:
+            await self._call_each(_Streak(source, call), until)
+        else:
+            call.started = monotonic()
+            call.complete(await _run_here(call))
+
+    def _next_turn(self) -> None:
+        """Run before any task that a handler woke, and before a waiting handler continues."""
+        self._turn_handle = None
+        self._loop_turns += 1
+        self._end_streak()
+        if self._sources and not self._starting:  # all existing workers wait inside handlers
+            self._start(max(self._running, 1))
+
+    async def _call_each(self, streak: "_Streak", until: float) -> None:
+        """Make one call after the other as long as they return without waiting."""
+        self._end_streak()  # of a worker that waits now
+        self._streak = streak
+        call, waiting, turn = streak.call, streak.source.waiting, self._loop_turns
+        function, message, now = call.handler.function, call.messages[0], streak.since
+        try:
+            while True:
+                call.started = now
+                returned = function(message)
+                if returned is not None and (
+                    type(returned) is CoroutineType or inspect.isawaitable(returned)
+                ):
+                    await returned
+                now = monotonic()
+                if self._loop_turns != turn:
+                    break
+                streak.done.append(message)
+                if not waiting or now > until or self._running > self.limit:
+                    call.started = now
+                    self._end_streak()
+                    streak.source.leave(call)
+                    return
+                message = waiting.popleft()
+                call.messages = (message,)
+            outcome = Outcome(1)
+        except asyncio.CancelledError as exc:
+            if _is_cancelled():
+                raise
+            outcome = Outcome(0, exc)
+        except Exception as exc:  # noqa: BLE001  the boundary to the user's code
+            outcome = Outcome(0, exc)
+        call.complete(outcome)
+
+    def _end_streak(self) -> None:
+        streak, self._streak = self._streak, None
+        if streak is not None and streak.done:
+            streak.source.done(streak.done, (streak.call.started or 0.0) - streak.since)
+
+
+class _Streak:
+    """Consecutive calls that return without waiting; one call object serves all messages."""
+
+    __slots__ = ("call", "done", "since", "source")
+
+    def __init__(self, source: CallSource, call: HandlerCall) -> None:
+        self.source = source
+        self.call = call
+        self.done: list[StoredMessage] = []
+        self.since = monotonic()
+
+
+async def _run_here(call: HandlerCall) -> Outcome:
+    """Turn every error into an outcome, except the cancellation of the worker itself."""
+    try:
+        returned = call.invoke()
+        if inspect.isawaitable(returned):
+            returned = await returned
+        return call.handler.outcome(returned, len(call.messages))
+    except asyncio.CancelledError as exc:
+        if _is_cancelled():
+            raise
+        return Outcome(0, exc)
+    except Exception as exc:  # noqa: BLE001  the boundary to the user's code
+        return Outcome(0, exc)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class ThreadWorkers:
+    """Workers that are threads of a pool; outcomes return to the loop in groups.
+
+    Each worker that finds a call starts another worker, up to the limit.
+    """
+
+    def __init__(self, limit: int, name: str) -> None:
+        self.limit = limit
+        self._name = name
+        self._is_closed = False
+        self._pool: ThreadPoolExecutor | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()  # guards the three below
+        self._sources: deque[CallSource] = deque()
+        self._running = 0
+        self._starting = 0  # of the running workers: have not asked for a call yet
+        self._finished: deque[tuple[CallSource, HandlerCall, Outcome]] = deque()
+        self._is_wakeup_scheduled = False
+
+    def set_limit(self, limit: int) -> None:
+        with self._lock:
+            self.limit = limit
+            self._start()
+
+    def submit(self, source: CallSource) -> None:
+        with self._lock:
+            self._sources.append(source)
+            self._start()
+
+    def withdraw(self, unwanted: Callable[[HandlerCall], bool]) -> list[HandlerCall]:
+        with self._lock:
+            removed, self._sources = _without(self._sources, unwanted)
+        return removed
+
+    def close(self) -> None:
+        self._is_closed = True
+        with self._lock:
+            self._sources.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    def _start(self) -> None:
+        if self._sources and self._running < self.limit and not self._starting:
+            self._running += 1
+            self._starting += 1
+            self._submit_to_pool(self._work)
+
+    def _submit_to_pool(self, work: Callable[[], None]) -> None:
+        pool, loop = self._require_pool(), self._loop
+        assert loop is not None
+        try:
+            pool.submit(work)
+        except RuntimeError as exc:  # the pool keeps the work for its next thread
+            if self._is_closed:
+                return
+            log.warning("%s: no thread for another handler: %s", self._name, exc)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(
+                    loop.call_later, _THREAD_RETRY_DELAY, self._submit_to_pool, _nothing
+                )
+
+    def _require_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._loop = asyncio.get_running_loop()
+            self._pool = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix=self._name)
+        return self._pool
+
+    def _work(self) -> None:
+        with self._lock:
+            self._starting -= 1
+            begun = self._next()
+            self._start()
+        while begun is not None:
+            source, call = begun
+            call.started = monotonic()
+            self._finish(source, call, _outcome(call))
+            with self._lock:
+                begun = self._next()
+
+    def _next(self) -> tuple[CallSource, HandlerCall] | None:
+        while self._sources and self._running <= self.limit:
+            source = self._sources[0]
+            if (call := source.begin()) is not None:
+                return source, call
+            self._sources.popleft()
+        self._running -= 1
+        return None
+
+    def _finish(self, source: CallSource, call: HandlerCall, outcome: Outcome) -> None:
+        # Append first: `_complete_finished` clears the flag and then reads the queue.
+        self._finished.append((source, call, outcome))
+        if not self._is_wakeup_scheduled:
+            self._is_wakeup_scheduled = True
+            assert self._loop is not None
+            try:
+                self._loop.call_soon_threadsafe(self._complete_finished)
+            except RuntimeError:  # the loop is closed, and with it every waiter
+                log.debug("a handler outlived its event loop")
+
+    def _complete_finished(self) -> None:
+        self._is_wakeup_scheduled = False
+        successful: dict[CallSource, list[HandlerCall]] = {}
+        for _ in range(len(self._finished)):
+            source, call, outcome = self._finished.popleft()
+            if source.is_plain and outcome.error is None:
+                successful.setdefault(source, []).append(call)
+            else:
+                call.complete(outcome)
+        for source, calls in successful.items():
+            source.complete_all(calls)
+
+
+def _nothing() -> None:
+    """Work that only makes the pool start a thread."""
+
+
+def _outcome(call: HandlerCall) -> Outcome:
+    try:
+        returned = call.invoke()
+    except BaseException as exc:  # noqa: BLE001  sys.exit in a handler must not end a pool thread
+        return Outcome(0, exc)
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        return Outcome(0, TypeError("a plain function returned a coroutine: make it async def"))
+    return call.handler.outcome(returned, len(call.messages))

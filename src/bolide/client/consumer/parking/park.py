@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from msgspec import structs
 
-from bolide.client.consumer.parking.park_log import Parked, ParkLog
-from bolide.client.consumer.parking.parked_keys import NONE, Entry, ParkedKeys
+from bolide.client.consumer.parking.park_log import CarriedRecord, ParkLog
+from bolide.client.consumer.parking.parked_keys import NONE, ParkedKeys, ParkedMessage
 from bolide.client.consumer.parking.records import Kind, ParkRecord, body_of, origin_of, restored
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
@@ -63,11 +63,11 @@ class Park:
         self._epoch = uuid4().hex
         self._opened = self._looked = now()
         self._refresh_after = 0.0
-        self._next_place = 0
+        self._next_park_offset = 0
         self._superseded_at: int | None = None
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._read_back: dict[int, ParkRecord] = {}  # ours that nobody has asked after yet
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
     @property
     def is_superseded(self) -> bool:
@@ -81,8 +81,8 @@ class Park:
         """
         self._refresh_after = max(await self._log.retention() / _REFRESH_BY, _LOOK_EVERY)
         opened = await self._log.append(self._record(Kind.OPEN))
-        self._next_place = await self._log.first_place()
-        while self._next_place <= opened and not self.is_superseded:
+        self._next_park_offset = await self._log.first_park_offset()
+        while self._next_park_offset <= opened and not self.is_superseded:
             await self._read(0.0, opened=opened)
         self._require_own(opened)
         self._read_back.clear()
@@ -94,7 +94,7 @@ class Park:
                 await self._read(WAIT)
                 await self._reopen_if_old()
             except BolideError as exc:
-                self._rare.warning("read", "%s cannot be read now: %s", self._log.queue, exc)
+                self._throttled.warning("read", "%s cannot be read now: %s", self._log.queue, exc)
                 await asyncio.sleep(AFTER_FAILURE)
             except Exception:
                 log.exception("reading %s failed; it is tried again", self._log.queue)
@@ -125,15 +125,15 @@ class Park:
     async def resume(self, key: str, dead_through: int = NONE) -> None:
         await self._write(self._record(Kind.RESUME, key, dead_through))
 
-    async def refresh(self, entry: Entry) -> None:
+    async def rewrite(self, entry: ParkedMessage) -> None:
         """Write again what was set aside, before the broker deletes it."""
-        if found := await self._log.find(entry.place):
+        if found := await self._log.find(entry.park_offset):
             record = structs.replace(found.record, epoch=self._epoch)
             await self._write(record, body_of(found.carrier), found.carrier.flag)
 
-    async def find(self, entry: Entry, topic: str) -> StoredMessage | None:
+    async def find(self, entry: ParkedMessage, topic: str) -> StoredMessage | None:
         """The message that was set aside, of a topic as users call it; None if it is gone."""
-        found = await self._log.find(entry.place)
+        found = await self._log.find(entry.park_offset)
         try:
             return restored(found.record, found.carrier, topic) if found else None
         except ValueError as exc:
@@ -154,53 +154,53 @@ class Park:
         ]
 
     async def _write(self, record: ParkRecord, body: bytes = b"", flag: int = 0) -> None:
-        place = await self._log.append(record, body, flag)
-        if place >= self._next_place and not self.is_superseded:
-            seen = self._waiting[place] = asyncio.get_running_loop().create_future()
+        park_offset = await self._log.append(record, body, flag)
+        if park_offset >= self._next_park_offset and not self.is_superseded:
+            seen = self._waiting[park_offset] = asyncio.get_running_loop().create_future()
             try:
                 await seen
             finally:
-                self._waiting.pop(place, None)
-        self._require_own(place)
-        if self._read_back.pop(place, None) != record:  # the topic was made anew
+                self._waiting.pop(park_offset, None)
+        self._require_own(park_offset)
+        if self._read_back.pop(park_offset, None) != record:  # the topic was made anew
             self._superseded_at = NONE
             raise Superseded(self._source)
 
     async def _read(self, wait: float, *, opened: int = NONE) -> None:
         """Read once; up to where the tenure began, other tenures are those before it."""
         begun = asyncio.get_running_loop().time()
-        found = await self._log.read(self._next_place, wait=wait)
-        self._rare.forget("read")
-        if found.next_place < self._next_place:  # the topic was made anew
+        found = await self._log.read(self._next_park_offset, wait=wait)
+        self._throttled.forget("read")
+        if found.next_park_offset < self._next_park_offset:  # the topic was made anew
             self._superseded_at = NONE
-        elif found.next_place == self._next_place:
+        elif found.next_park_offset == self._next_park_offset:
             await _breathe(begun, AFTER_FAILURE if wait else _QUICK)
         for parked in found.records:
             self._take(parked, opened)
-        self._next_place = max(self._next_place, found.next_place)
+        self._next_park_offset = max(self._next_park_offset, found.next_park_offset)
         self._tell()
         self._on_change()
 
-    def _take(self, parked: Parked, opened: int) -> None:
-        record, place = parked.record, parked.carrier.queue_offset
+    def _take(self, parked: CarriedRecord, opened: int) -> None:
+        record, park_offset = parked.record, parked.carrier.queue_offset
         if (record.topic, record.queue_id) != (self._source.topic, self._source.queue_id):
             return
         if self.is_superseded:
             return
         if record.epoch == self._epoch:
-            self._read_back[place] = record
-        if record.kind is Kind.OPEN and record.epoch != self._epoch and place > opened:
-            self._superseded_at = place
+            self._read_back[park_offset] = record
+        if record.kind is Kind.OPEN and record.epoch != self._epoch and park_offset > opened:
+            self._superseded_at = park_offset
         else:
-            self.keys.apply(record, place, parked.carrier.store_timestamp)
+            self.keys.apply(record, park_offset, parked.carrier.store_timestamp)
 
     def _tell(self) -> None:
-        for place, seen in self._waiting.items():
-            if (place < self._next_place or self.is_superseded) and not seen.done():
+        for park_offset, seen in self._waiting.items():
+            if (park_offset < self._next_park_offset or self.is_superseded) and not seen.done():
                 seen.set_result(None)
 
-    def _require_own(self, place: int) -> None:
-        if self._superseded_at is not None and place > self._superseded_at:
+    def _require_own(self, park_offset: int) -> None:
+        if self._superseded_at is not None and park_offset > self._superseded_at:
             raise Superseded(self._source)
 
     async def _reopen_if_old(self) -> None:

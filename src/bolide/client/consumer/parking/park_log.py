@@ -33,18 +33,18 @@ _HOUR = 3600.0
 _USUAL_RETENTION = 72 * _HOUR
 
 
-class Parked(NamedTuple):
+class CarriedRecord(NamedTuple):
     """A record, and the message that carries it."""
 
     record: ParkRecord
     carrier: StoredMessage
 
 
-class Found(NamedTuple):
+class ParkLogRead(NamedTuple):
     """What a read came to, and where to read on."""
 
-    records: list[Parked]
-    next_place: int
+    records: list[CarriedRecord]
+    next_park_offset: int
 
 
 class ParkLog:
@@ -69,7 +69,9 @@ class ParkLog:
             await self._create_topic()
         return await self._send(record, body, flag)
 
-    async def read(self, place: int, *, wait: float = 0.0, count: int = _AT_ONCE) -> Found:
+    async def read(
+        self, park_offset: int, *, wait: float = 0.0, count: int = _AT_ONCE
+    ) -> ParkLogRead:
         """What lies at this place and behind it; waits so many seconds for something new.
 
         Raises:
@@ -79,7 +81,7 @@ class ParkLog:
             Pull(
                 queue=self.queue,
                 filter=self._filter,
-                offset=place,
+                queue_offset=park_offset,
                 max_count=count,
                 suspend=wait,
                 within=wait + _CALL_GRACE,
@@ -87,24 +89,28 @@ class ParkLog:
             )
         )
         if found.status is PullStatus.OFFSET_ILLEGAL:
-            log.info("%s has nothing at %d; reading on at %d", self.queue, place, found.next_offset)
+            log.info(
+                "%s has nothing at %d; reading on at %d", self.queue, park_offset, found.next_offset
+            )
         pairs = ((read_record(message), message) for message in found.messages)
-        return Found([Parked(r, m) for r, m in pairs if r is not None], found.next_offset)
+        return ParkLogRead(
+            [CarriedRecord(r, m) for r, m in pairs if r is not None], found.next_offset
+        )
 
-    async def find(self, place: int) -> Parked | None:
+    async def find(self, park_offset: int) -> CarriedRecord | None:
         """The record at a place; None if it is gone. Raises BolideError if that is not known."""
-        found = await self.read(place, count=1)
+        found = await self.read(park_offset, count=1)
         for each in found.records:
-            if each.carrier.queue_offset == place:
+            if each.carrier.queue_offset == park_offset:
                 return each
-        if place < await self.first_place():
+        if park_offset < await self.first_park_offset():
             return None
         # A replica that is behind, or a broker that builds its queues anew, will have it later.
         raise BolideError(
-            f"{self.queue} does not give its record at {place} now; it is asked again"
+            f"{self.queue} does not give its record at {park_offset} now; it is asked again"
         )
 
-    async def first_place(self) -> int:
+    async def first_park_offset(self) -> int:
         return await self._instance.lookups.min_offset(self.queue)
 
     async def retention(self) -> float:

@@ -13,12 +13,12 @@ from bolide.client.consumer.parking.records import Kind, ParkRecord
 NONE = -1
 
 
-class Entry(NamedTuple):
+class ParkedMessage(NamedTuple):
     """One message set aside."""
 
-    offset: int
+    queue_offset: int
     """In the source queue."""
-    place: int
+    park_offset: int
     """Offset of its record in the park queue."""
     stored_ms: int
     """When that was written."""
@@ -34,28 +34,28 @@ class ParkedKey:
     is_resuming: bool = False
     dead_through: int = NONE
     """While it resumes: messages up to this offset become dead letters."""
-    entries: OrderedDict[int, Entry] = field(default_factory=OrderedDict)
+    entries: OrderedDict[int, ParkedMessage] = field(default_factory=OrderedDict)
     """Its messages by their offset in the source queue, in that order; a plain dict would look for
     its first one behind all that were taken from it."""
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> ParkedMessage:
         return next(iter(self.entries.values()))
 
     @property
     def last_offset(self) -> int:
         return next(reversed(self.entries))
 
-    def put(self, entry: Entry) -> None:
-        is_behind = not self.entries or entry.offset > self.last_offset
-        is_known = entry.offset in self.entries
-        self.entries[entry.offset] = entry
+    def put(self, entry: ParkedMessage) -> None:
+        is_behind = not self.entries or entry.queue_offset > self.last_offset
+        is_known = entry.queue_offset in self.entries
+        self.entries[entry.queue_offset] = entry
         if not is_behind and not is_known:
             self.entries = OrderedDict(sorted(self.entries.items()))
 
     def drop(self, through: int) -> None:
-        while self.entries and self.first.offset <= through:
-            del self.entries[self.first.offset]
+        while self.entries and self.first.queue_offset <= through:
+            del self.entries[self.first.queue_offset]
 
 
 class ParkedKeys:
@@ -75,7 +75,7 @@ class ParkedKeys:
     def find(self, key: str) -> ParkedKey | None:
         return self._keys.get(key)
 
-    def apply(self, record: ParkRecord, place: int, stored_ms: int) -> None:
+    def apply(self, record: ParkRecord, park_offset: int, stored_ms: int) -> None:
         """Take in the next record of this source queue."""
         if record.kind is Kind.OPEN:
             self.epoch = record.epoch
@@ -83,9 +83,9 @@ class ParkedKeys:
             self._resume(record)
         elif self.epoch in {None, record.epoch}:  # None: the beginning of the log is gone
             self.epoch = record.epoch
-            self._apply_own(record, Entry(record.offset, place, stored_ms))
+            self._apply_own(record, ParkedMessage(record.offset, park_offset, stored_ms))
 
-    def _apply_own(self, record: ParkRecord, entry: Entry) -> None:
+    def _apply_own(self, record: ParkRecord, entry: ParkedMessage) -> None:
         found = self._keys.get(record.key)
         if record.kind is Kind.PARK:
             if found is None:

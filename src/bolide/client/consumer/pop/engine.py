@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from bolide.client.consumer.consumer import PeriodicTasks
 from bolide.client.consumer.group.membership import Membership
-from bolide.client.consumer.group.start_position import From
+from bolide.client.consumer.group.start_position import ConsumeFrom
 from bolide.client.consumer.handlers.handler import Outcome
-from bolide.client.consumer.handlers.invocation import Call, Consumption
+from bolide.client.consumer.handlers.invocation import ConsumerRuntime, DeliveryCall
 from bolide.client.consumer.pop.pop_request import Pop, Popper, PopResult, PopStatus
-from bolide.client.consumer.pop.popped_queues import PopHoldings, PoppedQueue
+from bolide.client.consumer.pop.popped_queues import PoppedQueue, PoppedQueues
 from bolide.client.consumer.pop.receipts import Leases, Receipts, back_off
 from bolide.client.consumer.send_back import SendBack
 from bolide.client.consumer.settings import PushSettings
@@ -24,27 +24,27 @@ from bolide.protocol.refusals import FlowControl
 log = logging.getLogger(__name__)
 
 
-class PopJob(Call[PoppedQueue]):
+class PopCall(DeliveryCall[PoppedQueue]):
     """One call for popped messages."""
 
     __slots__ = ()
 
 
-class PopConsumption:
+class PopDelivery:
     """Splits what was popped into calls, and sees to what became of each."""
 
     def __init__(
-        self, consumption: Consumption, leases: Leases, send_back: SendBack, max_times: int
+        self, runtime: ConsumerRuntime, leases: Leases, send_back: SendBack, max_times: int
     ) -> None:
-        self.common = consumption
+        self.runtime = runtime
         self._leases = leases
         self._send_back = send_back
         self._max_times = max_times
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
+    def deliver(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
         """Hand popped messages, which are of one topic, to its handler."""
-        handler = self.common.handlers.get(messages[0].topic)
+        handler = self.runtime.handlers.get(messages[0].topic)
         if handler is None:
             return  # it was unsubscribed from just now: they come again, to another member
         self._leases.begin(held, messages)
@@ -53,35 +53,35 @@ class PopConsumption:
         if len(fresh) < len(messages):
             self._bury(held, [m for m in messages if m.reconsume_times > self._max_times])
         for at in range(0, len(fresh), handler.batch):
-            job = PopJob(self, handler, fresh[at : at + handler.batch], held)
-            held.begin(job)
-            self.common.workers.submit(job)
+            call = PopCall(self, handler, fresh[at : at + handler.batch], held)
+            held.begin(call)
+            self.runtime.workers.submit(call)
 
-    def settle(self, job: PopJob, outcome: Outcome) -> None:
-        self.common.note(job, job.held, outcome)
-        if job.context is not None:
-            job.context.outcome = outcome
-            self.common.hooks.after(job.context)
-        job.held.end(job)
-        if job.is_abandoned:
+    def complete(self, call: PopCall, outcome: Outcome) -> None:
+        self.runtime.record(call, call.held, outcome)
+        if call.context is not None:
+            call.context.outcome = outcome
+            self.runtime.hooks.after(call.context)
+        call.held.end(call)
+        if call.is_abandoned:
             return
-        self._leases.done(job.held, job.messages[: outcome.done])
-        for message in job.messages[outcome.done :]:
-            self._retry(job.held, message, outcome.delay_level)
+        self._leases.acknowledge(call.held, call.messages[: outcome.done])
+        for message in call.messages[outcome.done :]:
+            self._retry(call.held, message, outcome.delay_level)
 
     def expire(self, helds: Iterable[PoppedQueue], older_than: float) -> None:
         """Give up what handlers have been at for too long; the calls themselves go on."""
         for held in helds:
-            for job in list(held.jobs):
-                if isinstance(job, PopJob) and job.is_older_than(older_than):
-                    self._abandon(job)
+            for call in list(held.in_flight):
+                if isinstance(call, PopCall) and call.is_older_than(older_than):
+                    self._abandon(call)
 
     async def give_back(self, held: PoppedQueue) -> None:
         """Take back the calls that have not begun, and let other members have the messages."""
-        waiting = self.common.workers.withdraw(lambda job: job in held.jobs)
-        for job in waiting:
-            held.end(job)
-        await self._leases.give_back(held, [m for job in waiting for m in job.messages])
+        waiting = self.runtime.workers.withdraw(lambda call: call in held.in_flight)
+        for call in waiting:
+            held.end(call)
+        await self._leases.give_back(held, [m for call in waiting for m in call.messages])
 
     async def close(self, within: float) -> None:
         if self._tasks:
@@ -96,7 +96,7 @@ class PopConsumption:
             self._bury(held, [message])
             return
         # As RocketMQ's consumers read a delay level when they pop: a place in the list.
-        self._leases.again(held, message, back_off(delay_level or message.reconsume_times))
+        self._leases.retry_after(held, message, back_off(delay_level or message.reconsume_times))
 
     def _bury(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
         task = asyncio.create_task(self._buried(held, messages), name="bolide-pop-bury")
@@ -106,23 +106,23 @@ class PopConsumption:
     async def _buried(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
         for message in messages:
             try:
-                await self._send_back.bury(message)
+                await self._send_back.dead_letter(message)
             except BolideError as exc:
                 text = "%s: %s is no dead letter yet: %s"
-                self.common.rare.warning("bury", text, self.common.group, message, exc)
-                self._leases.again(held, message, back_off(message.reconsume_times))
+                self.runtime.throttled.warning("bury", text, self.runtime.group, message, exc)
+                self._leases.retry_after(held, message, back_off(message.reconsume_times))
             else:
-                self._leases.done(held, [message])
+                self._leases.acknowledge(held, [message])
 
-    def _abandon(self, job: PopJob) -> None:
-        job.is_abandoned = True
-        self.common.rare.warning(
-            ("expired", job.held.queue.topic),
+    def _abandon(self, call: PopCall) -> None:
+        call.is_abandoned = True
+        self.runtime.throttled.warning(
+            ("expired", call.held.queue.topic),
             "%s: a handler has been at a message of %s for too long; it is given up",
-            self.common.group,
-            job.held.queue,
+            self.runtime.group,
+            call.held.queue,
         )
-        job.held.settle(job.messages)  # no more prolonged, they come again
+        call.held.release(call.messages)  # no more prolonged, they come again
 
 
 _AFTER_FAILURE = 1.0
@@ -140,49 +140,47 @@ class PopEngine:
         self,
         member: Membership,
         settings: PushSettings,
-        consumption: Consumption,
+        runtime: ConsumerRuntime,
         is_paused: Callable[[], bool],
     ) -> None:
         instance, group = member.instance, member.group
         receipts = Receipts(instance, group)
         send_back = SendBack(instance, group, settings.sent_back_times)
-        self.holdings = PopHoldings(self._run)
+        self.held_queues = PoppedQueues(self._run)
         self._member = member
         self._settings = settings
         self._is_paused = is_paused
         self._popper = Popper(instance, group, settings.filter_hooks)
         self._leases = Leases(receipts, settings.pop_invisible)
-        self._consumption = PopConsumption(
-            consumption, self._leases, send_back, settings.sent_back_times
-        )
-        self._rare = ThrottledLog(log)
+        self._delivery = PopDelivery(runtime, self._leases, send_back, settings.sent_back_times)
+        self._throttled = ThrottledLog(log)
 
-    def start(self, keepers: PeriodicTasks) -> None:
-        keepers.every(self._settings.pop_invisible / 10, self._renew)
+    def start(self, periodic: PeriodicTasks) -> None:
+        periodic.every(self._settings.pop_invisible / 10, self._renew)
 
     def wake(self) -> None:
-        for held in self.holdings:
+        for held in self.held_queues:
             held.wake()
 
     def expire(self, older_than: float) -> None:
         """Give up what handlers have been at since before this time of the loop's clock."""
-        self._consumption.expire(self.holdings.with_messages(), older_than)
+        self._delivery.expire(self.held_queues.with_messages(), older_than)
 
     async def close(self, within: float) -> None:
         """Wait for handlers at work; what waits for one is given back."""
-        helds = self.holdings.with_messages()
-        await self.holdings.close()
-        await asyncio.gather(*map(self._consumption.give_back, helds))
+        helds = self.held_queues.with_messages()
+        await self.held_queues.close()
+        await asyncio.gather(*map(self._delivery.give_back, helds))
         try:
             async with asyncio.timeout(within):
-                await asyncio.gather(*(held.idle() for held in helds))
+                await asyncio.gather(*(held.wait_until_idle() for held in helds))
         except TimeoutError:
             log.warning("%s: handlers are still at work after %g s", self._member.group, within)
-        await self._consumption.close(_TELL_WITHIN)
+        await self._delivery.close(_TELL_WITHIN)
         await self._leases.close(_TELL_WITHIN)
 
     def _renew(self) -> None:
-        self._leases.renew(self.holdings.with_messages())
+        self._leases.renew(self.held_queues.with_messages())
 
     async def _run(self, held: PoppedQueue) -> None:
         stalls = 0
@@ -204,7 +202,7 @@ class PopEngine:
     async def _pop(self, held: PoppedQueue) -> float | None:
         """Pop once; how long to wait before the next one, None if nothing came of it."""
         while self._is_blocked(held):
-            await held.change()
+            await held.wait_for_change()
             if held.is_dropped:
                 return 0.0
         wanted = self._member.filters.get(held.queue.topic)
@@ -213,10 +211,10 @@ class PopEngine:
         held.last_pull = time.time()
         begun = time.monotonic()
         result = await self._popper.pop(self._request(held, wanted))
-        self._rare.forget(held.queue)
+        self._throttled.forget(held.queue)
         if result.status is PopStatus.FULL:
             return _AFTER_FAILURE
-        self._take(held, result, time.monotonic() - begun)
+        self._deliver(held, result, time.monotonic() - begun)
         return self._settings.pull_interval if result.messages else None
 
     def _request(self, held: PoppedQueue, wanted: Filter) -> Pop:
@@ -227,15 +225,15 @@ class PopEngine:
             max_count=settings.pop_batch_size,
             invisible=settings.pop_invisible,
             wait=settings.suspend,
-            from_first=settings.consume_from == From.FIRST,
+            from_first=settings.consume_from == ConsumeFrom.FIRST,
         )
 
-    def _take(self, held: PoppedQueue, result: PopResult, seconds: float) -> None:
-        self._leases.done(held, result.unwanted)
+    def _deliver(self, held: PoppedQueue, result: PopResult, seconds: float) -> None:
+        self._leases.acknowledge(held, result.unwanted)
         if result.messages:
-            counter = self._consumption.common.counters[held.queue.topic]
+            counter = self._delivery.runtime.counters[held.queue.topic]
             counter.pulled(len(result.messages), seconds)
-            self._consumption.take(held, result.messages)
+            self._delivery.deliver(held, result.messages)
 
     def _is_blocked(self, held: PoppedQueue) -> bool:
         full = held.held_count >= self._settings.pop_threshold
@@ -244,7 +242,7 @@ class PopEngine:
     def _failed(self, held: PoppedQueue, exc: BolideError) -> float:
         if isinstance(exc, FlowControl):
             return _AFTER_FLOW_CONTROL
-        self._rare.warning(
+        self._throttled.warning(
             held.queue, "%s: popping %s fails: %s", self._member.group, held.queue, exc
         )
         return _AFTER_FAILURE

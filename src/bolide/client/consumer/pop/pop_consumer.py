@@ -6,13 +6,13 @@ from typing import Unpack
 
 from bolide.client.consumer.consumer import Consumer
 from bolide.client.consumer.group.membership import Membership
-from bolide.client.consumer.group.start_position import From
+from bolide.client.consumer.group.start_position import ConsumeFrom
 from bolide.client.consumer.member import PullMember
 from bolide.client.consumer.pop.pop_request import Popper
 from bolide.client.consumer.pop.receipts import Receipts, back_off
-from bolide.client.consumer.pop.sources import PopSources, Wish
+from bolide.client.consumer.pop.sources import PopSources, ReceiveOptions
 from bolide.client.consumer.settings import MAX_POP, PopArguments, PopSettings
-from bolide.client.consumer.subscription import Expression, FilterFunction, check_sql, chosen
+from bolide.client.consumer.subscription import Expression, FilterFunction, check_filter, chosen
 from bolide.client.errors import WrongState
 from bolide.client.instance.instance import ClientInstance
 from bolide.model.message import StoredMessage
@@ -68,7 +68,7 @@ class PopConsumer(Consumer[PopSettings]):
         if isinstance(given, FilterFunction):
             raise TypeError("filter functions are for consumers that pull: use tags or SQL92")
         wanted = self._filter(topic, given)
-        await check_sql(instance, self._member.group, wanted)
+        await check_filter(instance, self._member.group, wanted)
         await instance.routes.require(wanted.topic)
         self._member.filters[wanted.topic] = wanted
         await instance.heartbeat()
@@ -99,7 +99,7 @@ class PopConsumer(Consumer[PopSettings]):
             raise WrongState(f"{self.group} has subscribed to nothing: call subscribe first")
         if not 1 <= max_messages <= MAX_POP:
             raise ValueError(f"max_messages is {max_messages}, 1 to {MAX_POP} are possible")
-        return await self._sources.receive(self._wish(max_messages, invisible), wait)
+        return await self._sources.receive(self._receive_options(max_messages, invisible), wait)
 
     async def messages(
         self, *, max_messages: int = 16, invisible: float | None = None
@@ -158,20 +158,20 @@ class PopConsumer(Consumer[PopSettings]):
         """
         self._running()
         if delay_level < 0:
-            await self._send_back.bury(message)
+            await self._send_back.dead_letter(message)
             await self._receipts.ack([message])
             return
         seconds = back_off(delay_level or message.reconsume_times)
         await self._receipts.change_invisible(message, seconds)
 
-    def _wish(self, max_messages: int, invisible: float | None) -> Wish:
+    def _receive_options(self, max_messages: int, invisible: float | None) -> ReceiveOptions:
         seconds = self.settings.invisible if invisible is None else invisible
         if seconds <= 0:
             raise ValueError(f"invisible is {seconds:g}: it must be over 0 seconds")
-        return Wish(
+        return ReceiveOptions(
             max_count=max_messages,
             invisible=seconds,
-            from_first=self.settings.consume_from == From.FIRST,
+            from_first=self.settings.consume_from == ConsumeFrom.FIRST,
             is_ordered=self.settings.ordered,
         )
 

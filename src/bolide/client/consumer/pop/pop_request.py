@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from msgspec import structs
 
-from bolide.client.consumer.pull.pull_request import FilterHook, is_long_to_read, is_wanted
+from bolide.client.consumer.pull.pull_request import FilterHook, is_slow_to_read, is_wanted
 from bolide.client.consumer.received import read_stored, without_expired
 from bolide.client.consumer.subscription import Filter
 from bolide.client.errors import PopNotSupported
@@ -152,7 +152,7 @@ class Popper:
         def read() -> list[StoredMessage]:
             return popped_messages(header, body, pop.queue.broker_name, topic)
 
-        found = await asyncio.to_thread(read) if is_long_to_read(body) else read()
+        found = await asyncio.to_thread(read) if is_slow_to_read(body) else read()
         wanted = without_expired(found, body)
         if pop.filter.tags:
             wanted = [each for each in wanted if pop.filter.matches(each.tags)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from typing import Any
 
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.group.holdings import Holdings
+from bolide.client.consumer.group.held_queues import HeldQueues
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.consumers import HeldPopQueue
@@ -40,13 +40,13 @@ class PoppedQueue(HeldQueue):
         """Those that are ours only up to a time before this one."""
         return [message for message, until in self._leased.values() if until < before]
 
-    def settle(self, messages: Iterable[StoredMessage]) -> None:
+    def release(self, messages: Iterable[StoredMessage]) -> None:
         """They are none of ours any more."""
         for message in messages:
             self._leased.pop(id(message), None)
         self.wake()
 
-    def shown_pop(self) -> HeldPopQueue:
+    def pop_status(self) -> HeldPopQueue:
         """As `consumerStatus` of mqadmin shows it."""
         return HeldPopQueue(
             wait_ack_count=self.held_count,
@@ -59,7 +59,7 @@ Begin = Callable[[PoppedQueue], Coroutine[Any, Any, None]]
 """Pops until the queue is dropped."""
 
 
-class PopHoldings:
+class PoppedQueues:
     """One tenure, with a task that pops, for each queue."""
 
     def __init__(self, begin: Begin, now: Callable[[], float] = time.time) -> None:
@@ -82,7 +82,7 @@ class PopHoldings:
     def topics(self) -> Collection[str]:
         return {queue.topic for queue in self._held}
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         """Pop from these queues of a topic and no others."""
         for queue in self.of_topic(topic).difference(wanted):
             self._held.pop(queue).drop()
@@ -109,18 +109,18 @@ class PopHoldings:
 
     async def _run(self, held: PoppedQueue) -> None:
         await self._begin(held)
-        await held.idle()
+        await held.wait_until_idle()
 
 
-class ModalHoldings:
+class MixedQueues:
     """Both kinds behind one door, for those who share queues out; each queue has its mode."""
 
-    def __init__(self, pulled: Holdings, popped: PopHoldings) -> None:
+    def __init__(self, pulled: HeldQueues, popped: PoppedQueues) -> None:
         self._pulled = pulled
         self._popped = popped
         self._modes: dict[str, Mapping[MessageQueue, RequestMode]] = {}
 
-    def expect(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
+    def set_modes(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
         """Say how the queues of the next `change` are read; what is not named is pulled."""
         self._modes[topic] = modes
 
@@ -130,10 +130,10 @@ class ModalHoldings:
     def topics(self) -> Collection[str]:
         return {*self._pulled.topics(), *self._popped.topics()}
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         modes = self._modes.get(topic, {})
         popped = [queue for queue in wanted if modes.get(queue) is RequestMode.POP]
         pulled = [queue for queue in wanted if modes.get(queue) is not RequestMode.POP]
         # First what is given up: a queue is not to be read in both ways.
-        await self._popped.change(topic, popped)
-        return await self._pulled.change(topic, pulled)
+        await self._popped.assign(topic, popped)
+        return await self._pulled.assign(topic, pulled)

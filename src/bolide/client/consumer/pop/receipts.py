@@ -183,13 +183,13 @@ class Leases:
         self._renewals: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
     def begin(self, held: PoppedQueue, messages: Iterable[StoredMessage]) -> None:
         """Messages were popped just now. The clock is ours: a broker's may be another."""
         held.lease(messages, _now() + self._seconds)
 
-    def done(self, held: PoppedQueue, messages: Iterable[StoredMessage]) -> None:
+    def acknowledge(self, held: PoppedQueue, messages: Iterable[StoredMessage]) -> None:
         """Have messages acknowledged."""
         for message in messages:
             self._ending.add(id(message))
@@ -199,9 +199,9 @@ class Leases:
                 self._flushing.add(broker)
                 self._spawn(self._flush(broker))
 
-    def again(self, held: PoppedQueue, message: StoredMessage, seconds: float) -> None:
+    def retry_after(self, held: PoppedQueue, message: StoredMessage, seconds: float) -> None:
         """Have a message come again after so many seconds."""
-        self._spawn(self._again(held, message, seconds))
+        self._spawn(self._retry_after(held, message, seconds))
 
     def renew(self, helds: Iterable[PoppedQueue]) -> None:
         """Prolong what is half over."""
@@ -213,7 +213,7 @@ class Leases:
 
     async def give_back(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
         """Let others have messages soon that nobody here will deal with."""
-        await asyncio.gather(*(self._again(held, each, _GIVEN_BACK) for each in messages))
+        await asyncio.gather(*(self._retry_after(held, each, _GIVEN_BACK) for each in messages))
 
     async def close(self, within: float) -> None:
         """Wait for what is on its way; what is not told by then comes again."""
@@ -240,12 +240,12 @@ class Leases:
             await self._insist(lambda: self._receipts.ack(messages))
         finally:
             for held, message in ended:
-                held.settle([message])
+                held.release([message])
                 self._ending.discard(id(message))
 
-    async def _again(self, held: PoppedQueue, message: StoredMessage, seconds: float) -> None:
+    async def _retry_after(self, held: PoppedQueue, message: StoredMessage, seconds: float) -> None:
         await self._renewed(message)
-        held.settle([message])  # first: it is not to be prolonged any more
+        held.release([message])  # first: it is not to be prolonged any more
         async with self._places:
             await self._insist(lambda: self._receipts.change_invisible(message, seconds))
 
@@ -256,7 +256,7 @@ class Leases:
                 await self._receipts.change_invisible(message, self._seconds)
             held.prolong(message, until)
         except BolideError as exc:
-            self._rare.warning("renew", "a popped message cannot be kept: %s", exc)
+            self._throttled.warning("renew", "a popped message cannot be kept: %s", exc)
         finally:
             del self._renewals[id(message)]
 
@@ -272,7 +272,7 @@ class Leases:
             try:
                 await tell()
             except BolideError as exc:
-                self._rare.warning("tell", "a broker is not told of a popped message: %s", exc)
+                self._throttled.warning("tell", "a broker is not told of a popped message: %s", exc)
                 if attempt == _TRIES - 1 or (isinstance(exc, Refusal) and not exc.retriable):
                     return
                 await asyncio.sleep(AGAIN)

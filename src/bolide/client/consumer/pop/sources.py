@@ -31,7 +31,7 @@ _LONGEST_STALL = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReceiveOptions:
     """What a call of `receive` asks for; seconds."""
 
     max_count: int
@@ -40,7 +40,7 @@ class Wish:
     is_ordered: bool
 
 
-class Source:
+class PopSource:
     """One broker of one topic."""
 
     def __init__(self, queue: MessageQueue) -> None:
@@ -55,15 +55,17 @@ class Source:
     def is_dry(self) -> bool:
         return self.watching is not None and not self.watching.done()
 
-    def pop(self, wish: Wish, wanted: Filter, wait: float, attempt_id: str | None = None) -> Pop:
+    def pop(
+        self, options: ReceiveOptions, wanted: Filter, wait: float, attempt_id: str | None = None
+    ) -> Pop:
         return Pop(
             queue=self.queue,
             filter=wanted,
-            max_count=wish.max_count,
-            invisible=wish.invisible,
+            max_count=options.max_count,
+            invisible=options.invisible,
             wait=wait,
-            from_first=wish.from_first,
-            is_ordered=wish.is_ordered,
+            from_first=options.from_first,
+            is_ordered=options.is_ordered,
             attempt_id=attempt_id,
         )
 
@@ -84,11 +86,11 @@ class PopSources:
         self._member = member
         self._popper = popper
         self._receipts = receipts
-        self._sources: dict[MessageQueue, Source] = {}
+        self._sources: dict[MessageQueue, PopSource] = {}
         self._turn = 0
-        self._rare = ThrottledLog(log)
+        self._throttled = ThrottledLog(log)
 
-    async def receive(self, wish: Wish, wait: float) -> list[StoredMessage]:
+    async def receive(self, options: ReceiveOptions, wait: float) -> list[StoredMessage]:
         """The first messages found; none if there are none within so many seconds.
 
         Raises:
@@ -102,12 +104,12 @@ class PopSources:
             begun, sources = now(), await self._current()
             # A single broker can hold the pop itself: that saves a request.
             held = max(0.0, deadline - begun) if len(sources) == 1 else 0.0
-            if found := await self._look(sources, wish, held):
+            if found := await self._look(sources, options, held):
                 return found
             left = deadline - now()
             if left <= 0:
                 return self._nothing(sources)
-            await self._pause(sources, wish, left)
+            await self._pause(sources, options, left)
             # Answers at once without messages must not become a busy loop.
             stalls = stalls + 1 if now() - begun < _QUICK else 0
             if stalls > 1:
@@ -120,7 +122,7 @@ class PopSources:
         if watching:
             await asyncio.wait(watching)
 
-    async def _current(self) -> list[Source]:
+    async def _current(self) -> list[PopSource]:
         """One for each broker that has one of the topics, the next in turn first."""
         queues: list[MessageQueue] = []
         missing: BolideError | None = None
@@ -138,14 +140,16 @@ class PopSources:
         at = self._turn % max(1, len(queues))
         return [self._source(queue) for queue in queues[at:] + queues[:at]]
 
-    def _source(self, queue: MessageQueue) -> Source:
-        return self._sources.setdefault(queue, Source(queue))
+    def _source(self, queue: MessageQueue) -> PopSource:
+        return self._sources.setdefault(queue, PopSource(queue))
 
-    async def _look(self, sources: list[Source], wish: Wish, held: float) -> list[StoredMessage]:
+    async def _look(
+        self, sources: list[PopSource], options: ReceiveOptions, held: float
+    ) -> list[StoredMessage]:
         for source in sources:
             if source.is_dry and not held:
                 continue
-            result = await self._try(source, wish, held)
+            result = await self._try(source, options, held)
             if result is not None and result.unwanted:
                 with suppress(BolideError):  # they come again, and are sorted out again
                     await self._receipts.ack(result.unwanted)
@@ -153,47 +157,53 @@ class PopSources:
                 return list(result.messages)
         return []
 
-    async def _try(self, source: Source, wish: Wish, held: float) -> PopResult | None:
+    async def _try(
+        self, source: PopSource, options: ReceiveOptions, held: float
+    ) -> PopResult | None:
         """None if the broker cannot be asked now."""
         wanted = self._member.filters.get(source.queue.topic)
         if wanted is None:
             return None
         try:
-            result = await self._pop(source, wish, wanted, held)
+            result = await self._pop(source, options, wanted, held)
         except PopNotSupported:
             raise
         except BolideError as exc:
             if isinstance(exc, Refusal) and not exc.retriable:
                 raise
-            self._rare.warning(source.queue, "popping %s fails: %s", source.queue, exc)
+            self._throttled.warning(source.queue, "popping %s fails: %s", source.queue, exc)
             source.failure = exc
             return None
         source.failure = None
         if result.status is PopStatus.FULL:
-            self._rare.warning(("full", source.queue), "too many pops wait at %s", source.queue)
+            self._throttled.warning(
+                ("full", source.queue), "too many pops wait at %s", source.queue
+            )
         return result
 
-    async def _pop(self, source: Source, wish: Wish, wanted: Filter, held: float) -> PopResult:
-        if not wish.is_ordered:
-            return await self._popper.pop(source.pop(wish, wanted, held))
+    async def _pop(
+        self, source: PopSource, options: ReceiveOptions, wanted: Filter, held: float
+    ) -> PopResult:
+        if not options.is_ordered:
+            return await self._popper.pop(source.pop(options, wanted, held))
         async with source.attempt() as attempt_id:
-            return await self._popper.pop(source.pop(wish, wanted, held, attempt_id))
+            return await self._popper.pop(source.pop(options, wanted, held, attempt_id))
 
-    async def _pause(self, sources: list[Source], wish: Wish, left: float) -> None:
+    async def _pause(self, sources: list[PopSource], options: ReceiveOptions, left: float) -> None:
         """Wait until it makes sense to look again."""
         if len(sources) > 1:
-            await self._watch(sources, wish, left)
+            await self._watch(sources, options, left)
         elif any(source.failure for source in sources):
             await asyncio.sleep(min(left, _AFTER_FAILURE))
 
-    async def _watch(self, sources: list[Source], wish: Wish, left: float) -> None:
+    async def _watch(self, sources: list[PopSource], options: ReceiveOptions, left: float) -> None:
         waiting = []
         for source in sources:
             wanted = self._member.filters.get(source.queue.topic)
             if wanted is None:
                 continue
             if not source.is_dry:
-                question = source.pop(wish, wanted, _WATCH)
+                question = source.pop(options, wanted, _WATCH)
                 name = f"bolide-pop-watch-{source.queue}"
                 source.watching = asyncio.create_task(self._ask(question), name=name)
             assert source.watching is not None
@@ -210,7 +220,7 @@ class PopSources:
             await asyncio.sleep(_AFTER_FAILURE)
 
     @staticmethod
-    def _nothing(sources: list[Source]) -> list[StoredMessage]:
+    def _nothing(sources: list[PopSource]) -> list[StoredMessage]:
         failures = [source.failure for source in sources if source.failure is not None]
         if failures and len(failures) == len(sources):
             raise failures[0]

@@ -1,4 +1,4 @@
-"""The lite pull consumer: messages are fetched ahead and handed over by poll()."""
+"""The lite pull consumer: prefetches messages and returns them from `poll`."""
 
 import asyncio
 import inspect
@@ -10,39 +10,47 @@ from types import TracebackType
 from typing import NamedTuple, Unpack
 
 from bolide.client.consumer.consumer import Consumer, PeriodicTasks
-from bolide.client.consumer.counters import SAMPLE_EVERY
+from bolide.client.consumer.counters import SAMPLE_INTERVAL
 from bolide.client.consumer.group.held_queue import HeldQueue
-from bolide.client.consumer.group.holdings import Holdings, Tenancy, wake_all
+from bolide.client.consumer.group.held_queues import HeldQueues, QueueCallbacks, wake_all
 from bolide.client.consumer.group.membership import Membership
 from bolide.client.consumer.group.offsets import offset_store
 from bolide.client.consumer.group.rebalance import ChosenQueues, Rebalancer
-from bolide.client.consumer.group.start_position import Locator, Timestamp, timestamp_ms
+from bolide.client.consumer.group.start_position import StartOffsetResolver, Timestamp, timestamp_ms
 from bolide.client.consumer.member import PullMember
-from bolide.client.consumer.pull.feeder import Feeder, FeedOptions, FeedPoint, start_feeding
+from bolide.client.consumer.pull.pull_loop import (
+    PullCallbacks,
+    PullLoop,
+    PullOptions,
+)
 from bolide.client.consumer.pull.pull_request import Puller
 from bolide.client.consumer.settings import LitePullArguments, LitePullSettings
-from bolide.client.consumer.subscription import Expression, Filter, check_sql, chosen
+from bolide.client.consumer.subscription import Expression, Filter, check_filter, chosen
 from bolide.client.errors import WrongState
 from bolide.client.instance.instance import ClientInstance
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 
+log = logging.getLogger(__name__)
 
-class Polled(NamedTuple):
-    """What one poll gives: messages of one queue."""
+_CALL_GRACE = 10.0
+
+
+class PolledMessages(NamedTuple):
+    """The messages of one poll, all of one queue."""
 
     held: HeldQueue
     messages: Sequence[StoredMessage]
 
 
 class PollBuffer:
-    """Groups of messages in the order in which they came; those of dropped queues vanish."""
+    """FIFO of prefetched messages, grouped by pull; messages of dropped queues are discarded."""
 
-    def __init__(self, made_room: Callable[[], object] = lambda: None) -> None:
-        """`made_room` is called whenever there are fewer messages than before."""
-        self._made_room = made_room
-        self._groups: deque[Polled] = deque()
+    def __init__(self, on_shrink: Callable[[], object] = lambda: None) -> None:
+        """`on_shrink` is called whenever messages were removed."""
+        self._on_shrink = on_shrink
+        self._groups: deque[PolledMessages] = deque()
         self._filled = asyncio.Event()
         self._count = 0
 
@@ -50,45 +58,43 @@ class PollBuffer:
         return self._count
 
     def put(self, held: HeldQueue, messages: Sequence[StoredMessage]) -> None:
-        self._groups.append(Polled(held, messages))
+        self._groups.append(PolledMessages(held, messages))
         self._count += len(messages)
         self._filled.set()
 
-    async def take(self, within: float) -> Polled | None:
-        """Wait for a group at most so many seconds; None if there was none."""
+    async def get(self, within: float) -> PolledMessages | None:
+        """Wait for a group of messages at most `within` seconds; None on timeout."""
         try:
             async with asyncio.timeout(within):
-                while (found := self._next()) is None:
+                while (polled := self._next()) is None:
                     self._filled.clear()
                     await self._filled.wait()
         except TimeoutError:
             return None
-        return found
+        return polled
 
     def purge(self) -> None:
-        """Let go of what belongs to queues that were dropped."""
+        """Discard the messages of dropped queues."""
         self._groups = deque(group for group in self._groups if not group.held.is_dropped)
         self._count = sum(len(group.messages) for group in self._groups)
-        self._made_room()
+        self._on_shrink()
 
-    def _next(self) -> Polled | None:
+    def _next(self) -> PolledMessages | None:
         while self._groups:
             group = self._groups.popleft()
             self._count -= len(group.messages)
-            self._made_room()
+            self._on_shrink()
             if not group.held.is_dropped:
                 return group
         return None
 
 
-log = logging.getLogger(__name__)
-
 QueueListener = Callable[[str, frozenset[MessageQueue]], Awaitable[object] | object]
-"""Called with a topic and all its queues."""
+"""Called with a topic and all its queues when they change."""
 
 
-class QueueWatch:
-    """Compares the queues of topics with what they were at the last look."""
+class TopicQueueWatcher:
+    """Notifies listeners when the queues of a topic change."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
@@ -96,26 +102,23 @@ class QueueWatch:
         self._seen: dict[str, frozenset[MessageQueue]] = {}
 
     def add(self, topic: str, listener: QueueListener) -> None:
-        """One listener for each topic; it is told of the queues there are at the first look."""
+        """Set the listener of a topic; the first check reports the existing queues."""
         self._listeners[topic] = listener
 
-    async def look(self) -> None:
-        """Ask for the routes now and tell of changes."""
+    async def check(self) -> None:
+        """Refresh the routes and report changes."""
         for topic, listener in list(self._listeners.items()):
             try:
                 await self._instance.routes.refresh(topic)
                 queues = frozenset(await self._instance.routes.subscribe_queues(topic))
             except BolideError as exc:
-                log.info("the queues of %s cannot be looked at: %s", topic, exc)
+                log.info("the queues of %s cannot be determined: %s", topic, exc)
                 continue
             if self._seen.get(topic) != queues:
                 self._seen[topic] = queues
-                heard = listener(topic, queues)
-                if inspect.isawaitable(heard):
-                    await heard
-
-
-_CALL_GRACE = 10.0
+                result = listener(topic, queues)
+                if inspect.isawaitable(result):
+                    await result
 
 
 class LitePullConsumer(Consumer[LitePullSettings]):
@@ -128,23 +131,23 @@ class LitePullConsumer(Consumer[LitePullSettings]):
             ...
     ```
 
-    Queues come by `subscribe`, shared with the group's other members, or by `assign`. Messages
-    that a poll returned count as consumed when the next poll or `commit` is called, or the block
-    is left without an error.
+    Queues are acquired by `subscribe`, which balances them with the group's other members, or by
+    `assign`. Messages that a poll returned count as consumed when `poll` or `commit` is called
+    next, or when the block ends without an error.
     """
 
     _member: PullMember
     _assigned_filters: dict[str, Filter]
 
     def __init__(self, group: str, **arguments: Unpack[LitePullArguments]) -> None:
-        """Take the settings; `ClientSettings`, `ConsumerSettings`, `LitePullSettings` tell them.
+        """See `ClientSettings`, `ConsumerSettings` and `LitePullSettings` for the arguments.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         super().__init__(LitePullSettings, group, arguments)
         self._paused: set[MessageQueue] = set()
-        self._polled: list[Polled] = []  # several, if polls overlapped
+        self._polled: list[PolledMessages] = []  # several, if polls overlapped
         self._is_assigned: bool | None = None
         self._next_commit = 0.0
 
@@ -155,10 +158,10 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            self._polled.clear()  # what was returned last was not dealt with
+            self._polled.clear()  # the messages returned last were not processed
         await self.close()
 
-    # Which queues
+    # Queues
 
     async def subscribe(
         self,
@@ -166,42 +169,42 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         expression: Expression | None = None,
         *,
         sql: str | None = None,
-        filter: str | None = None,  # noqa: A002  the word that users look for
+        filter: str | None = None,  # noqa: A002  the name users expect
     ) -> None:
-        """Share a topic's queues with the other members of the group.
+        """Subscribe to a topic; its queues are balanced among the members of the group.
 
         Args:
-            topic: which one.
-            expression: tags as `"A || B"` or `Sql(…)`; all messages if nothing is given.
-            sql: the text of a SQL92 expression, in place of tags.
-            filter: the name of a filter function of the broker, in place of tags.
+            topic: the topic.
+            expression: tags as `"A || B"` or `Sql(…)`; by default all messages.
+            sql: a SQL92 expression, instead of tags.
+            filter: the name of a filter function at the broker, instead of tags.
 
         Raises:
-            WrongState: queues were assigned, or it is not running.
+            WrongState: queues were assigned, or the consumer is not running.
             BadTagExpression: the expression names no tag.
-            Refusal: the broker cannot take the SQL expression, or has no such function.
+            Refusal: the broker rejects the SQL expression, or has no such function.
         """
-        asked = chosen(expression, sql=sql, filter_name=filter)
+        chosen_filter = chosen(expression, sql=sql, filter_name=filter)
         instance = self._choose(assigned=False)
-        wanted = self._filter(topic, asked)
-        await check_sql(instance, self._member.group, wanted)
+        wanted = self._filter(topic, chosen_filter)
+        await check_filter(instance, self._member.group, wanted)
         await self._rebalancer.join(wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give a topic's queues up; what was polled of them is committed."""
+        """Release a topic's queues and commit what was polled."""
         self._running()
-        self._settle_polled()
+        self._finish_polled()
         await self._rebalancer.leave(self._client.wrap(topic))
         self._buffer.purge()
 
     async def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
-        """Take exactly these queues, whatever other members do.
+        """Hold exactly these queues, regardless of other members.
 
-        One that cannot be had at once, because its broker does not answer, comes by and by.
+        A queue whose broker does not answer is acquired later.
 
         Raises:
-            WrongState: a topic was subscribed to, or it is not running.
-            RouteNotFound: a topic is not there.
+            WrongState: a topic was subscribed to, or the consumer is not running.
+            RouteNotFound: a topic does not exist.
         """
         instance = self._choose(assigned=True)
         wanted = [self._wrapped(queue) for queue in queues]
@@ -215,57 +218,57 @@ class LitePullConsumer(Consumer[LitePullSettings]):
 
     @property
     def assigned_queues(self) -> frozenset[MessageQueue]:
-        """The queues that are this consumer's now."""
+        """The queues this consumer holds."""
         self._running()
-        return frozenset(self._unwrapped(held.queue) for held in self._holdings)
+        return frozenset(self._unwrapped(held.queue) for held in self._held_queues)
 
     def listen_for_queues(self, topic: str, listener: QueueListener) -> None:
-        """Have a function called when the queues of a topic change, whoever they belong to."""
+        """Call a function when the queues of a topic change, assigned or not."""
         self._running()
 
-        def tell(_: str, queues: frozenset[MessageQueue]) -> Awaitable[object] | object:
+        def notify(_: str, queues: frozenset[MessageQueue]) -> Awaitable[object] | object:
             return listener(topic, frozenset(map(self._unwrapped, queues)))
 
-        self._watch.add(self._client.wrap(topic), tell)
+        self._watch.add(self._client.wrap(topic), notify)
 
     # Messages
 
     async def poll(self, timeout: float = 5.0) -> Sequence[StoredMessage]:  # noqa: ASYNC109
-        """The next messages, all of one queue; none if nothing came within so many seconds."""
+        """The next messages, all of one queue; empty if none arrives within `timeout` seconds."""
         self._running()
-        self._settle_polled()
+        self._finish_polled()
         if self.settings.auto_commit:
             await self._commit_when_due()
-        polled = await self._buffer.take(timeout)
+        polled = await self._buffer.get(timeout)
         if polled is None:
             return []
         self._polled.append(polled)
         return polled.messages
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull no more of these queues; what is held of them is still polled."""
+        """Stop pulling these queues; `poll` still returns their buffered messages."""
         self._paused.update(map(self._wrapped, queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         self._paused.difference_update(map(self._wrapped, queues))
-        wake_all(self._holdings)
+        wake_all(self._held_queues)
 
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at this offset; what is committed stays until the next commit.
+        """Continue at this offset; the committed offset stays until the next commit.
 
         Raises:
-            WrongState: the queue is not this consumer's.
+            WrongState: this consumer does not hold the queue.
             ValueError: the queue has no such offset.
         """
-        held = self._holdings.find(self._wrapped(queue))
+        held = self._held_queues.find(self._wrapped(queue))
         self._running()
         if held is None:
             raise WrongState(f"{queue} is not assigned to this consumer now")
-        least, most = await self.min_offset(queue), await self.max_offset(queue)
-        if not least <= queue_offset <= most:
-            raise ValueError(f"{queue} has offsets {least} to {most}, not {queue_offset}")
+        first, last = await self.min_offset(queue), await self.max_offset(queue)
+        if not first <= queue_offset <= last:
+            raise ValueError(f"{queue} has offsets {first} to {last}, not {queue_offset}")
         self._forget_polled(held)
-        self._holdings.restart(held, queue_offset, commit=False)
+        self._held_queues.restart(held, queue_offset, commit=False)
         self._buffer.purge()
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -281,62 +284,62 @@ class LitePullConsumer(Consumer[LitePullSettings]):
     # Progress
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit what was polled so far, or these offsets.
+        """Commit the messages polled so far, or these offsets.
 
         Raises:
-            BolideError: a broker refused, or did not answer.
+            BolideError: a broker refused or did not answer.
         """
         self._running()
         if offsets is None:
-            self._settle_polled()
-            await self._holdings.commit()
+            self._finish_polled()
+            await self._held_queues.commit()
             return
         wrapped = {self._wrapped(queue): offset for queue, offset in offsets.items()}
         await self._offsets.write(wrapped, wait=True)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's offset in a queue; None if it has none."""
+        """The group's committed offset in a queue, or None."""
         self._running()
         return await self._offsets.read(self._wrapped(queue))
 
-    # Parts
+    # Components
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         settings = self.settings
-        self._keepers = PeriodicTasks()
-        self._buffer = PollBuffer(lambda: wake_all(self._holdings))
+        self._periodic = PeriodicTasks()
+        self._buffer = PollBuffer(lambda: wake_all(self._held_queues))
         self._assigned_filters = {}
         self._offsets = offset_store(instance, group, settings)
-        locator = Locator(instance, self._offsets, settings.start(time.time()))
-        tenancy = Tenancy(locate=locator.locate, begin=self._begin_queue)
-        self._holdings = Holdings(self._offsets, tenancy, None, commits=settings.auto_commit)
-        self._chosen = ChosenQueues(self._holdings)
+        start_offsets = StartOffsetResolver(instance, self._offsets, settings.start(time.time()))
+        callbacks = QueueCallbacks(start_offset=start_offsets.resolve, start=self._start_queue)
+        self._held_queues = HeldQueues(self._offsets, callbacks, None, commits=settings.auto_commit)
+        self._chosen = ChosenQueues(self._held_queues)
         self._member = PullMember(
             instance,
             group,
             settings,
-            progress=self._holdings.progress,
-            helds=lambda: self._holdings,
+            progress=self._held_queues.progress,
+            helds=lambda: self._held_queues,
         )
         self._rebalancer = Rebalancer(
-            self._member, settings.allocate, self._holdings, self._assignment_listener()
+            self._member, settings.allocate, self._held_queues, self._assignment_listener()
         )
-        self._feeder = self._make_feeder(instance, group)
-        self._watch = QueueWatch(instance)
+        self._pull_loop = self._make_pull_loop(instance, group)
+        self._watch = TopicQueueWatcher(instance)
         return self._member
 
     async def _begin(self) -> None:
-        self._keepers.every(SAMPLE_EVERY, self._member.counters.sample)
-        self._keepers.every(self.settings.topic_check_interval, self._watch.look)
+        self._periodic.every(SAMPLE_INTERVAL, self._member.counters.sample)
+        self._periodic.every(self.settings.topic_check_interval, self._watch.check)
 
     async def _end(self) -> None:
-        self._settle_polled()
-        await self._keepers.close()
-        await self._holdings.close(within=0.0)
+        self._finish_polled()
+        await self._periodic.close()
+        await self._held_queues.close(within=0.0)
 
-    def _make_feeder(self, instance: ClientInstance, group: str) -> Feeder:
+    def _make_pull_loop(self, instance: ClientInstance, group: str) -> PullLoop:
         settings = self.settings
-        options = FeedOptions(
+        options = PullOptions(
             batch=settings.pull_batch_size,
             batch_bytes=None,
             suspend=settings.suspend,
@@ -344,20 +347,20 @@ class LitePullConsumer(Consumer[LitePullSettings]):
             with_subscription=True,
             is_lite=True,
         )
-        point = FeedPoint(
+        callbacks = PullCallbacks(
             filter_of=self._filter_of,
             is_blocked=self._is_blocked,
             deliver=self._buffer.put,
-            moved=self._moved,
+            on_offset_moved=self._on_offset_moved,
         )
         puller = Puller(instance, group, settings.filter_hooks)
-        return Feeder(self._member, puller, options, point, self._member.counters)
+        return PullLoop(self._member, puller, options, callbacks, self._member.counters)
 
-    def _begin_queue(self, held: HeldQueue, _before: HeldQueue | None) -> None:
-        start_feeding(self._feeder, held)
+    def _start_queue(self, held: HeldQueue, _before: HeldQueue | None) -> None:
+        self._pull_loop.start(held)
 
-    def _moved(self, held: HeldQueue, queue_offset: int) -> None:
-        self._holdings.restart(held, queue_offset, commit=self.settings.auto_commit)
+    def _on_offset_moved(self, held: HeldQueue, queue_offset: int) -> None:
+        self._held_queues.restart(held, queue_offset, commit=self.settings.auto_commit)
 
     def _is_blocked(self, held: HeldQueue) -> bool:
         is_full = len(self._buffer) > self.settings.most_held
@@ -373,12 +376,12 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         if self._is_assigned not in {None, assigned}:
             raise WrongState("subscribe and assign exclude each other: use one of them")
         if self._is_assigned is None:
-            self._keepers.run(self._chosen.run() if assigned else self._rebalancer.run())
+            self._periodic.run(self._chosen.run() if assigned else self._rebalancer.run())
         self._is_assigned = assigned
         return instance
 
-    def _settle_polled(self) -> None:
-        """Count what polls have returned as consumed."""
+    def _finish_polled(self) -> None:
+        """Treat all polled messages as consumed."""
         for polled in self._polled:
             polled.held.done(polled.messages)
         self._polled.clear()
@@ -390,4 +393,4 @@ class LitePullConsumer(Consumer[LitePullSettings]):
         now = time.monotonic()
         if now >= self._next_commit:
             self._next_commit = now + self.settings.commit_interval
-            await self._holdings.commit_by_the_way()
+            await self._held_queues.try_commit()

@@ -1,4 +1,4 @@
-"""The pull consumer: pulls on demand, commits what its user says, or runs on a schedule."""
+"""The pull consumer: the user pulls and commits; `PullSchedule` calls a task for each queue."""
 
 import asyncio
 import logging
@@ -20,62 +20,68 @@ from bolide.model.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
-
-class NotedOffsets:
-    """Writes each offset once: the queue may be another member's by now, and he further on."""
-
-    def __init__(self, store: OffsetStore) -> None:
-        self._store = store
-        self._noted: dict[MessageQueue, int] = {}
-        self._unwritten: set[MessageQueue] = set()
-        self._writing = asyncio.Lock()  # an older offset must not be written after a newer one
-        self._rare = ThrottledLog(log)
-
-    def note(self, queue: MessageQueue, queue_offset: int) -> None:
-        self._noted[queue] = queue_offset
-        self._unwritten.add(queue)
-
-    def find(self, queue: MessageQueue) -> int | None:
-        return self._noted.get(queue)
-
-    def all(self) -> dict[MessageQueue, int]:
-        return dict(self._noted)
-
-    async def write(self) -> None:
-        """Commit what was noted since it was committed last. Raises what the store raises."""
-        async with self._writing:
-            changed = {queue: self._noted[queue] for queue in self._unwritten}
-            if not changed:
-                return
-            await self._store.write(changed, wait=True)
-            same = {queue for queue, offset in changed.items() if self._noted.get(queue) == offset}
-            self._unwritten -= same
-
-    async def try_write(self) -> None:
-        """As `write`, but a failure is only said: the next write makes up for it."""
-        try:
-            await self.write()
-        except Exception as exc:  # noqa: BLE001  the store may be the user's
-            self._rare.warning("write", "offsets cannot be committed now: %r", exc)
-        else:
-            self._rare.forget("write")
-
-    async def let_go(self, queues: Iterable[MessageQueue]) -> None:
-        """Commit a last time what was noted of queues that are another's now, and forget them."""
-        lost = self._noted.keys() & set(queues)
-        if lost & self._unwritten:
-            await self.try_write()
-        for queue in lost:
-            self._noted.pop(queue, None)
-        self._unwritten -= lost
-
-
 PULL_TIMEOUT = 10.0
+NEXT_DELAY = 0.2
+AFTER_FAILURE = 1.0
 _CALL_GRACE = 10.0
 
 
+class UpdatedOffsets:
+    """Offsets reported by the user; each is committed once.
+
+    Writing an offset again could move back a group whose queue another member holds by now.
+    """
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+        self._updated: dict[MessageQueue, int] = {}
+        self._unwritten: set[MessageQueue] = set()
+        self._writing = asyncio.Lock()  # keeps writes in order
+        self._throttled = ThrottledLog(log)
+
+    def update(self, queue: MessageQueue, queue_offset: int) -> None:
+        self._updated[queue] = queue_offset
+        self._unwritten.add(queue)
+
+    def find(self, queue: MessageQueue) -> int | None:
+        return self._updated.get(queue)
+
+    def all(self) -> dict[MessageQueue, int]:
+        return dict(self._updated)
+
+    async def write(self) -> None:
+        """Commit the offsets updated since the last commit. Raises the errors of the store."""
+        async with self._writing:
+            changed = {queue: self._updated[queue] for queue in self._unwritten}
+            if not changed:
+                return
+            await self._store.write(changed, wait=True)
+            same = {
+                queue for queue, offset in changed.items() if self._updated.get(queue) == offset
+            }
+            self._unwritten -= same
+
+    async def try_write(self) -> None:
+        """Like `write`, but failures are logged; the next write includes the offsets."""
+        try:
+            await self.write()
+        except Exception as exc:  # noqa: BLE001  the offset store may be user code
+            self._throttled.warning("write", "offsets cannot be committed now: %r", exc)
+        else:
+            self._throttled.forget("write")
+
+    async def release(self, queues: Iterable[MessageQueue]) -> None:
+        """Commit the offsets of released queues one last time and forget them."""
+        released = self._updated.keys() & set(queues)
+        if released & self._unwritten:
+            await self.try_write()
+        for queue in released:
+            self._updated.pop(queue, None)
+        self._unwritten -= released
+
+
 class PullConsumer(Consumer[ConsumerSettings]):
-    """Pulls for a group while its `async with` block runs; positions are the user's business.
+    """Pulls for a group while its `async with` block runs; the user manages offsets.
 
     ```python
     async with PullConsumer("orders", name_server="127.0.0.1:9876") as c:
@@ -87,10 +93,10 @@ class PullConsumer(Consumer[ConsumerSettings]):
     """
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
-        """Take the settings; `ClientSettings` and `ConsumerSettings` tell them.
+        """See `ClientSettings` and `ConsumerSettings` for the arguments.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         super().__init__(ConsumerSettings, group, arguments)
 
@@ -101,13 +107,13 @@ class PullConsumer(Consumer[ConsumerSettings]):
         queue_offset: int,
         max_count: int = 32,
         *,
-        timeout: float = PULL_TIMEOUT,  # noqa: ASYNC109  as users of RocketMQ know it
+        timeout: float = PULL_TIMEOUT,  # noqa: ASYNC109  as in RocketMQ
     ) -> PullResult:
-        """Ask once; the result's `next_offset` says where to go on, whatever was found.
+        """Pull once; continue at the result's `next_offset`, whatever the status.
 
         Raises:
             ValueError: the offset or the count is out of its bounds.
-            RemotingError: no answer came.
+            RemotingError: no reply arrived.
             Refusal: the broker refused.
         """
         return await self._pull(queue, expression, queue_offset, max_count, within=timeout)
@@ -115,7 +121,7 @@ class PullConsumer(Consumer[ConsumerSettings]):
     async def pull_block_if_not_found(
         self, queue: MessageQueue, expression: Expression, queue_offset: int, max_count: int = 32
     ) -> PullResult:
-        """As `pull`, but the broker waits for a message, at most `suspend` seconds."""
+        """Like `pull`, but the broker waits for a message for at most `suspend` seconds."""
         suspend = self.settings.suspend
         return await self._pull(
             queue, expression, queue_offset, max_count, within=suspend + _CALL_GRACE, wait=suspend
@@ -124,46 +130,46 @@ class PullConsumer(Consumer[ConsumerSettings]):
     async def fetch_consume_offset(
         self, queue: MessageQueue, *, from_store: bool = False
     ) -> int | None:
-        """The group's offset in a queue; None if it has none.
+        """The group's offset in a queue, or None.
 
-        With `from_store` what this consumer has updated and not committed yet does not count.
+        With `from_store`, offsets that were updated and not committed yet are ignored.
         """
         self._running()
         wrapped = self._wrapped(queue)
-        noted = None if from_store else self._noted.find(wrapped)
-        return await self._offsets.read(wrapped) if noted is None else noted
+        updated = None if from_store else self._updated.find(wrapped)
+        return await self._offsets.read(wrapped) if updated is None else updated
 
     async def update_consume_offset(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Note how far a queue was consumed; it is committed within `commit_interval`.
+        """Set the consumed offset of a queue, to be committed within `commit_interval`.
 
-        Of a queue that was shared out and belongs to another member by now nothing is noted.
+        Ignored for a balanced queue that belongs to another member by now.
         """
         self._running()
         wrapped = self._wrapped(queue)
-        shared = wrapped.topic in self._member.filters
-        if not shared or wrapped in self._shares.of_topic(wrapped.topic):
-            self._noted.note(wrapped, queue_offset)
+        is_balanced = wrapped.topic in self._member.filters
+        if not is_balanced or wrapped in self._balanced.of_topic(wrapped.topic):
+            self._updated.update(wrapped, queue_offset)
 
     async def commit(self) -> None:
-        """Commit what was updated now.
+        """Commit the updated offsets now.
 
         Raises:
-            BolideError: a broker refused, or did not answer.
+            BolideError: a broker refused or did not answer.
         """
         self._running()
-        await self._noted.write()
+        await self._updated.write()
 
     async def register_topics(self, *topics: str) -> None:
-        """Take part in sharing out the queues of these topics; see `fetch_balanced_queues`."""
+        """Take part in balancing the queues of these topics; see `fetch_balanced_queues`."""
         self._running()
         await self._rebalancer.join(*(self._filter(topic, "*") for topic in topics))
 
     async def fetch_balanced_queues(self, topic: str) -> frozenset[MessageQueue]:
-        """The queues of a topic that are this member's share of it now."""
+        """The queues of a topic that are assigned to this member."""
         self._running()
         if self._client.wrap(topic) not in self._member.filters:
             await self.register_topics(topic)
-        return frozenset(map(self._unwrapped, self._shares.of_topic(self._client.wrap(topic))))
+        return frozenset(map(self._unwrapped, self._balanced.of_topic(self._client.wrap(topic))))
 
     async def _pull(
         self,
@@ -183,7 +189,7 @@ class PullConsumer(Consumer[ConsumerSettings]):
         pull = Pull(
             queue=wrapped,
             filter=self._filter(queue.topic, expression),
-            offset=queue_offset,
+            queue_offset=queue_offset,
             max_count=max_count,
             suspend=wait,
             within=within,
@@ -193,31 +199,35 @@ class PullConsumer(Consumer[ConsumerSettings]):
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         settings = self.settings
-        self._keepers = PeriodicTasks()
+        self._periodic = PeriodicTasks()
         self._offsets = offset_store(instance, group, settings)
-        self._noted = NotedOffsets(self._offsets)
-        self._shares = Shares(self._noted.let_go)
+        self._updated = UpdatedOffsets(self._offsets)
+        self._balanced = BalancedQueues(self._updated.release)
         self._puller = Puller(instance, group, settings.filter_hooks)
-        member = PullMember(instance, group, settings, progress=self._noted.all)
+        member = PullMember(instance, group, settings, progress=self._updated.all)
         self._rebalancer = Rebalancer(
-            member, settings.allocate, self._shares, self._assignment_listener()
+            member, settings.allocate, self._balanced, self._assignment_listener()
         )
         return member
 
     async def _begin(self) -> None:
-        self._keepers.run(self._rebalancer.run())
-        self._keepers.every(self.settings.commit_interval, self._noted.try_write)
+        self._periodic.run(self._rebalancer.run())
+        self._periodic.every(self.settings.commit_interval, self._updated.try_write)
 
     async def _end(self) -> None:
-        await self._keepers.close()
-        await self._noted.try_write()
+        await self._periodic.close()
+        await self._updated.try_write()
 
 
-class Shares:
-    """The queues that are ours, of which nothing is held; `lose` hears of those that go."""
+class BalancedQueues:
+    """The queues assigned to this member, without buffered messages.
 
-    def __init__(self, lose: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
-        self._lose = lose
+    Args:
+        on_release: called with the queues that are no longer assigned.
+    """
+
+    def __init__(self, on_release: Callable[[Collection[MessageQueue]], Awaitable[None]]) -> None:
+        self._on_release = on_release
         self._queues: dict[str, frozenset[MessageQueue]] = {}
 
     def of_topic(self, topic: str) -> frozenset[MessageQueue]:
@@ -226,23 +236,19 @@ class Shares:
     def topics(self) -> Collection[str]:
         return [topic for topic, queues in self._queues.items() if queues]
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        lost = self.of_topic(topic).difference(wanted)
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+        released = self.of_topic(topic).difference(wanted)
         self._queues[topic] = frozenset(wanted)
-        await self._lose(lost)
+        await self._on_release(released)
         return True
 
 
-NEXT_DELAY = 0.2
-AFTER_FAILURE = 1.0
-
-
 class PullTurn:
-    """What a pull task is called with beside its queue."""
+    """Passed to each call of a pull task."""
 
     def __init__(self, consumer: PullConsumer) -> None:
         self.consumer = consumer
-        """To pull with, and to keep offsets."""
+        """For pulling and for updating offsets."""
         self.next_delay = NEXT_DELAY
         """Seconds until the next call for the queue; the task may set it."""
 
@@ -251,13 +257,13 @@ PullTask = Callable[[MessageQueue, PullTurn], Awaitable[object]]
 
 
 class PullSchedule(Startable):
-    """A task for each queue that is this member's share of the registered topics.
+    """Runs a task for each queue of the registered topics that is assigned to this member.
 
-    Queues that come get a task, those that go lose theirs; when broadcasting all queues have one.
+    Tasks start and stop as the assignment changes; when broadcasting, every queue has one.
     """
 
     def __init__(self, group: str, **arguments: Unpack[ConsumerArguments]) -> None:
-        """Take the settings of a `PullConsumer`; `on_assignment` is called here as well."""
+        """Takes the arguments of `PullConsumer`."""
         self._listener = arguments.get("on_assignment")
         arguments["on_assignment"] = self._assigned
         self.consumer = PullConsumer(group, **arguments)
@@ -275,7 +281,7 @@ class PullSchedule(Startable):
         await self.consumer.close()
 
     async def register(self, topic: str, task: PullTask) -> None:
-        """Have `task` called for each queue of a topic that is ours."""
+        """Call `task` repeatedly for each assigned queue of a topic."""
         self._callbacks[topic] = task
         await self.consumer.register_topics(topic)
 
@@ -289,9 +295,9 @@ class PullSchedule(Startable):
         for queue in mine - running:
             self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"bolide-{queue}")
         if self._listener is not None:
-            heard = self._listener(topic, queues, mine)
-            if isinstance(heard, Awaitable):
-                await heard
+            result = self._listener(topic, queues, mine)
+            if isinstance(result, Awaitable):
+                await result
 
     async def _run(self, queue: MessageQueue) -> None:
         while True:

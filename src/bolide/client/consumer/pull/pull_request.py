@@ -1,4 +1,4 @@
-"""One pull: the request, which broker gets it, and what its answer means."""
+"""One pull: the request, the replica it is sent to, and the interpretation of the reply."""
 
 import asyncio
 import logging
@@ -26,18 +26,18 @@ MASTER = 0
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION, _LITE = 0x1, 0x2, 0x4, 0x10
 
-# Records of a reply this large are read in a thread; compressed bodies may grow a thousandfold.
+# Larger replies are decoded in a thread; compressed bodies may grow a thousandfold.
 _LARGE_REPLY = 256 * 1024
 _LARGE_COMPRESSED = 8 * 1024
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
 FilterHook = Callable[[StoredMessage], bool]
-"""Says whether a message that matched its subscription is wanted after all."""
+"""Returns whether to keep a message that matched its subscription."""
 
 
 class PullStatus(Enum):
-    """What a pull came to, in RocketMQ's words."""
+    """The result of a pull, with RocketMQ's names."""
 
     FOUND = ResponseCode.SUCCESS
     NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
@@ -51,7 +51,7 @@ _ACCEPTED = frozenset(status.value for status in PullStatus)
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What was found, and where to go on: `next_offset` is right for every status."""
+    """The messages found and the offset to continue at; `next_offset` is valid for every status."""
 
     status: PullStatus
     next_offset: int
@@ -59,18 +59,18 @@ class PullResult:
     max_offset: int
     messages: Sequence[StoredMessage] = ()
     is_reset: bool = False
-    """Whether the offset is another one because somebody reset it at the broker."""
+    """Whether `next_offset` differs because the offset was reset at the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawPull:
-    """A broker's answer to a pull, its records as bytes and without regard to tags or hooks."""
+    """The reply to a pull with undecoded records; tags and hooks are not applied."""
 
     status: PullStatus
     header: PullReply
     body: bytes
     remark: str | None
-    """The store's own word for the status."""
+    """The status of the broker's store."""
     from_slave: bool
 
     @property
@@ -80,30 +80,30 @@ class RawPull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """A pull to make. `suspend` is how many seconds the broker may hold it open."""
+    """A pull request. The broker may suspend it for `suspend` seconds (long polling)."""
 
     queue: MessageQueue
     filter: Filter
-    offset: int
+    queue_offset: int
     max_count: int
     max_bytes: int | None = None
     suspend: float = 0.0
     within: float = 30.0
     commit_offset: int = 0
-    """Progress that rides along; 0 is none."""
+    """The offset to commit with the pull; 0 commits nothing."""
     with_subscription: bool = False
-    """The broker takes the filter from the request, not from the last heartbeat."""
+    """Whether the broker uses the filter of the request rather than of the last heartbeat."""
     is_lite: bool = False
 
     def header(self, group: str, *, to_slave: bool) -> PullHeader:
-        carries = self.commit_offset > 0 and not to_slave  # a slave keeps no offsets
+        carries = self.commit_offset > 0 and not to_slave  # slaves do not store offsets
         flag = _COMMIT * carries | _SUSPEND * (self.suspend > 0)
         flag |= _SUBSCRIPTION * self.with_subscription | _LITE * self.is_lite
         return PullHeader(
             consumer_group=group,
             topic=self.queue.topic,
             queue_id=self.queue.queue_id,
-            queue_offset=self.offset,
+            queue_offset=self.queue_offset,
             max_msg_nums=self.max_count,
             sys_flag=flag,
             commit_offset=self.commit_offset,
@@ -116,7 +116,7 @@ class Pull:
 
 
 class Puller:
-    """Pulls for one group; remembers which replica each queue is best read from."""
+    """Pulls for one group, from the replica that the broker suggested for each queue."""
 
     def __init__(
         self, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterHook] = ()
@@ -131,9 +131,9 @@ class Puller:
         return await self._result(pull, await self.pull_raw(pull))
 
     async def pull_raw(self, pull: Pull) -> RawPull:
-        """Leave the records as they come, for readers in bulk. Raises as `pull` does."""
+        """Pull without decoding the records. Raises like `pull`."""
         broker = await self._broker(pull.queue)
-        # Lite pulls too: 4.9 brokers do not know the code that 5.x gave them.
+        # Also for lite pulls: 4.9 brokers do not know LITE_PULL_MESSAGE.
         reply = await self._instance.call(
             broker.address,
             RequestCode.PULL_MESSAGE,
@@ -149,25 +149,25 @@ class Puller:
     async def _broker(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
         suggested = self._suggested.get(queue, MASTER)
-        found = routes.find_broker(queue.broker_name, suggested)
-        if found is None:
+        broker = routes.find_broker(queue.broker_name, suggested)
+        if broker is None:
             await routes.refresh(queue.topic)
-            found = routes.find_broker(queue.broker_name, suggested)
-        if found is None:
+            broker = routes.find_broker(queue.broker_name, suggested)
+        if broker is None:
             raise BrokerUnknown(queue.broker_name)
-        return found
+        return broker
 
-    async def _result(self, pull: Pull, found: RawPull) -> PullResult:
+    async def _result(self, pull: Pull, raw: RawPull) -> PullResult:
         messages: Sequence[StoredMessage] = ()
-        if found.status is PullStatus.FOUND:
-            messages = await self._messages(pull, found.header, found.body)
+        if raw.status is PullStatus.FOUND:
+            messages = await self._messages(pull, raw.header, raw.body)
         return PullResult(
-            found.status,
-            found.header.next_begin_offset,
-            found.header.min_offset,
-            found.header.max_offset,
+            raw.status,
+            raw.header.next_begin_offset,
+            raw.header.min_offset,
+            raw.header.max_offset,
             messages,
-            is_reset=found.is_reset,
+            is_reset=raw.is_reset,
         )
 
     async def _messages(
@@ -183,24 +183,24 @@ class Puller:
                 tags=pull.filter.tags,
             )
 
-        found = await asyncio.to_thread(read) if is_long_to_read(body) else read()
+        messages = await asyncio.to_thread(read) if is_slow_to_read(body) else read()
         if delta := header.offset_delta:
-            found = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in found]
-        found = without_expired(found, body)
-        return [m for m in found if is_wanted(self._hooks, m)] if self._hooks else found
+            messages = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in messages]
+        messages = without_expired(messages, body)
+        return [m for m in messages if is_wanted(self._hooks, m)] if self._hooks else messages
 
 
 def is_wanted(hooks: Sequence[FilterHook], message: StoredMessage) -> bool:
-    """Ask the hooks; one that fails keeps the message in."""
+    """Apply the hooks; a message is kept if a hook fails."""
     try:
         return all(hook(message) for hook in hooks)
     except Exception:
-        log.exception("a filter hook failed; the message stays in")
+        log.exception("a filter hook failed; the message is kept")
         return True
 
 
-def is_long_to_read(body: bytes) -> bool:
-    """Whether the records of a reply belong into a thread."""
+def is_slow_to_read(body: bytes) -> bool:
+    """Whether the records of a reply should be decoded in a thread."""
     if len(body) <= _LARGE_COMPRESSED or len(body) > _LARGE_REPLY:
         return len(body) > _LARGE_REPLY
     return bool(joined_flags(body) & _COMPRESSED)

@@ -1,4 +1,4 @@
-"""The consumer that calls handlers: messages are brought to them as they arrive."""
+"""The push consumer: calls handlers with messages as they arrive."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from bolide.client.consumer.group.membership import Membership
 from bolide.client.consumer.handlers.handler import Handler, OnPoison, OrderBy
 from bolide.client.consumer.push.engine import PushEngine
 from bolide.client.consumer.settings import PushArguments, PushSettings
-from bolide.client.consumer.subscription import Expression, Filter, check_sql, chosen
+from bolide.client.consumer.subscription import Expression, Filter, check_filter, chosen
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.tracing.sender import TraceSender
 from bolide.client.tracing.settings import Trace
@@ -18,7 +18,7 @@ from bolide.model.message_queue import MessageQueue
 from bolide.model.names import RETRY_PREFIX, retry_topic
 
 
-class _Wanted(NamedTuple):
+class _Subscription(NamedTuple):
     expression: Expression
     handler: Handler
 
@@ -32,62 +32,62 @@ class PushConsumer(Consumer[PushSettings]):
         await asyncio.Event().wait()
     ```
 
-    A handler that returns has done its message; one that raises gets it again later. Every message
-    is delivered at least once: after a crash or a change of members some come twice.
+    A message is acknowledged when its handler returns and retried later when its handler raises.
+    Delivery is at least once: after a crash or a rebalance some messages are delivered twice.
     """
 
     _engine: PushEngine
 
     def __init__(self, group: str, **arguments: Unpack[PushArguments]) -> None:
-        """Take the settings; `ClientSettings`, `ConsumerSettings` and `PushSettings` tell them.
+        """See `ClientSettings`, `ConsumerSettings` and `PushSettings` for the arguments.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         super().__init__(PushSettings, group, arguments)
-        self._wanted: dict[str, _Wanted] = {}
+        self._subscriptions: dict[str, _Subscription] = {}
         self._handlers: dict[str, Handler] = {}
         self.tracing: TraceSender | None = None
-        """What sends the trace, if `trace` was asked for; its `dropped` counts what was lost."""
+        """Sends the trace if `trace` is set; its `dropped` counts lost records."""
 
-    async def subscribe(  # noqa: PLR0913  what a subscription may say
+    async def subscribe(  # noqa: PLR0913  the options of a subscription
         self,
         topic: str,
         expression: Expression | Callable[[Any], Any] | None = None,
         handler: Callable[[Any], Any] | None = None,
         *,
         sql: str | None = None,
-        filter: str | None = None,  # noqa: A002  the word that users look for
+        filter: str | None = None,  # noqa: A002  the name users expect
         ordered: bool = False,
         order_by: str = OrderBy.QUEUE,
         on_poison: str = OnPoison.BLOCK,
         batch: int = 1,
         inline: bool = False,
     ) -> None:
-        """Have messages of a topic brought to a handler; before the start or while running.
+        """Deliver messages of a topic to a handler; callable before the start or while running.
 
-        A running consumer has its share of the queues when this returns, if the cluster answers.
+        A running consumer holds its queues when this returns, if the cluster answers.
 
         Args:
-            topic: which one; a second call for it replaces the first.
-            expression: tags as `"A || B"`, `"*"` for all, or `Sql(…)`; may be left out.
+            topic: the topic; a second call for the same topic replaces the first.
+            expression: tags as `"A || B"`, `"*"` for all, or `Sql(…)`; optional.
             handler: takes one message, or a list with `batch`. A coroutine function runs as a task
-                on the event loop, a plain function in a thread. Raising asks for a retry.
-            sql: the text of a SQL92 expression over the properties of messages, in place of tags.
-            filter: the name of a filter function of the broker, in place of tags.
-            ordered: one call at a time for each queue, in the queue's order.
+                on the event loop, a plain function in a thread. Raising retries the message.
+            sql: a SQL92 expression over message properties, instead of tags.
+            filter: the name of a filter function at the broker, instead of tags.
+            ordered: one call at a time for each queue, in queue order.
             order_by: "keys" keeps the order of each sharding key, or first key, rather than of the
-                whole queue: different keys are handled at the same time.
-            on_poison: what happens with a key whose message failed `max_reconsume_times` times, 16
-                if none are set: "block" is as without keys; "park" sets it and all later ones of
-                its key aside, until somebody resumes the key (`mqadmin resumeParked`).
-            batch: call with lists of at most so many messages; the handler may return how many
-                of them were done, and the others are sent back.
-            inline: call a plain function on the loop: for quick ones that never block.
+                whole queue: different keys are handled concurrently.
+            on_poison: what happens to a key whose message failed `max_reconsume_times` times, by
+                default 16: "block" blocks as without keys; "park" stores it and all later messages
+                of its key in the park topic until the key is resumed (`mqadmin resumeParked`).
+            batch: call with lists of at most this many messages; the handler may return how many
+                of them succeeded, and the others are sent back.
+            inline: call a plain function on the event loop: for fast functions that never block.
 
         Raises:
             BadTagExpression: the expression names no tag.
-            Refusal: the broker cannot take the SQL expression, or has no such function.
+            Refusal: the broker rejects the SQL expression, or has no such function.
             WrongState: the consumer is closed.
         """
         if callable(expression):
@@ -106,30 +106,30 @@ class PushConsumer(Consumer[PushSettings]):
             raise ValueError("on_poison='park' is for groups that share messages, not broadcasting")
         if self.settings.telemetry is not None:
             called = self.settings.telemetry.handling(called, self.group, self.client_id)
-        asked = chosen(expression, sql=sql, filter_name=filter)
-        wanted = self._filter(topic, asked)
+        chosen_filter = chosen(expression, sql=sql, filter_name=filter)
+        wanted = self._filter(topic, chosen_filter)
         if self._life.is_made:
-            self._wanted[topic] = _Wanted(asked, called)
+            self._subscriptions[topic] = _Subscription(chosen_filter, called)
             return
-        await check_sql(self._running(), self._member.group, wanted)
+        await check_filter(self._running(), self._member.group, wanted)
         async with self._engine.rebalancer.between_rounds():
             before = self._handlers.get(topic)
             if before is not None and before.ordering != called.ordering:
-                await self._engine.holdings.change(wanted.topic, [])
+                await self._engine.held_queues.assign(wanted.topic, [])
             self._handlers[topic] = called
         await self._join([wanted])
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give the queues of a topic up; handlers at work go on to their end."""
+        """Release the queues of a topic; handler calls in flight continue."""
         if self._life.is_made:
-            self._wanted.pop(topic, None)
+            self._subscriptions.pop(topic, None)
             return
         self._running()
         await self._engine.rebalancer.leave(self._client.wrap(topic))
         self._handlers.pop(topic, None)
 
     def pause(self) -> None:
-        """Pull no more; handlers go on with what is held already."""
+        """Stop pulling; handlers continue with the buffered messages."""
         self._running()
         self._engine.pause()
 
@@ -144,7 +144,7 @@ class PushConsumer(Consumer[PushSettings]):
 
     @property
     def concurrency(self) -> int:
-        """How many handlers run at a time; may be set while they do."""
+        """How many handlers run at a time; may be changed while running."""
         return self._engine.workers.limit if self._life.is_running else self.settings.concurrency
 
     @concurrency.setter
@@ -154,14 +154,14 @@ class PushConsumer(Consumer[PushSettings]):
 
     @property
     def assigned_queues(self) -> frozenset[MessageQueue]:
-        """The queues that are this consumer's now, without those of retries.
+        """The queues assigned to this consumer, without those of the retry topic.
 
-        Where brokers share them out and they are popped, queue -1 is all of a broker.
+        If the brokers assign queues to be popped, queue -1 stands for all queues of a broker.
         """
         self._running()
-        held = [each.queue for each in self._engine.holdings]
+        held = [each.queue for each in self._engine.held_queues]
         if self._engine.pops is not None:
-            held += [each.queue for each in self._engine.pops.holdings]
+            held += [each.queue for each in self._engine.pops.held_queues]
         return frozenset(
             self._unwrapped(queue) for queue in held if not queue.topic.startswith(RETRY_PREFIX)
         )
@@ -170,10 +170,10 @@ class PushConsumer(Consumer[PushSettings]):
         """Commit the offsets now rather than at the next interval.
 
         Raises:
-            BolideError: a broker refused, or did not answer.
+            BolideError: a broker refused or did not answer.
         """
         self._running()
-        await self._engine.holdings.commit()
+        await self._engine.held_queues.commit()
 
     def _open(self, instance: ClientInstance, group: str) -> Membership:
         listener = self._assignment_listener()
@@ -182,7 +182,7 @@ class PushConsumer(Consumer[PushSettings]):
         return self._engine.member
 
     def _with_trace(self, instance: ClientInstance, group: str) -> PushSettings:
-        """The settings, with the hook that traces if that was asked for."""
+        """The settings, with a tracing hook if `trace` is set."""
         if not (trace := Trace.of(self.settings.trace)):
             return self.settings
         self.tracing = TraceSender(trace, instance, group, "CONSUME")
@@ -193,10 +193,10 @@ class PushConsumer(Consumer[PushSettings]):
         if self.tracing is not None:
             self.tracing.start()
         filters = []
-        for topic, (expression, handler) in self._wanted.items():
+        for topic, (expression, handler) in self._subscriptions.items():
             self._handlers[topic] = handler
             filters.append(self._filter(topic, expression))
-            await check_sql(self._instance, self._member.group, filters[-1])
+            await check_filter(self._instance, self._member.group, filters[-1])
         if filters:
             await self._join(filters)
         self._engine.start()
@@ -218,5 +218,7 @@ def _only(
     handler: Callable[[Any], Any], other: Callable[[Any], Any] | None
 ) -> Callable[[Any], Any]:
     if other is not None:
-        raise TypeError("two handlers: the second argument is tags or the only handler")
+        raise TypeError(
+            "two handlers: the second argument must be an expression or the only handler"
+        )
     return handler

@@ -7,7 +7,7 @@ from typing import Any
 
 from bolide.client.consumer.group.assignment import average
 from bolide.client.consumer.group.broker_rebalance import BrokerRebalancer
-from bolide.client.consumer.group.rebalance import SETTLE
+from bolide.client.consumer.group.rebalance import REJOIN_GRACE
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ConsumerIds
@@ -36,7 +36,7 @@ class Cluster:
         self.client_id, self.group, self.model = "a", "G", MessageModel.CLUSTERING
         self.is_broadcasting = False
         self.filters: dict[str, object] = {"T": None}
-        self.wanted = asyncio.Event()
+        self.rebalance_needed = asyncio.Event()
 
     async def require(self, topic: str) -> TopicRoute:
         broker = BrokerRoute(broker_name="broker-a", broker_addrs={0: "one:1", 1: "two:1"})
@@ -63,7 +63,7 @@ class Cluster:
     def reconnected_at(self, address: str) -> float:
         return self.connected_again
 
-    def expect(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
+    def set_modes(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
         self.modes = modes
 
     def of_topic(self, topic: str) -> frozenset[MessageQueue]:
@@ -72,7 +72,7 @@ class Cluster:
     def topics(self) -> Collection[str]:
         return {queue.topic for queue in self.held}
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         if topic == "T":
             self.held = list(wanted)
         return True
@@ -104,7 +104,7 @@ async def test_what_is_held_stays_when_the_broker_cannot_say_or_has_just_come_ba
     back.held, back.connected_again = [QUEUES[0]], asyncio.get_running_loop().time()
     assert not await rebalancer(back).balance()
     assert back.held == [QUEUES[0]]
-    back.connected_again -= SETTLE
+    back.connected_again -= REJOIN_GRACE
     assert await rebalancer(back).balance()
     assert back.held == [WHOLE]
 

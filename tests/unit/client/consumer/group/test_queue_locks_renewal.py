@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bolide.client.consumer.group.held_queue import LOCK_LIFE, HeldQueue
-from bolide.client.consumer.group.queue_locks import LockKeeper
+from bolide.client.consumer.group.queue_locks import LockRenewer
 from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop
@@ -40,8 +40,8 @@ class Scene:
         self.held.locked_at = self.clock()
         self.restarted: list[int] = []
         broker: Any = self.broker
-        holdings: Any = self
-        self.keeper = LockKeeper(broker, broker, holdings, self.clock)
+        held_queues: Any = self
+        self.renewer = LockRenewer(broker, broker, held_queues, self.clock)
 
     def __iter__(self) -> Iterator[HeldQueue]:
         return iter([self.held])
@@ -55,7 +55,7 @@ async def test_a_lock_that_is_renewed_in_time_stays() -> None:
     it = Scene()
     for _ in range(3):
         it.clock.advance(20)
-        await it.keeper.renew()
+        await it.renewer.renew()
     assert it.held.is_locked
 
 
@@ -63,7 +63,7 @@ async def test_a_lock_that_is_renewed_in_time_stays() -> None:
 async def test_a_lock_that_another_got_is_lost() -> None:
     it = Scene()
     it.broker.granted = False
-    await it.keeper.renew()
+    await it.renewer.renew()
     assert not it.held.is_locked
 
 
@@ -72,7 +72,7 @@ async def test_a_broker_that_does_not_answer_leaves_the_lock_its_time() -> None:
     it = Scene()
     it.broker.granted = None
     it.clock.advance(20)
-    await it.keeper.renew()
+    await it.renewer.renew()
     assert it.held.is_locked
     it.clock.advance(LOCK_LIFE - 20)
     assert not it.held.is_locked
@@ -84,7 +84,7 @@ async def test_who_gets_a_lock_back_goes_on_if_nobody_went_further(stored: int |
     it = Scene()
     it.clock.advance(LOCK_LIFE)
     it.broker.offset = stored
-    assert await it.keeper.regain(it.held)
+    assert await it.renewer.regain(it.held)
     assert it.held.is_locked
     assert it.restarted == []
 
@@ -94,7 +94,7 @@ async def test_who_gets_a_lock_back_begins_where_another_stopped() -> None:
     it = Scene()
     it.clock.advance(LOCK_LIFE)
     it.broker.offset = 50
-    await it.keeper.renew()
+    await it.renewer.renew()
     assert it.restarted == [50]
 
 
@@ -103,9 +103,9 @@ async def test_without_lock_or_offset_there_is_no_going_on() -> None:
     it = Scene()
     it.clock.advance(LOCK_LIFE)
     it.broker.fails = True
-    assert not await it.keeper.regain(it.held)
+    assert not await it.renewer.regain(it.held)
     it.broker.granted = False
-    assert not await it.keeper.regain(it.held)
+    assert not await it.renewer.regain(it.held)
     assert not it.held.is_locked
 
 
@@ -117,9 +117,9 @@ async def test_a_lock_of_a_lost_connection_counts_only_after_a_look_at_the_offse
     it.broker.offset = None
     assert not it.held.is_locked
     it.broker.fails = True
-    assert not await it.keeper.regain(it.held)
+    assert not await it.renewer.regain(it.held)
     it.broker.offset = 50
     assert not it.held.is_locked
     it.broker.fails = False
-    await it.keeper.renew()
+    await it.renewer.renew()
     assert it.restarted == [50]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bolide.client.consumer.group.assignment import average
-from bolide.client.consumer.group.rebalance import SETTLE, AssignmentListener, Rebalancer
+from bolide.client.consumer.group.rebalance import REJOIN_GRACE, AssignmentListener, Rebalancer
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.consumers import ConsumerIds
@@ -34,7 +34,7 @@ class Cluster:
         self.group = "G"
         self.is_broadcasting = False
         self.filters = {"T": None}
-        self.wanted = asyncio.Event()
+        self.rebalance_needed = asyncio.Event()
 
     async def require(self, topic: str) -> TopicRoute:
         broker = BrokerRoute(broker_name="broker-a", cluster="c", broker_addrs={0: ADDRESS})
@@ -62,7 +62,7 @@ class Cluster:
     def topics(self) -> Collection[str]:
         return {"T"}
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         self.held = wanted
         return True
 
@@ -101,7 +101,7 @@ async def test_a_member_that_does_not_find_the_broker_again_is_not_waited_for_lo
     cluster = Cluster("a", "b")
     balancer = rebalancer(cluster)
     await balancer.balance()
-    cluster.connected_again = now() - SETTLE
+    cluster.connected_again = now() - REJOIN_GRACE
     cluster.client_ids = ("a",)
     assert await balancer.balance()
     assert len(cluster.held) == 4

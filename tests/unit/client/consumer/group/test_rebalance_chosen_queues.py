@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from bolide.client.consumer.group import rebalance as chosen_queues
+from bolide.client.consumer.group import rebalance
 from bolide.client.consumer.group.rebalance import ChosenQueues
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop, until
@@ -13,7 +13,7 @@ from tests.support.aio import on_loop, until
 QUEUE, OTHER = MessageQueue("T", "broker-a", 0), MessageQueue("U", "broker-a", 0)
 
 
-class Holder:
+class AssignmentTarget:
     """Holds what it is asked to, but for those that a test keeps back."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Holder:
     def topics(self) -> Collection[str]:
         return {queue.topic for queue in self.held}
 
-    async def change(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
+    async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
         self.changes += 1
         if self.fails:
             raise OSError("away")
@@ -39,32 +39,32 @@ class Holder:
 
 @on_loop
 async def test_the_last_choice_counts() -> None:
-    holder = Holder()
-    chosen = ChosenQueues(holder)
+    target = AssignmentTarget()
+    chosen = ChosenQueues(target)
     await chosen.choose([QUEUE])
     await chosen.choose([OTHER])
-    assert holder.held == {OTHER}
+    assert target.held == {OTHER}
 
 
 @on_loop
 async def test_a_queue_that_is_not_to_be_had_is_tried_for_until_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(chosen_queues, "AGAIN", 0.001)
-    holder = Holder()
-    holder.kept_back = {QUEUE}
-    chosen = ChosenQueues(holder)
+    monkeypatch.setattr(rebalance, "CHOICE_RETRY_INTERVAL", 0.001)
+    target = AssignmentTarget()
+    target.kept_back = {QUEUE}
+    chosen = ChosenQueues(target)
     await chosen.choose([QUEUE, OTHER])
-    assert holder.held == {OTHER}
+    assert target.held == {OTHER}
     running = asyncio.create_task(chosen.run())
-    holder.fails = True
-    await until(lambda: "tried for again" in caplog.text)
-    holder.fails = False
-    holder.kept_back = set()
-    await until(lambda: holder.held == {QUEUE, OTHER})
+    target.fails = True
+    await until(lambda: "trying again" in caplog.text)
+    target.fails = False
+    target.kept_back = set()
+    await until(lambda: target.held == {QUEUE, OTHER})
     await asyncio.sleep(0.01)
-    changes = holder.changes
+    changes = target.changes
     await asyncio.sleep(0.02)
-    assert holder.changes == changes  # nothing is missing any more
+    assert target.changes == changes  # nothing is missing any more
     running.cancel()
     await asyncio.wait([running])

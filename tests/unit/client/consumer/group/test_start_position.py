@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bolide.client.consumer.group.start_position import From, StartPosition, timestamp_ms
+from bolide.client.consumer.group.start_position import ConsumeFrom, StartPosition, timestamp_ms
 from bolide.errors import ConfigError
 
 
@@ -34,7 +34,7 @@ def test_an_unknown_word_is_refused_with_the_known_ones() -> None:
 
 
 def test_brokers_are_told_in_their_words() -> None:
-    assert [each.announced.value for each in From] == [
+    assert [each.on_wire.value for each in ConsumeFrom] == [
         "CONSUME_FROM_LAST_OFFSET",
         "CONSUME_FROM_FIRST_OFFSET",
         "CONSUME_FROM_TIMESTAMP",

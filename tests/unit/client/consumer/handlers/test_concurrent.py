@@ -6,8 +6,8 @@ import pytest
 
 from bolide.client.consumer.group.held_queue import HeldQueue
 from bolide.client.consumer.handlers import concurrent
-from bolide.client.consumer.handlers.concurrent import ConcurrentConsumption
-from bolide.client.consumer.handlers.invocation import Consumption, Hooks
+from bolide.client.consumer.handlers.concurrent import ConcurrentDelivery
+from bolide.client.consumer.handlers.invocation import ConsumerRuntime, Hooks
 from bolide.errors import BolideError
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -28,25 +28,25 @@ class Broker:
             raise BolideError("away")
 
 
-def consumption(send_back: Any) -> ConcurrentConsumption:
+def runtime(send_back: Any) -> ConcurrentDelivery:
     nothing: Any = None
-    return ConcurrentConsumption(
-        Consumption("G", {}, nothing, send_back, counters=nothing, hooks=Hooks([]))
+    return ConcurrentDelivery(
+        ConsumerRuntime("G", {}, nothing, send_back, counters=nothing, hooks=Hooks([]))
     )
 
 
 def held_queue() -> HeldQueue:
     held = HeldQueue(MessageQueue("%RETRY%G", "broker-a", 0), 0, FakeClock())
-    held.take([stored(0), stored(1)], 2)
+    held.accept([stored(0), stored(1)], 2)
     return held
 
 
 @on_loop
 async def test_one_that_cannot_be_sent_back_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrent, "LATER", 0.001)
+    monkeypatch.setattr(concurrent, "RETRY_DELAY", 0.001)
     broker, held = Broker(), held_queue()
-    consuming = consumption(broker)
-    consuming.take(held, [stored(0), stored(1)])
+    consuming = runtime(broker)
+    consuming.deliver(held, [stored(0), stored(1)])
     await until(lambda: held.process.unfinished == 2)
     assert broker.tries == [0, 1, 0]
     await consuming.close()
@@ -56,9 +56,9 @@ async def test_one_that_cannot_be_sent_back_is_tried_again(monkeypatch: pytest.M
 async def test_without_a_place_to_send_it_back_to_it_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(concurrent, "LATER", 0.001)
+    monkeypatch.setattr(concurrent, "RETRY_DELAY", 0.001)
     held = held_queue()
-    consuming = consumption(None)
-    consuming.take(held, [stored(0), stored(1)])
+    consuming = runtime(None)
+    consuming.deliver(held, [stored(0), stored(1)])
     await until(lambda: held.process.unfinished == 2)
     await consuming.close()

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from bolide.client.consumer.handlers.handler import Handler, Outcome, Place, Retry
+from bolide.client.consumer.handlers.handler import Handler, Outcome, Retry, RunsOn
 from bolide.model.message import StoredMessage
 from tests.unit.client.stored import stored
 
@@ -25,11 +25,11 @@ def made(function: object, *, batch: int = 1, inline: bool = False) -> Handler:
 
 
 def test_coroutines_run_on_the_loop_and_plain_functions_in_threads() -> None:
-    assert made(coroutine).place is Place.LOOP
-    assert made(partial(coroutine)).place is Place.LOOP
-    assert made(Callable()).place is Place.LOOP
-    assert made(plain).place is Place.THREAD
-    assert made(plain, inline=True).place is Place.INLINE
+    assert made(coroutine).runs_on is RunsOn.LOOP
+    assert made(partial(coroutine)).runs_on is RunsOn.LOOP
+    assert made(Callable()).runs_on is RunsOn.LOOP
+    assert made(plain).runs_on is RunsOn.THREAD
+    assert made(plain, inline=True).runs_on is RunsOn.INLINE
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bolide.client.consumer.counters import ConsumptionCounters
+from bolide.client.consumer.counters import TopicCounters
 from bolide.client.consumer.group.held_queue import LOCK_LIFE, HeldQueue
 from bolide.client.consumer.handlers.handler import Handler
-from bolide.client.consumer.handlers.invocation import Consumption, Hooks
-from bolide.client.consumer.handlers.ordered import OrderedJob
+from bolide.client.consumer.handlers.invocation import ConsumerRuntime, Hooks
+from bolide.client.consumer.handlers.ordered import OrderedCall
 from bolide.client.consumer.handlers.workers import Workers
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
@@ -28,8 +28,8 @@ class Scene:
         self.gate = asyncio.Event()
         self.began: list[int] = []
         self.workers = Workers(1, "ordered")
-        self.common = Consumption(
-            "G", {}, self.workers, None, ConsumptionCounters(self.clock), Hooks(())
+        self.runtime = ConsumerRuntime(
+            "G", {}, self.workers, None, TopicCounters(self.clock), Hooks(())
         )
 
     async def handle(self, message: StoredMessage) -> None:
@@ -38,9 +38,9 @@ class Scene:
 
     def submit(self, offset: int) -> asyncio.Future[Any]:
         handler = Handler.of(self.handle, ordered=True, batch=1, inline=False)
-        job = OrderedJob(handler, [stored(offset)], self.held, self.common)
-        self.workers.submit(job)
-        return job.outcome
+        call = OrderedCall(handler, [stored(offset)], self.held, self.runtime)
+        self.workers.submit(call)
+        return call.outcome
 
 
 @pytest.mark.parametrize("is_lost", [True, False])

@@ -15,7 +15,7 @@ from tests.support.crowd import Crowd
 from tests.unit.client.stored import stored
 
 
-class Call:
+class DeliveryCall:
     """A job that keeps its outcome."""
 
     def __init__(self, function: Callable[[Any], Any], *, inline: bool = False) -> None:
@@ -24,14 +24,14 @@ class Call:
         self.started: float | None = None
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
-    def call(self) -> Any:
+    def invoke(self) -> Any:
         return self.handler.call(self.messages)
 
-    def settle(self, outcome: Outcome) -> None:
+    def complete(self, outcome: Outcome) -> None:
         self.outcome.set_result(outcome)
 
 
-async def settled(*calls: Call) -> list[Outcome]:
+async def settled(*calls: DeliveryCall) -> list[Outcome]:
     async with asyncio.timeout(PATIENCE):
         return [await call.outcome for call in calls]
 
@@ -51,7 +51,7 @@ def leaves(_message: object) -> None:
 @on_loop
 async def test_each_place_runs_a_handler_to_its_outcome() -> None:
     workers = Workers(2, "test")
-    calls = [Call(sleeps_shortly), Call(id), Call(id, inline=True)]
+    calls = [DeliveryCall(sleeps_shortly), DeliveryCall(id), DeliveryCall(id, inline=True)]
     for call in calls:
         workers.submit(call)
     assert await settled(*calls) == [Outcome(1)] * 3
@@ -65,7 +65,12 @@ async def test_whatever_a_handler_raises_is_an_outcome() -> None:
         raise asyncio.CancelledError
 
     workers = Workers(2, "test")
-    calls = [Call(raises), Call(leaves), Call(raises, inline=True), Call(cancelled)]
+    calls = [
+        DeliveryCall(raises),
+        DeliveryCall(leaves),
+        DeliveryCall(raises, inline=True),
+        DeliveryCall(cancelled),
+    ]
     for call in calls:
         workers.submit(call)
     kinds = [type(outcome.error) for outcome in await settled(*calls)]
@@ -79,7 +84,7 @@ async def test_a_plain_function_that_returns_a_coroutine_fails_with_advice() -> 
         return sleeps_shortly(message)
 
     workers = Workers(1, "test")
-    call = Call(forgets_to_await)
+    call = DeliveryCall(forgets_to_await)
     workers.submit(call)
     (outcome,) = await settled(call)
     assert "make it async def" in str(outcome.error)
@@ -90,7 +95,7 @@ async def test_a_plain_function_that_returns_a_coroutine_fails_with_advice() -> 
 @on_loop
 async def test_no_more_run_at_a_time_than_the_limit_says(place: str) -> None:
     workers, crowd = Workers(3, "test"), Crowd()
-    calls = [Call(getattr(crowd, place)) for _ in range(10)]
+    calls = [DeliveryCall(getattr(crowd, place)) for _ in range(10)]
     for call in calls:
         workers.submit(call)
     await until(lambda: crowd.now == 3)
@@ -104,7 +109,7 @@ async def test_no_more_run_at_a_time_than_the_limit_says(place: str) -> None:
 @on_loop
 async def test_a_limit_may_grow_and_shrink_while_handlers_run(place: str) -> None:
     workers, crowd = Workers(1, "test"), Crowd()
-    calls = [Call(getattr(crowd, place)) for _ in range(8)]
+    calls = [DeliveryCall(getattr(crowd, place)) for _ in range(8)]
     for call in calls:
         workers.submit(call)
     await until(lambda: crowd.now == 1)
@@ -123,11 +128,11 @@ async def test_a_limit_may_grow_and_shrink_while_handlers_run(place: str) -> Non
 @on_loop
 async def test_jobs_that_have_not_begun_can_be_withdrawn(place: str) -> None:
     workers, crowd = Workers(1, "test"), Crowd()
-    calls = [Call(getattr(crowd, place)) for _ in range(3)]
+    calls = [DeliveryCall(getattr(crowd, place)) for _ in range(3)]
     for call in calls:
         workers.submit(call)
     await until(lambda: crowd.now == 1)
-    assert workers.withdraw(lambda job: job is not calls[2]) == [calls[1]]
+    assert workers.withdraw(lambda call: call is not calls[2]) == [calls[1]]
     crowd.open()
     await settled(calls[0], calls[2])
     assert not calls[1].outcome.done()
@@ -137,7 +142,7 @@ async def test_jobs_that_have_not_begun_can_be_withdrawn(place: str) -> None:
 @on_loop
 async def test_inline_handlers_leave_the_loop_its_turns() -> None:
     workers = Workers(1, "test")
-    calls = [Call(lambda _: time.sleep(0.004), inline=True) for _ in range(20)]
+    calls = [DeliveryCall(lambda _: time.sleep(0.004), inline=True) for _ in range(20)]
     for call in calls:
         workers.submit(call)
     await asyncio.sleep(0)
@@ -150,7 +155,7 @@ async def test_inline_handlers_leave_the_loop_its_turns() -> None:
 @on_loop
 async def test_closing_cancels_what_still_runs_on_the_loop() -> None:
     workers, crowd = Workers(1, "test"), Crowd()
-    first, second = Call(crowd.on_loop), Call(crowd.on_loop)
+    first, second = DeliveryCall(crowd.on_loop), DeliveryCall(crowd.on_loop)
     workers.submit(first)
     workers.submit(second)
     await until(lambda: crowd.now == 1)
@@ -162,7 +167,7 @@ async def test_closing_cancels_what_still_runs_on_the_loop() -> None:
 @on_loop
 async def test_a_thread_that_outlives_its_owner_troubles_nobody() -> None:
     workers, crowd = Workers(1, "test"), Crowd()
-    workers.submit(Call(crowd.in_thread))
+    workers.submit(DeliveryCall(crowd.in_thread))
     await until(lambda: crowd.now == 1)
     await workers.close()
     crowd.open()

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from bolide.client.consumer.parking.park import Park, Superseded
-from bolide.client.consumer.parking.park_log import Found, ParkLog
+from bolide.client.consumer.parking.park_log import ParkLog, ParkLogRead
 from bolide.client.consumer.parking.records import Kind, ParkRecord
 from bolide.errors import BolideError
 from tests.support.aio import on_loop, until
@@ -93,7 +93,7 @@ async def test_what_grows_old_is_written_again_before_the_broker_deletes_it() ->
         assert park.aged() == [], "once a minute is enough"
         parked = park.keys.find("a")
         assert parked is not None
-        await park.refresh(parked.first)
+        await park.rewrite(parked.first)
         await until(lambda: [r.kind for r, _ in log.records[-2:]] == [Kind.PARK, Kind.OPEN])
         log.first = len(log.records) - 2
     async with opened(log) as heir:
@@ -111,8 +111,8 @@ async def test_what_is_gone_or_no_message_is_not_found() -> None:
         await park.put("a", stored(5), "why", 7)
         parked = park.keys.find("a")
         assert parked is not None
-        assert await park.find(parked.first._replace(place=0), "T") is None
-        assert await park.find(parked.first._replace(place=9), "T") is None
+        assert await park.find(parked.first._replace(park_offset=0), "T") is None
+        assert await park.find(parked.first._replace(park_offset=9), "T") is None
 
 
 @on_loop
@@ -136,8 +136,8 @@ async def test_a_record_is_gone_only_if_the_queue_begins_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = ParkLog(cast(Any, None), "group", SOURCE)
-    monkeypatch.setattr(log, "read", AsyncMock(return_value=Found([], 7)))
-    monkeypatch.setattr(log, "first_place", AsyncMock(return_value=5))
+    monkeypatch.setattr(log, "read", AsyncMock(return_value=ParkLogRead([], 7)))
+    monkeypatch.setattr(log, "first_park_offset", AsyncMock(return_value=5))
     assert await log.find(4) is None
     with pytest.raises(BolideError, match="does not give its record at 5 now"):
         await log.find(5)

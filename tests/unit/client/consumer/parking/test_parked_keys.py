@@ -22,11 +22,17 @@ from bolide.protocol.property_string import decode_properties, encode_properties
 def fold(*records: tuple[Kind, str, int]) -> ParkedKeys:
     """Of records of key `a`: their kinds, epochs and offsets."""
     keys = ParkedKeys()
-    for place, (kind, epoch, offset) in enumerate(records):
+    for park_offset, (kind, epoch, offset) in enumerate(records):
         record = ParkRecord(
-            kind=kind, topic="T", queue_id=0, epoch=epoch, key="a", offset=offset, error=f"e{place}"
+            kind=kind,
+            topic="T",
+            queue_id=0,
+            epoch=epoch,
+            key="a",
+            offset=offset,
+            error=f"e{park_offset}",
         )
-        keys.apply(record, place, place * 10)
+        keys.apply(record, park_offset, park_offset * 10)
     return keys
 
 
@@ -47,7 +53,7 @@ def test_messages_are_in_the_order_of_their_queue_and_there_once() -> None:
     assert offsets(keys) == [3, 5]
     found = keys.find("a")
     assert found is not None
-    assert (found.error, found.entries[5].place, found.last_offset) == ("e0", 2, 5)
+    assert (found.error, found.entries[5].park_offset, found.last_offset) == ("e0", 2, 5)
 
 
 def test_what_a_former_tenure_writes_late_counts_for_nothing() -> None:
@@ -174,4 +180,4 @@ def test_the_first_of_many_is_found_as_fast_as_that_of_few() -> None:
     for offset in range(count - 1):
         found.drop(offset)
     assert time.process_time() - begun < 2.0
-    assert found.first.offset == count - 1
+    assert found.first.queue_offset == count - 1

@@ -53,13 +53,13 @@ def leased(count: int, seconds: float = 60.0) -> tuple[Broker, Leases, PoppedQue
 @on_loop
 async def test_what_is_done_while_a_broker_is_told_goes_with_the_next_telling() -> None:
     broker, leases, held, messages = leased(5)
-    leases.done(held, messages[:1])
-    leases.done(held, messages[1:2])
+    leases.acknowledge(held, messages[:1])
+    leases.acknowledge(held, messages[1:2])
     broker.is_open.clear()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    leases.done(held, messages[2:3])
-    leases.done(held, messages[3:])
+    leases.acknowledge(held, messages[2:3])
+    leases.acknowledge(held, messages[3:])
     assert held.held_count == 5
     broker.is_open.set()
     await until(lambda: held.held_count == 0)
@@ -89,7 +89,7 @@ async def test_an_acknowledgement_waits_for_the_receipt_that_is_on_its_way() -> 
     await asyncio.sleep(0.01)
     leases.renew([held])
     await asyncio.sleep(0)
-    leases.done(held, messages)
+    leases.acknowledge(held, messages)
     leases.renew([held])  # too late for another one
     broker.is_open.set()
     await until(lambda: broker.acked == [[0]])
@@ -104,10 +104,10 @@ async def test_a_broker_that_does_not_listen_is_told_again_but_not_what_it_refus
     monkeypatch.setattr(pop_leases, "AGAIN", 0.01)
     broker, leases, held, messages = leased(2)
     broker.failures = [BolideError("gone for a moment")]
-    leases.done(held, messages[:1])
+    leases.acknowledge(held, messages[:1])
     await until(lambda: broker.acked == [[0]])
     broker.failures = [NoMessage("never heard of it")]
-    leases.again(held, messages[1], 10.0)
+    leases.retry_after(held, messages[1], 10.0)
     await until(lambda: not broker.failures)
     await leases.close(5.0)
     assert broker.changed == []

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from bolide.client.consumer.pop.pop_request import Pop, PopResult, PopStatus
-from bolide.client.consumer.pop.sources import PopSources, Wish
+from bolide.client.consumer.pop.sources import PopSources, ReceiveOptions
 from bolide.client.consumer.subscription import Filter
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop
@@ -33,6 +33,6 @@ async def test_a_consumer_may_unsubscribe_from_all_while_it_receives() -> None:
 
     popper, receipts = cast(Any, Popper()), cast(Any, None)
     sources = PopSources(cast(Any, member), popper, receipts)
-    wish = Wish(max_count=1, invisible=1.0, from_first=True, is_ordered=False)
-    assert await sources.receive(wish, wait=0.05) == []
+    options = ReceiveOptions(max_count=1, invisible=1.0, from_first=True, is_ordered=False)
+    assert await sources.receive(options, wait=0.05) == []
     await sources.close()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from bolide.client.consumer.pull.pull_consumer import NotedOffsets, Shares
+from bolide.client.consumer.pull.pull_consumer import BalancedQueues, UpdatedOffsets
 from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop
 
@@ -31,15 +31,15 @@ class Store:
 @on_loop
 async def test_only_what_changed_is_written() -> None:
     store = Store()
-    noted = NotedOffsets(store)
-    noted.note(FIRST, 1)
-    noted.note(SECOND, 2)
-    await noted.write()
-    await noted.write()
-    noted.note(SECOND, 3)
-    await noted.write()
+    updated = UpdatedOffsets(store)
+    updated.update(FIRST, 1)
+    updated.update(SECOND, 2)
+    await updated.write()
+    await updated.write()
+    updated.update(SECOND, 3)
+    await updated.write()
     assert store.writes == [{FIRST: 1, SECOND: 2}, {SECOND: 3}]
-    assert noted.all() == {FIRST: 1, SECOND: 3}
+    assert updated.all() == {FIRST: 1, SECOND: 3}
 
 
 @on_loop
@@ -47,29 +47,29 @@ async def test_what_could_not_be_written_is_written_next_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Store()
-    noted = NotedOffsets(store)
-    noted.note(FIRST, 1)
+    updated = UpdatedOffsets(store)
+    updated.update(FIRST, 1)
     store.fails = True
     with pytest.raises(OSError, match="away"):
-        await noted.write()
-    await noted.try_write()
-    await noted.try_write()
+        await updated.write()
+    await updated.try_write()
+    await updated.try_write()
     assert caplog.text.count("cannot be committed") == 1
     store.fails = False
-    await noted.try_write()
+    await updated.try_write()
     assert store.writes == [{FIRST: 1}]
 
 
 @on_loop
 async def test_a_queue_that_is_lost_is_written_a_last_time_and_forgotten() -> None:
     store = Store()
-    noted = NotedOffsets(store)
-    shares = Shares(noted.let_go)
-    await shares.change("T", [FIRST, SECOND])
-    noted.note(FIRST, 1)
-    noted.note(SECOND, 2)
-    await shares.change("T", [SECOND])
+    updated = UpdatedOffsets(store)
+    balanced = BalancedQueues(updated.release)
+    await balanced.assign("T", [FIRST, SECOND])
+    updated.update(FIRST, 1)
+    updated.update(SECOND, 2)
+    await balanced.assign("T", [SECOND])
     assert store.writes == [{FIRST: 1, SECOND: 2}]
-    assert (noted.find(FIRST), noted.find(SECOND)) == (None, 2)
-    await noted.write()
+    assert (updated.find(FIRST), updated.find(SECOND)) == (None, 2)
+    await updated.write()
     assert len(store.writes) == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bolide.client.consumer.pull import pull_request as pulling
+from bolide.client.consumer.pull import pull_request
 from bolide.client.consumer.pull.pull_request import Pull, Puller, PullStatus
 from bolide.client.consumer.received import read_messages
 from bolide.client.consumer.subscription import Filter, Sql
@@ -32,7 +32,7 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 
 def pull(**given: Any) -> Pull:
     wanted = Filter.of("T", "A", 5)
-    values: dict[str, Any] = {"queue": QUEUE, "filter": wanted, "offset": 3, "max_count": 32}
+    values: dict[str, Any] = {"queue": QUEUE, "filter": wanted, "queue_offset": 3, "max_count": 32}
     return Pull(**values | given)
 
 
@@ -185,7 +185,7 @@ async def test_bodies_that_grow_are_inflated_in_a_thread(monkeypatch: pytest.Mon
         threads.append(threading.current_thread())
         return read_messages(*args, **kwargs)
 
-    monkeypatch.setattr(pulling, "read_messages", read)
+    monkeypatch.setattr(pull_request, "read_messages", read)
     noise, kind = random.Random(1).randbytes(10_000), CompressionType.ZLIB
     async with scene() as it:
         puller = Puller(it.instance, "G")

@@ -1,0 +1,214 @@
+"""Commands on messages a broker holds back.
+
+Timers: listTimers, recallMessage. Transactions: openTransactions, discardedTransactions,
+resolveTransaction, resumeTransaction.
+"""
+
+import getpass
+import time
+from typing import Annotated
+
+import typer
+
+from bolide.admin import AdminClient
+from bolide.cli.admin.output import Table, print_json, time_text
+from bolide.cli.admin.session import (
+    BrokerAddress,
+    ClusterName,
+    Json,
+    NameServer,
+    require_one,
+    run,
+    targets,
+)
+from bolide.protocol.bodies.timers import PendingTimer
+from bolide.protocol.bodies.transactions import OpenTransaction
+
+TimerTopic = Annotated[str, typer.Option("-t", "--topic", help="Only those of this topic.")]
+ProducerGroup = Annotated[
+    str | None, typer.Option("-g", "--producerGroup", help="Only those of this group.")
+]
+TransactionTopic = Annotated[
+    str | None, typer.Option("-t", "--topic", help="Only those of this topic.")
+]
+HalfId = Annotated[str, typer.Option("-i", "--msgId", help="Id of the half, as the lists show it.")]
+
+
+def list_timers(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    topic: TimerTopic = "",
+    count: Annotated[
+        int, typer.Option("-m", "--max", min=1, help="How many of each broker to show at most.")
+    ] = 100,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List the messages that wait for their time."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> None:
+        found: list[PendingTimer] = []
+        for address in await targets(admin, broker, cluster):
+            left = count
+            async for each in admin.timers.each(address, topic):
+                found.append(each)
+                left -= 1
+                if not left:
+                    break
+        _show_timers(found, as_json=as_json)
+
+    run(name_server, act)
+
+
+def recall_message(
+    topic: Annotated[str, typer.Option("-t", "--topic", help="Topic of the messages.")],
+    key: Annotated[str, typer.Option("-k", "--key", help="A word of their keys, or a unique id.")],
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Take back messages that wait for their time: they are not delivered."""
+    require_one(broker, cluster)
+
+    async def act(admin: AdminClient) -> None:
+        found: list[PendingTimer] = []
+        for address in await targets(admin, broker, cluster):
+            found += await admin.timers.recall(address, topic, key)
+        _show_timers(found, as_json=as_json)
+        if not found:
+            typer.echo(f"no message of {topic} waits with {key}", err=True)
+            raise typer.Exit(1)
+
+    run(name_server, act)
+
+
+def _show_timers(found: list[PendingTimer], *, as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            print_json(each)
+        return
+    table = Table("#Due", "Topic", "Id", "Keys", "Bytes")
+    for each in found:
+        table.add(
+            time_text(each.deliver_ms), each.topic, each.message_id, each.keys or "-", each.size
+        )
+    table.print()
+
+
+def open_transactions(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    group: ProducerGroup = None,
+    topic: TransactionTopic = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List the transactions that have not ended, with their age and their producers."""
+    require_one(broker, cluster)
+    found = run(
+        name_server,
+        lambda admin: _list_transactions(admin, broker, cluster, group, topic, set_aside=False),
+    )
+    _show_transactions(found, as_json, is_open=True)
+
+
+def discarded_transactions(
+    broker: BrokerAddress = None,
+    cluster: ClusterName = None,
+    group: ProducerGroup = None,
+    topic: TransactionTopic = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """List the transactions whose producers were asked too often."""
+    require_one(broker, cluster)
+    found = run(
+        name_server,
+        lambda admin: _list_transactions(admin, broker, cluster, group, topic, set_aside=True),
+    )
+    _show_transactions(found, as_json, is_open=False)
+
+
+def resolve_transaction(
+    half: HalfId,
+    commit: Annotated[
+        bool | None, typer.Option("--commit/--rollback", help="Deliver the message, or forget it.")
+    ] = None,
+    broker: BrokerAddress = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Who decides; the user of this computer if not given."),
+    ] = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """End a transaction in its producer's place."""
+    if commit is None:
+        raise typer.BadParameter("say how it ends: --commit delivers, --rollback forgets it")
+    who = by or getpass.getuser()
+
+    async def act(admin: AdminClient) -> None:
+        await admin.transactions.resolve(half, commit=commit, by=who, address=broker)
+        if as_json:
+            print_json({"msgId": half, "committed": commit, "by": who})
+        else:
+            print(f"{half} is {'committed' if commit else 'rolled back'}")
+
+    run(name_server, act)
+
+
+def resume_transaction(
+    half: HalfId,
+    broker: BrokerAddress = None,
+    as_json: Json = False,
+    name_server: NameServer = None,
+) -> None:
+    """Have the producers of a discarded transaction asked again."""
+
+    async def act(admin: AdminClient) -> None:
+        await admin.transactions.resume(half, address=broker)
+        if as_json:
+            print_json({"msgId": half, "resumed": True})
+        else:
+            print(f"the producers of {half} are asked again")
+
+    run(name_server, act)
+
+
+async def _list_transactions(
+    admin: AdminClient,
+    broker: str | None,
+    cluster: str | None,
+    group: str | None,
+    topic: str | None,
+    *,
+    set_aside: bool,
+) -> list[OpenTransaction]:
+    return [
+        each
+        for address in await targets(admin, broker, cluster)
+        async for each in admin.transactions.each(
+            address, set_aside=set_aside, group=group, topic=topic
+        )
+    ]
+
+
+def _show_transactions(found: list[OpenTransaction], as_json: bool, *, is_open: bool) -> None:
+    """Those that are open also tell when their producers are asked next."""
+    if as_json:
+        for each in found:
+            print_json(each)
+        return
+    titles = ("#Age s", "Producer Group", "Topic", "Keys", "Asked")
+    table = Table(*titles, *(("Asked Next",) if is_open else ()), "Id")
+    for each in found:
+        next_check = (time_text(each.next_check, millis=False),) if is_open else ()
+        table.add(*_facts(each), each.check_times, *next_check, each.msg_id)
+    table.print()
+
+
+def _facts(each: OpenTransaction) -> tuple[object, ...]:
+    age = max(time.time() - each.began / 1000, 0)
+    return f"{age:.0f}", each.producer_group, each.topic, each.keys or "-"

@@ -1,0 +1,172 @@
+"""Output of the admin commands: tables and text for people, JSON for programs."""
+
+import base64
+import os
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bolide.model.properties import PropertyName
+from bolide.protocol.bodies.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from bolide.admin.message_history import Track
+    from bolide.model.message import StoredMessage
+
+_GAP = "  "
+
+
+class Table:
+    """Columns under titles, as wide as they need to be."""
+
+    def __init__(self, *titles: str) -> None:
+        self._rows: list[tuple[str, ...]] = [titles]
+
+    def add(self, *cells: object) -> None:
+        self._rows.append(tuple(map(str, cells)))
+
+    def print(self) -> None:
+        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
+        for row in self._rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            print(_GAP.join(cells).rstrip())
+
+
+def print_json(value: object) -> None:
+    """One line; structs by their wire names."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:
+    """What is known of each queue, in one object with the queue's own names."""
+    return [
+        msgspec.to_builtins(queue) | msgspec.to_builtins(value)
+        for queue, value in sorted(table.items(), key=lambda item: item[0])
+    ]
+
+
+def time_text(timestamp_ms: int, *, millis: bool = True) -> str:
+    """As RocketMQ's tools write it, in local time; the number itself where it is no time."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000).astimezone()
+    except (ValueError, OverflowError, OSError):  # a client may have sent any number
+        return str(timestamp_ms)
+    text = f"{moment:%Y-%m-%d %H:%M:%S}"
+    return f"{text},{timestamp_ms % 1000:03d}" if millis else text
+
+
+def java_map(values: Mapping[str, object]) -> str:
+    """`{a=1, b=2}`."""
+    return "{" + ", ".join(f"{key}={value}" for key, value in values.items()) + "}"
+
+
+def java_text(value: object) -> str:
+    """A value as Java prints it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
+
+
+def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
+    """Line by line under RocketMQ's titles; the body goes into a file that is named."""
+    keys = message.properties.get(PropertyName.KEYS)
+    lines = {
+        "OffsetID": message.offset_message_id,
+        "Topic": message.topic,
+        "Tags": f"[{java_text(message.tags)}]",
+        "Keys": f"[{java_text(keys)}]",
+        "Queue ID": message.queue_id,
+        "Queue Offset": message.queue_offset,
+        "CommitLog Offset": message.physical_offset,
+        "Reconsume Times": message.reconsume_times,
+        "Born Timestamp": time_text(message.born_timestamp),
+        "Store Timestamp": time_text(message.store_timestamp),
+        "Born Host": message.born_host,
+        "Store Host": message.store_host,
+        "System Flag": message.sys_flag,
+        "Properties": java_map(message.properties),
+        "Message Body Path": _save_body(message),
+    }
+    if charset is not None:
+        lines["Message Body"] = message.body.decode(charset, "replace")
+    for title, value in lines.items():
+        print(f"{title + ':':<20} {value}")
+    print()
+    for track in tracks:
+        reason = java_text(track.reason)
+        print(f"MessageTrack [consumerGroup={track.group}, trackType={track.kind}, "
+              f"exceptionDesc={reason}]")  # fmt: skip
+    if not tracks:
+        print("WARN: No Consumer")
+
+
+def document_of(message: "StoredMessage") -> dict[str, object]:
+    """For JSON: the body as base64, and as text where it is one."""
+    try:
+        text = message.body.decode()
+    except UnicodeDecodeError:
+        text = None
+    return {
+        "messageId": message.message_id,
+        "offsetMessageId": message.offset_message_id,
+        "topic": message.topic,
+        "tags": message.tags,
+        "keys": message.keys,
+        "brokerName": message.broker_name,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "reconsumeTimes": message.reconsume_times,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "bornHost": str(message.born_host),
+        "storeHost": str(message.store_host),
+        "sysFlag": message.sys_flag,
+        "flag": message.flag,
+        "properties": message.properties,
+        "bodyText": text,
+        "body": base64.b64encode(message.body).decode(),
+    }
+
+
+def line_of(message: "StoredMessage") -> str:
+    """All of it on one line, as Java's tools print it."""
+    facts = {
+        "brokerName": message.broker_name,
+        "queueId": message.queue_id,
+        "storeSize": message.size,
+        "queueOffset": message.queue_offset,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": f"/{message.born_host}",
+        "storeTimestamp": message.store_timestamp,
+        "storeHost": f"/{message.store_host}",
+        "msgId": message.offset_message_id,
+        "commitLogOffset": message.physical_offset,
+        "bodyCRC": message.body_crc,
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "topic": f"'{message.topic}'",
+        "flag": message.flag,
+        "properties": java_map(message.properties),
+    }
+    text = ", ".join(f"{name}={value}" for name, value in facts.items())
+    body = message.body.decode(errors="replace")
+    return f"MSGID: {message.message_id} MessageExt [{text}] BODY: {body}"
+
+
+def _save_body(message: "StoredMessage") -> Path:
+    """Only its owner may read the file, and a link that lies in its place is not followed."""
+    import tempfile  # noqa: PLC0415  other commands start faster without it
+
+    directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / message.message_id
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o600), "wb") as file:  # noqa: PTH123  Path cannot say how
+        file.write(message.body)
+    return path

@@ -1,0 +1,172 @@
+"""`bolide namesrv`, `bolide broker` and `bolide standalone`; also `mqnamesrv` and `mqbroker`.
+
+The servers are imported when a command runs: other commands start faster, and the process that
+supervises workers stays small.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bolide.cli.command_line import (
+    ConfigFile,
+    LogFile,
+    PrintConfig,
+    Refusing,
+    Strict,
+    Words,
+    Workers,
+    settings_of,
+)
+from bolide.cli.server_process import Lifeline, find_log_config, start_logging
+from bolide.remoting.event_loop import collect_seldom
+
+if TYPE_CHECKING:
+    from bolide.broker.settings.config import BrokerConfig
+    from bolide.store.config import StoreConfig
+
+
+def namesrv(
+    settings: Words = None,
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    listen_port: Annotated[
+        int | None, typer.Option("--listen-port", help="Port to listen on, 9876 by default.")
+    ] = None,
+    bind_address: Annotated[
+        str | None, typer.Option("--bind-address", help="Address to listen on, all by default.")
+    ] = None,
+    strict: Strict = False,
+    log_config: LogFile = None,
+) -> None:
+    """Run a NameServer until it is told to stop."""
+    from bolide.cli.name_server import (  # noqa: PLC0415
+        all_texts,
+        file_texts,
+        load_settings,
+        make_server,
+        print_settings,
+        serve,
+    )
+
+    options = {"listenPort": listen_port, "bindAddress": bind_address}
+    chosen = {key: str(value) for key, value in options.items() if value is not None}
+    with Refusing():
+        lifeline = Lifeline.inherited()
+        log_file = find_log_config(log_config)
+        # What -p prints is a configuration file: nothing else may stand in it.
+        level = start_logging(log_file, sys.stderr if print_config else sys.stdout, lifeline.label)
+        chosen = settings_of(settings) | chosen
+        texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
+        loaded = load_settings(texts, strict=strict)
+        if print_config:
+            print_settings(loaded)
+        else:
+            serve(make_server(loaded, texts), log_file, lifeline)
+
+
+def broker(
+    settings: Words = None,
+    config: ConfigFile = None,
+    name_servers: Annotated[
+        str | None,
+        typer.Option(
+            "-n", "--namesrvAddr", help="NameServers, host:port, separated by semicolons."
+        ),
+    ] = None,
+    workers: Workers = None,
+    print_config: PrintConfig = False,
+    print_important_config: Annotated[
+        bool,
+        typer.Option(
+            "-m", "--printImportantConfig", help="Print the settings that matter most and leave."
+        ),
+    ] = False,
+    strict: Strict = False,
+    log_config: LogFile = None,
+) -> None:
+    """Run a broker until it is told to stop: bolide broker -c broker.conf -n 127.0.0.1:9876"""
+    collect_seldom()
+    from bolide.broker.settings.config import load_settings  # noqa: PLC0415
+    from bolide.cli import broker_settings  # noqa: PLC0415
+
+    options = {"namesrvAddr": name_servers, "workers": workers}
+    given = {key: str(value) for key, value in options.items() if value is not None}
+    prints = print_config or print_important_config
+    # The store is opened and ports are bound here: what the system refuses is told in one line too.
+    with Refusing(OSError):
+        lifeline = Lifeline.inherited()
+        log_file = find_log_config(log_config)
+        # What -p prints is a configuration file: nothing else may stand in it.
+        level = start_logging(log_file, sys.stderr if prints else sys.stdout, lifeline.label)
+        chosen = settings_of(settings) | given
+        if lifeline:
+            file = broker_settings.worker_texts(config, chosen)
+        else:
+            file = broker_settings.file_texts(config, chosen, quiet=prints)
+        texts = broker_settings.all_texts(file, level, chosen)
+        loaded = load_settings(texts, strict=strict)
+        if print_config:
+            broker_settings.print_settings(loaded)
+        elif print_important_config:
+            broker_settings.print_important(loaded)
+        elif loaded[0].workers > 1 and not lifeline:
+            flags = {"--config": config, "--log-config": log_config, "--strict": strict}
+            _serve_by_workers(loaded, flags, chosen, log_file)
+        else:
+            _serve(loaded, texts, log_file, lifeline)
+
+
+def _serve(
+    loaded: "tuple[BrokerConfig, StoreConfig]",
+    texts: Mapping[str, str],
+    log_file: Path | None,
+    lifeline: Lifeline,
+) -> None:
+    from bolide.broker.multi_process import refuse_unserved_stores  # noqa: PLC0415
+    from bolide.cli.broker_server import make_broker, serve  # noqa: PLC0415
+
+    if not lifeline:
+        refuse_unserved_stores(loaded[1].root, workers=1)
+    serve(make_broker(loaded, texts), log_file, lifeline)
+
+
+def _serve_by_workers(
+    loaded: "tuple[BrokerConfig, StoreConfig]",
+    flags: dict[str, Path | bool | None],
+    chosen: Mapping[str, str],
+    log_file: Path | None,
+) -> None:
+    from bolide.cli.broker_workers import prepare, servers_of, shared_file, supervise  # noqa: PLC0415
+
+    workers = prepare(*loaded)
+    flags["--config"] = flags["--config"] or shared_file(loaded[0])
+    supervise([servers_of(workers, flags, chosen)], workers, log_file)
+
+
+def standalone(
+    settings: Words = None,
+    data: Annotated[Path, typer.Option(help="Directory for all files.")] = Path("data"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
+    namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
+    broker_port: Annotated[int, typer.Option(help="Port of the broker.")] = 10911,
+    workers: Workers = None,
+    log_config: LogFile = None,
+) -> None:
+    """Run a NameServer and a broker in one process, or by --workers, files under --data.
+
+    Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
+    """
+    collect_seldom()
+    from bolide.cli.standalone import Cluster, serve  # noqa: PLC0415
+
+    with Refusing(OSError):
+        log_file = find_log_config(log_config)
+        level = start_logging(log_file, console=sys.stdout)
+        ports = {"namesrv": namesrv_port, "broker": broker_port}
+        given = settings_of(settings) | ({} if workers is None else {"workers": str(workers)})
+        cluster = Cluster.of(given, data=data, host=host, ports=ports, level=level)
+        serve(cluster, log_file, log_config)

@@ -1,0 +1,132 @@
+"""`NameServer` builds the tables, handlers and server, and starts and stops them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from bolide.config import ConfigCell
+from bolide.errors import BolideError
+from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.handlers import (
+    BrokerHandlers,
+    ConfigHandlers,
+    KvHandlers,
+    RouteHandlers,
+    TopicHandlers,
+)
+from bolide.namesrv.kv import KvConfig
+from bolide.namesrv.routes import MinIdNotice, RouteTable
+from bolide.protocol.codes import RequestCode
+from bolide.remoting.client import RemotingClient
+from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+_KV_LOG_INTERVAL = 600.0
+
+
+class NameServer:
+    """Serves while its `async with` block runs.
+
+    Args:
+        config: its settings.
+        ignored: keys of the configuration file that have no effect, with their values.
+    """
+
+    def __init__(self, config: NameServerConfig, ignored: Mapping[str, str] | None = None) -> None:
+        self.config = ConfigCell(config, check=NameServerConfig.server_config)
+        self._ignored = ignored or {}
+        self.kv = KvConfig(config.kv_config_path)
+        self.routes = RouteTable(lambda: self.config.value, time.monotonic)
+        self._client = RemotingClient()
+        self.dispatcher = self._dispatcher()
+        self._server = RemotingServer(
+            config.server_config(), self.dispatcher, on_close=self._connection_lost
+        )
+        self._is_stopping = False
+        self._notices: set[asyncio.Task[None]] = set()
+        self.config.on_change(self._settings_changed)
+
+    @property
+    def address(self) -> str:
+        """The listen address, `host:port`."""
+        return self._server.address
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as starting:  # a failure closes what has been opened
+            await starting.enter_async_context(self._client)
+            await starting.enter_async_context(self._server)
+            self._resources = starting.pop_all()
+        self._periodic_tasks = [
+            asyncio.create_task(self._scan(), name="namesrv-scan"),
+            asyncio.create_task(self._log_kv(), name="namesrv-log-kv"),
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_stopping = True
+        for task in (*self._periodic_tasks, *self._notices):
+            task.cancel()
+        await self._resources.aclose()
+
+    def _dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            RouteHandlers(self.routes, self.kv, self.config, time.monotonic),
+            BrokerHandlers(self.routes, self.kv, self.config, self._notify),
+            TopicHandlers(self.routes, self.config),
+            KvHandlers(self.kv),
+            ConfigHandlers(self.config, self._ignored),
+        )
+
+    def _settings_changed(self, config: NameServerConfig) -> None:
+        self.routes.clear_encoded()
+
+    def _connection_lost(self, connection: Connection) -> None:
+        self._notify(self.routes.drop_link(connection))
+
+    async def _scan(self) -> None:
+        """Periodically remove brokers whose heartbeats have stopped."""
+        while True:
+            await asyncio.sleep(self.config.value.scan_not_active_broker_interval)
+            links, notices = self.routes.drop_expired()
+            self._notify(notices)
+            for link in links:
+                if isinstance(link, Connection):
+                    link.close()
+
+    async def _log_kv(self) -> None:
+        while True:
+            self.kv.log_all()
+            await asyncio.sleep(_KV_LOG_INTERVAL)
+
+    def _notify(self, notices: Iterable[MinIdNotice]) -> None:
+        if self._is_stopping:  # connections close because of us, not the brokers
+            return
+        for notice in notices:
+            log.info("lowest broker id changed: %s, notifying %s", notice.header, notice.addresses)
+            for address in notice.addresses:
+                task = asyncio.create_task(self._send_notice(address, notice))
+                self._notices.add(task)
+                task.add_done_callback(self._notices.discard)
+
+    async def _send_notice(self, address: str, notice: MinIdNotice) -> None:
+        code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+        try:
+            await self._client.notify(address, code, notice.header)
+        except (BolideError, ValueError) as exc:
+            log.warning("could not notify broker %s: %s", address, exc)

@@ -1,0 +1,1 @@
+"""Monitoring of pipeline runs: query progress, terminal output, the topic BOLIDE_PIPELINES."""

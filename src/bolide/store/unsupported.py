@@ -1,0 +1,108 @@
+"""Refuses stores and topics of kinds that RocketMQ has and Bolide does not support.
+
+Serving such a store in part would hide messages or deliver them twice.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bolide.protocol.bodies.topics import TopicConfig
+from bolide.store.errors import UnsupportedStore
+
+LIGHT_PREFIX = "%LMQ%"
+"""Prefix of the names of light message queues."""
+
+_ROCKSDB_FILE = "CURRENT"
+_TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
+_KEY_VALUE = ("rocksdbstore", "kvStore")
+_MOST_NAMES = 5
+_KINDS = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
+
+
+def refuse_unsupported(root: Path) -> None:
+    """Check the directories of a store, before anything in it is changed.
+
+    Raises:
+        UnsupportedStore: the store has queues or tables of an unsupported kind.
+    """
+    for refused in _unsupported(root):
+        raise refused
+
+
+def refuse_unsupported_topics(topics: Iterable[TopicConfig], table: Path) -> None:
+    """Check the topics of the topic table.
+
+    Raises:
+        UnsupportedStore: some topics are of an unsupported kind.
+    """
+    for attribute, kind in _KINDS.items():
+        found = [
+            topic.topic_name
+            for topic in topics
+            if topic.attributes.get(attribute, "").lower() == kind.lower()
+        ]
+        if found:
+            raise UnsupportedStore(
+                table, f"has topics with {attribute}={kind} ({_named(found)})",
+                "delete them with RocketMQ (mqadmin deleteTopic), or take that attribute away here"
+                " to have their messages as plain ones",
+            )  # fmt: skip
+
+
+def _unsupported(root: Path) -> Iterator[UnsupportedStore]:
+    queues = root / "consumequeue"
+    if _is_rocksdb(queues):
+        yield UnsupportedStore(
+            queues, "the consume queues are in RocksDB",
+            "move this directory away, and they are made anew from the commit log",
+        )  # fmt: skip
+    for path in (root / "config" / name for name in _TABLES):
+        if _is_rocksdb(path):
+            yield UnsupportedStore(
+                path, "this table is in RocksDB",
+                "have RocketMQ write it as JSON (mqadmin rocksDBConfigToJson), put that below"
+                " config, and move this directory away",
+            )  # fmt: skip
+    for path in (root / name for name in _KEY_VALUE):
+        if _is_rocksdb(path) and _has_content(path):
+            yield UnsupportedStore(
+                path, "timers, transactions or pops are kept in RocksDB",
+                "let RocketMQ deliver them first, with the settings for RocksDB off, then move"
+                " this directory away",
+            )  # fmt: skip
+    yield from _topics_in(root / "batchconsumequeue", "topics with queue.type=BatchCQ")
+    compacted = root / "compaction" / "compactionLog"
+    yield from _topics_in(compacted, "topics with cleanup.policy=COMPACTION")
+    yield from _topics_in(queues, "light message queues", LIGHT_PREFIX)
+
+
+def _topics_in(directory: Path, what: str, prefix: str = "") -> Iterator[UnsupportedStore]:
+    found = [path.name for path in _subdirectories(directory) if path.name.startswith(prefix)]
+    if found:
+        yield UnsupportedStore(
+            directory, f"has {what} ({_named(found)})",
+            "read them with RocketMQ, delete them there (mqadmin deleteTopic), then move what is"
+            " left of them away",
+        )  # fmt: skip
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+def _is_rocksdb(directory: Path) -> bool:
+    return (directory / _ROCKSDB_FILE).is_file()
+
+
+def _has_content(directory: Path) -> bool:
+    """RocketMQ 5.5 creates the database even if the settings for RocksDB are off."""
+    return any(
+        path.suffix == ".sst" or (path.suffix == ".log" and path.stat().st_size)
+        for path in directory.iterdir()
+    )
+
+
+def _subdirectories(directory: Path) -> Iterator[Path]:
+    if directory.is_dir():
+        yield from (path for path in directory.iterdir() if path.is_dir())
