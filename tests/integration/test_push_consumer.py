@@ -488,7 +488,9 @@ async def test_the_order_of_a_topic_is_changed_between_two_rounds(tmp_path: Path
         await until(lambda: len(consumer.assigned_queues) == 1)
         await it.send("0")
         await it.until_got(1)
-        assert all(held.consuming for held in consumer._engine.held_queues if held.queue.topic == "T")
+        assert all(
+            held.consuming for held in consumer._engine.held_queues if held.queue.topic == "T"
+        )
 
 
 @on_loop

@@ -58,14 +58,18 @@ class PopCore:
         self.durability = Durability(self.store, cell)
         self.long_polling = LongPolling()
         self.intake = Intake(self.store, self.durability, self.long_polling)
+        self.durability.on_progress.add(self.intake.wake_up_to)
         self.background = Background()
         self.pop = self._pop(cell)
+        self.long_polling.on_arrival.add(self.pop.polling.arrived)
+        self.tables.offsets.on_reset.add(self.pop.positions.reset)
+        self.tables.offsets.on_removed.add(self.pop.positions.forget)
         for part in (self.durability, self.intake, self.long_polling):
             part.start()
         self.pop.load()
         self.pop.start()
         self.dispatcher = self._dispatcher()
-        self.peer = Peer(self, fast=False, limits=None)  # type: ignore[arg-type]
+        self.peer = Peer(self.dispatcher)
 
     async def create(self, topic: str, queues: int) -> None:
         config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)

@@ -45,6 +45,8 @@ class DelayScheduler:
 
     Args:
         delays: milliseconds of each level, the first one unused.
+        is_delivered: whether a message, given with its physical offset in the delay topic, was
+            delivered before a crash; may raise NotYet.
     """
 
     def __init__(  # noqa: PLR0913  where from, where to, how far, and how late
@@ -56,6 +58,7 @@ class DelayScheduler:
         *,
         delays: tuple[int, ...],
         store_host: bytes,
+        is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -66,9 +69,7 @@ class DelayScheduler:
         self._delays = delays
         self._store_host = store_host
         self._now = now
-        self.is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False
-        """Asked of a message and where it waits: it may have been delivered before a crash. May
-        raise NotYet."""
+        self._is_delivered = is_delivered
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
@@ -161,7 +162,7 @@ class DelayScheduler:
 
     def _deliver(self, level: int, record: Record) -> None:
         draft = self._restored(record)
-        if draft is not None and not self.is_delivered(draft, record.physical_offset):
+        if draft is not None and not self._is_delivered(draft, record.physical_offset):
             try:
                 self._watch(level, record.queue_offset, self._intake.append(draft))
             except RecordTooLarge:  # it fitted once, and may again

@@ -201,6 +201,7 @@ class MemoryLog:
         self._records: dict[int, bytes] = {}
         self.min_offset = 0
         self.written = 0
+        self.last_record = -1
 
     def items(self) -> list[tuple[int, bytes]]:
         """All records with where they lie."""
@@ -216,6 +217,7 @@ class MemoryLog:
 
     def put(self, record: bytes) -> None:
         self._records[self.written] = record
+        self.last_record = self.written
         self.written += len(record)
 
     def room(self, most: int) -> int:

@@ -227,8 +227,8 @@ def test_what_is_idle_for_too_long_is_forgotten_if_so_told(clock: FakeClock) -> 
 
 
 def test_who_counts_for_itself_is_asked_before_anybody_is_told(statistics: Statistics) -> None:
-    statistics.ask_first(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
-    statistics.ask_first(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
+    statistics.before_read.add(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
+    statistics.before_read.add(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
     assert statistics.totals == Totals(sent=2, sent_bytes=20, got=3, found=2)
     assert statistics.view("TOPIC_PUT_NUMS", "T") is not None
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is not None
@@ -241,7 +241,7 @@ def test_what_was_counted_before_a_group_went_does_not_come_back(statistics: Sta
         if untold:
             statistics.got_by_calls(1, "g", "T", 0, untold.pop(), 30, 0.001)
 
-    statistics.ask_first(tell)
+    statistics.before_read.add(tell)
     statistics.forget_group("g")
     assert not untold
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is None

@@ -75,8 +75,12 @@ class ClusterQueues:
         self._now = now
         self._known: dict[str, _Known] = {}
         self._turns: dict[str, asyncio.Lock] = {}
-        self.client: RemotingClient | None = None
+        self._client: RemotingClient | None = None
         """The way to NameServers, once the broker serves."""
+
+    def use(self, client: RemotingClient) -> None:
+        """Ask the NameServers through this client from now on."""
+        self._client = client
 
     async def find(self, topic: str) -> QueueList | None:
         """All queues, sorted; None if there is no such topic, or nobody says so."""
@@ -123,12 +127,12 @@ class ClusterQueues:
     async def _ask(self, topic: str) -> TopicRoute:
         """Raises what the last NameServer that was asked raised, TopicNotFound without any."""
         failure: BolideError = TopicNotFound(f"no NameServer knows topic {topic!r}")
-        if self.client is None:
+        if self._client is None:
             raise failure
         code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
         for server in self._cell.value.name_servers:
             try:
-                reply = await self.client.call(server, code, header, within=_ASK_WITHIN)
+                reply = await self._client.call(server, code, header, within=_ASK_WITHIN)
                 return fastjson.decode(reply.body, TopicRoute)
             except BolideError as exc:
                 failure = exc

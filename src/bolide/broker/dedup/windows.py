@@ -67,7 +67,7 @@ class DedupWindows:
 
     def start(self) -> None:
         """Begin to read the windows; call it on the event loop."""
-        self._topics.on_change(self._follow)
+        self._topics.on_change.add(lambda _: self._follow())
         self._follow()
 
     def stop(self) -> None:

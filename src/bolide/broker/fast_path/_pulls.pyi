@@ -2,9 +2,6 @@ from collections.abc import Callable, Collection
 
 from bolide.kernel import Sieve
 
-PullRequest = tuple[int, bytes, int, int, int]
-PullReply = tuple[bytes, int, int, int, int, int]
-
 class PullReplies:
     def __init__(
         self,
@@ -27,9 +24,9 @@ class PullReplies:
         log_end: int,
         units: bytes | bytearray | memoryview,
         read: Callable[[int, int, int], memoryview | None],
-    ) -> PullReply | None: ...
+    ) -> tuple[bytes, int, int, int, int, int] | None: ...
     def empty(
         self, status: tuple[int, str], opaque: int, next_offset: int, low: int, high: int
     ) -> bytes: ...
 
-def read_pull(data: bytes, position: int) -> PullRequest | None: ...
+def read_pull(data: bytes, position: int) -> tuple[int, bytes, int, int, int] | None: ...

@@ -67,6 +67,15 @@ class FallThroughs:
             self._logged.add(cause)
             log.error("the fast path failed at a %s; the handlers serve it", what, exc_info=exc)
 
+    def figures(self) -> Mapping[str, str]:
+        """For the runtime information (`brokerStatus`)."""
+        by_reason = "; ".join(f"{name}={count}" for name, count in self.counts.items())
+        return {
+            "fastPathSends": str(self.served_sends),
+            "fastPathPulls": str(self.served_pulls),
+            "fastPathFallThroughs": by_reason or "none",
+        }
+
     @property
     def counts(self) -> Mapping[str, int]:
         """Fall-throughs by the name of their reason, most frequent first."""

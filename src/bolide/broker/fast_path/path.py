@@ -1,6 +1,7 @@
 """The fast path of a connection: received bytes in, replies out, ahead of the dispatcher."""
 
 import time
+from collections.abc import Collection
 
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import Plans
@@ -21,6 +22,17 @@ class FastPath:
         self.sends = sends
         self.pulls = pulls
         self.fall_throughs = fall_throughs
+
+    def topics_changed(self, topics: Collection[str]) -> None:
+        """Drop what rests on topics that were created, changed or deleted."""
+        self.pulls.forget_units()
+        for topic in topics:
+            self.plans.drop_topic(topic)
+
+    def settings_changed(self) -> None:
+        """Take over the settings; any plan may rest on one of them."""
+        self.sends.configure()
+        self.plans.drop_all()
 
     def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
         sends, pulls, end = self.sends.serve, self.pulls.serve, len(data)

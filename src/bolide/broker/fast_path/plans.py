@@ -7,6 +7,8 @@ connection closes or when something changes that the decision rests on: its topi
 filter, a setting, the gate.
 """
 
+from collections.abc import Collection
+
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.fast_path._pulls import PullReplies
@@ -157,6 +159,10 @@ class Plans:
         for plan in self._pulls_by_group.pop(group, ()):
             plan.is_open = False
             _discard(self._pulls_by_topic, plan.topic, plan)
+
+    def drop_groups(self, groups: Collection[str]) -> None:
+        for group in groups:
+            self.drop_group(group)
 
     def drop_all(self) -> None:
         """Void all plans; the cost is bounded by MAX_PLANS."""

@@ -12,7 +12,7 @@ import msgspec
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.consume.pull import COMMIT, SUSPEND, Pull, Pulls
-from bolide.broker.fast_path._pulls import PullReplies, PullReply, read_pull
+from bolide.broker.fast_path._pulls import PullReplies, read_pull
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlans
 from bolide.broker.filters.filters import Judged
@@ -40,6 +40,9 @@ _QUEUE_OFFSET, _COMMIT_OFFSET, _OPAQUE = b'"queueOffset":"', b'"commitOffset":"'
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
 """Unlikely numbers: if a header decodes to them where they were put, it decodes to any others."""
 _NOTHING = int(ResponseCode.PULL_NOT_FOUND), ReadStatus.OFFSET_OVERFLOW_ONE.value
+
+PullReply = tuple[bytes, int, int, int, int, int]
+"""What `PullReplies.found` returns."""
 
 Outcome = tuple[int, bytes, int]
 """Where serving stopped, the reply if there is one, and why it stopped as a `FallThrough`."""

@@ -176,8 +176,8 @@ class SendPath:
             if not _is_complete(data, position):
                 return position, b"", FallThrough.SERVED
             is_send = looks_like_send(data, position)
-            reason = FallThrough.UNPREPARED if is_send else FallThrough.OTHER_REQUEST
-            return position, b"", reason
+            why = FallThrough.UNPREPARED if is_send else FallThrough.OTHER_REQUEST
+            return position, b"", why
         if self._gate.watches_sends:
             return position, b"", FallThrough.HOOK
         started = time.monotonic()

@@ -43,7 +43,7 @@ from bolide.protocol.refusals import InvalidParameter, TopicNotFound
 from bolide.remoting.address import format_address
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.contract import Store
-from bolide.store.unserved import LIGHT_PREFIX
+from bolide.store.unsupported import LIGHT_PREFIX
 
 log = logging.getLogger(__name__)
 

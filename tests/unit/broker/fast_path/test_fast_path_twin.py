@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from bolide.broker.fast_path.dispatch import FastPath
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bolide.broker.consume import long_polling as long_polling_module
 from bolide.broker.fast_path import sends as send_lanes
-from bolide.broker.fast_path.dispatch import FastPath
 from bolide.kernel import Sends, Slot, Units, sends, units
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
