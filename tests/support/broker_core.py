@@ -126,9 +126,7 @@ class BrokerCore:
         path: FastPath | None = self.parts.fast_path if fast else None
         if path is not None and prepared:
             path = PreparingFastPath(self)
-        return Peer(
-            self.dispatcher, fast=path, on_close=self.parts.connection_lost, limits=limits
-        )
+        return Peer(self.dispatcher, fast=path, on_close=self.parts.connection_lost, limits=limits)
 
     @property
     def log(self) -> list[tuple[int, bytes]]:
@@ -166,16 +164,18 @@ class PreparingFastPath:
         self._path = core.fast_path
 
     def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
-        self._prepare_sends(connection)
-        self._prepare_pull(data, position, connection)
+        self.prepare_sends(connection)
+        self.prepare_pull(data, position, connection)
         return int(self._path.serve(data, position, connection, until))
 
-    def _prepare_sends(self, connection: Connection) -> None:
+    def prepare_sends(self, connection: Connection) -> None:
         core, config = self._core, self._core.cell.value
         if config.start_accept_send_request_time_stamp > 0 or not core.store.takes_raw_records:
             return
         plans = self._path.plans.of(connection).sends
         plans.groups.update((b"producers", b"group", b"g"))
+        for target in (self._path.sends._flow.halves, self._path.sends._flow.ops):
+            target.open_queue(0, core.store.tail(target.topic, 0))
         for topic in core.topics:
             if not is_plain_topic(topic, config):
                 continue
@@ -186,7 +186,7 @@ class PreparingFastPath:
             for targets in kinds:
                 targets[target.topic] = target
 
-    def _prepare_pull(self, data: bytes, position: int, connection: Connection) -> None:
+    def prepare_pull(self, data: bytes, position: int, connection: Connection) -> None:
         found = read_pull(data, position)
         sender = self._path.plans.of(connection)
         if found is None or ((known := sender.pulls.get(found[1])) and known.is_open):

@@ -117,6 +117,10 @@ class MemoryStore(Queries):
         room.keys = bytearray() if self.config.value.index_enabled else None
         return room
 
+    def tail(self, topic: bytes, queue_id: int) -> Units:
+        with self._lock:
+            return self.queues.require(topic, queue_id).tail
+
     def publish(
         self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
     ) -> tuple[int, int]:

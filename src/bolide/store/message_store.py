@@ -326,6 +326,17 @@ class MessageStore(Queries):
         self.log.reserve_rest(room)
         return room
 
+    def tail(self, topic: bytes, queue_id: int) -> Units:
+        """The newest units of a queue, which is created if it does not exist.
+
+        A caller of `reserve` appends to it. It is closed when the queue is removed.
+
+        Raises:
+            ValueError: topic or queue id cannot name a directory.
+        """
+        with self._lock:
+            return self.queues.require(topic, queue_id).tail
+
     def publish(
         self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
     ) -> tuple[int, int]:

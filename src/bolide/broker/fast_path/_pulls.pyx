@@ -13,8 +13,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from bolide.kernel._bytes cimport put32, u32, u64, write_number
-from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE, Fields, cut
-from bolide.kernel._header cimport Field, Header, named, number_of, read_binary_header
+from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE, Fields, Slice, cut
+from bolide.kernel._header cimport named, number_of
 from bolide.kernel._sieves cimport UNSURE, YES, Sieve
 from bolide.kernel._units cimport UNIT_SIZE
 
@@ -183,48 +183,55 @@ cdef object read_binary_pull(
     const uint8_t *start, Py_ssize_t position, Py_ssize_t left, int64_t length, int64_t size
 ):
     """As `read_pull`, for a binary header: the key has all of it but numbers and lengths of numbers."""
-    cdef Header header
-    cdef Field *queue_offset = NULL
-    cdef Field *commit_offset = NULL
-    cdef Field *first
-    cdef Field *second
-    cdef int64_t offset, commit
+    cdef Slice numbers[2]
+    cdef Slice name, value
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t offset = -1, commit = 0
+    cdef int64_t code
     cdef bytes key
     cdef uint8_t *into
-    cdef const uint8_t *at
-    cdef int i
-    if length > left - 4 or size > MAX_PULL_HEADER or size + 4 != length:
+    cdef int count = 0, which, seen = 0
+    if length > left - 4 or size > MAX_PULL_HEADER or size + 4 != length or size < BINARY_FIELDS_AT:
         return None
     start += 8
-    if not read_binary_header(start, size, &header):
+    code = start[0] << 8 | start[1]
+    if code != PULL_MESSAGE and code != LITE_PULL_MESSAGE:
         return None
-    if header.code != PULL_MESSAGE and header.code != LITE_PULL_MESSAGE:
+    at, end = start + BINARY_FIELDS_AT, start + size
+    if u32(start + BINARY_REMARK_AT) != 0 or u32(start + BINARY_FIELDS_AT - 4) != end - at:
         return None
-    for i in range(header.count):
-        if named(header.fields[i].name, b"queueOffset", 11):
-            queue_offset = &header.fields[i]
-        elif named(header.fields[i].name, b"commitOffset", 12):
-            commit_offset = &header.fields[i]
-    if queue_offset == NULL or commit_offset == NULL:
+    while at < end:
+        if end - at < 2 or at[0] & 0x80:
+            return None
+        name = Slice(at + 2, at[0] << 8 | at[1])
+        if end - at < 2 + name.size + 4:
+            return None
+        at += 2 + name.size
+        value = Slice(at + 4, u32(at))
+        if value.size > end - at - 4:
+            return None
+        which = 1 if named(name, b"queueOffset", 11) else 2 if named(name, b"commitOffset", 12) else 0
+        if which:
+            if seen & which:
+                return None
+            seen |= which
+            numbers[count] = value
+            count += 1
+            if not number_of(value, -INT64_MAX, INT64_MAX, &offset if which == 1 else &commit):
+                return None
+        at += 4 + value.size
+    if seen != 3 or offset < 0:
         return None
-    if not number_of(queue_offset.value, 0, INT64_MAX, &offset):
-        return None
-    if not number_of(commit_offset.value, -INT64_MAX, INT64_MAX, &commit):
-        return None
-    first, second = queue_offset, commit_offset
-    if second.value.at < first.value.at:
-        first, second = commit_offset, queue_offset
-    key = PyBytes_FromStringAndSize(NULL, size - 4 - 4 - first.value.size - 4 - second.value.size - 4)
-    into, at = <uint8_t *>PyBytes_AS_STRING(key), start
-    into = put(into, at, BINARY_OPAQUE_AT)
+    key = PyBytes_FromStringAndSize(NULL, size - 16 - numbers[0].size - numbers[1].size)
+    into = put(<uint8_t *>PyBytes_AS_STRING(key), start, BINARY_OPAQUE_AT)
     into = put(into, start + BINARY_FLAG_AT, BINARY_FIELDS_AT - 4 - BINARY_FLAG_AT)
     at = start + BINARY_FIELDS_AT
-    into = put(into, at, first.value.at - 4 - at)
-    at = first.value.at + first.value.size
-    into = put(into, at, second.value.at - 4 - at)
-    at = second.value.at + second.value.size
-    put(into, at, start + size - at)
-    return position + 4 + length, key, offset, commit, header.opaque
+    for which in range(2):
+        into = put(into, at, numbers[which].at - 4 - at)
+        at = numbers[which].at + numbers[which].size
+    put(into, at, end - at)
+    return position + 4 + length, key, offset, commit, <int32_t>u32(start + BINARY_OPAQUE_AT)
 
 
 cdef inline uint8_t *put_field(uint8_t *to, const char *name, Py_ssize_t size, int64_t number) noexcept nogil:

@@ -432,15 +432,16 @@ cdef class SendFlow:
         self, Send *send, SendTarget target, RecordFields *fields, Cursor *cursor, bytearray keys
     ) except -1:
         """Store the only message of a send and reply; 0 if it does not fit."""
-        cdef Units tail = self.tail_of(target, fields.queue_id)
+        cdef Units tail
         cdef int64_t queue_offset
         cdef Py_ssize_t size
-        if tail is None:
-            return 0
         add_common(fields, &self.in_suffix)
         size = self.size_of(target, fields)
         if size == 0 or size > cursor.room:
             self.stop = LOG_FILE_FULL if size else TOO_LARGE
+            return 0
+        tail = self.tail_of(target, fields.queue_id)
+        if tail is None:
             return 0
         self.touch(target, fields.queue_id, tail, 1)
         self.reserve_reply(send, 1)
@@ -610,11 +611,9 @@ cdef class SendFlow:
         cdef Slice common
         cdef Named in_common
         cdef Py_ssize_t items = 0, total = 0, size
-        cdef Units tail = self.tail_of(target, send.queue_id)
+        cdef Units tail
         cdef int64_t first
         cdef int unique_ids = 0
-        if tail is None:
-            return 0
         if send.body.size > self.max_body or target.has_window:
             self.stop = DEDUP_KEY if target.has_window else TOO_LARGE
             return 0
@@ -640,6 +639,9 @@ cdef class SendFlow:
                 self.stop = LOG_FILE_FULL
                 return 0
         if items == 0:
+            return 0
+        tail = self.tail_of(target, send.queue_id)
+        if tail is None:
             return 0
         self.stop = SERVED
         self.touch(target, send.queue_id, tail, items)

@@ -60,8 +60,7 @@ class FallThroughs:
         self._counts[reason] += 1
 
     def failed(self, what: str, exc: BaseException) -> None:
-        """Count an exception; its traceback is logged the first time that it occurs."""
-        self._counts[FallThrough.ERROR] += 1
+        """Log an exception the first time that it occurs; the caller counts it."""
         cause = (type(exc), str(exc)[:200])
         if cause not in self._logged and len(self._logged) < 1000:
             self._logged.add(cause)

@@ -26,6 +26,7 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
+from bolide.store.errors import NotInMemory
 from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
 
 _MAX_CODES = 512
@@ -138,9 +139,11 @@ class PullPath:
                     opaque, queue_offset, low, high, log_end, units, self._near
                 )
                 return reply, FallThrough.SERVED if reply else FallThrough.COLD_READ
+        except NotInMemory:
+            return None, FallThrough.COLD_READ
         except Exception as exc:  # noqa: BLE001  the handlers meet it too, and answer or wait
             self._fall_throughs.failed("pull", exc)
-            return None, FallThrough.COLD_READ
+            return None, FallThrough.ERROR
         is_at_end = low <= queue_offset == high > 0
         return None, FallThrough.SERVED if is_at_end else FallThrough.OUT_OF_RANGE
 

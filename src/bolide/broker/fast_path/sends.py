@@ -45,7 +45,6 @@ from bolide.remoting.dispatch import Request
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
-from bolide.store.queries import Queries
 from bolide.version import ROCKETMQ_VERSION
 
 _SENDS = (b'{"code":310,', b'{"code":320,', b'{"code":37,', b"\x01\x36", b"\x01\x40", b"\x00\x25")
@@ -172,21 +171,19 @@ class SendPath:
         Replies that wait for the disk are sent later.
         """
         plans = sender.sends
-        if not self._is_enabled or not plans:
-            if not _is_complete(data, position):
-                return position, b"", FallThrough.SERVED
-            is_send = looks_like_send(data, position)
-            why = FallThrough.UNPREPARED if is_send else FallThrough.OTHER_REQUEST
-            return position, b"", why
-        if self._gate.watches_sends:
-            return position, b"", FallThrough.HOOK
+        if not plans or self._gate.watches_sends:
+            return position, b"", self._reason_without_plans(data, position)
         started = time.monotonic()
         claimed = self._claim(data, position) if plans.groups else None
         try:
-            outcome = self._append(data, position, connection, plans, claimed)
+            end, replies, count, generation, reason = self._append(
+                data, position, connection, plans, claimed
+            )
+        except Exception as exc:  # noqa: BLE001  the handlers meet it too and answer
+            self._fall_throughs.failed("send", exc)
+            return position, b"", FallThrough.ERROR
         finally:
             self._complete_ends(claimed)
-        end, replies, count, generation, reason = outcome
         if end == position:
             return position, b"", reason
         self._count += count
@@ -203,6 +200,14 @@ class SendPath:
             return end, b"", reason
         return end, replies, reason
 
+    def _reason_without_plans(self, data: bytes, position: int) -> FallThrough:
+        received = len(data) - position
+        if received < 8 or received < 4 + int.from_bytes(data[position : position + 4]):
+            return FallThrough.SERVED  # the frame is incomplete
+        if not looks_like_send(data, position):
+            return FallThrough.OTHER_REQUEST
+        return FallThrough.HOOK if self._gate.watches_sends else FallThrough.UNPREPARED
+
     def _append(
         self,
         data: bytes,
@@ -211,37 +216,31 @@ class SendPath:
         plans: SendPlans,
         claimed: set[int] | None,
     ) -> tuple[int, bytes, int, int, int]:
+        """Run the flow under the append lock; where it stopped, replies, messages, and why."""
         flow = self._flow
         peer, largest = packed_peer(connection.peer), connection.max_frame_size
-        room = self._reserve()
-        if room is None:
-            return position, b"", 0, 0, FallThrough.STORE
-        written = count = 0
-        try:
-            end, replies, written, count, reason = flow.run(
-                data, position, largest, _MAX_MESSAGES, peer, plans, claimed, room
-            )
-        finally:  # the lock must be released, come what may
-            self._log_end, generation = self._publish(
-                room, written, count, flow.last_record, flow.drain_changed()
-            )
-        if reason == FallThrough.ERROR and flow.error is not None:
-            self._fall_throughs.failed("send", flow.error)
-            reason = FallThrough.SERVED if end > position else FallThrough.UNUSUAL_HEADER
-        elif reason == FallThrough.QUEUE and end == position and self._open_missing_queue():
-            return self._append(data, position, connection, plans, claimed)
-        return end, replies, count, generation, reason
-
-    def _open_missing_queue(self) -> bool:
-        """Look for the queue that the last run could not append to; False if it does not exist."""
-        if self._flow.missing_queue is None or not isinstance(self._store, Queries):
-            return False
-        target, queue_id = self._flow.missing_queue
-        queue = self._store.find_queue(target.name, queue_id)
-        if queue is None or queue.tail.is_closed:
-            return False
-        target.open_queue(queue_id, queue.tail)
-        return True
+        while True:
+            room = self._reserve()
+            if room is None:
+                return position, b"", 0, 0, FallThrough.STORE
+            written = count = 0
+            try:
+                end, replies, written, count, reason = flow.run(
+                    data, position, largest, _MAX_MESSAGES, peer, plans, claimed, room
+                )
+            finally:  # in every case: it releases the lock
+                self._log_end, generation = self._publish(
+                    room, written, count, flow.last_record, flow.drain_changed()
+                )
+            if reason == FallThrough.QUEUE and flow.missing_queue is not None:
+                target, queue_id = flow.missing_queue
+                target.open_queue(queue_id, self._store.tail(target.topic, queue_id))
+                if end == position:
+                    continue
+                reason = FallThrough.SERVED  # the rest of the data is next
+            elif flow.error is not None:
+                self._fall_throughs.failed("send", flow.error)
+            return end, replies, count, generation, reason
 
     def _claim(self, data: bytes, position: int) -> set[int]:
         """Mark the half messages as ended that the received requests are about to end.
@@ -381,11 +380,6 @@ def _targets_for(plans: SendPlans, code: int, header: SendHeader) -> dict[bytes,
 def looks_like_send(data: bytes, position: int) -> bool:
     """Whether a header begins as those of sends and ends of transactions usually do."""
     return data.startswith(_SENDS, position + _HEADER_AT)
-
-
-def _is_complete(data: bytes, position: int) -> bool:
-    received = len(data) - position
-    return received >= 8 and received >= 4 + int.from_bytes(data[position : position + 4])
 
 
 def _json_reply_parts(fields: dict[str, str]) -> tuple[bytes, bytes]:

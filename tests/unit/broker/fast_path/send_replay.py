@@ -72,9 +72,7 @@ class Replay:
 
     def drain(self) -> tuple[bytes, int, list[Touched], list[tuple[int, int, int]]]:
         """Replies, messages, touched queues and ended transactions since the last call."""
-        touched = [
-            (*key, count, bytes(self._queues[key])) for key, count in self._touched.items()
-        ]
+        touched = [(*key, count, bytes(self._queues[key])) for key, count in self._touched.items()]
         drained = bytes(self._replies), self._messages, touched, self._ended
         self._replies, self._messages, self._touched, self._ended = bytearray(), 0, {}, []
         return drained
@@ -122,9 +120,7 @@ class Replay:
             properties = bytes(item.properties)
             assert is_stored_as_is(str(properties, "utf-8", "replace"))
             marked = self._marked(properties, encode_properties(common))
-            drafts.append(
-                draft._replace(body=bytes(item.body), flag=item.flag, properties=marked)
-            )
+            drafts.append(draft._replace(body=bytes(item.body), flag=item.flag, properties=marked))
         assert drafts
         return drafts
 

@@ -1,7 +1,7 @@
 """The compiled flow of sends: it stores and replies what the handlers would, or falls through.
 
 Every run is compared with `send_replay`, which serves the same requests with the ordinary codecs.
-That a whole broker replies alike with and without it is for `test_fast_path_twin.py`.
+That a whole broker replies alike with and without it is for `test_handlers_as_reference.py`.
 """
 
 import json
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("bolide.broker.fast_path._sends", reason="no compiled fast path")
 
-# ruff: noqa: E402  these need the compiled modules
+
 from bolide.broker.fast_path._sends import (
     SPELLED_NAMES,
     SendFlow,
@@ -215,6 +215,7 @@ class Scene:
         touched = [
             (topic, queue_id, tail.take_fresh()[0], bytes(tail.take(0, 1000)))
             for topic, queue_id, tail in flow.drain_touched()
+            if tail.fresh or reason != Fall.ERROR
         ]
         for changed in flow.drain_changed():
             assert changed.is_changed
@@ -458,11 +459,11 @@ LEFT_HALVES: dict[str, tuple[bytes, FallThrough, dict[str, Any]]] = {
         half("".join([f"n{number}\x01x\x02" for number in range(23)])),
         Fall.INTERPRETED_PROPERTY, {},
     ),
-    "a half that is not ASCII": (half("a\x01ü\x02"), Fall.INTERPRETED_PROPERTY, {}),
+    "a half that is not ASCII": (half("a\x01ü\x02"), Fall.UNUSUAL_HEADER, {}),
     "a half with a pair without a value": (half("a\x01\x02"), Fall.INTERPRETED_PROPERTY, {}),
     "a half with an empty pair": (half("\x02"), Fall.INTERPRETED_PROPERTY, {}),
     "a half for a queue that does not exist": (half(e="4"), Fall.QUEUE, {}),
-    "a half over the limit": (half(), Fall.TOO_LARGE, {"max_body": 4}),
+    "a half over the limit": (half(body=b"x" * 601), Fall.TOO_LARGE, {}),
     "a half with a key where repeats are found": (
         half("DEDUP_KEY\x01k\x02"), Fall.DEDUP_KEY, {"has_window": True},
     ),
@@ -474,10 +475,8 @@ LEFT_HALVES: dict[str, tuple[bytes, FallThrough, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", LEFT_HALVES)
 def test_half_messages_that_are_not_for_it_are_left(name: str) -> None:
     data, reason, how = LEFT_HALVES[name]
-    served = serve(end_of() + data, **how)
-    assert (served.end, served.reason) == (0, Fall.TRANSACTION), "there is no half message yet"
-    served = serve(data + frame(), **how)
-    assert (served.end, served.messages, served.reason) == (0, 0, reason)
+    served = serve(frame() + data + frame(), **how)
+    assert (served.end, served.messages, served.reason) == (len(frame()), 1, reason)
 
 
 LEFT_ENDS: dict[str, tuple[bytes, FallThrough, dict[str, Any]]] = {
@@ -542,7 +541,12 @@ def test_a_message_that_is_no_half_is_not_ended() -> None:
 
 
 def test_fields_that_an_end_may_have_beside_its_own_are_no_obstacle() -> None:
-    more = {"fromTransactionCheck": "false", "transactionId": ID, "topic": "T", "bname": "b"}
+    more: dict[str, Any] = {
+        "fromTransactionCheck": "false",
+        "transactionId": ID,
+        "topic": "T",
+        "bname": "b",
+    }
     assert serve(half() + end_of(**more)).messages == 3
 
 
@@ -633,7 +637,7 @@ LEFT: dict[str, tuple[bytes, FallThrough]] = {
     "a queue too many": (frame(e="4"), Fall.QUEUE),
     "any queue": (frame(e="-1"), Fall.UNUSUAL_HEADER),
     "a body over the limit": (frame(b"x" * 601), Fall.TOO_LARGE),
-    "too many properties": (frame(i=f"{NAMED}x\x01{'y' * 32_700}\x02"), Fall.TOO_LARGE),
+    "too many properties": (frame(i=f"{NAMED}x\x01{'y' * 32_740}\x02"), Fall.TOO_LARGE),
     "a batch of too many": (batch(b"1", b"2", b"3", b"4"), Fall.TOO_LARGE),
     "a batch over the limit": (batch(b"1" * 600), Fall.TOO_LARGE),
     "a batch cut off": (
@@ -706,7 +710,8 @@ def test_what_is_not_for_it_ends_it_and_leaves_no_trace(
             reason = Fall.UNPREPARED
     served = scene.run(good + data + good)
     assert (served.end, served.messages, served.reason) == (len(good), 1, reason)
-    assert scene.flow.missing_queue is scene.flow.error is None
+    assert scene.flow.missing_queue is None
+    assert scene.flow.error is None
 
 
 @pytest.mark.parametrize(
@@ -729,9 +734,6 @@ def test_what_is_not_for_it_ends_it_and_leaves_no_trace(
         pytest.param(struct.pack(">II", 3, 0), Fall.UNUSUAL_HEADER, id="a length too small"),
         pytest.param(
             frame()[:4] + b"\2" + frame()[5:], Fall.UNUSUAL_HEADER, id="an unknown encoding"
-        ),
-        pytest.param(
-            frame().replace(b'"flag":0', b'"flag":0,"remark":"x"'), Fall.SERVED, id="cut by a remark"
         ),
         pytest.param(
             framed({"code": 310, "extFields": FIELDS, "remark": "x"}, b"x"),
@@ -845,29 +847,36 @@ def test_a_queue_whose_tail_is_not_known_or_closed_is_asked_for() -> None:
     assert scene.flow.missing_queue == (target, 1)
 
 
-@pytest.mark.parametrize("data", [half(), batch(b"1"), frame() + end_of()])
-def test_the_queues_of_all_kinds_can_be_missing(data: bytes) -> None:
-    scene = Scene()
+@pytest.mark.parametrize(
+    ("data", "missing"),
+    [(half(), [HALVES]), (batch(b"1"), [b"T"]), (half() + end_of(), [HALVES, OPS, b"T"])],
+)
+def test_every_queue_that_a_request_needs_is_asked_for(data: bytes, missing: list[bytes]) -> None:
+    scene, position, asked = Scene(), 0, []
     scene.flow = SendFlow(HOST, DIGITS, SendTarget(HALVES, 1, False), SendTarget(OPS, 1, False))
     configure(scene.flow)
-    scene.plans.batches[b"T"] = SendTarget(b"T", 4, False)
-    assert scene.run(data).reason is Fall.QUEUE
-    assert scene.flow.missing_queue is not None
-    target, queue_id = scene.flow.missing_queue
-    target.open_queue(queue_id, Units())
-    assert scene.run(data, len(frame()) if data.startswith(frame()) else 0).reason is not Fall.QUEUE
+    scene.plans.batches[b"T"] = scene.plans.halves[b"T"] = SendTarget(b"T", 4, False)
+    while (served := scene.run(data, position)).reason is Fall.QUEUE:
+        assert scene.flow.missing_queue is not None
+        target, queue_id = scene.flow.missing_queue
+        asked.append(target.topic)
+        target.open_queue(queue_id, Units())
+        position = served.end
+    assert (served.end, served.reason, asked) == (len(data), Fall.SERVED, missing)
 
 
 def test_changed_queues_are_named_until_the_store_has_learned_of_them() -> None:
-    flow, data = Scene().flow, frame() + frame(e="2")
-    scene = Scene()
+    scene, data = Scene(), frame() + frame(e="2")
     flow = scene.flow
     for expected in (2, 0):  # the tails say that they are known as changed
         flow.run(data, 0, 10**6, 10, HOST, scene.plans, None, room_in(bytearray(1000), 900))
         changed = flow.drain_changed()
         assert len(changed) == expected
         assert all(tail.is_changed for tail in changed)
-    assert [(topic, queue_id) for topic, queue_id, _ in flow.drain_touched()] == [("T", 1), ("T", 2)]
+    assert [(topic, queue_id) for topic, queue_id, _ in flow.drain_touched()] == [
+        ("T", 1),
+        ("T", 2),
+    ]
     assert not flow.drain_touched()
     assert not flow.drain_changed()
     assert not flow.drain_ended()
@@ -894,11 +903,31 @@ def test_an_exception_is_reported_and_nothing_of_its_request_is_written(data: by
     assert scene.flow.error is None
 
 
+@pytest.mark.xfail(reason="store() can fail when a part of the reply is written", strict=True)
+@pytest.mark.parametrize("encoding", HeaderEncoding)
+def test_an_exception_in_a_batch_leaves_no_part_of_a_reply(encoding: HeaderEncoding) -> None:
+    scene = Scene()
+    assert scene.room.keys is not None
+    with memoryview(scene.room.keys):
+        assert scene.run(batch(b"1", b"2", encoding=encoding)).reason is Fall.ERROR
+
+
+@pytest.mark.xfail(reason="store() can fail when the claim is already removed", strict=True)
+def test_an_exception_at_an_end_leaves_the_half_message_claimed() -> None:
+    """Those in `claimed` are opened again; one that is neither there nor ended is lost."""
+    scene = Scene()
+    scene.run(half())
+    assert scene.room.keys is not None
+    with memoryview(scene.room.keys):
+        assert scene.run(end_of()).reason is Fall.ERROR
+    assert scene.claimed == set(range(10))
+
+
 # ---- names and numbers that are defined elsewhere
 
 
 def test_names_that_are_spelled_out_equal_their_definitions() -> None:
-    assert SPELLED_NAMES == {each: each for each in SPELLED_NAMES}
+    assert {each: each for each in SPELLED_NAMES} == SPELLED_NAMES
     assert SPELLED_NAMES.keys() == {
         PropertyName.UNIQUE_ID, PropertyName.TRANSACTION_PREPARED, PropertyName.PRODUCER_GROUP,
         PropertyName.REAL_TOPIC, PropertyName.REAL_QUEUE_ID, PropertyName.TRANSACTION_ID,
@@ -966,8 +995,8 @@ CHANGED_DEFINITIONS = {
     "a reason": (
         "import enum",
         "from bolide.broker.fast_path import fall_through",
-        "names = [(each.name, each.value + (each.name == 'QUEUE')) for each in"
-        " fall_through.FallThrough]",
+        "reasons = fall_through.FallThrough",
+        "names = [(each.name, each + (each.name == 'QUEUE')) for each in reasons]",
         "fall_through.FallThrough = enum.IntEnum('FallThrough', names)",
     ),
     "too many prefixes": (
