@@ -57,22 +57,22 @@ _MEANINGS = {
     "topic": "The topic that was read.",
     "broker": "The name of the broker that has the message.",
     "queue_id": "The queue of the topic on that broker.",
-    "queue_offset": "The message's place in its queue.",
-    "physical_offset": "The message's place in the broker's log.",
+    "queue_offset": "The message's offset in its queue.",
+    "physical_offset": "The message's offset in the broker's commit log.",
     "message_id": "The id that its sender gave it, else `offset_message_id`.",
-    "offset_message_id": "The id made of the broker's address and the place in its log.",
-    "keys": "The keys with blanks between them; null if there are none.",
+    "offset_message_id": "The id made of the broker's address and the physical offset.",
+    "keys": "The keys, separated by blanks; null if there are none.",
     "tags": "The tag; null if there is none.",
-    "body": "The content, unpacked if it was compressed.",
+    "body": "The content, decompressed.",
     "born_timestamp": "When it was sent, by the sender's clock.",
     "store_timestamp": "When it was stored, by the broker's clock.",
     "born_host": "Where it was sent from: `ip:port`.",
     "store_host": "Where it was stored: `ip:port`.",
-    "reconsume_times": "How often a consumer group has tried it in vain.",
+    "reconsume_times": "How often a consumer group has failed to process it.",
     "sys_flag": "Bits of the protocol, such as the kind of a transactional message.",
     "flag": "A number that the sender chose.",
-    "properties": "All properties, those of the protocol too; with `includeProperties`.",
-    VALUE: "What the body says, in the columns of `valueSchema`.",
+    "properties": "All properties, including those of the protocol; with `includeProperties`.",
+    VALUE: "The JSON body, in the columns of `valueSchema`.",
 }
 _SENT_BY_NAMESRV = {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
 
@@ -89,10 +89,10 @@ def namesrv_config() -> str:
 # NameServer settings
 
 These are all the settings of `bolide namesrv`.
-[Run a NameServer](../how-to/run-a-nameserver.md) tells where they can be set.
+[Run a NameServer](../how-to/run-a-nameserver.md) explains where to set them.
 
-Durations are in the unit that the meaning names, as in RocketMQ's files.
-The last column tells when a change by `mqadmin updateNamesrvConfig` takes effect.
+Durations are in the unit that the description states, as in RocketMQ's files.
+The last column says when a change by `mqadmin updateNamesrvConfig` takes effect.
 The keys in `configBlackList` cannot be changed that way, nor can `rocketmqHome`.
 A star marks a key that RocketMQ's `namesrv.conf` does not have.
 The starred keys that begin with `tls.` or `com.` are system properties of the JVM there.
@@ -101,7 +101,7 @@ The starred keys that begin with `tls.` or `com.` are system properties of the J
 
 ## Keys without effect
 
-RocketMQ knows these keys. They are accepted, and a warning says why they have no effect.
+RocketMQ has these keys. They are accepted, and a warning gives the reason why they have no effect.
 
 {_table(("Key", "Why"), ignored)}
 """
@@ -115,19 +115,19 @@ def store_config() -> str:
 
 # Store settings
 
-These are the settings of the [store](../explanation/durability.md), as they stand in a
-`broker.conf`. `bolide store verify -c broker.conf` reads them from there and passes over the rest.
+These are the settings of the [store](../explanation/durability.md), as written in a
+`broker.conf`. `bolide store verify -c broker.conf` reads them from there and ignores other keys.
 
-Durations and ratios are in the unit that the meaning names, as in RocketMQ's files.
-A list has the separator that the meaning names.
-The last column tells when a change at run time takes effect.
-Spellings that older releases had, such as `mapedFileSizeCommitLog`, are taken too.
+Durations and ratios are in the unit that the description states, as in RocketMQ's files.
+A list has the separator that the description states.
+The last column says when a change at run time takes effect.
+Spellings of older releases, such as `mapedFileSizeCommitLog`, are accepted too.
 
 {_table(("Key", "Default", "Values", "Meaning", "In effect"), rows)}
 
 ## Keys without effect
 
-RocketMQ knows these keys. They are accepted, and a warning says why they have no effect.
+RocketMQ has these keys. They are accepted, and a warning gives the reason why they have no effect.
 
 {_table(("Key", "Why"), ignored)}
 """
@@ -141,12 +141,12 @@ def broker_config() -> str:
 
 # Broker settings
 
-These are the settings of `bolide broker`, as they stand in a `broker.conf`. The same file holds
+These are the settings of `bolide broker`, as written in a `broker.conf`. The same file contains
 the [settings of its store](store-config.md).
-[Run a broker](../how-to/run-a-broker.md) tells where they can be set.
+[Run a broker](../how-to/run-a-broker.md) explains where to set them.
 
-Durations are in the unit that the meaning names, as in RocketMQ's files.
-The last column tells when a change by `mqadmin updateBrokerConfig` takes effect.
+Durations are in the unit that the description states, as in RocketMQ's files.
+The last column says when a change by `mqadmin updateBrokerConfig` takes effect.
 A star marks a key that RocketMQ's `broker.conf` does not have.
 Each can be set in the environment too: `listenPort` as `BOLIDE_BROKER_LISTEN_PORT`.
 
@@ -154,7 +154,7 @@ Each can be set in the environment too: `listenPort` as `BOLIDE_BROKER_LISTEN_PO
 
 ## Keys without effect
 
-RocketMQ knows these keys. They are accepted, and a warning says why they have no effect.
+RocketMQ has these keys. They are accepted, and a warning gives the reason why they have no effect.
 
 {_table(("Key", "Why"), ignored)}
 """
@@ -177,10 +177,10 @@ def cli() -> str:
 
 | Exit code | Meaning |
 | --- | --- |
-| 0 | It did what it was asked to, or stopped when it was told to. |
-| {DAMAGE_FOUND} | `bolide store verify` found damage; an admin command was refused, or failed. |
+| 0 | The command succeeded, or was stopped by a signal. |
+| {DAMAGE_FOUND} | `bolide store verify` found damage; an admin command was refused or failed. |
 | 2 | The command line has an unknown option or command. |
-| {START_FAILED} | It could not do what it was asked to. One line on standard error says why. |
+| {START_FAILED} | The command could not start. One line on standard error gives the reason. |
 
 ## bolide
 
@@ -207,7 +207,7 @@ def admin_commands() -> str:
 # Admin commands
 
 `mqadmin` is `bolide admin`, with the names and option letters of RocketMQ's `mqadmin`.
-[Administer a cluster](../how-to/administer.md) shows them at work.
+[Administer a cluster](../how-to/administer.md) shows how to use them.
 
 {_table(("Command", "What it does"), rows)}
 
@@ -230,12 +230,12 @@ def compatibility() -> str:
 # Compatibility
 
 Bolide {__version__} has a NameServer, a broker and clients. It has no controller yet.
-A request that a server does not know gets response code 3, `REQUEST_CODE_NOT_SUPPORTED`.
+A server answers an unknown request with response code 3, `REQUEST_CODE_NOT_SUPPORTED`.
 
-{_table(("Asked of a", "Request codes", "Answered by Bolide"), counts)}
+{_table(("Sent to a", "Request codes", "Answered by Bolide"), counts)}
 
-Some codes are asked of more than one role. Those of our own count too.
-The headers and bodies of all codes that somebody answers are typed in `bolide.protocol` already.
+Some codes are sent to more than one role. Our own codes are included.
+The headers and bodies of all codes that a server or client answers are typed in `bolide.protocol`.
 
 The tests run our servers with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x, and our
 clients with RocketMQ's servers.
@@ -244,19 +244,19 @@ See `tests/interop/versions.toml` for the exact releases, and the
 
 ## What is refused by name
 
-A store is not opened, and says what to do about it, if it has consume queues or tables in RocksDB,
-topics with `queue.type=BatchCQ` or `cleanup.policy=COMPACTION`, or light message queues (`%LMQ%`).
-Such topics are not created, and nobody can send to them.
+A broker refuses to open a store that has consume queues or tables in RocksDB, topics with
+`queue.type=BatchCQ` or `cleanup.policy=COMPACTION`, or light message queues (`%LMQ%`); the error
+says what to do. Such topics cannot be created, and sends to them are refused.
 
 ## Request codes
 
-{_table(("Code", "Name", "Asked of", "Here"), theirs)}
+{_table(("Code", "Name", "Sent to", "Here"), theirs)}
 
 ## Requests of our own
 
-RocketMQ has no such requests; its servers answer them as they answer all that they do not know.
+RocketMQ does not have these requests; its servers answer them as unknown requests.
 
-{_table(("Code", "Name", "Asked of"), ours)}
+{_table(("Code", "Name", "Sent to"), ours)}
 """
 
 
@@ -269,7 +269,7 @@ def spark_options() -> str:
 
 These are the options of `format("rocketmq")`, as `.option("nameServer", "127.0.0.1:9876")` sets
 them. Names may be written in any case; an unknown one is refused.
-[What is exactly once](../explanation/spark-semantics.md) tells what they lead to.
+[What is exactly once](../explanation/spark-semantics.md) explains the guarantees.
 
 ## To reach a cluster
 
@@ -281,7 +281,7 @@ The source and the sink have these.
 
 {_spark_table(_without(options_of(SourceOptions), shared))}
 
-Offsets are JSON by topic, broker and number of the queue, each that of the next message to read:
+Offsets are JSON by topic, broker and queue id; each is the offset of the next message to read:
 `{{"orders": {{"broker-a": {{"0": 23, "1": 118}}}}}}`.
 
 ## Columns to read

@@ -1,18 +1,18 @@
-"""What of RocketMQ's protocol is not served, or not in full, and why."""
+"""Request codes of RocketMQ that are not served, or not completely, with the reasons."""
 
 from collections.abc import Mapping
 
 from bolide.protocol.codes import RequestCode
 
 OURS_BEGIN = "BOLIDE_"
-"""With which the names of requests begin that RocketMQ does not have."""
+"""Prefix of the names of requests that RocketMQ does not have."""
 
-_NO_CONTROLLER = "there is no controller, and no change of masters, yet"
+_NO_CONTROLLER = "there is no controller and no change of masters yet"
 _NO_REPLICATION = "there is no replication yet"
 _NO_ACCESS_CONTROL = "there is no access control yet"
-_NO_COLD_DATA = "cold data is read by threads of its own and holds nobody up"
-_NO_ROCKSDB = "the store is made of files, not of RocksDB"
-_NO_CONTAINERS = "a process runs one broker; start another one instead"
+_NO_COLD_DATA = "cold data is read on separate threads and delays no other request"
+_NO_ROCKSDB = "the store uses files, not RocksDB"
+_NO_CONTAINERS = "a process runs one broker; start another process instead"
 
 _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
     _NO_ACCESS_CONTROL: (
@@ -51,7 +51,7 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
         RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
         RequestCode.CONTROLLER_APPLY_BROKER_ID,
     ),
-    "queues are not mapped over brokers: give each broker its own": (
+    "queues are not mapped across brokers: give each broker its own": (
         RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
     ),
     _NO_COLD_DATA: (
@@ -70,7 +70,7 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
 REFUSED: Mapping[RequestCode, str] = {
     code: reason for reason, codes in _REASONS.items() for code in codes
 }
-"""Why nobody here answers a request that somebody of RocketMQ's answers."""
+"""Why Bolide does not answer a request that RocketMQ answers."""
 
 _NO_INNER_BATCHES = "no batches in one record (`queue.type=BatchCQ`), no light message queues"
 _NO_OTHER_KINDS = "neither `queue.type=BatchCQ` nor `cleanup.policy=COMPACTION`"
@@ -81,7 +81,7 @@ PARTLY: Mapping[RequestCode, str] = {
     RequestCode.SEND_BATCH_MESSAGE: _NO_INNER_BATCHES,
     RequestCode.UPDATE_AND_CREATE_TOPIC: _NO_OTHER_KINDS,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _NO_OTHER_KINDS,
-    RequestCode.GET_BROKER_HA_STATUS: "it tells of a master without replicas",
+    RequestCode.GET_BROKER_HA_STATUS: "it reports a master without replicas",
     RequestCode.BROKER_HEARTBEAT: f"by the NameServer; {_NO_CONTROLLER}",
 }
 """What is missing in the answer to a request."""

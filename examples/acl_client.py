@@ -1,6 +1,6 @@
-"""Sign every request with an access key, for clusters that ask who is there.
+"""Sign every request with an access key, for clusters with access control.
 
-Bolide's broker does not check signatures yet; brokers of RocketMQ with an ACL do.
+Bolide's broker does not check signatures yet; RocketMQ's brokers with an ACL do.
 
 python examples/acl_client.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Read a topic as a table, and sum up what is in its bodies.
+"""Read a topic as an Arrow table and sum a field of its bodies.
 
 python examples/arrow_read.py [name server]
 """

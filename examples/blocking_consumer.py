@@ -1,4 +1,4 @@
-"""Receive in a program without asyncio.
+"""Consume messages in a program without asyncio.
 
 python examples/blocking_consumer.py [name server]
 """

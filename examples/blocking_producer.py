@@ -1,4 +1,4 @@
-"""Send from a program without asyncio: one by one, and many at a time with futures.
+"""Send messages in a program without asyncio: one by one, and many at once with futures.
 
 python examples/blocking_producer.py [name server]
 """

@@ -17,8 +17,8 @@ async def main() -> None:
     seen: Counter[str] = Counter()
 
     def consumer(name: str) -> PushConsumer:
-        # The name of the instance stands in the client id, and the offsets are kept by that in a
-        # file: give each consumer one that is the same after a restart.
+        # The client id contains the instance name, and offsets are stored in a file by client id:
+        # give each consumer an instance name that stays the same over restarts.
         return PushConsumer(
             "broadcast-consumer",
             name_server=NAME_SERVER,

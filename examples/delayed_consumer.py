@@ -1,4 +1,4 @@
-"""Receive delayed messages, and print how long each was on its way.
+"""Receive delayed messages, and print the delay of each.
 
 python examples/delayed_consumer.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Keep messages in a store directory, without a broker, and read them back.
+"""Store messages in a store directory, without a broker, and read them back.
 
 python examples/embedded_store.py DIRECTORY
 """
@@ -41,7 +41,7 @@ def body(data: memoryview) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: python examples/embedded_store.py DIRECTORY")
-    # Small files for a small store: by default the log's are 1 GiB, those of the index 400 MiB.
+    # Small files for a small store: by default log files have 1 GiB, index files 400 MiB.
     config = StoreConfig(
         root=Path(sys.argv[1]),
         flush_mode=FlushMode.SYNC,

@@ -1,4 +1,4 @@
-"""Send messages that nobody wants after a while: consumers who come too late do not get them.
+"""Send messages that expire: consumers that pull later do not receive them.
 
 python examples/expiring.py [name server]
 """

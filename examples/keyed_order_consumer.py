@@ -1,4 +1,4 @@
-"""Keep the order of each key; a key that fails is set aside, and resumed when it is repaired.
+"""Keep the order of each key; a key that fails is parked, and resumed when the cause is fixed.
 
 python examples/keyed_order_consumer.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Poll queues of one's own choice, from a position of one's own choice, and commit by hand.
+"""Poll chosen queues from chosen positions, and commit explicitly.
 
 python examples/lite_pull_assign.py [name server]
 """
@@ -23,7 +23,7 @@ async def main() -> None:
         "lite-assigned", name_server=NAME_SERVER, auto_commit=False
     ) as consumer:
         await consumer.assign([first, second])
-        await consumer.seek_to_end(first)  # what is there now is of no interest
+        await consumer.seek_to_end(first)  # skip the messages stored so far
         await consumer.seek(second, 4)
         polled = 0
         while polled < 2:

@@ -1,4 +1,4 @@
-"""Poll queues of one's own choice for messages with certain tags.
+"""Poll chosen queues for messages with certain tags.
 
 python examples/lite_pull_assign_with_tags.py [name server]
 """

@@ -25,7 +25,7 @@ async def main() -> None:
             for message in await consumer.poll(timeout=5):
                 print(f"polled {message.body.decode()}")
                 polled += 1
-        # Each poll says that the messages before it are done; leaving the block, all of them.
+        # Each poll marks earlier messages as done; leaving the block marks all of them.
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Send to brokers in the own machine room, and consume what lies near.
+"""Prefer brokers in the same machine room, for sending and for consuming.
 
-A broker's room is what stands before the @ in its name, such as `north@broker-a`. This program
-makes do with one broker without a room: everything falls back to it.
+A broker's room is the part of its name before the @, such as `north@broker-a`. This program
+works with one broker without a room: all messages go to it.
 
 python examples/machine_room.py [name server]
 """
@@ -27,7 +27,7 @@ def broker_room(queue: MessageQueue) -> str:
 
 
 def client_room(client_id: str) -> str:
-    """Ids are `address@instance`, and these consumers have their room in front of a dash."""
+    """Client ids are `address@instance`; here the instance begins with the room and a dash."""
     return client_id.partition("@")[2].partition("-")[0]
 
 

@@ -1,4 +1,4 @@
-"""Consume as the command line says; with -f every second message fails and comes again.
+"""Consume as given on the command line; with -f every second message fails and is retried.
 
 python examples/operation_consumer.py -g GROUP -t TOPIC [-s TAGS] [-f] [-c COUNT] [-n ADDRESS]
 """

@@ -1,4 +1,4 @@
-"""Send messages as the command line says.
+"""Send messages as given on the command line.
 
 python examples/operation_producer.py -g GROUP -t TOPIC [-a TAGS] [-k KEYS] [-c COUNT] [-n ADDRESS]
 """

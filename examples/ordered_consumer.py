@@ -1,4 +1,4 @@
-"""Consume each queue in its order; a failure holds up its queue, not the others.
+"""Consume each queue in order; a failure blocks its own queue, not the others.
 
 python examples/ordered_consumer.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Send the steps of several orders so that those of one order stay in order.
+"""Send the steps of several orders; the steps of one order keep their sequence.
 
 python examples/ordered_producer.py [name server]
 """
@@ -17,7 +17,7 @@ async def main() -> None:
         for step in STEPS:
             for order in range(5):
                 message = Message("OrderedTopic", step.encode(), keys=f"order-{order}")
-                # Equal keys go to one queue, the one that Java's SelectMessageQueueByHash takes.
+                # Equal keys go to one queue, the same as with Java's SelectMessageQueueByHash.
                 result = await producer.send(message, key=order)
                 print(f"order {order} {step}: {result.queue}")
 

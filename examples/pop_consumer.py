@@ -1,4 +1,4 @@
-"""Take messages one call at a time and acknowledge each: what is not done comes again.
+"""Pop messages and acknowledge each of them; the others are delivered again.
 
 python examples/pop_consumer.py [name server]
 """

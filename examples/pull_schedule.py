@@ -1,4 +1,4 @@
-"""Have a function called again and again for each queue that is ours, to pull as it likes.
+"""Call a function repeatedly for each assigned queue; the function pulls.
 
 python examples/pull_schedule.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Receive ten messages of TopicTest, from the first one on, and end.
+"""Receive ten messages of TopicTest, beginning with the first, and end.
 
 python examples/quickstart_consumer.py [name server]
 """

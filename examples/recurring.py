@@ -1,4 +1,4 @@
-"""Have a message delivered again and again, at the times of a cron expression; then end that.
+"""Send a message that recurs by a cron expression, then end the series.
 
 python examples/recurring.py [name server]
 """

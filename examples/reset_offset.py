@@ -1,4 +1,4 @@
-"""Have a running group consume the messages of the last hour again.
+"""Move a running group back, so that it consumes the last hour again.
 
 python examples/reset_offset.py [name server]
 """

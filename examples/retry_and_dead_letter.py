@@ -1,4 +1,4 @@
-"""What becomes of a message whose handler fails: retries, then a dead letter.
+"""Retry a message whose handler fails, until it becomes a dead letter.
 
 python examples/retry_and_dead_letter.py [name server]
 """
@@ -19,8 +19,8 @@ async def main() -> None:
         print(f"try {message.reconsume_times + 1} of {message.body.decode()!r}")
         if message.reconsume_times == 2:
             finished.set()
-        # Any exception asks for a retry. Retry can say when: level 1 is one second; without it
-        # the broker waits ten seconds, then thirty, then a minute and so on.
+        # Any exception requests a retry. Retry can set the delay level: 1 is one second. Without
+        # it the broker waits ten seconds, then thirty, then a minute and so on.
         raise Retry("no stock", delay_level=1)
 
     async with Producer("retry-producer", name_server=NAME_SERVER) as producer:

@@ -1,4 +1,4 @@
-"""Answer the three questions of rpc_request.py.
+"""Reply to the three requests of rpc_request.py.
 
 python examples/rpc_reply.py [name server]
 """

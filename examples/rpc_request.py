@@ -1,4 +1,4 @@
-"""Ask three questions over messages and print the answers; rpc_reply.py gives them.
+"""Send three requests and print the replies of rpc_reply.py.
 
 python examples/rpc_request.py [name server]
 """

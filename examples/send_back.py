@@ -1,4 +1,4 @@
-"""Send a message back by hand, to get it again after a delay.
+"""Send a message back explicitly, to receive it again after a delay.
 
 python examples/send_back.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Send again what may have been stored: a topic with a window stores it once.
+"""Send messages again that may have been stored: a topic with a dedup window stores each once.
 
 python examples/send_once.py [name server]
 """
@@ -20,7 +20,7 @@ async def main() -> None:
         for number in range(10)
     ]
     async with Producer("once-producer", name_server=NAME_SERVER) as producer:
-        for order in orders[:7]:  # then the program was stopped, say, and begins anew
+        for order in orders[:7]:  # suppose the program stops here and starts again
             await producer.send(order)
         results = await producer.send(orders)
         queues = await producer.fetch_publish_queues("OnceTopic")

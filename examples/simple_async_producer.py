@@ -1,4 +1,4 @@
-"""Send a hundred messages at once and see to each outcome as it comes.
+"""Send a hundred messages at once and handle each outcome as it arrives.
 
 python examples/simple_async_producer.py [name server]
 """

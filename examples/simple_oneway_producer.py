@@ -1,4 +1,4 @@
-"""Send without waiting for an answer, as for logs of which one may be missing.
+"""Send without an answer, as for logs of which single messages may be lost.
 
 python examples/simple_oneway_producer.py [name server]
 """
@@ -16,7 +16,7 @@ async def main() -> None:
         for number in range(10):
             await producer.send_oneway(Message("OnewayTopic", f"log line {number}".encode()))
 
-    # Nobody said whether they were stored. A consumer sees it.
+    # One-way sends have no result; a consumer shows what was stored.
     async with LitePullConsumer(
         "oneway-consumer", name_server=NAME_SERVER, consume_from="first"
     ) as consumer:

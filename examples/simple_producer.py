@@ -1,4 +1,4 @@
-"""Send messages with keys, wait for each, and find them again by key and by id.
+"""Send messages with keys, wait for each, and query them by key and by id.
 
 python examples/simple_producer.py [name server]
 """

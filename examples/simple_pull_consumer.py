@@ -1,4 +1,4 @@
-"""Pull from every queue of a topic, and keep the positions of the group.
+"""Pull from every queue of a topic, and commit the positions of the group.
 
 python examples/simple_pull_consumer.py [name server]
 """

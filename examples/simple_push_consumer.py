@@ -1,4 +1,4 @@
-"""Consume in several calls at a time, from a moment in the past on, with a plain function.
+"""Consume concurrently with a plain function, from a point in the past on.
 
 python examples/simple_push_consumer.py [name server]
 """

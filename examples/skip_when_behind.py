@@ -1,4 +1,4 @@
-"""Skip old messages when far behind, because only the newest matter.
+"""Skip old messages when the consumer is far behind and only the newest matter.
 
 python examples/skip_when_behind.py [name server]
 """
@@ -19,7 +19,7 @@ async def main() -> None:
     async def handle(message: StoredMessage) -> None:
         nonlocal skipped, handled
         if message.lag is not None and message.lag > TOO_FAR:
-            skipped += 1  # done with it: the group moves on
+            skipped += 1  # counts as done: the position moves on
         else:
             handled += 1
         if skipped + handled == 500:

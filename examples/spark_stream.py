@@ -1,4 +1,4 @@
-"""Count the messages of a topic by their tags, in Spark, as they come; Ctrl-C ends it."""
+"""Count the messages of a topic by their tags, in Spark, as they arrive; Ctrl-C ends it."""
 
 import sys
 

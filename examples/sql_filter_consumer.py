@@ -1,4 +1,4 @@
-"""Consume the messages that a SQL92 expression matches; the broker leaves the others out.
+"""Consume the messages that a SQL92 expression matches; the broker filters.
 
 python examples/sql_filter_consumer.py [name server]
 """

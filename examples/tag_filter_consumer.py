@@ -1,4 +1,4 @@
-"""Consume the messages with two of three tags; the broker leaves the others out.
+"""Consume the messages with two of three tags; the broker filters.
 
 python examples/tag_filter_consumer.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Send messages for a time of their own, and take one of them back.
+"""Send messages with a delivery time, and recall one of them.
 
 python examples/timer_producer.py [name server]
 """

@@ -1,4 +1,4 @@
-"""Consume the messages of trace_producer.py, tell of it, and print what was told of each.
+"""Consume the messages of trace_producer.py with tracing on, and print the trace of each.
 
 `bolide admin queryMsgTraceById -i ID` shows the same, with times.
 

@@ -1,4 +1,4 @@
-"""Send three messages and tell of it on the trace topic; trace_consumer.py reads on.
+"""Send three messages with tracing on; trace_consumer.py consumes them.
 
 python examples/trace_producer.py [name server]
 """

@@ -1,6 +1,6 @@
-"""Messages that are delivered if the transaction of their sender succeeds.
+"""Send messages that are delivered only if the sender's transaction succeeds.
 
-The broker asks about those that were left open: after 6 to 36 seconds, by its default settings.
+The broker checks back on open transactions, after 6 to 36 seconds by default.
 
 python examples/transaction_producer.py [name server]
 """
@@ -26,7 +26,7 @@ async def pay(message: Message, order: int) -> TransactionState:
 
 
 async def check(message: StoredMessage) -> TransactionState:
-    """The broker asks, because nobody told it how the transaction ended."""
+    """Answers a check-back: the broker was not told how the transaction ended."""
     (key,) = message.keys
     print(f"asked about {key}")
     if key == "order-8":
@@ -41,7 +41,7 @@ async def main() -> None:
             sent = await producer.send_in_transaction(message, pay, order)
             print(f"order-{order} {sent.state.name}")
         await asyncio.wait_for(all_asked.wait(), 90)
-        await asyncio.sleep(0.2)  # the last answer is on its way
+        await asyncio.sleep(0.2)  # until the last end of a transaction has arrived
         queues = await producer.fetch_publish_queues(TOPIC)
         delivered = sum([await producer.max_offset(queue) for queue in queues])
     print(f"{delivered} of 10 messages are delivered")

@@ -1,9 +1,9 @@
 """Settings: declared once as dataclass fields, loaded from RocketMQ's files and the environment.
 
 A setting is a field made by `option`: type, default, bounds and one sentence. Its key is the
-field's name in camel case unless said otherwise. Keys come in three kinds: honoured (a field),
-known to RocketMQ but without effect here (`Ignored`, warned of once), and unknown (warned of with
-the nearest known key, or refused when strict). Later sources win: file, environment, command line.
+field's name in camel case unless `key` is given. There are three kinds of keys: honoured (a field),
+known to RocketMQ but without effect here (`Ignored`, with a warning), and unknown (a warning with
+the nearest known key, or an error if strict). Later sources win: file, environment, command line.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _TRUE_FALSE = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting, as files and people see it."""
+    """One setting: its key, type, default, bounds and text form."""
 
     key: str
     field: str
@@ -50,10 +50,10 @@ class Option:
     item: type = str
 
     def parse(self, text: str) -> object:
-        """The value of a text.
+        """Parse a text.
 
         Raises:
-            ConfigError: it is none; names the key, the value and the bound.
+            ConfigError: the text is invalid; names the key, the value and the bound.
         """
         try:
             value = self._convert(text.strip())
@@ -65,7 +65,7 @@ class Option:
         return value
 
     def format(self, value: object) -> str:
-        """The text of a value, as RocketMQ prints it."""
+        """Format a value as RocketMQ prints it."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, int | float) and self.scale > 1:
@@ -101,7 +101,7 @@ class Option:
             raise ValueError("must be a path")
         try:
             return Path(text).expanduser() if text else None
-        except RuntimeError as exc:  # ~name of nobody
+        except RuntimeError as exc:  # ~name of an unknown user
             raise ValueError(str(exc)) from exc
 
     def _check_bounds(self, value: int) -> None:
@@ -117,7 +117,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A key of RocketMQ that has no effect here: its default there, and why."""
+    """A key of RocketMQ without effect here: its default in RocketMQ, and why."""
 
     default: str
     reason: str
@@ -140,15 +140,15 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
 
     Args:
         default: the value, or a function that makes it.
-        doc: what it does, in one sentence.
+        doc: the effect, in one sentence.
         key: the key in files, if it is not the field's name in camel case.
         bounds: lowest and highest value (None: no highest), in the unit of the files.
-        scale: units of the files in one of ours: 1000 for milliseconds held as seconds.
+        scale: file units per unit of the field: 1000 for milliseconds held as seconds.
         ours: RocketMQ has no such key.
         live: a change at run time takes effect at once.
-        secret: it is never shown.
-        aliases: older spellings of the key, taken wherever the key is.
-        separator: what stands between the items of a list.
+        secret: the value is never shown.
+        aliases: older spellings of the key, accepted wherever the key is.
+        separator: separates the items of a list.
     """
     low, high = bounds or (None, None)
     metadata = {
@@ -162,7 +162,7 @@ def option(  # noqa: PLR0913  a declaration reads best as one call
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
-    """All settings of a config class by key, in the order they are declared."""
+    """Return all settings of a config class by key, in declaration order."""
     hints = typing.get_type_hints(kind)
     found = {}
     for item in dataclasses.fields(kind):
@@ -184,13 +184,13 @@ def load(
     others: Collection[str] = (),
     strict: bool = False,
 ) -> C:
-    """Make a config of keys and texts; warn of keys without effect and of unknown ones.
+    """Make a config from keys and texts; warns about keys without effect and unknown keys.
 
     Args:
-        others: keys in the same file that somebody else takes.
+        others: keys in the same file that belong to other configs.
 
     Raises:
-        ConfigError: a value is wrong, or strict and a key is unknown.
+        ConfigError: a value is invalid, or a key is unknown and `strict` is set.
     """
     options = options_of(kind)
     chosen = {}
@@ -205,7 +205,7 @@ def load(
 
 
 def to_texts(config: Any) -> dict[str, str]:
-    """All settings of a config as keys and texts; secrets and those not set are left out."""
+    """Return all settings of a config as keys and texts, without secrets and unset values."""
     return {
         key: found.format(value)
         for key, found in options_of(type(config)).items()
@@ -214,10 +214,10 @@ def to_texts(config: Any) -> dict[str, str]:
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Keys and texts of a RocketMQ `key=value` file.
+    """Read the keys and texts of a RocketMQ `key=value` file.
 
     Raises:
-        ConfigError: it cannot be read; names the file.
+        ConfigError: the file cannot be read.
     """
     try:
         data = path.read_bytes()
@@ -226,15 +226,15 @@ def read_file(path: Path) -> dict[str, str]:
     try:
         return properties.parse(data.decode())
     except UnicodeDecodeError as exc:
-        # A comment in another encoding is common and harmless; a value would be seen to be wrong.
-        log.warning("%s is not UTF-8 throughout (%s); what is not is replaced", path, exc)
+        # A comment in another encoding is common and harmless; a wrong value would be noticed.
+        log.warning("%s is not valid UTF-8 (%s); replacing the invalid bytes", path, exc)
         return properties.parse(data.decode(errors="replace"))
 
 
 def from_environment(
     kind: type, prefix: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Settings given as PREFIX_FIELD_NAME in the environment."""
+    """Return the settings given as PREFIX_FIELD_NAME in the environment."""
     environment = os.environ if environment is None else environment
     return {
         key: environment[name]
@@ -244,7 +244,7 @@ def from_environment(
 
 
 class ConfigCell(Generic[C]):
-    """A config that may change at run time, and who wants to know."""
+    """A config that may change at run time, and its change listeners."""
 
     def __init__(self, value: C, check: Callable[[C], object] = lambda _: None) -> None:
         self.value = value
@@ -255,10 +255,10 @@ class ConfigCell(Generic[C]):
         self._listeners.append(listener)
 
     def changes(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """The known keys among `texts` that have another value now; nothing is changed yet.
+        """Return the known keys of `texts` whose value would change; changes nothing yet.
 
         Raises:
-            ConfigError: a value is wrong, or does not go with the others.
+            ConfigError: a value is invalid, or contradicts other settings.
         """
         options = options_of(type(self.value))
         texts = _respelled(options, texts)
@@ -272,7 +272,7 @@ class ConfigCell(Generic[C]):
         }
 
     def apply(self, changes: Mapping[str, str]) -> None:
-        """Make changes that `changes` found, and tell who wants to know."""
+        """Apply the result of `changes` and call the listeners."""
         options = options_of(type(self.value))
         fields = {options[key].field: options[key].parse(text) for key, text in changes.items()}
         if not fields:
@@ -283,7 +283,7 @@ class ConfigCell(Generic[C]):
 
 
 def _respelled(options: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts with old spellings of keys replaced; where both are given the new one counts."""
+    """Replace old spellings of keys; if both are given the new spelling wins."""
     keys = {alias: key for key, found in options.items() for alias in found.aliases}
     old = {key: text for key, text in texts.items() if key in keys}
     if old:
@@ -297,7 +297,7 @@ def _report_unknown(key: str, known: list[str], *, strict: bool) -> None:
     hint = f"; did you mean {near[0]}?" if near else ""
     if strict:
         raise ConfigError(f"unknown key {key}{hint}")
-    log.warning("unknown key %s is passed over%s", key, hint)
+    log.warning("unknown key %s is ignored%s", key, hint)
 
 
 def _member(kind: type[StrEnum], text: str) -> StrEnum:
@@ -308,7 +308,7 @@ def _member(kind: type[StrEnum], text: str) -> StrEnum:
 
 
 def _plain(hint: Any) -> tuple[type, type]:
-    """The type of a field, of an optional one without None, and that of a list's items."""
+    """Return the type of a field without None, and the type of a list's items."""
     if isinstance(hint, types.UnionType):
         (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
     if typing.get_origin(hint) is tuple:

@@ -1,17 +1,17 @@
-"""Logs: to standard output or a rotating file, as text or JSON lines, configured by one TOML file.
+"""Logging to standard output or a rotating file, as text or JSON lines, configured by TOML.
 
     level = "INFO"                  # root level
     format = "text"                 # or "json"
     file = "logs/namesrv.log"       # absent: none
-    console = false                 # standard output; by default if there is no file
+    console = false                 # standard output; the default without a file
     max_size = 104857600            # bytes before the file is rotated
     count = 10                      # rotated files kept
-    label = "broker-a"              # stands in each record; absent: none
+    label = "broker-a"              # added to each record; absent: none
 
-    [levels]                        # of single loggers
+    [levels]                        # of individual loggers
     "bolide.remoting" = "WARNING"
 
-Records are written by a thread of their own, so that a slow disk or terminal stops nobody.
+A thread of its own writes the records, so that a slow disk or terminal does not block callers.
 """
 
 import atexit
@@ -44,7 +44,7 @@ class LogLevel(StrEnum):
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is logged, how and where."""
+    """Levels, format and destination of logs."""
 
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.TEXT
@@ -60,9 +60,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Load a TOML file.
 
         Raises:
-            ConfigError: it cannot be read or a value is wrong.
+            ConfigError: the file cannot be read or a value is invalid.
         """
-        import tomllib  # noqa: PLC0415  most have no such file
+        import tomllib  # noqa: PLC0415  rarely needed
 
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"cannot use the logging configuration {path}: {exc}") from exc
 
     def of(self, label: str) -> "LogConfig":
-        """That of one of several processes: two must not rotate the same file."""
+        """Return the config of one of several processes: two must not rotate the same file."""
         file = self.file and self.file.with_name(f"{self.file.stem}-{label}{self.file.suffix}")
         return msgspec.structs.replace(self, label=label, file=file)
 
@@ -79,24 +79,24 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 log = logging.getLogger(__name__)
 
 CLIENT_LOGGER = "bolide.client"
-"""Above the loggers of producers and consumers."""
+"""Parent of the loggers of producers and consumers."""
 
-_MOST_WAITING = 10_000
-_LAST_WORDS = 2.0
-"""Seconds that the writing thread gets at the end to write what is queued."""
+_MOST_QUEUED = 10_000
+_STOP_TIMEOUT = 2.0
+"""Seconds for the writer thread to write the queued records at shutdown."""
 
-_LOST = "%s log records were lost: they came faster than they could be written"
+_LOST = "%s log records were lost: they arrived faster than they could be written"
 
 _writer: "_Writer | None" = None
 _levels: list[str] = []
 
 
 def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
-    """Send all logs where the config says; may be called again to change it.
+    """Configure logging of the process; may be called again to change it.
 
     Args:
-        config: what is logged, how and where.
-        console: where the console is, if not standard output.
+        config: levels, format and destination.
+        console: the console stream, if not standard output.
     """
     global _writer
     handlers = _handlers(config, console or sys.stdout)
@@ -107,7 +107,7 @@ def configure(config: LogConfig, *, console: IO[str] | None = None) -> None:
     else:
         previous.stop()
     set_level(config.level)
-    for name in _levels:  # of the config before
+    for name in _levels:  # of the previous config
         logging.getLogger(name).setLevel(logging.NOTSET)
     _levels[:] = config.levels
     for name, level in config.levels.items():
@@ -125,13 +125,13 @@ def log_client(
     *,
     name: str = CLIENT_LOGGER,
 ) -> None:
-    """Set the level of the clients' logs and, if a file is given, have them written there only.
+    """Set the level of the clients' logs and, if a file is given, write them only there.
 
-    For programs that leave the rest of their logging as it is. Called again, it replaces what it
-    said before.
+    For programs that configure the rest of their logging themselves. A second call replaces the
+    first.
 
     Raises:
-        ConfigError: there is no such level, or the file cannot be written.
+        ConfigError: the level is unknown, or the file cannot be written.
     """
     config = _client_config(level, file)
     logger = logging.getLogger(name)
@@ -156,7 +156,7 @@ def _client_config(level: LogLevel | str, file: Path | str | None) -> LogConfig:
 
 
 def shutdown() -> None:
-    """Write out what is queued; for the end of the process."""
+    """Write the queued records and stop; for the end of the process."""
     global _writer  # noqa: PLW0603  as above
     if _writer is not None:
         _writer.stop()
@@ -164,11 +164,11 @@ def shutdown() -> None:
 
 
 class _Writer(threading.Thread):
-    """Writes what is queued; a daemon, for nobody can end a thread that is stuck in a write."""
+    """Writes queued records. A daemon thread, because a thread stuck in a write cannot be ended."""
 
     def __init__(self, handlers: list[logging.Handler]) -> None:
         super().__init__(name="log-writer", daemon=True)
-        self.queue: queue.Queue[logging.LogRecord | None] = queue.Queue(maxsize=_MOST_WAITING)
+        self.queue: queue.Queue[logging.LogRecord | None] = queue.Queue(maxsize=_MOST_QUEUED)
         self.lost = 0
         self._handlers = handlers
         self.start()
@@ -181,10 +181,10 @@ class _Writer(threading.Thread):
                 self._write(log.makeRecord(__name__, logging.WARNING, "", 0, _LOST, (lost,), None))
 
     def stop(self) -> None:
-        """Let it write what is queued, for a while. Blocks."""
+        """Wait a limited time until the queued records are written. Blocks."""
         with contextlib.suppress(queue.Full):
-            self.queue.put(None, timeout=_LAST_WORDS)
-        self.join(_LAST_WORDS)
+            self.queue.put(None, timeout=_STOP_TIMEOUT)
+        self.join(_STOP_TIMEOUT)
         if not self.is_alive():
             for handler in self._handlers:
                 handler.close()
@@ -195,7 +195,7 @@ class _Writer(threading.Thread):
 
 
 class _QueueHandler(logging.Handler):
-    """Hands records to the writer; while that is far behind, records are lost, not kept."""
+    """Queues records for the writer; if the queue is full, records are dropped and counted."""
 
     def __init__(self, writer: _Writer) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def _handlers(config: LogConfig, console: IO[str]) -> list[logging.Handler]:
 
 
 def _file_handler(config: LogConfig, file: Path) -> logging.Handler:
-    from logging.handlers import RotatingFileHandler  # noqa: PLC0415  few log to files
+    from logging.handlers import RotatingFileHandler  # noqa: PLC0415  rarely needed
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -249,20 +249,20 @@ class _TextFormatter(logging.Formatter):
         return super().formatTime(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        # A peer's name may hold line ends: they must not make lines of their own.
+        # Text from a peer may contain line ends, which must not start new log lines.
         line = super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
         return f"[{self.label}] {line}" if self.label else line
 
     def format(self, record: logging.LogRecord) -> str:
-        # A file name may hold bytes that are no text; they must not lose the record.
+        # A file name may contain bytes that are not UTF-8; the record must not be lost.
         return super().format(record).encode(errors="backslashreplace").decode()
 
 
 class _JsonFormatter(_TextFormatter):
-    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+    """One JSON object per line: time, level, logger, message, and the traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json  # noqa: PLC0415  most logs are text
+        import json  # noqa: PLC0415  rarely needed
 
         entry = {
             "time": self.formatTime(record),
@@ -282,7 +282,7 @@ def _decode_path(kind: type, value: Any) -> Any:
 
 
 class ThrottledLog:
-    """Lets one line for each key through a minute, and says how many it kept back."""
+    """Rate-limits warnings: one line per key and minute, with the number of suppressed ones."""
 
     def __init__(
         self,
@@ -293,24 +293,24 @@ class ThrottledLog:
         self._log = log
         self._every = every
         self._now = now
-        self._said: dict[Hashable, float] = {}
-        self._kept: dict[Hashable, int] = {}
+        self._last_logged: dict[Hashable, float] = {}
+        self._suppressed: dict[Hashable, int] = {}
 
     def warning(
         self, key: Hashable, text: str, *args: object, exc_info: BaseException | None = None
     ) -> None:
         now = self._now()
-        last = self._said.get(key)
+        last = self._last_logged.get(key)
         if last is not None and now - last < self._every:
-            self._kept[key] = self._kept.get(key, 0) + 1
+            self._suppressed[key] = self._suppressed.get(key, 0) + 1
             self._log.debug(text, *args)
             return
-        self._said[key] = now
-        if kept := self._kept.pop(key, 0):
-            text, args = f"{text} (and %d times since it was said last)", (*args, kept)
+        self._last_logged[key] = now
+        if suppressed := self._suppressed.pop(key, 0):
+            text, args = f"{text} (suppressed %d times since the last line)", (*args, suppressed)
         self._log.warning(text, *args, exc_info=exc_info)
 
     def forget(self, key: Hashable) -> None:
-        """The trouble is over: say it again when it comes back."""
-        self._said.pop(key, None)
-        self._kept.pop(key, None)
+        """Reset a key once the problem is over, so that its next occurrence is logged at once."""
+        self._last_logged.pop(key, None)
+        self._suppressed.pop(key, None)

@@ -1,6 +1,6 @@
-"""Java's properties files, in full: comments, continued lines, escapes; read as UTF-8.
+"""Java's properties files, with comments, continuation lines and escapes, in UTF-8.
 
-RocketMQ's broker.conf and namesrv.conf are such files.
+RocketMQ's broker.conf and namesrv.conf have this format.
 """
 
 import re
@@ -19,18 +19,18 @@ _BOM = "\ufeff"
 
 
 def parse(text: str) -> dict[str, str]:
-    """Read the keys and values; a key given twice has its last value."""
+    """Parse keys and values; of a repeated key the last value counts."""
     lines = _logical_lines(text.removeprefix(_BOM))
     return dict(_pair(line) for _, line in lines if line is not None)
 
 
 def render(values: Mapping[str, object]) -> str:
-    """Write `key=value` lines sorted by key, in the plain form that RocketMQ exchanges."""
+    """Format `key=value` lines sorted by key, in the plain form that RocketMQ exchanges."""
     return "".join(f"{key}={values[key]}\n" for key in sorted(values))
 
 
 def edit(text: str, changes: Mapping[str, str]) -> str:
-    """Change values in a file's text; its comments, order and other lines stay as they are."""
+    """Change values in a file's text, preserving comments, order and other lines."""
     end = "\r\n" if "\r\n" in text else "\n"
     left = dict(changes)
     parts = []
@@ -48,9 +48,9 @@ def edit(text: str, changes: Mapping[str, str]) -> str:
 
 
 def _gap_after(raw: str, end: str) -> str:
-    """What a last line lacks before another can follow: its end, and one more if it goes on."""
+    """Return the line ends needed after the last line before another one is appended."""
     own = _end_of(raw)
-    end = own or end  # a line end of the same kind: \r and \n would be one
+    end = own or end  # of the same kind: \r followed by \n would be one line end
     return ("" if own else end) + (end if _goes_on(raw.removesuffix(own)) else "")
 
 
@@ -68,9 +68,9 @@ def _line(key: str, value: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, str | None]]:
-    """Each line as it stands and its content; None is the content of comments and empty lines.
+    """Yield each raw line and its content; comments and empty lines have content None.
 
-    Lines that end in an odd number of backslashes are joined with the next.
+    A line that ends in an odd number of backslashes continues in the next.
     """
     raw: list[str] = []
     content: list[str] = []
@@ -101,7 +101,7 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_unescaped, text)
-    # Java escapes a sign beyond 16 bits as two halves; a half alone is no text.
+    # Java escapes a character beyond 16 bits as a surrogate pair; unpaired ones are replaced.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

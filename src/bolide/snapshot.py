@@ -1,4 +1,4 @@
-"""A small file that is replaced whole: after a crash there is the old one or the new one."""
+"""Atomic replacement of a small file: after a crash the old or the new version exists."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def replace(path: Path, data: bytes, step: Callable[[str], object] = lambda _: None) -> None:
-    """Write `data` aside, sync it, keep the old file as `.bak`, move it in place. Blocks.
+    """Write `data` to a temporary file, sync it, keep the old file as `.bak`, rename. Blocks.
 
-    `step` is told of each moment at which a crash is of interest.
+    `step` is called with the name of each crash point, for tests.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".tmp")
@@ -20,12 +20,12 @@ def replace(path: Path, data: bytes, step: Callable[[str], object] = lambda _: N
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        aside.unlink(missing_ok=True)  # on a full disk it is in the way
+        aside.unlink(missing_ok=True)  # frees space on a full disk
         raise
     step("replace-aside")
     backup = path.with_name(path.name + ".bak")
     if path.exists():
-        # A second name for the old file: at no moment is there none under `path`.
+        # A hard link, so that `path` exists at every moment.
         backup.unlink(missing_ok=True)
         try:
             backup.hardlink_to(path)
@@ -38,9 +38,9 @@ def replace(path: Path, data: bytes, step: Callable[[str], object] = lambda _: N
 
 
 def read(path: Path) -> list[bytes]:
-    """The contents to try in order: the file, then its backup; none if there is no file. Blocks."""
+    """Return the contents to try: the file, then its backup; empty without a file. Blocks."""
     if not path.exists():
-        return []  # it was never written, or somebody took it away: the backup is no replacement
+        return []  # never written, or removed on purpose: the backup does not count
     found = [path.read_bytes()]
     with contextlib.suppress(FileNotFoundError):
         found.append(path.with_name(path.name + ".bak").read_bytes())

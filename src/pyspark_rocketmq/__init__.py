@@ -1,4 +1,4 @@
-"""Lets Spark find the source `rocketmq` by itself: it looks for modules with such a name."""
+"""Registers the source `rocketmq`: Spark loads `DefaultSource` from modules named `pyspark_*`."""
 
 from bolide.spark.source import RocketMQSource as DefaultSource
 

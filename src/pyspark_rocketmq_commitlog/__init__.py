@@ -1,4 +1,4 @@
-"""By its name Spark finds the data source `rocketmq-commitlog` here, without registering."""
+"""Registers the source `rocketmq-commitlog`, as `pyspark_rocketmq` does for `rocketmq`."""
 
 from bolide.spark.commit_log import CommitLogSource as DefaultSource
 

@@ -13,7 +13,7 @@ from bolide.protocol.hosts import pack_host, unpack_host
 from bolide.protocol.message_id import OffsetId, UniqueId
 from bolide.protocol.property_string import decode_properties, encode_properties
 from bolide.protocol.record import (
-    Place,
+    Placement,
     Record,
     RecordDraft,
     encode_message,
@@ -75,7 +75,7 @@ def draft(case: Case, properties: bytes) -> RecordDraft:
 
 def placed(case: Case, properties: bytes) -> bytearray:
     record = encode_record(draft(case, properties))
-    place = Place(case["queue_offset"], case["physical_offset"], case["store_timestamp"])
+    place = Placement(case["queue_offset"], case["physical_offset"], case["store_timestamp"])
     place_record(record, 0, place)
     return record
 

@@ -22,7 +22,7 @@ from tests.support.mute import mute_server
 
 @pytest.fixture(autouse=True)
 def brief_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "_UNREGISTER_WITHIN", 0.1)
+    monkeypatch.setattr(registration, "_UNREGISTER_TIMEOUT", 0.1)
 
 
 def closed_well(directory: Path) -> bool:

@@ -135,8 +135,12 @@ def test_each_process_has_its_log_and_a_hangup_reaches_all(
 
 
 async def _written(files: list[Path]) -> None:
-    """All of them say that they are in use: that they exist is true a little earlier."""
-    await until(lambda: all(file.exists() and "read again" in file.read_text() for file in files))
+    """Wait until every log file has a line: a file is created a little before its first line."""
+    await until(
+        lambda: all(
+            file.exists() and "configuration reloaded" in file.read_text() for file in files
+        )
+    )
 
 
 def test_one_worker_is_a_broker_as_without_the_option(started: list[Running], home: Path) -> None:

@@ -80,7 +80,7 @@ def test_completion_knows_commands_and_options(home: Path) -> None:
 
 def test_the_defaults_are_printed_each_with_its_sentence(home: Path) -> None:
     done = run("mqnamesrv", "-p")
-    assert "# Port to listen on; 0 lets the system choose.\nlistenPort=9876\n" in done.stdout
+    assert "# Port to listen on; 0 selects a free port.\nlistenPort=9876\n" in done.stdout
     assert "# serverWorkerThreads=8  (" in done.stdout
     assert printed()["kvConfigPath"] == str(home / "namesrv" / "kvConfig.json")
 
@@ -184,7 +184,7 @@ def test_a_wrong_value_of_the_environment_is_refused(home: Path) -> None:
 def test_an_unknown_key_is_warned_of_with_the_nearest(home: Path) -> None:
     done = run("mqnamesrv", "-p", "listnPort=1")
     assert done.returncode == 0
-    assert "unknown key listnPort is passed over; did you mean listenPort?" in done.stderr
+    assert "unknown key listnPort is ignored; did you mean listenPort?" in done.stderr
 
 
 def test_a_key_without_effect_is_no_mistake_even_if_strict(home: Path) -> None:

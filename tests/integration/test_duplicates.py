@@ -136,5 +136,5 @@ async def test_a_window_that_cannot_be_is_refused_by_name(tmp_path: Path) -> Non
             with pytest.raises(InvalidParameter, match=r"'dedup.window' cannot be .*1s to 7d"):
                 await set_window(cluster, span)
         retries = TopicConfig(topic_name="%RETRY%G", attributes={"+dedup.window": "1h"})
-        with pytest.raises(InvalidParameter, match="not for retries and dead letters"):
+        with pytest.raises(InvalidParameter, match="not allowed on retry and dead-letter topics"):
             await admin.topics.update(address, retries)

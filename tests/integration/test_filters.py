@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide.admin import AdminClient
-from bolide.broker.filters.sql import Compiled
-from bolide.broker.filters.sql import compiler as compiling
+from bolide.broker.filters.sql import Compiled, compiler
 from bolide.cli import app
 from bolide.client.consumer.handlers.handler import Retry
 from bolide.client.consumer.pull.lite_pull_consumer import LitePullConsumer
@@ -173,9 +172,9 @@ async def test_expressions_are_compiled_beside_the_event_loop(
         compiled_by.append(threading.current_thread().name)
         return compile_really(text)
 
-    compile_really = compiling._compile
-    monkeypatch.setattr(compiling, "_compile", compile_watched)
-    monkeypatch.setattr(compiling, "_outcomes", compiling._Outcomes())
+    compile_really = compiler._compile
+    monkeypatch.setattr(compiler, "_compile", compile_watched)
+    monkeypatch.setattr(compiler, "_cache", compiler._ResultCache())
     async with scene(tmp_path) as a:
         await a.send("yes", a="6")
         async with PullConsumer("pullers", name_server=a.cluster.address) as puller:

@@ -68,7 +68,7 @@ def test_a_run_is_listed_shown_and_stopped_by_other_programs(
     stop = threading.Event()
 
     with reporter(connection, "orders", stop) as reports:
-        reports.progress(Progress(rows=1500, total=2000, batch=3, behind={"a": 500}))
+        reports.record_progress(Progress(rows=1500, total=2000, batch=3, behind={"a": 500}))
         until_state(connection, "orders", State.RUNNING)
         with pytest.raises(AlreadyRunning, match="pipeline 'orders' runs already, process"):
             refuse_second_run(connection, "orders")

@@ -116,7 +116,7 @@ async def test_a_consumer_may_keep_a_message_longer_or_give_it_back(tmp_path: Pa
         await client.send("T", b"failed")
         slow, failed = (await client.pop("T", invisible_time=10_000)).messages
         kept = await client.change("T", slow, 60_000)
-        with pytest.raises(NoMessage, match="not with this consumer"):
+        with pytest.raises(NoMessage, match="not leased to this consumer"):
             await client.change("T", slow, 60_000)
         await client.ack("T", slow)  # a receipt of before
         await client.change("T", failed, 0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bolide import Message, Producer, PushConsumer, StoredMessage, sync
-from bolide.broker.produce import request_reply as replies
+from bolide.broker.produce import request_reply
 from bolide.client.errors import CannotReply, RequestTimedOut, WrongState
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
@@ -158,7 +158,7 @@ async def test_a_reply_is_refused_and_stored_if_nobody_can_be_told(tmp_path: Pat
 async def test_a_client_that_does_not_answer_holds_up_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "PATIENCE", 0.3)
+    monkeypatch.setattr(request_reply, "PUSH_TIMEOUT", 0.3)
     settings = {"store_reply_message_enable": False}
     async with own_cluster(tmp_path, **settings) as cluster, answering(cluster) as asker:
         beat = Heartbeat(client_id="mute", producer_data_set=[ProducerGroup("m")])

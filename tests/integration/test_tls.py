@@ -239,7 +239,7 @@ async def test_a_client_that_stops_in_its_handshake_keeps_nobody_from_being_serv
         assert await ask(client, server.address) == b"hello"
         assert await stuck.rest() == b""
         silent.close()
-        await until(lambda: not server._greetings)
+        await until(lambda: not server._handshakes)
 
 
 @on_loop
@@ -278,7 +278,7 @@ async def test_a_server_drains_tls_connections_and_leaves_promptly(pair: Pair) -
 @on_loop
 async def test_leaving_cancels_connections_that_have_said_nothing(pair: Pair) -> None:
     async with serving(Echo(), pair) as server, await RawPeer.connect(server.address) as silent:
-        await until(lambda: server._greetings)
+        await until(lambda: server._handshakes)
         await server.__aexit__(None, None, None)
         assert await silent.rest() == b""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.filters.subscriptions import FilterTable, positions
+from bolide.broker.filters.subscriptions import FilterTable, bloom_positions
 from bolide.client.consumer.push.push_consumer import PushConsumer
 from bolide.client.producer.producer import Producer
 from bolide.errors import BolideError
@@ -118,7 +118,7 @@ def test_a_java_broker_takes_over_the_table_that_ours_wrote_and_ours_javas(
         found = FilterTable(table, time.time).find(topic, "readers")
         assert found is not None
         assert (found.expression, found.expression_type) == (expression, "SQL92")
-        assert found.bloom_filter_data == positions("readers", topic)
+        assert found.bloom_filter_data == bloom_positions("readers", topic)
 
 
 async def _subscribe(address: str, topic: str, sql: str) -> None:

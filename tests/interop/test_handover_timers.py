@@ -21,7 +21,7 @@ from tests.interop.processes import free_port
 from tests.support.broker import BrokerClient
 from tests.support.own_cluster import create_topic
 
-TOPIC = "DeferredReply"
+TOPIC = "Later"
 COUNT = 40
 FAR = 3 * 24 * 3600 - 60.0
 """Behind the window in which both keep what waits; Apache's broker allows no more."""

@@ -8,7 +8,7 @@ from bolide.spark.pipelines.definition import Table
 
 @dataclass
 class RecordingScreen:
-    """Keeps what it is told; `on_show` is called with every table, and may ask for the end."""
+    """Records all output; `on_show` is called with every table, and may request a stop."""
 
     on_show: Callable[[Table], None] = lambda _: None
     lines: list[str] = field(default_factory=list)

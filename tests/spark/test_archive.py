@@ -174,9 +174,9 @@ def test_a_log_that_does_not_reach_the_archive_is_told(
     spark: SparkSession, aged: ClusterProcess, cluster: ClusterProcess, archive: Archive
 ) -> None:
     cluster.create_topic(TOPIC, 2)  # of the same name, and empty
-    with pytest.raises(SeamGap, match="the topic was made anew"):
+    with pytest.raises(SeamGap, match="the topic was recreated"):
         topic_view(spark, TOPIC, name_server=cluster.address, archive=str(archive.path))
-    with pytest.raises(SeamGap, match="the topic was made anew"):
+    with pytest.raises(SeamGap, match="the topic was recreated"):
         Archive(spark, cluster, archive.path).add(TOPIC, value_schema="id bigint")
 
 
@@ -186,7 +186,7 @@ def test_a_topic_that_was_made_anew_and_has_grown_is_found_by_its_messages(
     cluster.create_topic(OTHER, 2)
     cluster.send(Message(OTHER, b"new") for _ in range(2 * HOURS * EACH))
     elsewhere = Archive(spark, cluster, archive.path)
-    with pytest.raises(OtherLog, match="the topic was made anew"):
+    with pytest.raises(OtherLog, match="the topic was recreated"):
         elsewhere.add(OTHER, value_schema="id bigint")
     with pytest.raises(OtherLog):
         topic_view(spark, OTHER, name_server=cluster.address, archive=str(archive.path))

@@ -13,11 +13,11 @@ SOURCE = MessageQueue("T", "broker-a", 0)
 
 
 class Crash(Exception):
-    """The process of whoever writes ends here."""
+    """The writing process ends here."""
 
 
 class MemoryParkLog:
-    """A park queue in memory; an append may crash before or after it is done, or fail unheard."""
+    """A park queue in memory; an append may crash before or after the write, or lose its reply."""
 
     def __init__(self) -> None:
         self.queue = park_queue("group", SOURCE)
@@ -64,7 +64,7 @@ class MemoryParkLog:
         return CarriedRecord(record, stored(park_offset, body, topic=self.queue.topic))
 
     def fold(self) -> ParkedKeys:
-        """What an administrator sees."""
+        """The state an administrator sees."""
         seen = ParkedKeys()
         for park_offset in range(self.first, len(self.records)):
             seen.apply(self.records[park_offset][0], park_offset, 0)

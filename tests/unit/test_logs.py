@@ -208,7 +208,7 @@ class Stuck(io.StringIO):
 def test_what_cannot_be_written_in_time_is_lost_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logs, "_MOST_WAITING", 5)
+    monkeypatch.setattr(logs, "_MOST_QUEUED", 5)
     console = Stuck()
     logs.configure(LogConfig(), console=console)
     for number in range(20):
@@ -225,7 +225,7 @@ def test_what_cannot_be_written_in_time_is_lost_and_counted(
 def test_logs_go_elsewhere_though_the_old_console_is_stuck(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_LAST_WORDS", 0.05)
+    monkeypatch.setattr(logs, "_STOP_TIMEOUT", 0.05)
     console = Stuck()
     logs.configure(LogConfig(), console=console)
     log.info("to nobody")

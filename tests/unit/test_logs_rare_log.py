@@ -16,7 +16,7 @@ def test_a_line_comes_once_then_counts_and_comes_again(caplog: pytest.LogCapture
     clock.advance(60)
     rare.warning("key", "trouble %d", 3)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said == ["trouble 0", "trouble 3 (and 2 times since it was said last)"]
+    assert said == ["trouble 0", "trouble 3 (suppressed 2 times since the last line)"]
 
 
 def test_keys_do_not_hide_each_other_and_trouble_may_be_over(

@@ -150,8 +150,8 @@ class Messages:
         for message in (await self.pull(queue, offset, 1)).messages:
             if message.queue_offset == offset:
                 return message
-        place = f"offset {offset} of queue {queue.queue_id} on {queue.broker_name}"
-        raise MessageNotFound(queue.topic, place)
+        location = f"offset {offset} of queue {queue.queue_id} on {queue.broker_name}"
+        raise MessageNotFound(queue.topic, location)
 
     async def pull(
         self, queue: MessageQueue, offset: int, count: int = 32, *, group: str = TOOLS_GROUP

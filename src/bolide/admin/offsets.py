@@ -259,11 +259,11 @@ class Offsets:
         self,
         address: str,
         group: str,
-        place: tuple[MessageQueue, QueueProgress],
+        position: tuple[MessageQueue, QueueProgress],
         timestamp: int,
         force: bool,
     ) -> Rollback:
-        queue, progress = place
+        queue, progress = position
         target = (
             progress.broker_offset
             if timestamp == AT_END

@@ -114,21 +114,23 @@ def _split_file(
 def _boundaries(opened: OpenLog, queues: "QueueIndex", end: int, split_size: int) -> Iterator[int]:
     for target in range(opened.base + split_size, end, split_size) if split_size else ():
         limit = min(target + split_size, end)
-        place = queues.find(opened, target, limit)
-        if place is None:
-            place = opened.search(target, limit)
-        if place is not None:
-            yield place
+        physical_offset = queues.find(opened, target, limit)
+        if physical_offset is None:
+            physical_offset = opened.search(target, limit)
+        if physical_offset is not None:
+            yield physical_offset
 
 
 def _valid_end(opened: OpenLog, queues: "QueueIndex", *, search: bool) -> int:
     """The end of the last valid record in the last file, which may still grow."""
-    begin, behind = opened.base, data_end(opened)
+    begin, written_end = opened.base, data_end(opened)
     for size in _TAIL_SIZES if search else ():
-        target = max(behind - size, opened.base)
-        place = queues.find(opened, target, behind) or opened.search(target, behind)
-        if place is not None:
-            begin = place
+        target = max(written_end - size, opened.base)
+        physical_offset = queues.find(opened, target, written_end) or opened.search(
+            target, written_end
+        )
+        if physical_offset is not None:
+            begin = physical_offset
             break
     walk = LogWalk(Path(opened.path), opened.end - opened.base, start=opened.base)
     return max(
@@ -136,8 +138,8 @@ def _valid_end(opened: OpenLog, queues: "QueueIndex", *, search: bool) -> int:
     )
 
 
-def _time_at(opened: OpenLog, place: int) -> int:
-    return store_time(opened.read(place, _HEAD_SIZE).ljust(_HEAD_SIZE, b"\0"))
+def _time_at(opened: OpenLog, physical_offset: int) -> int:
+    return store_time(opened.read(physical_offset, _HEAD_SIZE).ljust(_HEAD_SIZE, b"\0"))
 
 
 class QueueIndex:
@@ -148,8 +150,10 @@ class QueueIndex:
 
     def find(self, log: OpenLog, at: int, end: int) -> int | None:
         """The first known record boundary in a range of physical offsets."""
-        places = sorted({queue.first_record_offset(at) for queue in self._queues})
-        return next((p for p in places if at <= p < end and log.valid_record_size(p)), None)
+        physical_offsets = sorted({queue.first_record_offset(at) for queue in self._queues})
+        return next(
+            (p for p in physical_offsets if at <= p < end and log.valid_record_size(p)), None
+        )
 
 
 def _largest_queues(root: Path) -> Iterator["_QueueFiles"]:
@@ -171,9 +175,9 @@ class _QueueFiles:
         """The first physical offset in the queue that is at least `at`, else `_AFTER_ALL`."""
         number = bisect_left(self._files, at, key=lambda path: _unit_offset(path, 0))
         if number:  # the previous file begins earlier but may contain the offset
-            place = _first_offset_in(self._files[number - 1], at)
-            if place < _AFTER_ALL:
-                return place
+            physical_offset = _first_offset_in(self._files[number - 1], at)
+            if physical_offset < _AFTER_ALL:
+                return physical_offset
         return _unit_offset(self._files[number], 0) if number < len(self._files) else _AFTER_ALL
 
 
@@ -190,9 +194,9 @@ def _unit_offset(path: Path, unit: int) -> int:
     try:
         with path.open("rb", buffering=0) as file:
             file.seek(unit * UNIT_SIZE)
-            place, size, _ = UNIT.unpack(file.read(UNIT_SIZE))
+            physical_offset, size, _ = UNIT.unpack(file.read(UNIT_SIZE))
     except (FileNotFoundError, struct.error):
         return _AFTER_ALL
     if size == BLANK_SIZE:
         return _BEFORE_ALL
-    return int(place) if size > 0 else _AFTER_ALL
+    return int(physical_offset) if size > 0 else _AFTER_ALL

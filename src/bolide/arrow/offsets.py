@@ -184,25 +184,25 @@ def from_json(text: str, *, option: str = "offsets") -> dict[MessageQueue, int]:
     return from_plain(plain, option=option)
 
 
-def _table(plain: object, place: str) -> list[tuple[str, Any]]:
+def _table(plain: object, path: str) -> list[tuple[str, Any]]:
     if not isinstance(plain, Mapping):
         raise BadPosition(
-            f"{place}: must be an object of topics, of their brokers, of their queues, such as"
+            f"{path}: must be an object of topics, of their brokers, of their queues, such as"
             f' {{"orders": {{"broker-a": {{"0": 23}}}}}}; got {plain!r}'
         )
     return list(plain.items())
 
 
-def _queue_id(text: str, place: str) -> int:
+def _queue_id(text: str, path: str) -> int:
     if not text.isdecimal():
-        raise BadPosition(f"{place}: {text!r} must be a queue id")
+        raise BadPosition(f"{path}: {text!r} must be a queue id")
     return int(text)
 
 
-def _offset(value: object, place: str) -> int:
+def _offset(value: object, path: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
         raise BadPosition(
-            f"{place}: {value!r} must be an offset, {EARLIEST} for the oldest message or"
+            f"{path}: {value!r} must be an offset, {EARLIEST} for the oldest message or"
             f" {LATEST} for the end"
         )
     return value

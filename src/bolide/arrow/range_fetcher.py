@@ -107,20 +107,20 @@ class RangeFetcher:
     an empty reply is retried.
     """
 
-    def __init__(self, cluster: Cluster, part: QueueRange, options: ReadOptions) -> None:
+    def __init__(self, cluster: Cluster, queue_range: QueueRange, options: ReadOptions) -> None:
         self._cluster = cluster
-        self._part = part
+        self._range = queue_range
         self._options = options
-        self._queue = cluster.on_wire(part.queue)
+        self._queue = cluster.on_wire(queue_range.queue)
         self._filter = options.filter_of(self._queue.topic)
         self._wants_all = options.wants_all
-        self._at = part.start
-        self._backoff = Backoff(f"queue {part.queue}", options.patience)
+        self._offset = queue_range.start
+        self._backoff = Backoff(f"queue {queue_range.queue}", options.patience)
         self._gaps_are_normal = False
 
-    async def replies(self) -> AsyncGenerator[RecordBlock, None]:
+    async def blocks(self) -> AsyncGenerator[RecordBlock, None]:
         """Raises as `bolide.arrow.topic_reader.read_range` does."""
-        while self._at < self._part.end:
+        while self._offset < self._range.end:
             try:
                 found = await self._pull_once()
             except BolideError as exc:
@@ -138,8 +138,8 @@ class RangeFetcher:
         except OutOfPatience:
             if not isinstance(failure, _NotAvailable):
                 raise
-            self._report_loss(self._part.end, failure.bounds)
-        await self._cluster.refresh_route(self._part.queue.topic)
+            self._report_loss(self._range.end, failure.bounds)
+        await self._cluster.refresh_route(self._range.queue.topic)
 
     def _is_transient(self, failure: BolideError) -> bool:
         if isinstance(failure, ServerError) and _REMARK_BAD_FILTER in failure.remark:
@@ -162,11 +162,11 @@ class RangeFetcher:
     def _next_request(self) -> Pull:
         wanted = self._options.pull_batch_size
         if self._wants_all:
-            wanted = min(wanted, self._part.end - self._at)
+            wanted = min(wanted, self._range.end - self._offset)
         return Pull(
             queue=self._queue,
             filter=self._filter,
-            queue_offset=self._at,
+            queue_offset=self._offset,
             max_count=wanted,
             within=self._options.pull_timeout,
             with_subscription=True,
@@ -176,12 +176,12 @@ class RangeFetcher:
 
     async def _accept(self, reply: RawPull) -> RecordBlock:
         header, delta = reply.header, reply.header.offset_delta or 0
-        if header.next_begin_offset <= self._at:
+        if header.next_begin_offset <= self._offset:
             raise _NotAvailable(reply)
         first = _QUEUE_OFFSET.unpack_from(reply.body)[0] + delta
-        if self._wants_all and first > self._at:
+        if self._wants_all and first > self._offset:
             await self._check_gap(first, reply)
-        self._at = header.next_begin_offset
+        self._offset = header.next_begin_offset
         return RecordBlock(reply.body, delta)
 
     def _skip_filtered(self, reply: RawPull) -> None:
@@ -190,21 +190,21 @@ class RangeFetcher:
         A slave that redirects to its master replies with the same status and another remark.
         """
         after, remark = reply.header.next_begin_offset, reply.remark or _REMARK_FILTERED
-        if after <= self._at or remark not in (_REMARK_FILTERED, _REMARK_REMOVING):
+        if after <= self._offset or remark not in (_REMARK_FILTERED, _REMARK_REMOVING):
             raise _NotAvailable(reply)
         if reply.remark == _REMARK_REMOVING:
             self._report_loss(after, _bounds(reply))
         else:
-            self._at = after
+            self._offset = after
 
     def _handle_out_of_bounds(self, reply: RawPull) -> None:
         oldest, end = bounds = _bounds(reply)
         if reply.from_slave:
             raise _NotAvailable(reply)  # a slave may be behind its master
-        if self._at < oldest:
+        if self._offset < oldest:
             self._report_loss(oldest, bounds)
-        elif self._at > end:
-            self._report_loss(self._part.end, bounds)
+        elif self._offset > end:
+            self._report_loss(self._range.end, bounds)
         else:
             raise _NotAvailable(reply)
 
@@ -219,8 +219,8 @@ class RangeFetcher:
             if self._gaps_are_normal:
                 return
             await asyncio.sleep(pause)
-            bounds = (await self._cluster.bounds([self._part.queue]))[self._part.queue]
-            if bounds.oldest > self._at:
+            bounds = (await self._cluster.bounds([self._range.queue]))[self._range.queue]
+            if bounds.oldest > self._offset:
                 self._report_loss(first, bounds)
                 return
         self._gaps_are_normal = True
@@ -228,13 +228,13 @@ class RangeFetcher:
     def _report_loss(self, resume_at: int, bounds: Bounds) -> None:
         """Raise DataLost, or log the loss and continue at `resume_at` if data loss is allowed."""
         if self._options.fail_on_data_loss:
-            raise DataLost(self._part.queue, self._at, *bounds)
-        resume_at = min(resume_at, self._part.end)
+            raise DataLost(self._range.queue, self._offset, *bounds)
+        resume_at = min(resume_at, self._range.end)
         log.warning(
             "queue %s: %s messages are lost, offsets %s up to %s; the broker has %s up to %s",
-            self._part.queue, resume_at - self._at, self._at, resume_at, *bounds,
+            self._range.queue, resume_at - self._offset, self._offset, resume_at, *bounds,
         )  # fmt: skip
-        self._at = resume_at
+        self._offset = resume_at
 
 
 class _NotAvailable(BolideError):
@@ -260,33 +260,33 @@ class RangeBlocks(NamedTuple):
 
 
 async def fetch_all(
-    cluster: Cluster, parts: Iterable[QueueRange], options: ReadOptions, at_once: int = 1
+    cluster: Cluster, ranges: Iterable[QueueRange], options: ReadOptions, at_once: int = 1
 ) -> AsyncGenerator[RangeBlocks, None]:
     """Fetch ranges, up to `at_once` concurrently, each in queue order.
 
     The fetch runs ahead of its consumer by a bounded number of blocks.
     """
-    waiting = enumerate(parts)
-    ready: asyncio.Queue[RangeBlocks | Exception | None] = asyncio.Queue(at_once)
+    pending = enumerate(ranges)
+    fetched: asyncio.Queue[RangeBlocks | Exception | None] = asyncio.Queue(at_once)
 
     async def fetch() -> None:
-        for number, part in waiting:
-            async with aclosing(RangeFetcher(cluster, part, options).replies()) as replies:
-                async for some in _coalesce(replies):
-                    await ready.put(RangeBlocks(number, some, is_last=False))
-            await ready.put(RangeBlocks(number, (), is_last=True))
+        for number, queue_range in pending:
+            async with aclosing(RangeFetcher(cluster, queue_range, options).blocks()) as blocks:
+                async for group in _coalesce(blocks):
+                    await fetched.put(RangeBlocks(number, group, is_last=False))
+            await fetched.put(RangeBlocks(number, (), is_last=True))
 
     async def work() -> None:
         try:
             await fetch()
         except Exception as exc:  # noqa: BLE001  re-raised in the consumer by `_drain`
-            await ready.put(exc)
+            await fetched.put(exc)
         else:
-            await ready.put(None)
+            await fetched.put(None)
 
     workers = [asyncio.create_task(work(), name="bolide-fetch") for _ in range(at_once)]
     try:
-        async for blocks in _drain(ready, at_once):
+        async for blocks in _drain(fetched, at_once):
             yield blocks
     finally:
         for worker in workers:
@@ -294,25 +294,25 @@ async def fetch_all(
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _coalesce(replies: AsyncIterator[RecordBlock]) -> AsyncIterator[Sequence[RecordBlock]]:
+async def _coalesce(blocks: AsyncIterator[RecordBlock]) -> AsyncIterator[Sequence[RecordBlock]]:
     """Group small replies: each hand-over to another thread has a fixed cost."""
-    some: list[RecordBlock] = []
+    group: list[RecordBlock] = []
     size = 0
-    async for each in replies:
-        some.append(each)
+    async for each in blocks:
+        group.append(each)
         size += len(each.body)
         if size >= _COALESCE_SIZE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 async def _drain(
-    ready: "asyncio.Queue[RangeBlocks | Exception | None]", workers: int
+    fetched: "asyncio.Queue[RangeBlocks | Exception | None]", workers: int
 ) -> AsyncIterator[RangeBlocks]:
     while workers:
-        item = await ready.get()
+        item = await fetched.get()
         if item is None:
             workers -= 1
         elif isinstance(item, Exception):

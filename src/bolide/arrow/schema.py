@@ -81,7 +81,7 @@ _MOST_DIGITS = 38
 _MOST_DEPTH = 64
 _KINDS = ", ".join([*_SIMPLE, "decimal(10,2)", "array<…>", "map<string,…>", "struct<a:…>"])
 _PLAIN_NAME = re.compile(r"\w+")
-_TOKEN = re.compile(r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<mark>[<>(),:]))")
+_TOKEN = re.compile(r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<symbol>[<>(),:]))")
 
 
 @lru_cache(maxsize=64)
@@ -102,7 +102,7 @@ def to_ddl(kind: pa.StructType) -> str:
 class _Token(NamedTuple):
     text: str
     at: int
-    is_mark: bool = False
+    is_symbol: bool = False
 
 
 class _Parser:
@@ -111,19 +111,19 @@ class _Parser:
     def __init__(self, text: str, option: str) -> None:
         self._text = text
         self._option = option
-        self._tokens = [*self._cut()]
+        self._tokens = [*self._tokenize()]
         self._next = 0
         self._depth = 0
 
     def columns(self) -> pa.StructType:
         found = self._fields(lambda: None)
-        if self._here.text:
+        if self._token.text:
             raise self._error("expected a comma or the end")
         return found
 
     # Tokens
 
-    def _cut(self) -> Iterator[_Token]:
+    def _tokenize(self) -> Iterator[_Token]:
         at, end = 0, len(self._text.rstrip())
         while at < end:
             found = _TOKEN.match(self._text, at)
@@ -132,36 +132,40 @@ class _Parser:
             if found["quoted"]:
                 yield _Token(found["quoted"][1:-1].replace("``", "`"), found.start("quoted"))
             else:
-                text = found["word"] or found["mark"]
-                yield _Token(text, found.end() - len(text), bool(found["mark"]))
+                text = found["word"] or found["symbol"]
+                yield _Token(text, found.end() - len(text), bool(found["symbol"]))
             at = found.end()
-        yield _Token("", end, is_mark=True)
+        yield _Token("", end, is_symbol=True)
 
     @property
-    def _here(self) -> _Token:
+    def _token(self) -> _Token:
         return self._tokens[self._next]
 
     def _word(self, what: str) -> str:
-        token = self._here
-        if token.is_mark:
+        token = self._token
+        if token.is_symbol:
             raise self._error(f"expected {what}")
         self._next += 1
         return token.text
 
-    def _mark(self, mark: str) -> None:
-        if not self._skip(mark):
-            raise self._error(f"expected {mark!r}")
+    def _expect(self, symbol: str) -> None:
+        if not self._skip(symbol):
+            raise self._error(f"expected {symbol!r}")
 
-    def _skip(self, mark: str) -> bool:
-        is_there = self._here.is_mark and self._here.text == mark
-        self._next += is_there
-        return is_there
+    def _skip(self, symbol: str) -> bool:
+        found = self._token.is_symbol and self._token.text == symbol
+        self._next += found
+        return found
 
     def _error(self, what: str, at: int | None = None) -> BadValueSchema:
-        place = self._here.at if at is None else at
-        found = f"at {self._text[place : place + 20]!r}" if self._text[place:] else "at the end"
+        position = self._token.at if at is None else at
+        found = (
+            f"at {self._text[position : position + 20]!r}"
+            if self._text[position:]
+            else "at the end"
+        )
         return BadValueSchema(
-            f"{self._option}: {what} {found} (character {place + 1} of {self._text!r});"
+            f"{self._option}: {what} {found} (character {position + 1} of {self._text!r});"
             f" expected, for example, `id bigint, name string`; types: {_KINDS}"
         )
 
@@ -170,7 +174,7 @@ class _Parser:
     def _fields(self, after_name: Callable[[], None]) -> pa.StructType:
         fields: dict[str, pa.Field] = {}
         while True:
-            at = self._here.at
+            at = self._token.at
             name = self._word("the name of a column")
             if name.lower() in fields:
                 raise self._error(f"column {name!r} is declared twice", at)
@@ -180,7 +184,7 @@ class _Parser:
                 return pa.struct(list(fields.values()))
 
     def _type(self) -> pa.DataType:
-        at = self._here.at
+        at = self._token.at
         word = self._word("a type").lower()
         name = _OTHER_NAMES.get(word, word)
         if name in _SIMPLE:
@@ -199,36 +203,36 @@ class _Parser:
         if self._skip("("):
             digits = self._number(_MOST_DIGITS)
             scale = self._number(digits) if self._skip(",") else 0
-            self._mark(")")
+            self._expect(")")
         return pa.decimal128(max(digits, 1), scale)
 
     def _number(self, most: int) -> int:
-        at = self._here.at
+        at = self._token.at
         word = self._word("a number")
         if not word.isdecimal() or int(word) > most:
             raise self._error(f"expected a number up to {most}", at)
         return int(word)
 
     def _array(self) -> pa.DataType:
-        self._mark("<")
+        self._expect("<")
         items = self._type()
-        self._mark(">")
+        self._expect(">")
         return pa.list_(items)
 
     def _map(self) -> pa.DataType:
-        self._mark("<")
-        at = self._here.at
+        self._expect("<")
+        at = self._token.at
         if self._type() != pa.string():
             raise self._error("the keys of JSON objects are strings: expected `string`", at)
-        self._mark(",")
+        self._expect(",")
         values = self._type()
-        self._mark(">")
+        self._expect(">")
         return pa.map_(pa.string(), values)
 
     def _struct(self) -> pa.DataType:
-        self._mark("<")
-        found = self._fields(lambda: self._mark(":"))
-        self._mark(">")
+        self._expect("<")
+        found = self._fields(lambda: self._expect(":"))
+        self._expect(">")
         return found
 
     _COMPOSED = {"decimal": _decimal, "array": _array, "map": _map, "struct": _struct}  # noqa: RUF012

@@ -136,7 +136,7 @@ async def _plan(
 
 
 async def read_range(
-    cluster: Cluster, part: QueueRange, options: ReadOptions
+    cluster: Cluster, queue_range: QueueRange, options: ReadOptions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The messages of a queue range, each once and in queue order; no batch is empty.
 
@@ -145,29 +145,31 @@ async def read_range(
         OutOfPatience: no progress for longer than the limit.
         Refusal: the broker refuses, for example a malformed expression.
     """
-    table = _RangeTable(part, options)
-    async with aclosing(fetch_all(cluster, [part], options)) as fetched:
+    table = _RangeTable(queue_range, options)
+    async with aclosing(fetch_all(cluster, [queue_range], options)) as fetched:
         async for blocks in fetched:
             for batch in await asyncio.to_thread(list, table.add(blocks)):
                 yield batch
 
 
 def read_range_blocking(
-    connection: Connection, part: QueueRange, options: ReadOptions
+    connection: Connection, queue_range: QueueRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """As `read_range`, blocking, for Spark tasks; connections stay open after the call."""
-    return read_ranges_blocking(connection, [part], options)
+    return read_ranges_blocking(connection, [queue_range], options)
 
 
 def read_ranges_blocking(
-    connection: Connection, parts: Sequence[QueueRange], options: ReadOptions, at_once: int = 1
+    connection: Connection, ranges: Sequence[QueueRange], options: ReadOptions, at_once: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """The messages of several ranges, `at_once` of them concurrently, each in queue order."""
-    tables = {number: _RangeTable(part, options) for number, part in enumerate(parts)}
+    tables = {
+        number: _RangeTable(queue_range, options) for number, queue_range in enumerate(ranges)
+    }
 
     async def fetch() -> AsyncGenerator[RangeBlocks, None]:
         cluster = await open_cluster(connection, options.patience)
-        async with aclosing(fetch_all(cluster, parts, options, at_once)) as fetched:
+        async with aclosing(fetch_all(cluster, ranges, options, at_once)) as fetched:
             async for blocks in fetched:
                 yield blocks
 
@@ -197,17 +199,17 @@ def _iterate_blocking(source: AsyncGenerator[RangeBlocks, None]) -> Iterator[Ran
 class _RangeTable:
     """Builds the batches of one range."""
 
-    def __init__(self, part: QueueRange, options: ReadOptions) -> None:
+    def __init__(self, queue_range: QueueRange, options: ReadOptions) -> None:
         self._builder = BatchBuilder(
-            broker=part.queue.broker_name,
-            topic=part.queue.topic,
-            wanted=Wanted(first_offset=part.start, end_offset=part.end),
+            broker=queue_range.queue.broker_name,
+            topic=queue_range.queue.topic,
+            wanted=Wanted(first_offset=queue_range.start, end_offset=queue_range.end),
             include_properties=options.include_properties,
             value=options.value,
             max_rows=options.batch_rows,
             max_bytes=options.batch_bytes,
         )
-        tags = options.filter_of(part.queue.topic).tags
+        tags = options.filter_of(queue_range.queue.topic).tags
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
 
     def add(self, blocks: RangeBlocks) -> Iterator[pa.RecordBatch]:

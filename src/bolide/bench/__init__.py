@@ -1,5 +1,6 @@
-"""Benchmarks of any RocketMQ cluster, with the options and lines of RocketMQ's own programs.
+"""Benchmarks for any RocketMQ cluster, compatible with RocketMQ's own benchmark programs.
 
-`workload` says what is sent, `sending`, `consuming`, `latency` and `e2e` do it, `runner` says when
-it ends, and `report` tells the outcome. It imports from `client` and below; `cli` runs it.
+`producer`, `consumer`, `transactions`, `timers` and `round_trip` implement the commands. They share
+`workload` (the messages), `runner` (when a run ends), `counters` and `report` (the output). The
+package imports from `client` and below; `cli.bench` runs it.
 """

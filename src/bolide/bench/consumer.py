@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolide.bench.counters import ConsumeCounters
-from bolide.bench.report import ConsumeProgress, Say, Summary, of_consumption
+from bolide.bench.report import ConsumeProgress, Emit, Summary, consume_summary
 from bolide.bench.runner import Bounds, Run
 from bolide.client.consumer.handlers.handler import Retry
 from bolide.client.consumer.push.push_consumer import PushConsumer
@@ -18,8 +18,8 @@ CONSUMER_GROUP = "benchmark_consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consumption:
-    """Who consumes what; a part of `fail_rate` of the messages is asked for again."""
+class ConsumeLoad:
+    """What to consume, and how; `fail_rate` is the share of messages that is retried."""
 
     topic: str
     group: str = CONSUMER_GROUP
@@ -28,34 +28,38 @@ class Consumption:
     fail_rate: float = 0.0
     trace: bool = False
     rebalance: str = "client"
-    """Who shares the queues out: `client` or `broker`."""
+    """Where queues are assigned: `client` or `broker`."""
 
 
 async def measure_consumption(
-    what: Consumption, bounds: Bounds, say: Say, client: ClientArguments
+    load: ConsumeLoad, bounds: Bounds, emit: Emit, client: ClientArguments
 ) -> Summary:
     """Consume until the bounds are reached."""
     counters, run = ConsumeCounters(), Run(bounds)
-    listener = Listener(counters, what.fail_rate, _ender(run, bounds.count))
+    listener = Listener(counters, load.fail_rate, _stop_after(run, bounds.count))
 
     async def consume() -> None:
-        await consumer.subscribe(what.topic, what.expression, listener, inline=True)
+        await consumer.subscribe(load.topic, load.expression, listener, inline=True)
         await run.stop.wait()
 
     consumer = PushConsumer(
-        what.group,
-        concurrency=what.concurrency,
-        trace=what.trace,
-        rebalance=what.rebalance,
+        load.group,
+        concurrency=load.concurrency,
+        trace=load.trace,
+        rebalance=load.rebalance,
         **client,
     )
     async with consumer:
-        took = await run.until_done([consume()], ConsumeProgress(counters, say))
-    return of_consumption("consumer", counters, took)
+        run_time = await run.until_done([consume()], ConsumeProgress(counters, emit))
+    return consume_summary("consumer", counters, run_time)
 
 
 class Listener:
-    """Counts each message with its age, by this machine's clock and the sender's or broker's."""
+    """Counts messages and their age.
+
+    The age is the difference between this machine's clock and the clock of the sender (born time)
+    or the broker (store time).
+    """
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class Listener:
 
     def __call__(self, message: StoredMessage) -> None:
         now = self._now()
-        self._counters.got(
+        self._counters.record(
             now - message.born_timestamp / 1000, now - message.store_timestamp / 1000
         )
         self._after(self._counters.born.count)
@@ -80,9 +84,9 @@ class Listener:
             raise Retry
 
 
-def _ender(run: Run, count: int | None) -> Callable[[int], None]:
-    def end_at_the_last(so_far: int) -> None:
+def _stop_after(run: Run, count: int | None) -> Callable[[int], None]:
+    def stop_at_count(so_far: int) -> None:
         if count is not None and so_far >= count:
             run.stop.set()
 
-    return end_at_the_last
+    return stop_at_count

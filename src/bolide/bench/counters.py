@@ -12,7 +12,10 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
 class Histogram:
-    """Counts durations to the microsecond, long ones to a 128th of their size."""
+    """Histogram of durations with a precision of 1 µs, or 1/128 of the value for longer ones.
+
+    The memory use is a few kilobytes, independent of the number of durations.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -21,8 +24,8 @@ class Histogram:
         self._buckets: dict[int, int] = {}
 
     def record(self, seconds: float) -> None:
-        """Count one; a clock that went back counts as nothing."""
-        if seconds < 0.0:  # noqa: PLR1730  a call of max is slower, and part of what is measured
+        """Count a duration; negative ones, after a clock adjustment, count as 0."""
+        if seconds < 0.0:  # noqa: PLR1730  `max` is slower, and its time is part of the measurement
             seconds = 0.0
         self.count += 1
         self.total += seconds
@@ -36,7 +39,7 @@ class Histogram:
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, part: float) -> float:
-        """Seconds that this part of all durations did not exceed; 0 if there are none."""
+        """The duration in seconds that a share of all durations does not exceed; 0 if empty."""
         wanted, seen = part * self.count, 0
         for bucket in sorted(self._buckets):
             seen += self._buckets[bucket]
@@ -45,7 +48,7 @@ class Histogram:
         return 0.0
 
     def in_ms(self) -> dict[str, float]:
-        """The figures of a report, in milliseconds."""
+        """Mean, percentiles and maximum in milliseconds."""
         found = {"mean": self.mean}
         found |= {name: self.percentile(part) for name, part in PERCENTILES.items()}
         found["max"] = self.longest
@@ -53,7 +56,7 @@ class Histogram:
 
 
 def _bucket(micros: int) -> int:
-    """Buckets are one microsecond wide at first, and twice as wide after every 128."""
+    """The bucket of a duration: 1 µs wide at first, twice as wide after every 128 buckets."""
     if micros < 2 * _PARTS:
         return micros
     shift = micros.bit_length() - _BITS - 1
@@ -61,13 +64,13 @@ def _bucket(micros: int) -> int:
 
 
 def _upper(bucket: int) -> int:
-    """The end of a bucket, in microseconds."""
+    """The upper bound of a bucket, in microseconds."""
     shift = max((bucket >> _BITS) - 1, 0)
     return (bucket - (shift << _BITS) + 1) << shift
 
 
 class SendTotals(NamedTuple):
-    """Sends up to one moment; a request is one message, or one batch of them."""
+    """Snapshot of the send counters; a request is one message or one batch."""
 
     requests: int
     messages: int
@@ -75,7 +78,7 @@ class SendTotals(NamedTuple):
     response_failed: int
     messages_failed: int
     seconds: float
-    """All round trips together."""
+    """Sum of all round-trip times."""
 
     def since(self, before: "SendTotals") -> "SendTotals":
         return SendTotals(
@@ -89,13 +92,13 @@ class SendTotals(NamedTuple):
 
 
 class SendCounters:
-    """What became of the sends."""
+    """Counters of sends, and the histogram of their round-trip times."""
 
     def __init__(self) -> None:
         self.times = Histogram()
         self.messages = 0
         self.send_failed = 0
-        """Requests that got no answer."""
+        """Requests without a response."""
         self.response_failed = 0
         """Requests that a broker refused."""
         self.messages_failed = 0
@@ -120,7 +123,7 @@ class SendCounters:
 
 
 class ConsumeTotals(NamedTuple):
-    """Messages consumed up to one moment."""
+    """Snapshot of the consume counters."""
 
     messages: int
     failed: int
@@ -138,22 +141,22 @@ class ConsumeTotals(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumeCounters:
-    """What listeners got: how long after it was sent, and after it was stored."""
+    """Counters of received messages, with histograms of their age since sent and since stored."""
 
     born: Histogram = field(default_factory=Histogram)
     stored: Histogram = field(default_factory=Histogram)
     failed: int = 0
     _longest: tuple[float, float] = (0.0, 0.0)
 
-    def got(self, since_born: float, since_stored: float) -> None:
+    def record(self, since_born: float, since_stored: float) -> None:
         self.born.record(since_born)
         self.stored.record(since_stored)
         born, stored = self._longest
         if since_born > born or since_stored > stored:
             self._longest = max(born, since_born), max(stored, since_stored)
 
-    def take_longest(self) -> tuple[float, float]:
-        """The longest times since this was last asked."""
+    def reset_longest(self) -> tuple[float, float]:
+        """The maxima since the last call."""
         found, self._longest = self._longest, (0.0, 0.0)
         return found
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bolide.bench.counters import SendCounters
-from bolide.bench.report import Say, SendProgress, Summary, of_sends
+from bolide.bench.report import Emit, SendProgress, Summary, send_summary
 from bolide.bench.runner import Bounds, Run
 from bolide.bench.workload import Workload, message_maker
 from bolide.client.errors import RouteNotFound
@@ -19,26 +19,31 @@ BATCH_GROUP = "benchmark_batch_producer"
 
 
 async def measure_sends(
-    load: Workload, bounds: Bounds, say: Say, client: ProducerArguments, *, batch: int | None = None
+    load: Workload,
+    bounds: Bounds,
+    emit: Emit,
+    client: ProducerArguments,
+    *,
+    batch: int | None = None,
 ) -> Summary:
-    """Send messages, one a request or `batch` of them, until the bounds are reached.
+    """Send messages, one or `batch` of them per request, until the bounds are reached.
 
     Raises:
-        NoNameServer: there is nobody to ask for routes.
+        NoNameServer: no NameServer is configured.
     """
     counters = SendCounters()
     async with Producer(PRODUCER_GROUP if batch is None else BATCH_GROUP, **client) as producer:
         await require_cluster(producer, load.topic)
         run = Run(bounds)
-        progress = SendProgress(counters, say, batched=batch is not None)
+        progress = SendProgress(counters, emit, batched=batch is not None)
         senders = Senders(producer, load, counters, batch=batch)
-        took = await run.until_done(senders.work(run), progress)
-    progress.complete(took.seconds)
-    return of_sends("producer" if batch is None else "batch", counters, took)
+        run_time = await run.until_done(senders.work(run), progress)
+    progress.complete(run_time.seconds)
+    return send_summary("producer" if batch is None else "batch", counters, run_time)
 
 
 async def require_cluster(producer: Producer, topic: str) -> None:
-    """Fail at once if nobody is there; a topic that is not yet there may be made by a send."""
+    """Fail early if the cluster is unreachable; a missing topic may be created by a send."""
     try:
         await producer.fetch_publish_queues(topic)
     except RouteNotFound:
@@ -46,9 +51,9 @@ async def require_cluster(producer: Producer, topic: str) -> None:
 
 
 class Senders:
-    """As many as the load says, on the producer's one connection to each broker.
+    """`load.senders` concurrent senders, over one connection to each broker.
 
-    After a failure a sender waits for `pause` seconds.
+    After a failure a sender pauses for `pause` seconds.
     """
 
     def __init__(

@@ -16,20 +16,20 @@ from bolide.bench.counters import (
     SendCounters,
     SendTotals,
 )
-from bolide.bench.runner import Took
+from bolide.bench.runner import RunTime
 
-Say = Callable[[str], None]
+Emit = Callable[[str], None]
 Clock = Callable[[], float]
 
 
 class SendProgress:
-    """Tells of the sends since its last line; `batched` ones with their messages."""
+    """Emits a line about the sends since the previous line; `batched` adds message counts."""
 
     def __init__(
-        self, counters: SendCounters, say: Say, *, batched: bool = False, now: Clock = time.time
+        self, counters: SendCounters, emit: Emit, *, batched: bool = False, now: Clock = time.time
     ) -> None:
         self._counters = counters
-        self._say = say
+        self._emit = emit
         self._line = batch_line if batched else send_line
         self._now = now
         self._time, self._totals = now(), counters.totals()
@@ -43,21 +43,21 @@ class SendProgress:
             self._time - time_before,
             self._counters.times.longest,
         )
-        self._say(f"Current Time: {_time_text(self._time)} | {text}")
+        self._emit(f"Current Time: {_time_text(self._time)} | {text}")
 
     def complete(self, seconds: float) -> None:
         totals = self._counters.totals()
         text = self._line(totals, totals, seconds, self._counters.times.longest)
         done = totals.requests + totals.send_failed + totals.response_failed
-        self._say(f"[Complete] Send Total: {done} | {text}")
+        self._emit(f"[Complete] Send Total: {done} | {text}")
 
 
 class ConsumeProgress:
-    """Tells of what was consumed since its last line."""
+    """Emits a line about the messages consumed since the previous line."""
 
-    def __init__(self, counters: ConsumeCounters, say: Say, *, now: Clock = time.time) -> None:
+    def __init__(self, counters: ConsumeCounters, emit: Emit, *, now: Clock = time.time) -> None:
         self._counters = counters
-        self._say = say
+        self._emit = emit
         self._now = now
         self._time, self._totals = now(), counters.totals()
 
@@ -65,8 +65,8 @@ class ConsumeProgress:
         time_before, before = self._time, self._totals
         self._time, self._totals = self._now(), self._counters.totals()
         change = self._totals.since(before)
-        text = consume_line(change, self._time - time_before, self._counters.take_longest())
-        self._say(f"Current Time: {_time_text(self._time)} | {text}")
+        text = consume_line(change, self._time - time_before, self._counters.reset_longest())
+        self._emit(f"Current Time: {_time_text(self._time)} | {text}")
 
 
 def send_line(change: SendTotals, totals: SendTotals, seconds: float, longest: float) -> str:
@@ -114,7 +114,7 @@ def _time_text(timestamp: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Figures under their JSON names; durations under theirs without the `_ms`."""
+    """Result of a run: figures by JSON name, and histograms by JSON name without `_ms`."""
 
     command: str
     figures: dict[str, float]
@@ -122,8 +122,8 @@ class Summary:
     last_failure: str | None = None
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether all that was tried failed."""
+    def all_failed(self) -> bool:
+        """Whether there were failures and nothing was sent or received."""
         return self.last_failure is not None and not any(
             self.figures.get(name) for name in ("sent", "received")
         )
@@ -139,45 +139,50 @@ class Summary:
 
     def as_text(self) -> str:
         rows = [(name.replace("_", " "), f"{_number(v)}") for name, v in self.figures.items()]
-        rows += [(f"{name} ms".replace("_", " "), _spread(h)) for name, h in self.times.items()]
+        rows += [
+            (f"{name} ms".replace("_", " "), _percentiles(h)) for name, h in self.times.items()
+        ]
         if self.last_failure is not None:
             rows.append(("last failure", self.last_failure))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def of_sends(command: str, counters: SendCounters, took: Took) -> Summary:
+def send_summary(command: str, counters: SendCounters, run_time: RunTime) -> Summary:
     return Summary(
         command=command,
-        figures=send_figures(counters, took),
+        figures=send_figures(counters, run_time),
         times={"send": counters.times},
         last_failure=counters.last_failure,
     )
 
 
-def of_consumption(command: str, counters: ConsumeCounters, took: Took) -> Summary:
+def consume_summary(command: str, counters: ConsumeCounters, run_time: RunTime) -> Summary:
     figures = {
         "received": counters.born.count,
         "failed": counters.failed,
-        **_time_figures(took),
-        "received_per_second": _per_second(counters.born.count, took.seconds),
+        **_time_figures(run_time),
+        "received_per_second": _per_second(counters.born.count, run_time.seconds),
     }
     times = {"born_to_consume": counters.born, "store_to_consume": counters.stored}
     return Summary(command=command, figures=figures, times=times)
 
 
-def send_figures(counters: SendCounters, took: Took) -> dict[str, float]:
+def send_figures(counters: SendCounters, run_time: RunTime) -> dict[str, float]:
     return {
         "sent": counters.messages,
         "failed": counters.messages_failed,
-        **_time_figures(took),
-        "sent_per_second": _per_second(counters.messages, took.seconds),
+        **_time_figures(run_time),
+        "sent_per_second": _per_second(counters.messages, run_time.seconds),
     }
 
 
-def _time_figures(took: Took) -> dict[str, float]:
-    """The CPU time is this process's own: it shows whether the client was the bottleneck."""
-    return {"seconds": round(took.seconds, 3), "client_cpu_seconds": round(took.cpu_seconds, 3)}
+def _time_figures(run_time: RunTime) -> dict[str, float]:
+    """Wall and CPU time of this process, which shows whether the client was the bottleneck."""
+    return {
+        "seconds": round(run_time.seconds, 3),
+        "client_cpu_seconds": round(run_time.cpu_seconds, 3),
+    }
 
 
 def _per_second(count: int, seconds: float) -> float:
@@ -188,5 +193,5 @@ def _number(value: float) -> str:
     return f"{value:,}"
 
 
-def _spread(times: Histogram) -> str:
+def _percentiles(times: Histogram) -> str:
     return "  ".join(f"{name} {value:,.3f}" for name, value in times.in_ms().items())

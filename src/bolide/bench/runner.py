@@ -1,4 +1,4 @@
-"""When a benchmark ends, and what happens at intervals meanwhile."""
+"""The run of a benchmark: its end conditions and its periodic progress line."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How long it runs: so many seconds, so many messages, or until it is told to stop."""
+    """End of a run after a duration in seconds or a message count; without both, on a signal."""
 
     duration: float | None = None
     count: int | None = None
@@ -22,15 +22,15 @@ class Bounds:
     """Seconds between two lines of progress."""
 
 
-class Took(NamedTuple):
-    """What a run took of the clock, and of this process's CPU time."""
+class RunTime(NamedTuple):
+    """Wall time of a run and CPU time of this process."""
 
     seconds: float
     cpu_seconds: float
 
 
 class Run:
-    """One run of a benchmark; `stop` is set when it is over."""
+    """One run of a benchmark; `stop` is set at its end."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -39,12 +39,12 @@ class Run:
         self.is_interrupted = False
 
     def interrupt(self) -> None:
-        """End before the bounds are reached: somebody has seen enough."""
+        """End the run before its bounds are reached, on a signal."""
         self.is_interrupted = True
         self.stop.set()
 
     def claim(self, wanted: int = 1) -> int:
-        """How many of the messages wanted may still be sent; 0 at the end."""
+        """Reserve up to `wanted` messages of the count; returns 0 at the end of the run."""
         if self.stop.is_set():
             return 0
         if self._left is None:
@@ -54,7 +54,7 @@ class Run:
         return given
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not far past the end."""
+        """Sleep; a long sleep ends with the run."""
         if seconds < _SHORT:
             await asyncio.sleep(seconds)
             return
@@ -64,10 +64,10 @@ class Run:
 
     async def until_done(
         self, work: Iterable[Coroutine[Any, Any, None]], progress: Callable[[], None]
-    ) -> Took:
-        """Wait for all of the work, which ends when `stop` is set."""
+    ) -> RunTime:
+        """Run the coroutines, which end when `stop` is set, and call `progress` periodically."""
         begin, cpu = time.perf_counter(), time.process_time()
-        with self._ending():
+        with self._stop_conditions():
             ticker = asyncio.create_task(self._tick(progress), name="bench-progress")
             try:
                 async with asyncio.TaskGroup() as group:
@@ -76,7 +76,7 @@ class Run:
             finally:
                 self.stop.set()
                 await ticker
-        return Took(time.perf_counter() - begin, time.process_time() - cpu)
+        return RunTime(time.perf_counter() - begin, time.process_time() - cpu)
 
     async def _tick(self, progress: Callable[[], None]) -> None:
         await self.pause(self._bounds.interval)
@@ -85,8 +85,8 @@ class Run:
             await self.pause(self._bounds.interval)
 
     @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Have it end when the time is over, and at Ctrl-C or SIGTERM."""
+    def _stop_conditions(self) -> Iterator[None]:
+        """Set `stop` after the duration, and on SIGINT or SIGTERM."""
         loop, duration = asyncio.get_running_loop(), self._bounds.duration
         timer = None if duration is None else loop.call_later(duration, self.stop.set)
         for number in _SIGNALS:

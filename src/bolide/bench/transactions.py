@@ -1,4 +1,4 @@
-"""Senders of messages in transactions, with local transactions that end as the dice say."""
+"""`bench transaction`: transactional sends whose local transactions end at random."""
 
 import random
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 from bolide.bench.counters import SendCounters
 from bolide.bench.producer import require_cluster
-from bolide.bench.report import Say, SendProgress, Summary, send_figures
+from bolide.bench.report import Emit, SendProgress, Summary, send_figures
 from bolide.bench.runner import Bounds, Run
 from bolide.bench.workload import Workload, random_body
 from bolide.client.producer.results import TransactionState
@@ -20,7 +20,7 @@ from bolide.model.message import Message, StoredMessage
 
 GROUP = "benchmark_transaction_producer"
 
-_MOST_REMEMBERED = 200_000
+_MAX_REMEMBERED = 200_000
 _COMMIT, _ROLLBACK, _UNKNOWN = (
     TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN,
 )  # fmt: skip
@@ -28,53 +28,50 @@ _COMMIT, _ROLLBACK, _UNKNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odds:
-    """How likely it is that a local transaction, or a check, says so; 0 to 1."""
+    """Probabilities, 0 to 1, of the outcomes of a local transaction or of a check."""
 
     rollback: float = 0.0
     unknown: float = 0.0
 
-    def throw(self) -> TransactionState:
-        dice = random.random()  # noqa: S311  nothing depends on it
-        if dice < self.rollback:
+    def draw(self) -> TransactionState:
+        number = random.random()  # noqa: S311  not for cryptography
+        if number < self.rollback:
             return _ROLLBACK
-        return _UNKNOWN if dice < self.rollback + self.unknown else _COMMIT
+        return _UNKNOWN if number < self.rollback + self.unknown else _COMMIT
 
 
 class Ledger:
-    """What was said of the transactions, and what brokers asked about."""
+    """Records the state of each transaction and counts the checks of brokers."""
 
     def __init__(self, at_check: Odds) -> None:
         self._at_check = at_check
-        self._said: OrderedDict[str, TransactionState] = OrderedDict()
+        self._states: OrderedDict[str, TransactionState] = OrderedDict()
         self.ends: Counter[TransactionState] = Counter()
         self.checks = 0
         self.unexpected = 0
-        """Checks of transactions whose end the broker had been told."""
+        """Checks of transactions that are not recorded."""
         self.duplicated = 0
-        """Checks of transactions that a check had ended."""
+        """Checks of transactions that have already ended."""
 
-    def say(self, unique_id: str, state: TransactionState) -> TransactionState:
-        """Keep what a local transaction said."""
+    def record(self, unique_id: str, state: TransactionState) -> TransactionState:
+        """Record the state of a transaction; the oldest entries are evicted."""
         self.ends[state] += 1
-        self._keep(unique_id, state)
+        self._states[unique_id] = state
+        if len(self._states) > _MAX_REMEMBERED:
+            self._states.popitem(last=False)
         return state
 
     def check(self, message: StoredMessage) -> TransactionState:
         self.checks += 1
         unique_id = message.unique_id or ""
-        said = self._said.get(unique_id)
-        if said is None:  # of another run, or too long ago
+        known = self._states.get(unique_id)
+        if known is None:  # sent by another run, or evicted
             self.unexpected += 1
-            return self._at_check.throw()
-        if said is not _UNKNOWN:
+            return self._at_check.draw()
+        if known is not _UNKNOWN:
             self.duplicated += 1
-            return said
-        return self.say(unique_id, self._at_check.throw())
-
-    def _keep(self, unique_id: str, state: TransactionState) -> None:
-        self._said[unique_id] = state
-        if len(self._said) > _MOST_REMEMBERED:
-            self._said.popitem(last=False)
+            return known
+        return self.record(unique_id, self._at_check.draw())
 
     def as_text(self) -> str:
         return (
@@ -98,13 +95,13 @@ async def measure_transactions(
     at_send: Odds,
     at_check: Odds,
     bounds: Bounds,
-    say: Say,
+    emit: Emit,
     client: ProducerArguments,
 ) -> Summary:
     """Send messages in transactions until the bounds are reached.
 
     Raises:
-        NoNameServer: there is nobody to ask for routes.
+        NoNameServer: no NameServer is configured.
     """
     counters, ledger = SendCounters(), Ledger(at_check)
 
@@ -114,13 +111,13 @@ async def measure_transactions(
     async with TransactionProducer(GROUP, check=check, **client) as producer:
         await require_cluster(producer, load.topic)
         run = Run(bounds)
-        progress = SendProgress(counters, lambda text: say(f"{text} | {ledger.as_text()}"))
+        progress = SendProgress(counters, lambda text: emit(f"{text} | {ledger.as_text()}"))
         senders = _Senders(producer, load, at_send, counters, ledger)
-        took = await run.until_done(senders.work(run), progress)
-    progress.complete(took.seconds)
+        run_time = await run.until_done(senders.work(run), progress)
+    progress.complete(run_time.seconds)
     return Summary(
         command="transaction",
-        figures=send_figures(counters, took) | ledger.figures(),
+        figures=send_figures(counters, run_time) | ledger.figures(),
         times={"send": counters.times},
         last_failure=counters.last_failure,
     )
@@ -157,4 +154,4 @@ class _Senders:
                 self._counters.succeeded(1, time.perf_counter() - started)
 
     async def _local(self, message: Message) -> TransactionState:
-        return self._ledger.say(message.unique_id or "", self._at_send.throw())
+        return self._ledger.record(message.unique_id or "", self._at_send.draw())

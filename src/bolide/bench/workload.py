@@ -22,12 +22,12 @@ from bolide.model.message import Message
 
 DEFAULT_TOPIC = "BenchmarkTest"
 _STAMP = struct.Struct(">8sq")
-LEAST_SIZE = _STAMP.size
+MIN_SIZE = _STAMP.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Messages of a benchmark; `senders` is how many requests are under way at a time."""
+    """The messages of a benchmark; `senders` is the number of requests in flight."""
 
     topic: str = DEFAULT_TOPIC
     senders: int = 64
@@ -39,9 +39,9 @@ class Workload:
 
 
 def message_maker(load: Workload, now: Callable[[], float] = time.time) -> Callable[[], Message]:
-    """A function that gives the next message: a key a second, and the tags in turn."""
+    """A function that makes the next message, with the current second as key and rotating tags."""
     body = random_body(load.size)
-    properties = filling(load.property_size)
+    properties = filler_properties(load.property_size)
     numbers = count()
 
     def make() -> Message:
@@ -56,8 +56,8 @@ def message_maker(load: Workload, now: Callable[[], float] = time.time) -> Calla
 
     if load.keys or load.tag_count:
         return make
-    always = make()
-    return lambda: always
+    constant = make()
+    return lambda: constant
 
 
 def random_body(size: int) -> bytes:
@@ -65,8 +65,8 @@ def random_body(size: int) -> bytes:
     return "".join(letters).encode()
 
 
-def filling(size: int) -> dict[str, str]:
-    """Properties whose names and values are a little over `size` characters."""
+def filler_properties(size: int) -> dict[str, str]:
+    """Properties whose names and values total at least `size` characters."""
     found: dict[str, str] = {}
     held = 0
     while held < size:
@@ -77,22 +77,22 @@ def filling(size: int) -> dict[str, str]:
 
 
 class Stamps:
-    """Makes messages of one run and tells the age of those that come back."""
+    """Makes the messages of one run and computes the age of those received."""
 
     def __init__(
         self, topic: str, size: int, now_ns: Callable[[], int] = time.perf_counter_ns
     ) -> None:
         self._topic = topic
         self._token = secrets.token_bytes(8)
-        self._filler = random_body(max(size - LEAST_SIZE, 0))
+        self._filler = random_body(max(size - MIN_SIZE, 0))
         self._now_ns = now_ns
 
     def message(self) -> Message:
         return Message(self._topic, _STAMP.pack(self._token, self._now_ns()) + self._filler)
 
     def age(self, body: bytes) -> float | None:
-        """Seconds since the message was made; None if another run made it."""
-        if len(body) < LEAST_SIZE:
+        """Seconds since the message was made; None if it is from another run."""
+        if len(body) < MIN_SIZE:
             return None
         token, made = _STAMP.unpack_from(body)
         return (self._now_ns() - made) / 1e9 if token == self._token else None

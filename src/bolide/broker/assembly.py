@@ -204,7 +204,7 @@ class Parts:
 
     def connection_lost(self, connection: Connection) -> None:
         """Forget a client whose connection is gone."""
-        self.clients.lost(connection)
+        self.clients.connection_lost(connection)
         if self.fast_path is not None:
             self.fast_path.plans.forget(connection)
 
@@ -538,7 +538,7 @@ def _figures(parts: Parts) -> Mapping[str, str]:
 def _connect(parts: Parts, tables: Tables) -> None:
     """Connect the events of the parts, each with all of its listeners."""
     parts.durability.on_progress.add(parts.intake.wake_up_to)
-    parts.durability.on_taken_back.add(parts.duplicates.windows.take_back)
+    parts.durability.on_taken_back.add(parts.duplicates.windows.discard_lost)
     parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
     parts.offsets.on_reset.add(parts.pop.positions.reset)
     parts.offsets.on_reset.add(

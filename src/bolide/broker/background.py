@@ -35,13 +35,13 @@ class Background:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def answer(self, work: Coroutine[Any, Any, Reply]) -> DeferredReply:
+    def defer(self, work: Coroutine[Any, Any, Reply]) -> DeferredReply:
         """Run `work` as a task; the deferred reply is its result or exception."""
         deferred = DeferredReply()
-        self.settle(deferred, work)
+        self.complete(deferred, work)
         return deferred
 
-    def settle(self, deferred: DeferredReply, work: Coroutine[Any, Any, Reply]) -> None:
+    def complete(self, deferred: DeferredReply, work: Coroutine[Any, Any, Reply]) -> None:
         """Run `work` as a task and complete `deferred` with its result or exception.
 
         If the connection is lost, the task is cancelled.

@@ -1,9 +1,9 @@
-"""Delivers messages whose delay is over to the topics they belong to.
+"""Delivery of messages with one of the 18 delay levels (`ScheduleMessageService`).
 
-The queue of a level in SCHEDULE_TOPIC_XXXX is in order of delivery, and its units hold the
-delivery time in place of a tags code. So one task goes from level to level, delivers a batch of
-what is due at the head of each, and sleeps when a round found nothing: until the next one is due,
-or until a message arrives that may be due earlier.
+Each level has a queue in SCHEDULE_TOPIC_XXXX, ordered by delivery time; its consume queue units
+hold the delivery time in place of a tags code. One task visits the levels in turn and delivers a
+batch of the due messages at the head of each. After a round without deliveries it sleeps until the
+next message is due or a new message arrives.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ _LONGEST_SLEEP = 60.0
 
 
 class NotYet(Exception):
-    """It cannot be told yet whether a message was delivered."""
+    """Whether a message was delivered before the restart is not known yet."""
 
 
 class DelayScheduler:
-    """The deliverer of one broker; `run` is its task.
+    """Delivers the delayed messages of one broker; `run` is its task.
 
     Args:
-        delays: milliseconds of each level, the first one unused.
+        delays: milliseconds by level; index 0 is unused.
         is_delivered: whether a message, given with its physical offset in the delay topic, was
             delivered before a crash; may raise NotYet.
     """
 
-    def __init__(  # noqa: PLR0913  where from, where to, how far, and how late
+    def __init__(  # noqa: PLR0913  source, target, progress and delays
         self,
         store: Store,
         intake: Intake,
@@ -73,7 +73,7 @@ class DelayScheduler:
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
-        """Levels whose messages wait for the store; that is told once."""
+        """Levels with a delivery failure that is logged already."""
         intake.watch(SCHEDULE_TOPIC, self._arrived.set)
 
     @property
@@ -81,14 +81,14 @@ class DelayScheduler:
         return len(self._delays) - 1
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """By level: how many messages were delivered, and how many there have been."""
+        """Delivered and total number of messages by level."""
         return {
             level: (self._offset(level), self._store.max_offset(SCHEDULE_TOPIC, level - 1))
             for level in range(1, self.max_level + 1)
         }
 
     def table(self) -> DelayOffsets:
-        """How far deliveries are, as replicas get it."""
+        """Delivery offsets by level in their wire form, for replicas."""
         version = self._table.value.data_version
         return DelayOffsets(offset_table=dict(self._offsets), data_version=version)
 
@@ -102,30 +102,30 @@ class DelayScheduler:
                         await self._arrived.wait()
 
     async def _deliver_batch(self, level: int) -> float:
-        """Deliver some of what is due of a level; returns the seconds until more may be."""
+        """Deliver due messages of a level; returns the seconds until the next may be due."""
         try:
-            found, due = await self._look(level)
+            found, due = await self._read_due(level)
             self._deliver_all(level, found.records)
         except NotYet:
             return _AFTER_FAILURE
-        except Exception as exc:  # noqa: BLE001  whatever it is, it is tried again
-            self._stick(level, exc)
+        except Exception as exc:  # noqa: BLE001  task boundary: logged, then retried
+            self._report_stuck(level, exc)
             return _AFTER_FAILURE
         if found.records:
             self._stuck.discard(level)
-        elif not self._passed_over(level, found, due):
+        elif not self._skip_unreadable(level, found, due):
             return self._seconds_until(due)
-        await asyncio.sleep(0)  # others want to be served too
+        await asyncio.sleep(0)  # let other tasks run between batches
         return 0.0
 
-    def _stick(self, level: int, exc: Exception) -> None:
+    def _report_stuck(self, level: int, exc: Exception) -> None:
         if level not in self._stuck:
             self._stuck.add(level)
             advice = "; raise maxMessageSize again" if isinstance(exc, RecordTooLarge) else ""
-            known = isinstance(exc, BolideError | ValueError)
+            is_expected = isinstance(exc, BolideError | ValueError)
             log.error(
-                "delayed messages of level %s wait from number %s on: %s%s",
-                level, self._offset(level), exc, advice, exc_info=None if known else exc,
+                "delivery of delay level %s is stuck at queue offset %s: %s%s",
+                level, self._offset(level), exc, advice, exc_info=None if is_expected else exc,
             )  # fmt: skip
 
     def _seconds_until(self, due: int) -> float:
@@ -133,29 +133,29 @@ class DelayScheduler:
             return _LONGEST_SLEEP
         return min(max(due / 1000 - self._now(), _SHORTEST_SLEEP), _LONGEST_SLEEP)
 
-    async def _look(self, level: int) -> tuple[ReadResult, int]:
-        """The messages at the head that are due, and when the first that is not will be."""
-        head = _Head(int(self._now() * 1000), self._delays[level])
-        queue = (
+    async def _read_due(self, level: int) -> tuple[ReadResult, int]:
+        """Read the due messages at the head, and the delivery time of the first one not due."""
+        due_filter = _DueFilter(int(self._now() * 1000), self._delays[level])
+        query = (
             SCHEDULE_TOPIC,
             level - 1,
             self._offset(level),
             _BATCH,
-            MessageFilter(code=head.is_due),
+            MessageFilter(code=due_filter.is_due),
         )
         try:
-            found = self._store.read(*queue, may_block=False)
+            found = self._store.read(*query, may_block=False)
         except NotInMemory:
-            head.forget()
-            found = await asyncio.to_thread(self._store.read, *queue)
-        return found, head.next_due
+            due_filter.restart()
+            found = await asyncio.to_thread(self._store.read, *query)
+        return found, due_filter.next_due
 
     def _deliver_all(self, level: int, records: list[memoryview]) -> None:
         for data in records:
             try:
                 record = read_record(bytes(data))
             except BadRecord as exc:
-                self._step_over(level, data, exc)
+                self._skip_damaged(level, data, exc)
                 return
             assert isinstance(record, Record)
             self._deliver(level, record)
@@ -164,40 +164,43 @@ class DelayScheduler:
         draft = self._restored(record)
         if draft is not None and not self._is_delivered(draft, record.physical_offset):
             try:
-                self._watch(level, record.queue_offset, self._intake.append(draft))
-            except RecordTooLarge:  # it fitted once, and may again
+                self._redeliver_if_lost(level, record.queue_offset, self._intake.append(draft))
+            except RecordTooLarge:  # maxMessageSize was reduced and may be raised again
                 raise
             except ValueError as exc:
                 log.warning(
-                    "a delayed message at %s belongs nowhere: %s", record.physical_offset, exc
+                    "dropping the delayed message at %s, its topic is invalid: %s",
+                    record.physical_offset,
+                    exc,
                 )
         self._offsets[level] = record.queue_offset + 1
 
-    def _step_over(self, level: int, data: memoryview, exc: BadRecord) -> None:
-        """Go one further than what was delivered: all from there to the damaged one is lost, and
-        its own number may be damaged too."""
-        *_, place = RECORD_HEAD.unpack_from(data)
-        log.error("the delayed message at %s is damaged and passed over: %s", place, exc.reason)
+    def _skip_damaged(self, level: int, data: memoryview, exc: BadRecord) -> None:
+        """Advance by one queue offset; the record's own queue offset may be damaged too."""
+        *_, physical_offset = RECORD_HEAD.unpack_from(data)
+        log.error("skipping the damaged delayed message at %s: %s", physical_offset, exc.reason)
         self._offsets[level] = self._offset(level) + 1
 
-    def _watch(self, level: int, queue_offset: int, appended: Appended) -> None:
-        """Deliver again from here if the store takes back what was delivered, however late."""
+    def _redeliver_if_lost(self, level: int, queue_offset: int, appended: Appended) -> None:
+        """Deliver again from `queue_offset` if the store discards the delivered message."""
 
-        def tell(outcome: int | StoreUnwritable) -> None:
+        def on_outcome(outcome: int | StoreUnwritable) -> None:
             if isinstance(outcome, StoreUnwritable):
                 self._offsets[level] = min(self._offset(level), queue_offset)
                 self._arrived.set()
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(appended, tell)
+                self._durability.when_safe(appended, on_outcome)
 
-        self._durability.when_safe(appended, tell)
+        self._durability.when_safe(appended, on_outcome)
 
     def _restored(self, record: Record) -> RecordDraft | None:
-        """The message as it goes to its real topic; the properties stay as they are, as in Java."""
+        """Build the message for its real topic; properties are unchanged, as in RocketMQ."""
         properties = record.decode_properties()
         topic, queue_id = properties.get(PropertyName.REAL_TOPIC), _real_queue(properties)
         if topic is None or queue_id is None or topic == HALF_TOPIC:
-            log.error("a delayed message at %s belongs nowhere", record.physical_offset)
+            log.error(
+                "dropping the delayed message at %s, it names no topic", record.physical_offset
+            )
             return None
         return RecordDraft(
             topic.encode(), record.body, record.properties, queue_id, record.born_timestamp,
@@ -205,15 +208,15 @@ class DelayScheduler:
             record.reconsume_times,
         )  # fmt: skip
 
-    def _passed_over(self, level: int, found: ReadResult, due: int) -> bool:
-        """Go on behind what is gone: files were deleted, or damaged, or of another store."""
+    def _skip_unreadable(self, level: int, found: ReadResult, due: int) -> bool:
+        """Advance past messages that were deleted or cannot be read; False if there are none."""
         if found.status in {ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY}:
-            log.warning("delay level %s goes on at %s", level, found.next_offset)
+            log.warning("delay level %s continues at %s", level, found.next_offset)
             self._offsets[level] = found.next_offset
         elif found.status in {ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_FOUND_NULL}:
             self._offsets[level] = self._offset(level) + 1
         elif found.status is ReadStatus.NO_MATCHED_MESSAGE and not due:
-            self._offsets[level] = found.next_offset  # all were due, and none could be read
+            self._offsets[level] = found.next_offset  # all are due and none is readable
         else:
             return False
         return True
@@ -222,7 +225,7 @@ class DelayScheduler:
         return self._offsets.get(level, 0)
 
     def save(self) -> None:
-        """Write down how far deliveries are, when what was delivered is on the disk. Blocks."""
+        """Flush the delivered messages, then save the delivery offsets. Blocks."""
         with self._saving:
             offsets = dict(self._offsets)
             if offsets != self._table.value.offset_table and self._store.flush():
@@ -231,8 +234,8 @@ class DelayScheduler:
                 self._table.save()
 
 
-class _Head:
-    """The filter that takes the due messages at the head of a queue, and nothing behind them."""
+class _DueFilter:
+    """Filter that accepts due messages up to the first message that is not due."""
 
     def __init__(self, now: int, delay: int) -> None:
         self._now = now
@@ -242,13 +245,14 @@ class _Head:
     def is_due(self, due: int) -> bool:
         if self.next_due:
             return False
-        # Further ahead than its delay: the levels were changed, or the clock. Then it is due now.
+        # A time further ahead than the delay means that the levels or the clock were changed.
+        # The message is due then.
         if due <= self._now or due > self._latest:
             return True
         self.next_due = due
         return False
 
-    def forget(self) -> None:
+    def restart(self) -> None:
         self.next_due = 0
 
 

@@ -130,7 +130,7 @@ def _worker(number: int, broker: BrokerConfig, root: Path) -> Worker:
 
 
 def _check_ports(workers: list[Worker]) -> None:
-    taken: dict[int, str] = {}
+    labels: dict[int, str] = {}
     for worker in workers:
         for port in filter(None, (*worker.served_ports, worker.ha_listen_port)):
             if port > _HIGHEST_PORT:
@@ -139,9 +139,9 @@ def _check_ports(workers: list[Worker]) -> None:
                     f" high; workers are {PORT_STEP} ports apart: set a lower listenPort or"
                     " haListenPort"
                 )
-            if other := taken.get(port):
+            if other := labels.get(port):
                 raise ConfigError(f"haListenPort: {other} and {worker.label} would share {port}")
-            taken[port] = worker.label
+            labels[port] = worker.label
 
 
 def _worker_numbers(root: Path) -> list[int]:

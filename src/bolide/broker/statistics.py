@@ -85,7 +85,7 @@ class Statistics:
     def sent_singly(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Count messages stored in a queue by one call each; `seconds` is the duration per call.
 
-        Does not update `put_latencies`: the caller uses `took` for that.
+        Does not update `put_latencies`: the caller uses `add_put_latency`.
         """
         sums = self._put_queues.get((topic, queue_id)) or self._new_put_queue(topic, queue_id)
         total, milliseconds = self._broker_put, seconds * 1000
@@ -97,7 +97,7 @@ class Statistics:
         total[SIZE] += size
         total[CALLS] += count
 
-    def took(self, count: int, seconds: float) -> None:
+    def add_put_latency(self, count: int, seconds: float) -> None:
         """Add `count` sends of the same duration to the latency histogram."""
         self.put_latencies.add(seconds * 1000, count)
 

@@ -1,6 +1,8 @@
-"""The `bolide` command, and `mqnamesrv`, `mqbroker` and `mqadmin`, as RocketMQ names them.
+"""The `bolide` command, and `mqnamesrv`, `mqbroker` and `mqadmin` under RocketMQ's names.
 
-One file a noun, one function a verb: it takes words, calls what does the work, and prints.
+A command is a function that parses its arguments, calls the package that does the work, and prints.
+`program` assembles the commands. Modules that import a server, Spark or the client are loaded only
+when their command runs.
 """
 
 from bolide.cli.command_line import DAMAGE_FOUND, START_FAILED

@@ -1,6 +1,6 @@
 """`bolide bench producer|batch|transaction|timer|consumer|latency|e2e`.
 
-The client is loaded when one of them runs: other commands start faster without it.
+The client is imported when a command runs, so that other commands start faster.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from bolide.cli import bench_options as opt
-from bolide.cli.command_line import FAILED, Refusing
+from bolide.cli.command_line import FAILED, ExitOnError
 
 if TYPE_CHECKING:
     from bolide.bench.report import Summary
@@ -27,11 +27,11 @@ _ROUND_TRIP_TOPIC = "BenchmarkRoundTrip"
 _ROUND_TRIP_GROUP = "benchmark_round_trip"
 _ACCESS_KEY = "rocketmq2"
 _SECRET_KEY = "12345678"  # noqa: S105  the well-known default of RocketMQ's benchmarks
-_UNDER_WAY = 1_000
+_IN_FLIGHT = 1_000
 _NEVER = 2**31 - 1
 _ANY_LEVEL = 5
 
-Say = Callable[[str], None]
+Emit = Callable[[str], None]
 
 
 def producer(
@@ -64,7 +64,7 @@ def producer(
 
     load = Workload(
         topic=topic,
-        senders=_UNDER_WAY if asynchronous == "true" else senders,
+        senders=_IN_FLIGHT if asynchronous == "true" else senders,
         size=size,
         keys=keys == "true",
         property_size=property_size,
@@ -79,7 +79,7 @@ def producer(
         trace=trace == "true",
     )
     bounds = _bounds(duration, quantity, interval)
-    _run(lambda say: measure_sends(load, bounds, say, client), as_json=as_json)
+    _run(lambda emit: measure_sends(load, bounds, emit, client), as_json=as_json)
 
 
 def batch(
@@ -124,7 +124,7 @@ def batch(
         trace=trace == "true",
     )
     bounds = _bounds(duration, quantity, interval)
-    _run(lambda say: measure_sends(load, bounds, say, client, batch=batch_size), as_json=as_json)
+    _run(lambda emit: measure_sends(load, bounds, emit, client, batch=batch_size), as_json=as_json)
 
 
 def transaction(
@@ -156,7 +156,7 @@ def transaction(
     )
     bounds = _bounds(duration, quantity, interval)
     _run(
-        lambda say: measure_transactions(load, at_send, at_check, bounds, say, client),
+        lambda emit: measure_transactions(load, at_send, at_check, bounds, emit, client),
         as_json=as_json,
     )
 
@@ -176,13 +176,13 @@ def timer(
     interval: opt.Interval = 10_000,
     as_json: opt.Json = False,
 ) -> None:
-    """Send messages for random times, and show how late they come."""
-    from bolide.bench.timers import Plan, measure_timers  # noqa: PLC0415
+    """Send messages with random delivery times, and measure how late they are delivered."""
+    from bolide.bench.timers import TimerLoad, measure_timers  # noqa: PLC0415
 
-    plan = Plan(topic=topic, group=group, size=size, senders=senders, ahead=ahead, over=over)
+    load = TimerLoad(topic=topic, group=group, size=size, senders=senders, ahead=ahead, over=over)
     client = _client(name_server, acl, access_key, secret_key)
     bounds = _bounds(0.0, quantity or 10_000, interval)
-    _run(lambda say: measure_timers(plan, bounds, say, client), as_json=as_json)
+    _run(lambda emit: measure_timers(load, bounds, emit, client), as_json=as_json)
 
 
 def consumer(
@@ -205,11 +205,11 @@ def consumer(
     as_json: opt.Json = False,
 ) -> None:
     """Consume messages until Ctrl-C, --duration or --count."""
-    from bolide.bench.consumer import Consumption, measure_consumption  # noqa: PLC0415
+    from bolide.bench.consumer import ConsumeLoad, measure_consumption  # noqa: PLC0415
 
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         wanted = _expression(filter_type, expression)
-    what = Consumption(
+    what = ConsumeLoad(
         topic=topic,
         group=f"{group}_{int(time.time() * 1000) % 100}" if suffix == "true" else group,
         concurrency=listeners,
@@ -220,7 +220,7 @@ def consumer(
     )
     client = _client(name_server, acl, access_key, secret_key)
     bounds = _bounds(duration, count, interval)
-    _run(lambda say: measure_consumption(what, bounds, say, client), as_json=as_json)
+    _run(lambda emit: measure_consumption(what, bounds, emit, client), as_json=as_json)
 
 
 def latency(
@@ -238,13 +238,13 @@ def latency(
     interval: opt.Interval = 10_000,
     as_json: opt.Json = False,
 ) -> None:
-    """Send at a steady rate, and measure the time from send to listener."""
-    from bolide.bench.round_trip import Pace, measure_latency  # noqa: PLC0415
+    """Send at a fixed rate, and measure the time from send to listener."""
+    from bolide.bench.round_trip import LatencyLoad, measure_latency  # noqa: PLC0415
 
-    pace = Pace(topic=topic, group=group, size=size, rate=rate, warm_up=warm_up)
+    load = LatencyLoad(topic=topic, group=group, size=size, rate=rate, warm_up=warm_up)
     client = _client(name_server, acl, access_key, secret_key)
     bounds = _bounds(duration, count, interval)
-    _run(lambda say: measure_latency(pace, bounds, say, client), as_json=as_json)
+    _run(lambda emit: measure_latency(load, bounds, emit, client), as_json=as_json)
 
 
 def e2e(
@@ -262,27 +262,27 @@ def e2e(
     as_json: opt.Json = False,
 ) -> None:
     """Send and consume as fast as possible in one process."""
-    from bolide.bench.round_trip import measure_both  # noqa: PLC0415
+    from bolide.bench.round_trip import measure_e2e  # noqa: PLC0415
     from bolide.bench.workload import Workload  # noqa: PLC0415
 
     load = Workload(topic=topic, senders=senders, size=size)
     client = _client(name_server, acl, access_key, secret_key)
     bounds = _bounds(duration, quantity, interval)
-    _run(lambda say: measure_both(load, group, bounds, say, client), as_json=as_json)
+    _run(lambda emit: measure_e2e(load, group, bounds, emit, client), as_json=as_json)
 
 
-def _run(measure: Callable[[Say], Coroutine[Any, Any, "Summary"]], *, as_json: bool) -> None:
-    """Measure, and print what came out."""
+def _run(measure: Callable[[Emit], Coroutine[Any, Any, "Summary"]], *, as_json: bool) -> None:
+    """Run a benchmark and print its summary."""
     from bolide import logs  # noqa: PLC0415
     from bolide.remoting.event_loop import run  # noqa: PLC0415
 
     logs.configure(logs.LogConfig(level=logs.LogLevel.WARNING), console=sys.stderr)
     lines = sys.stderr if as_json else sys.stdout
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         summary = run(measure(lambda text: print(text, file=lines, flush=True)))
     logs.shutdown()
     print(_document(summary) if as_json else summary.as_text())
-    if summary.is_nothing:
+    if summary.all_failed:
         raise typer.Exit(FAILED)
 
 

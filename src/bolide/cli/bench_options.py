@@ -1,4 +1,4 @@
-"""Options of `bolide bench`, under the names that RocketMQ's benchmark programs give them."""
+"""Options of `bolide bench`, with the names of RocketMQ's benchmark programs."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,18 +18,25 @@ NameServer = Annotated[
 ]  # fmt: skip
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 Senders = Annotated[
-    int, typer.Option("-w", "--threadCount", min=1, help="Senders that each await their answer.")
+    int,
+    typer.Option("-w", "--threadCount", min=1, help="Senders, each with one request in flight."),
 ]
 Listeners = Annotated[
-    int, typer.Option("-w", "--threadCount", min=1, help="Messages handled at a time.")
+    int, typer.Option("-w", "--threadCount", min=1, help="Messages handled concurrently.")
 ]
-Size = Annotated[int, typer.Option("-s", "--messageSize", min=1, help="Bytes of a body.")]
+Size = Annotated[int, typer.Option("-s", "--messageSize", min=1, help="Body size in bytes.")]
 StampedSize = Annotated[
-    int, typer.Option("-s", "--messageSize", min=16, help="Bytes of a body; 16 are a time stamp.")
+    int,
+    typer.Option(
+        "-s", "--messageSize", min=16, help="Body size in bytes, including a 16-byte time stamp."
+    ),
 ]
 Keys = Annotated[Switch, typer.Option("-k", "--keyEnable", help="Give each message a key.")]
 PropertySize = Annotated[
-    int, typer.Option("-p", "--propertySize", min=0, help="Characters of properties.")
+    int,
+    typer.Option(
+        "-p", "--propertySize", min=0, help="Total length of the properties in characters."
+    ),
 ]
 TagCount = Annotated[int, typer.Option("-l", "--tagCount", min=0, help="Number of tags.")]
 Trace = Annotated[Switch, typer.Option("-m", "--msgTraceEnable", help="Trace the messages.")]
@@ -38,65 +45,77 @@ AccessKey = Annotated[str, typer.Option("-ak", "--accessKey", help="Access key, 
 SecretKey = Annotated[str, typer.Option("-sk", "--secretKey", help="Secret key, with -a true.")]
 Quantity = Annotated[
     int,
-    typer.Option("-q", "--messageQuantity", "--count", min=0, help="Messages; 0: without end."),
+    typer.Option("-q", "--messageQuantity", "--count", min=0, help="Messages; 0: unlimited."),
 ]
-Count = Annotated[int, typer.Option("--count", min=0, help="Messages; 0: without end.")]
-Duration = Annotated[float, typer.Option("--duration", min=0.0, help="Seconds; 0: without end.")]
+Count = Annotated[int, typer.Option("--count", min=0, help="Messages; 0: unlimited.")]
+Duration = Annotated[float, typer.Option("--duration", min=0.0, help="Seconds; 0: unlimited.")]
 Delay = Annotated[Switch, typer.Option("-d", "--delayEnable", help="Send delayed messages.")]
-DelayLevel = Annotated[int, typer.Option("-e", "--delayLevel", min=1, help="Level of the delay.")]
+DelayLevel = Annotated[int, typer.Option("-e", "--delayLevel", min=1, help="Delay level.")]
 Async = Annotated[
     Switch,
-    typer.Option(
-        "-y", "--asyncEnable", help="Send without waiting for answers, 1,000 under way; not -w."
-    ),
+    typer.Option("-y", "--asyncEnable", help="Send asynchronously, 1,000 in flight; ignores -w."),
 ]
 Compress = Annotated[Switch, typer.Option("-c", "--compressEnable", help="Compress bodies.")]
-CompressType = Annotated[Codec, typer.Option("-ct", "--compressType", help="How to compress.")]
-CompressLevel = Annotated[int, typer.Option("-cl", "--compressLevel", help="How hard.")]
+CompressType = Annotated[
+    Codec, typer.Option("-ct", "--compressType", help="Compression algorithm.")
+]
+CompressLevel = Annotated[int, typer.Option("-cl", "--compressLevel", help="Compression level.")]
 CompressOver = Annotated[
-    int, typer.Option("-ch", "--compressOverHowMuch", min=0, help="Bodies from so many bytes on.")
+    int,
+    typer.Option(
+        "-ch", "--compressOverHowMuch", min=0, help="Minimum size of bodies to compress, in bytes."
+    ),
 ]
 Interval = Annotated[
-    int, typer.Option("-ri", "--reportInterval", min=1, help="Milliseconds between two lines.")
+    int, typer.Option("-ri", "--reportInterval", min=1, help="Milliseconds between progress lines.")
 ]
-BatchSize = Annotated[int, typer.Option("-b", "--batchSize", min=1, help="Messages in a request.")]
+BatchSize = Annotated[int, typer.Option("-b", "--batchSize", min=1, help="Messages per request.")]
 Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]
 Suffix = Annotated[
-    Switch, typer.Option("-p", "--groupPrefixEnable", help="Add a number to the group's name.")
+    Switch, typer.Option("-p", "--groupPrefixEnable", help="Append a number to the group name.")
 ]
 Filter = Annotated[
-    FilterType | None, typer.Option("-f", "--filterType", help="What is in the file of -e.")
+    FilterType | None,
+    typer.Option("-f", "--filterType", help="Type of the expression in the file of -e."),
 ]
 Expression = Annotated[
     Path | None, typer.Option("-e", "--expression", help="File with a filter expression.")
 ]
 FailRate = Annotated[
     float,
-    typer.Option("-r", "--failRate", min=0.0, max=1.0, help="Part that is asked for again."),
+    typer.Option("-r", "--failRate", min=0.0, max=1.0, help="Share of messages that is retried."),
 ]
 Rebalance = Annotated[
     Switch,
-    typer.Option("-c", "--clientRebalanceEnable", help="false has brokers share the queues out."),
+    typer.Option("-c", "--clientRebalanceEnable", help="false: brokers assign the queues."),
 ]
-Rate = Annotated[float, typer.Option("--rate", min=0.001, help="Messages a second.")]
+Rate = Annotated[float, typer.Option("--rate", min=0.001, help="Messages per second.")]
 WarmUp = Annotated[
-    float, typer.Option("--warm-up", min=0.0, help="Seconds at that rate that do not count.")
+    float, typer.Option("--warm-up", min=0.0, help="Seconds of warm-up, which are not measured.")
 ]
 SendRollback = Annotated[
     float,
-    typer.Option("-sr", "--sendRollbackRate", min=0, max=1, help="Share that is rolled back."),
+    typer.Option(
+        "-sr", "--sendRollbackRate", min=0, max=1, help="Share of transactions rolled back."
+    ),
 ]
 SendUnknown = Annotated[
     float,
-    typer.Option("-su", "--sendUnknownRate", min=0, max=1, help="Share that is left unknown."),
+    typer.Option(
+        "-su", "--sendUnknownRate", min=0, max=1, help="Share of transactions left unknown."
+    ),
 ]
 CheckRollback = Annotated[
     float,
-    typer.Option("-cr", "--checkRollbackRate", min=0, max=1, help="Of checks: rolled back."),
+    typer.Option(
+        "-cr", "--checkRollbackRate", min=0, max=1, help="Share of checks answered rollback."
+    ),
 ]
 CheckUnknown = Annotated[
     float,
-    typer.Option("-cu", "--checkUnknownRate", min=0, max=1, help="Of checks: still unknown."),
+    typer.Option(
+        "-cu", "--checkUnknownRate", min=0, max=1, help="Share of checks answered unknown."
+    ),
 ]
 Ahead = Annotated[
     float, typer.Option("--ahead", min=0.0, help="Seconds until the first message is due.")
@@ -105,5 +124,6 @@ Over = Annotated[
     float, typer.Option("--over", min=0.0, help="Seconds over which messages are due.")
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print the summary as JSON, the lines on standard error.")
+    bool,
+    typer.Option("--json", help="Print the summary as JSON; progress lines go to standard error."),
 ]

@@ -1,4 +1,4 @@
-"""The run of a broker until it is told to stop."""
+"""Run a broker until a stop signal."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from bolide.broker.server import Broker
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
 from bolide.cli.server_process import Lifeline, reload_logs
 from bolide.remoting.event_loop import (
-    keep_freed_memory,
+    freeze_gc,
     on_hangup,
+    retain_freed_memory,
     run,
-    spare_collections,
     until_stopped,
 )
 from bolide.store.config import FlushMode, StoreConfig
 
 
 def serve(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> None:
-    """Run a broker until it is told to stop."""
+    """Run a broker until a stop signal."""
     try:
         run(_run(broker, log_file, lifeline))
     finally:
@@ -27,7 +27,7 @@ def serve(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> None:
 
 
 def make_broker(settings: tuple[BrokerConfig, StoreConfig], texts: Mapping[str, str]) -> Broker:
-    """The broker of some settings; those without effect are shown to who asks for them."""
+    """Build the broker; settings without effect are kept for `getBrokerConfig`."""
     config, store = settings
     ignored = {key: text for key, text in texts.items() if key in ALL_IGNORED}
     return Broker(config, store, ignored=ignored)
@@ -43,15 +43,15 @@ async def _run(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> Non
 
 async def _serve(broker: Broker, lifeline: Lifeline) -> None:
     async with broker:
-        spare_collections()
-        keep_freed_memory()
+        freeze_gc()
+        retain_freed_memory()
         announce(broker)
-        lifeline.tell()
+        lifeline.report_ready()
         await asyncio.Event().wait()
 
 
 def announce(broker: Broker) -> None:
-    """Say that it serves: RocketMQ's line, for which scripts wait, and what an answer is worth."""
+    """Print RocketMQ's start-up line, for which scripts wait, and the durability of sends."""
     config = broker.config.value
     servers = ";".join(config.name_servers)
     named = f" and name server is {servers}" if servers else ", no NameServer (give it with -n)"
@@ -64,7 +64,7 @@ def announce(broker: Broker) -> None:
 
 
 def meaning_of_an_answer(config: BrokerConfig, store: StoreConfig) -> str:
-    """What it means that a send was acknowledged, and how to make it mean more."""
+    """A sentence on the durability of an acknowledged message, and how to increase it."""
     alone = (
         " brokerRole=SYNC_MASTER changes nothing yet: there are no replicas."
         if config.broker_role is BrokerRole.SYNC_MASTER

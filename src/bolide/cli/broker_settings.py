@@ -1,4 +1,7 @@
-"""Settings of a broker from their sources, and how they are printed."""
+"""Load the settings of a broker from all sources, and print them.
+
+Settings are handled as text here, keyed by RocketMQ's names; `load_settings` parses them.
+"""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +24,7 @@ _IMPORTANT = (
 
 
 def file_texts(file: Path | None, chosen: Mapping[str, str], *, quiet: bool) -> dict[str, str]:
-    """Settings of the file named, else of the one that changes at run time went to."""
+    """Settings of the given file, otherwise of the file that stores changes at run time."""
     if file is None:
         file = _changes_file(chosen)
         if not file.exists():
@@ -35,13 +38,13 @@ def file_texts(file: Path | None, chosen: Mapping[str, str], *, quiet: bool) -> 
 
 
 def worker_texts(file: Path | None, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Settings of the file that all workers share, and of what was changed at this one."""
+    """Settings of the file that all workers share, overridden by the changes of this worker."""
     shared = {} if file is None else file_texts(file, chosen, quiet=True)
     return shared | file_texts(None, chosen, quiet=True)
 
 
 def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
-    """Settings of tls.properties, file, environment and command line; later ones win."""
+    """Settings of tls.properties, file, environment and command line, in increasing priority."""
     texts = file | _environment() | chosen
     named = texts.pop("tls.config.file", "").strip()
     if named or DEFAULT_TLS_FILE.exists():
@@ -53,7 +56,7 @@ def print_settings(loaded: tuple[BrokerConfig, StoreConfig]) -> None:
     for config in loaded:
         shown = to_texts(config)
         for key, found in options_of(type(config)).items():
-            # A secret stays one: its line is there to be filled in.
+            # The value of a secret is not printed, only its commented key.
             print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={shown.get(key, '')}")
     print("\n# Known to RocketMQ, without effect here:")
     for key, item in ALL_IGNORED.items():
@@ -73,7 +76,7 @@ def _environment() -> dict[str, str]:
 
 
 def _changes_file(chosen: Mapping[str, str]) -> Path:
-    """Where changes at run time went if no file was named."""
+    """The file that stores changes at run time if no file is given."""
     given = _environment() | dict(chosen)
     if _CONFIG_PATH in given:
         return Path(given[_CONFIG_PATH])

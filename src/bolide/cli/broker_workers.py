@@ -1,4 +1,4 @@
-"""The workers of `bolide broker` and `bolide standalone`: processes that are watched over."""
+"""The worker processes of `bolide broker --workers` and `bolide standalone --workers`."""
 
 import asyncio
 import signal
@@ -22,14 +22,14 @@ from bolide.remoting.event_loop import on_hangup, until_stopped
 from bolide.store.config import StoreConfig
 
 Flags = Mapping[str, Path | bool | None]
-"""Options of a command; those that are None or False are left out."""
+"""Command line options; None and False are omitted."""
 
 
-def prepare(config: BrokerConfig, store: StoreConfig) -> list[Worker]:
-    """The workers of some settings, when all they need is there.
+def plan_workers(config: BrokerConfig, store: StoreConfig) -> list[Worker]:
+    """The workers for some settings, after a check of their stores and ports.
 
     Raises:
-        ConfigError: their settings, stores or ports do not go together or are not free.
+        ConfigError: the settings conflict, or a store or port is in use.
     """
     workers = workers_of(config, store)
     refuse_unserved_stores(store.root, config.workers)
@@ -38,13 +38,13 @@ def prepare(config: BrokerConfig, store: StoreConfig) -> list[Worker]:
 
 
 def shared_file(config: BrokerConfig) -> Path | None:
-    """Settings of all workers if no file was named: those below the root of their stores."""
+    """The configuration file of all workers if none is given: the one below the store root."""
     file = config.broker_config_path
     return file if file is not None and file.exists() else None
 
 
 def servers_of(workers: Sequence[Worker], flags: Flags, chosen: Mapping[str, str]) -> list[Server]:
-    """The commands of some workers: that of the user, with what is each worker's own."""
+    """One server command per worker: the user's command with the settings of the worker."""
     shared = {**chosen, "workers": str(len(workers))}
     return [server(each.label, "broker", flags, {**shared, **each.texts()}) for each in workers]
 
@@ -58,17 +58,17 @@ def server(label: str, command: str, flags: Flags, settings: Mapping[str, str]) 
 def supervise(
     stages: Sequence[Sequence[Server]], workers: Sequence[Worker], log_file: Path | None
 ) -> None:
-    """Keep servers running until this process is told to stop.
+    """Keep servers running until a stop signal.
 
     Raises:
-        FailedToStart: one of them did not.
+        FailedToStart: a server failed to start.
     """
     try:
-        # The loop of the standard library: there is nothing to be fast at, and it is there already.
-        ended_well = asyncio.run(_supervise(stages, workers, log_file))
+        # The standard event loop: it is already loaded, and speed does not matter here.
+        ended_cleanly = asyncio.run(_supervise(stages, workers, log_file))
     finally:
         logs.shutdown()
-    if not ended_well:
+    if not ended_cleanly:
         raise typer.Exit(FAILED)
 
 
@@ -76,20 +76,20 @@ async def _supervise(
     stages: Sequence[Sequence[Server]], workers: Sequence[Worker], log_file: Path | None
 ) -> bool:
     supervisor = Supervisor(stages)
-    _pass_hangups_on(supervisor, log_file)
+    _forward_hangups(supervisor, log_file)
     await until_stopped(supervisor.run(lambda: _announce(workers)))
     print("All workers stopped.", flush=True)
-    return supervisor.ended_well
+    return supervisor.ended_cleanly
 
 
-def _pass_hangups_on(supervisor: Supervisor, log_file: Path | None) -> None:
+def _forward_hangups(supervisor: Supervisor, log_file: Path | None) -> None:
     loop = asyncio.get_running_loop()
 
-    def act() -> None:
+    def on_signal() -> None:
         reload_logs(log_file)
-        loop.call_soon_threadsafe(supervisor.pass_on, signal.SIGHUP)
+        loop.call_soon_threadsafe(supervisor.forward_signal, signal.SIGHUP)
 
-    on_hangup(act)
+    on_hangup(on_signal)
 
 
 def _announce(workers: Sequence[Worker]) -> None:

@@ -17,33 +17,31 @@ ConfigFile = Annotated[
 ]
 PrintConfig = Annotated[
     bool,
-    typer.Option("-p", "--print", "--printConfigItem", help="Print every setting and leave."),
+    typer.Option("-p", "--print", "--printConfigItem", help="Print all settings and exit."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse unknown keys.")]
 LogFile = Annotated[
-    Path | None, typer.Option("--log-config", help="TOML file that says what is logged and where.")
+    Path | None, typer.Option("--log-config", help="TOML file with the logging configuration.")
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        help="Processes that share the work, each a broker group with ports and store of its own."
-    ),
+    typer.Option(help="Worker processes, each a broker group with its own ports and store."),
 ]
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by their keys.")
+SettingWords = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings.")
 ]
 FAILED = 1
-"""What was asked for was refused, or did not work."""
+"""Exit code: the request was refused or failed."""
 DAMAGE_FOUND = 1
 START_FAILED = 3
-_PACKAGES = {"pyspark", "pyarrow", "pandas", "yaml", "rich"}
+_SPARK_PACKAGES = {"pyspark", "pyarrow", "pandas", "yaml", "rich"}
 
 
-def settings_of(words: list[str] | None) -> dict[str, str]:
-    """Settings given as key=value words.
+def parse_settings(words: list[str] | None) -> dict[str, str]:
+    """Parse settings given as `key=value` words.
 
     Raises:
-        ConfigError: a word is not of that form.
+        ConfigError: a word does not have this form.
     """
     found = {}
     for word in words or []:
@@ -54,10 +52,10 @@ def settings_of(words: list[str] | None) -> dict[str, str]:
     return found
 
 
-class Refusing:
-    """Ends the program with one clear line where a mistake of the user is found.
+class ExitOnError:
+    """Context manager that ends the program with a one-line message for expected errors.
 
-    Errors of ours are such mistakes, and others that the command names.
+    Expected are `BolideError` and the exception types given.
     """
 
     def __init__(self, *others: type[Exception]) -> None:
@@ -71,16 +69,18 @@ class Refusing:
 
 
 def fail(reason: str, code: int = START_FAILED) -> NoReturn:
+    """Print a one-line message to standard error and exit."""
     logs.shutdown()
     print(f"{Path(sys.argv[0]).name}: {reason}", file=sys.stderr)
     raise typer.Exit(code)
 
 
 @contextmanager
-def spark_needed() -> Iterator[None]:
+def require_spark() -> Iterator[None]:
+    """Exit with a one-line message if a package of `bolide[spark]` is not installed."""
     try:
         yield
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in _PACKAGES:
+        if (exc.name or "").partition(".")[0] not in _SPARK_PACKAGES:
             raise
         fail(f'this needs the package {exc.name}: pip install "bolide[spark]"')

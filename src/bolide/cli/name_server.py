@@ -1,4 +1,4 @@
-"""Settings of a NameServer from their four sources, and its run until it is told to stop."""
+"""Load the settings of a NameServer from all sources, and run it until a stop signal."""
 
 import asyncio
 import os
@@ -9,13 +9,13 @@ from bolide import logs
 from bolide.cli.server_process import Lifeline, reload_logs
 from bolide.config import from_environment, load, options_of, read_file, to_texts
 from bolide.logs import LogLevel
-from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import (
     IGNORED,
     IGNORED_CLIENT,
     IGNORED_TLS,
     NameServerConfig,
 )
+from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
@@ -27,7 +27,7 @@ _ENVIRONMENT = "BOLIDE_NAMESRV"
 
 
 def serve(server: NameServer, log_file: Path | None, lifeline: Lifeline) -> None:
-    """Run a NameServer until it is told to stop."""
+    """Run a NameServer until a stop signal."""
     try:
         run(_run(server, log_file, lifeline))
     finally:
@@ -35,7 +35,7 @@ def serve(server: NameServer, log_file: Path | None, lifeline: Lifeline) -> None
 
 
 def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dict[str, str]:
-    """Settings of the file named, else of the one that changes at run time went to."""
+    """Settings of the given file, otherwise of the file that stores changes at run time."""
     if file is None:
         file = _store_path(chosen)
         if not file.exists():
@@ -49,7 +49,7 @@ def file_texts(file: Path | None, chosen: dict[str, str], *, quiet: bool) -> dic
 
 
 def all_texts(file: dict[str, str], level: LogLevel, chosen: dict[str, str]) -> dict[str, str]:
-    """Settings of tls.properties, file, environment and command line; later ones win."""
+    """Settings of tls.properties, file, environment and command line, in increasing priority."""
     texts = file | from_environment(NameServerConfig, _ENVIRONMENT) | chosen
     named = texts.pop("tls.config.file", "").strip()
     if named or DEFAULT_TLS_FILE.exists():
@@ -64,7 +64,7 @@ def load_settings(texts: dict[str, str], *, strict: bool) -> NameServerConfig:
 def print_settings(config: NameServerConfig) -> None:
     texts = to_texts(config)
     for key, found in options_of(NameServerConfig).items():
-        # A secret stays one: its line is there to be filled in.
+        # The value of a secret is not printed, only its commented key.
         print(f"# {found.doc}\n{'#' if found.secret else ''}{key}={texts.get(key, '')}")
     print("\n# Known to RocketMQ, without effect here:")
     for key, item in IGNORED.items():
@@ -72,7 +72,7 @@ def print_settings(config: NameServerConfig) -> None:
 
 
 def make_server(config: NameServerConfig, texts: Mapping[str, str]) -> NameServer:
-    """The NameServer of some settings; those without effect are shown to who asks for them."""
+    """Build the NameServer; settings without effect are kept for `getNamesrvConfig`."""
     return NameServer(config, {key: text for key, text in texts.items() if key in IGNORED})
 
 
@@ -87,12 +87,12 @@ async def _run(server: NameServer, log_file: Path | None, lifeline: Lifeline) ->
 async def _serve(server: NameServer, lifeline: Lifeline) -> None:
     async with server:
         announce(server)
-        lifeline.tell()
+        lifeline.report_ready()
         await asyncio.Event().wait()
 
 
 def announce(server: NameServer) -> None:
-    """Say that it serves: RocketMQ's line, for which scripts wait, and whether it encrypts."""
+    """Print RocketMQ's start-up line, for which scripts wait, and the TLS mode."""
     config = server.config.value
     address = format_address((config.bind_address, server.port))
     print(f"The Name Server boot success. serializeType=JSON, address {address}")
@@ -110,7 +110,7 @@ def _encryption(config: NameServerConfig) -> str:
 
 
 def _store_path(chosen: dict[str, str]) -> Path:
-    """Where changes at run time went if no file was named."""
+    """The file that stores changes at run time if no file is given."""
     key = "configStorePath"
     given = from_environment(NameServerConfig, _ENVIRONMENT) | chosen
     return load(NameServerConfig, {key: given[key]} if key in given else {}).config_store_path

@@ -1,4 +1,4 @@
-"""`bolide pipeline list|status|stop|bundle`; `run` and `explain` are groups of their own."""
+"""`bolide pipeline list|status|stop|bundle`; `run` and `explain` are in `pipeline_run`."""
 
 import time
 from collections.abc import Iterable
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from bolide.cli import pipeline_options as opt
 from bolide.cli.admin.output import Table, print_json
-from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
+from bolide.cli.command_line import FAILED, ExitOnError, fail, parse_settings, require_spark
 
 if TYPE_CHECKING:
     from bolide.arrow.cluster import Connection
     from bolide.spark.pipelines.monitoring.status_topic import RunState, StatusTopic
 
-_LOOK = 0.5
+_TYPER_OPTIONS = 0.5
 _SINCE = "1d"
-_RECENT = 180.0
+_RECENT_SECONDS = 180.0
 
 
 def list_(
@@ -25,8 +25,8 @@ def list_(
     every_run: opt.All = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the pipelines that reported lately, and what became of them."""
-    with spark_needed(), Refusing():
+    """List the pipelines that have reported recently, with their state."""
+    with require_spark(), ExitOnError():
         states = _states(_connection(name_server, option), since)
     shown = states if every_run else _last_of_each(states)
     if as_json:
@@ -43,8 +43,8 @@ def status(
     since: opt.Since = _SINCE,
     as_json: opt.Json = False,
 ) -> None:
-    """Show how far the last run of a pipeline is; exit code 1 if it failed or is lost."""
-    with spark_needed(), Refusing():
+    """Show the progress of the last run of a pipeline; exit code 1 if it failed or is lost."""
+    with require_spark(), ExitOnError():
         states = _states(_connection(name_server, option), since)
     state = next((state for state in states if state.pipeline == name), None)
     if state is None:
@@ -64,8 +64,8 @@ def stop(
     run: opt.Run = "",
     timeout: opt.Timeout = 120.0,
 ) -> None:
-    """Ask a pipeline to end after the batch under way, and wait until it has."""
-    with spark_needed(), Refusing():
+    """Stop a pipeline after its current batch, and wait for its end."""
+    with require_spark(), ExitOnError():
         from bolide.spark.pipelines.monitoring.status_topic import (  # noqa: PLC0415
             Event,
             Kind,
@@ -80,22 +80,24 @@ def stop(
             while _is_running(status_topic, name, run):
                 if time.monotonic() > until:
                     fail(f"pipeline {name!r} has not stopped within {timeout:g} s", FAILED)
-                time.sleep(_LOOK)
+                time.sleep(_TYPER_OPTIONS)
     print(f"pipeline {name} has stopped")
 
 
 def bundle(file: opt.BundleFile) -> None:
-    """Write the package into a file that `pipeline run --ship` carries to Spark's workers."""
+    """Pack the package into a file that `pipeline run --ship` copies to Spark's workers."""
     from bolide.spark.bundle import write_bundle  # noqa: PLC0415
 
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         print(write_bundle(file))
 
 
 def _connection(name_server: str | None, option: list[str] | None) -> "Connection":
     from bolide.spark.pipelines.builtin import RunSettings  # noqa: PLC0415
 
-    return RunSettings(name_server=name_server or "", source_options=settings_of(option)).connect()
+    return RunSettings(
+        name_server=name_server or "", source_options=parse_settings(option)
+    ).connect()
 
 
 def _states(connection: "Connection", since: str) -> "list[RunState]":
@@ -117,7 +119,7 @@ def _last_of_each(states: "Iterable[RunState]") -> "list[RunState]":
 def _is_running(status_topic: "StatusTopic", name: str, run: str) -> bool:
     return any(
         state.pipeline == name and run in {"", state.run} and state.state.is_live
-        for state in status_topic.states(_RECENT)
+        for state in status_topic.states(_RECENT_SECONDS)
     )
 
 
@@ -131,8 +133,8 @@ def _print_states(states: "list[RunState]") -> None:
             f"{progress.rows:,}" + (f"/{progress.total:,}" if progress.total is not None else ""),
             f"{progress.rows_per_second:,.0f}",
             "-" if progress.backlog is None else f"{progress.backlog:,}",
-            _moment(state.started),
-            _moment(state.seen),
+            _time_text(state.started),
+            _time_text(state.seen),
             state.text,
         )
     table.print()
@@ -146,8 +148,8 @@ def _print_state(state: "RunState") -> None:
         "state": state.state,
         "why": state.reason,
         "run": f"{state.run}, process {state.pid} on {state.host}",
-        "started": _moment(state.started),
-        "reported": _moment(state.seen),
+        "started": _time_text(state.started),
+        "reported": _time_text(state.seen),
         "rows": f"{progress.rows:,}" + (f" of {progress.total:,}" if progress.total else ""),
         "rows/s": f"{progress.rows_per_second:,.0f}",
         "batch": progress.batch,
@@ -158,5 +160,5 @@ def _print_state(state: "RunState") -> None:
             print(f"{name:<10} {value}")
 
 
-def _moment(timestamp_ms: int) -> str:
+def _time_text(timestamp_ms: int) -> str:
     return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"

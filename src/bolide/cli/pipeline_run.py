@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bolide.cli import pipeline_options as opt
-from bolide.cli.command_line import FAILED, Refusing, fail, settings_of, spark_needed
+from bolide.cli.command_line import FAILED, ExitOnError, fail, parse_settings, require_spark
 from bolide.cli.pipeline_options import FILE
 from bolide.errors import ConfigError
 from bolide.spark.bundle import ship_settings
@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_FILE_TEXT = "A pipeline of your own, declared in a YAML file."
+_FILE_EXAMPLE = "orders.yaml --once"
 _ONLY_RUN = {"verbs": ("run",)}
 _INTERRUPTED = 130
-"""As shells have it."""
+"""Exit code that shells use for SIGINT."""
 Make = Callable[[RunSettings], Pipeline | Job]
 
 
 @dataclass(kw_only=True)
-class Words:
-    """What the command line says, whatever the pipeline."""
+class RunArguments:
+    """The command line arguments that all pipelines share."""
 
     name_server: opt.NameServer = None
     option: opt.SourceOption = None
@@ -64,7 +66,7 @@ class Words:
         """Raises ConfigError."""
         return RunSettings(
             name_server=self.name_server or "",
-            source_options=settings_of(self.option),
+            source_options=parse_settings(self.option),
             name=self.name,
             once=self.once,
             trigger=parse_trigger(self.every) if self.every else None,
@@ -73,25 +75,25 @@ class Words:
         )
 
 
-def run_work(make: Make, words: Words) -> None:
-    """Run it to its end, or until SIGINT or SIGTERM."""
-    with spark_needed(), Refusing():
+def run_pipeline(make: Make, arguments: RunArguments) -> None:
+    """Run a pipeline to its end, or until SIGINT or SIGTERM."""
+    with require_spark(), ExitOnError():
         from bolide.spark.pipelines import runner  # noqa: PLC0415
         from bolide.spark.pipelines.runner import refuse_second_run  # noqa: PLC0415
 
-        settings = words.settings()
+        settings = arguments.settings()
         work = make(settings)
         connection = runner.find_connection(work, settings)
-        if connection is not None and not words.force:
+        if connection is not None and not arguments.force:
             refuse_second_run(connection, work.name, needed=runner.reads_cluster(work))
         once = isinstance(work, Job) or work.trigger.once
         controls = runner.RunControls(
             display=partial(choose_display, work.name, once=once, stream=sys.stderr),
-            show=show_json if words.as_json else show_text,
-            interval=words.report_interval,
+            show=show_json if arguments.as_json else show_text,
+            interval=arguments.report_interval,
             force=True,
         )
-        with _session(words) as spark, _stop_on_signals() as stop:
+        with _session(arguments) as spark, _stop_on_signals() as stop:
             try:
                 outcome = runner.run(work, spark, connection, controls=controls, stop=stop)
             except RunFailed as exc:
@@ -100,31 +102,31 @@ def run_work(make: Make, words: Words) -> None:
             fail(outcome.failure, FAILED)
 
 
-def explain_work(make: Make, words: Words) -> None:
-    """Print what it would do."""
-    with spark_needed(), Refusing():
+def explain_pipeline(make: Make, arguments: RunArguments) -> None:
+    """Print what a pipeline would do."""
+    with require_spark(), ExitOnError():
         from bolide.spark.pipelines.runner import explain  # noqa: PLC0415
 
-        work = make(words.settings())
-        with _session(words) as spark:
+        work = make(arguments.settings())
+        with _session(arguments) as spark:
             print(explain(work, spark))
 
 
 @contextmanager
-def _session(words: Words) -> "Iterator[SparkSession]":
+def _session(arguments: RunArguments) -> "Iterator[SparkSession]":
     from bolide.spark.session import session  # noqa: PLC0415
 
     conf = {"spark.ui.enabled": "false"}
-    if words.ship is not None:
-        if not words.ship.is_file():
+    if arguments.ship is not None:
+        if not arguments.ship.is_file():
             raise ConfigError(
-                f"--ship {words.ship}: there is no such file; `bolide pipeline bundle`"
+                f"--ship {arguments.ship}: there is no such file; `bolide pipeline bundle`"
             )
-        conf |= ship_settings(words.ship)
-    conf |= settings_of(words.conf)
+        conf |= ship_settings(arguments.ship)
+    conf |= parse_settings(arguments.conf)
     with _leave_on_interrupt():
         spark = session(
-            "bolide pipeline", name_server=words.name_server, master=words.master, conf=conf
+            "bolide pipeline", name_server=arguments.name_server, master=arguments.master, conf=conf
         )
     try:
         yield spark
@@ -134,7 +136,7 @@ def _session(words: Words) -> "Iterator[SparkSession]":
 
 @contextmanager
 def _leave_on_interrupt() -> Iterator[None]:
-    """There is nothing to finish while Spark starts; py4j logs a trace of a KeyboardInterrupt."""
+    """Exit directly on SIGINT while Spark starts; py4j would log a KeyboardInterrupt."""
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(_INTERRUPTED)
@@ -148,15 +150,16 @@ def _leave_on_interrupt() -> Iterator[None]:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """The first signal asks for a stop, the second does not wait for it."""
+    """The first signal requests a stop, the second one interrupts."""
     stop = threading.Event()
 
-    def ask(number: int, frame: object) -> None:
+    def request_stop(number: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, request_stop) for number in signals}
     try:
         yield stop
     finally:
@@ -164,13 +167,14 @@ def _stop_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-_CARRY: dict[str, Callable[[Make, Words], None]] = {"run": run_work, "explain": explain_work}
-_FILE_TEXT = "A pipeline of your own, declared in a YAML file."
-_FILE_EXAMPLE = "orders.yaml --once"
+_VERBS: dict[str, Callable[[Make, RunArguments], None]] = {
+    "run": run_pipeline,
+    "explain": explain_pipeline,
+}
 
 
 def load(verb: str) -> dict[str, Any]:
-    """All commands, as a group has them."""
+    """The commands of `bolide pipeline run` or `bolide pipeline explain`."""
     app = typer.Typer(rich_markup_mode=None)
     for name, entry in BUILT_INS.entries.items():
         built_in = BUILT_INS[name]
@@ -184,9 +188,9 @@ def load(verb: str) -> dict[str, Any]:
     return dict(typer.main.get_group(app).commands)
 
 
-def _example(verb: str, name: str, words: str) -> str:
-    # The first sign keeps the line from being wrapped.
-    return "\b\nExample: " + " ".join(filter(None, ("bolide pipeline", verb, name, words)))
+def _example(verb: str, name: str, arguments: str) -> str:
+    # \b prevents click from wrapping the line.
+    return "\b\nExample: " + " ".join(filter(None, ("bolide pipeline", verb, name, arguments)))
 
 
 def _command(built_in: BuiltIn, verb: str) -> Callable[..., None]:
@@ -194,25 +198,27 @@ def _command(built_in: BuiltIn, verb: str) -> Callable[..., None]:
     names = {parameter.name for parameter in own}
 
     def call(**values: Any) -> None:
-        words = {name: values.pop(name) for name in names}
-        given = {name: _value(value) for name, value in words.items() if value is not None}
-        _CARRY[verb](lambda run: built_in.plan(make_options(built_in, given), run), Words(**values))
+        arguments = {name: values.pop(name) for name in names}
+        given = {name: _as_tuple(value) for name, value in arguments.items() if value is not None}
+        _VERBS[verb](
+            lambda run: built_in.plan(make_options(built_in, given), run), RunArguments(**values)
+        )
 
-    return _with_parameters(call, [*own, *_common(verb)])
+    return _with_parameters(call, [*own, *_common_parameters(verb)])
 
 
 def _file(verb: str) -> Callable[..., None]:
     def call(file: Any, **values: Any) -> None:
         from bolide.spark.pipelines.declared import read_pipeline  # noqa: PLC0415
 
-        _CARRY[verb](lambda run: read_pipeline(_existing(file), run), Words(**values))
+        _VERBS[verb](lambda run: read_pipeline(_require_file(file), run), RunArguments(**values))
 
     argument = inspect.Parameter("file", inspect.Parameter.KEYWORD_ONLY, annotation=opt.File)
-    return _with_parameters(call, [argument, *_common(verb)])
+    return _with_parameters(call, [argument, *_common_parameters(verb)])
 
 
-def _existing(file: Path) -> Path:
-    """Raises ConfigError; a word that nearly is the name of a built-in gets that told."""
+def _require_file(file: Path) -> Path:
+    """Raises ConfigError if the file does not exist; suggests similar built-in names."""
     if not file.exists():
         near = difflib.get_close_matches(str(file), BUILT_INS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BUILT_INS)}"
@@ -227,7 +233,7 @@ def _own_parameters(options: type[Any]) -> Iterator[inspect.Parameter]:
     hints = typing.get_type_hints(options)
     for item in dataclasses.fields(options):
         given = item.default is not dataclasses.MISSING
-        kind, default = _plain(hints[item.name]), item.default
+        kind, default = _option_type(hints[item.name]), item.default
         if kind == list[str]:
             kind, default = list[str] | None, None
         yield inspect.Parameter(
@@ -247,18 +253,18 @@ def _option(item: "dataclasses.Field[Any]") -> Any:
     )
 
 
-def _plain(hint: Any) -> Any:
-    """The type as typer knows it: a tuple of texts is a list."""
+def _option_type(hint: Any) -> Any:
+    """The type for typer, which has lists of strings instead of tuples."""
     return list[str] if typing.get_origin(hint) is tuple else hint
 
 
-def _value(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _common(verb: str) -> list[inspect.Parameter]:
-    """What every command of the verb takes: the fields of `Words`, as far as they concern it."""
-    hints = typing.get_type_hints(Words, include_extras=True)
+def _common_parameters(verb: str) -> list[inspect.Parameter]:
+    """Parameters of every command of a verb, from the fields of `RunArguments`."""
+    hints = typing.get_type_hints(RunArguments, include_extras=True)
     return [
         inspect.Parameter(
             item.name,
@@ -266,7 +272,7 @@ def _common(verb: str) -> list[inspect.Parameter]:
             default=item.default,
             annotation=hints[item.name],
         )
-        for item in dataclasses.fields(Words)
+        for item in dataclasses.fields(RunArguments)
         if verb in item.metadata.get("verbs", (verb,))
     ]
 

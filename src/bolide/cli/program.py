@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from bolide.cli.command_line import spark_needed
+from bolide.cli.command_line import require_spark
 from bolide.cli.pipeline_options import FILE
 from bolide.cli.server_commands import broker, namesrv, standalone
 from bolide.cli.sql import sql
 from bolide.version import __version__
 
-_LOOK: Any = {
+_TYPER_OPTIONS: Any = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -23,8 +23,8 @@ _LOOK: Any = {
 _ANY_WORDS: Any = {"context_settings": {"ignore_unknown_options": True, "allow_extra_args": True}}
 
 
-class LateGroup(TyperGroup):
-    """Has the commands that its `load` finds."""
+class LazyGroup(TyperGroup):
+    """A group that loads its commands on first access."""
 
     _loaded: dict[str, Any] | None = None
 
@@ -39,24 +39,24 @@ class LateGroup(TyperGroup):
 
     @commands.setter
     def commands(self, _given: object) -> None:
-        """What is registered here by others does not count."""
+        """Ignored: typer assigns the registered commands, of which there are none."""
 
 
 def commands_of(*verbs: Callable[..., None]) -> dict[str, Any]:
-    """A command for each function, as a group has them."""
+    """One command per function, as the commands of a group."""
     app = typer.Typer(rich_markup_mode=None)
     for verb in verbs:
         app.command()(verb)
-    return loaded_from(app)
+    return commands_from(app)
 
 
-def loaded_from(app: typer.Typer) -> dict[str, Any]:
-    """The commands of an application, as a group has them."""
+def commands_from(app: typer.Typer) -> dict[str, Any]:
+    """The commands of an application, as the commands of a group."""
     return dict(typer.main.get_group(app).commands)
 
 
-class AdminGroup(LateGroup):
-    """Finds its commands in `bolide.cli.admin.commands`, whatever the case of their letters."""
+class AdminGroup(LazyGroup):
+    """The commands of `bolide.cli.admin.commands`; names are case-insensitive."""
 
     def load(self) -> dict[str, Any]:
         from bolide.cli.admin.commands import load  # noqa: PLC0415
@@ -68,13 +68,13 @@ class AdminGroup(LateGroup):
         return super().get_command(ctx, names.get(cmd_name.lower(), cmd_name))
 
 
-class WorkGroup(LateGroup):
-    """Finds its commands in `bolide.cli.pipeline_run`."""
+class PipelineVerbGroup(LazyGroup):
+    """One command per built-in pipeline, from `bolide.cli.pipeline_run`, and FILE."""
 
     verb: ClassVar[str]
 
     def load(self) -> dict[str, Any]:
-        with spark_needed():
+        with require_spark():
             from bolide.cli.pipeline_run import load  # noqa: PLC0415
 
             return load(self.verb)
@@ -85,22 +85,22 @@ class WorkGroup(LateGroup):
         return super().resolve_command(ctx, args)
 
 
-class RunGroup(WorkGroup):
+class RunGroup(PipelineVerbGroup):
     verb = "run"
 
 
-class ExplainGroup(WorkGroup):
+class ExplainGroup(PipelineVerbGroup):
     verb = "explain"
 
 
-class PipelineGroup(LateGroup):
+class PipelineGroup(LazyGroup):
     def load(self) -> dict[str, Any]:
         from bolide.cli import pipeline  # noqa: PLC0415
 
         app = typer.Typer(rich_markup_mode=None)
         for group, verb, text in (
             (RunGroup, "run", "Run a pipeline: one of these, or that of a YAML file."),
-            (ExplainGroup, "explain", "Tell what a pipeline would do, without running it."),
+            (ExplainGroup, "explain", "Show what a pipeline would do, without running it."),
         ):
             app.add_typer(
                 typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None),
@@ -109,10 +109,10 @@ class PipelineGroup(LateGroup):
         app.command("list")(pipeline.list_)
         for command in (pipeline.status, pipeline.stop, pipeline.bundle):
             app.command()(command)
-        return loaded_from(app)
+        return commands_from(app)
 
 
-class BenchGroup(LateGroup):
+class BenchGroup(LazyGroup):
     def load(self) -> dict[str, Any]:
         from bolide.cli import bench  # noqa: PLC0415
 
@@ -127,41 +127,45 @@ class BenchGroup(LateGroup):
         )
 
 
-class StoreGroup(LateGroup):
+class StoreGroup(LazyGroup):
     def load(self) -> dict[str, Any]:
         from bolide.cli.store import dump, verify  # noqa: PLC0415
 
         return commands_of(verify, dump)
 
 
-app = typer.Typer(no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_LOOK)
+app = typer.Typer(
+    no_args_is_help=True, help="A RocketMQ-compatible messaging platform.", **_TYPER_OPTIONS
+)
 app.command()(namesrv)
 app.command()(standalone)
 app.command(**_ANY_WORDS)(broker)
 
 for _group, _name, _text in (
-    (StoreGroup, "store", "Look into a store directory, and mend it."),
-    (BenchGroup, "bench", "Load a cluster and measure it, ours or Apache's."),
-    (PipelineGroup, "pipeline", "Move and look into messages with Spark."),
+    (StoreGroup, "store", "Inspect and repair a store directory."),
+    (BenchGroup, "bench", "Benchmark a Bolide or RocketMQ cluster."),
+    (PipelineGroup, "pipeline", "Process messages with Spark."),
 ):
-    app.add_typer(typer.Typer(cls=_group, no_args_is_help=True, **_LOOK), name=_name, help=_text)
+    app.add_typer(
+        typer.Typer(cls=_group, no_args_is_help=True, **_TYPER_OPTIONS), name=_name, help=_text
+    )
 
 app.command()(sql)
 
-_admin = typer.Typer(cls=AdminGroup, no_args_is_help=True, **_LOOK)
+_admin = typer.Typer(cls=AdminGroup, no_args_is_help=True, **_TYPER_OPTIONS)
 app.add_typer(_admin, name="admin")
 
-# A command alone in its application needs no name: `mqnamesrv -c FILE`.
-_mqnamesrv = typer.Typer(**_LOOK)
+# A single command in an application is run without its name: `mqnamesrv -c FILE`.
+_mqnamesrv = typer.Typer(**_TYPER_OPTIONS)
 _mqnamesrv.command()(namesrv)
-_mqbroker = typer.Typer(**_LOOK)
+_mqbroker = typer.Typer(**_TYPER_OPTIONS)
 _mqbroker.command(**_ANY_WORDS)(broker)
 
 
 @app.callback(invoke_without_command=True)
 def bolide(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
     ] = False,
 ) -> None:
     """A RocketMQ-compatible messaging platform."""
@@ -172,7 +176,7 @@ def bolide(
 
 @_admin.callback()
 def admin() -> None:
-    """Look after a cluster, with the commands of RocketMQ's mqadmin."""
+    """Administer a cluster, with the commands of RocketMQ's mqadmin."""
 
 
 def main() -> None:

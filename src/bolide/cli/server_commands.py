@@ -13,16 +13,16 @@ import typer
 
 from bolide.cli.command_line import (
     ConfigFile,
+    ExitOnError,
     LogFile,
     PrintConfig,
-    Refusing,
+    SettingWords,
     Strict,
-    Words,
     Workers,
-    settings_of,
+    parse_settings,
 )
 from bolide.cli.server_process import Lifeline, find_log_config, start_logging
-from bolide.remoting.event_loop import collect_seldom
+from bolide.remoting.event_loop import raise_gc_thresholds
 
 if TYPE_CHECKING:
     from bolide.broker.settings.config import BrokerConfig
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 
 def namesrv(
-    settings: Words = None,
+    settings: SettingWords = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     listen_port: Annotated[
-        int | None, typer.Option("--listen-port", help="Port to listen on, 9876 by default.")
+        int | None, typer.Option("--listen-port", help="Port to listen on; 9876 by default.")
     ] = None,
     bind_address: Annotated[
-        str | None, typer.Option("--bind-address", help="Address to listen on, all by default.")
+        str | None, typer.Option("--bind-address", help="Address to listen on; all by default.")
     ] = None,
     strict: Strict = False,
     log_config: LogFile = None,
 ) -> None:
-    """Run a NameServer until it is told to stop."""
+    """Run a NameServer until SIGTERM or SIGINT."""
     from bolide.cli.name_server import (  # noqa: PLC0415
         all_texts,
         file_texts,
@@ -54,12 +54,12 @@ def namesrv(
 
     options = {"listenPort": listen_port, "bindAddress": bind_address}
     chosen = {key: str(value) for key, value in options.items() if value is not None}
-    with Refusing():
+    with ExitOnError():
         lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
-        # What -p prints is a configuration file: nothing else may stand in it.
+        # The output of -p is a configuration file, so logs go to standard error.
         level = start_logging(log_file, sys.stderr if print_config else sys.stdout, lifeline.label)
-        chosen = settings_of(settings) | chosen
+        chosen = parse_settings(settings) | chosen
         texts = all_texts(file_texts(config, chosen, quiet=print_config), level, chosen)
         loaded = load_settings(texts, strict=strict)
         if print_config:
@@ -69,7 +69,7 @@ def namesrv(
 
 
 def broker(
-    settings: Words = None,
+    settings: SettingWords = None,
     config: ConfigFile = None,
     name_servers: Annotated[
         str | None,
@@ -82,27 +82,27 @@ def broker(
     print_important_config: Annotated[
         bool,
         typer.Option(
-            "-m", "--printImportantConfig", help="Print the settings that matter most and leave."
+            "-m", "--printImportantConfig", help="Print the most important settings and exit."
         ),
     ] = False,
     strict: Strict = False,
     log_config: LogFile = None,
 ) -> None:
-    """Run a broker until it is told to stop: bolide broker -c broker.conf -n 127.0.0.1:9876"""
-    collect_seldom()
+    """Run a broker until SIGTERM or SIGINT: bolide broker -c broker.conf -n 127.0.0.1:9876"""
+    raise_gc_thresholds()
     from bolide.broker.settings.config import load_settings  # noqa: PLC0415
     from bolide.cli import broker_settings  # noqa: PLC0415
 
     options = {"namesrvAddr": name_servers, "workers": workers}
     given = {key: str(value) for key, value in options.items() if value is not None}
     prints = print_config or print_important_config
-    # The store is opened and ports are bound here: what the system refuses is told in one line too.
-    with Refusing(OSError):
+    # OSError: opening the store and binding the ports may fail here.
+    with ExitOnError(OSError):
         lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
-        # What -p prints is a configuration file: nothing else may stand in it.
+        # The output of -p is a configuration file, so logs go to standard error.
         level = start_logging(log_file, sys.stderr if prints else sys.stdout, lifeline.label)
-        chosen = settings_of(settings) | given
+        chosen = parse_settings(settings) | given
         if lifeline:
             file = broker_settings.worker_texts(config, chosen)
         else:
@@ -140,15 +140,15 @@ def _serve_by_workers(
     chosen: Mapping[str, str],
     log_file: Path | None,
 ) -> None:
-    from bolide.cli.broker_workers import prepare, servers_of, shared_file, supervise  # noqa: PLC0415
+    from bolide.cli.broker_workers import plan_workers, servers_of, shared_file, supervise  # noqa: PLC0415
 
-    workers = prepare(*loaded)
+    workers = plan_workers(*loaded)
     flags["--config"] = flags["--config"] or shared_file(loaded[0])
     supervise([servers_of(workers, flags, chosen)], workers, log_file)
 
 
 def standalone(
-    settings: Words = None,
+    settings: SettingWords = None,
     data: Annotated[Path, typer.Option(help="Directory for all files.")] = Path("data"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
     namesrv_port: Annotated[int, typer.Option(help="Port of the NameServer.")] = 9876,
@@ -156,17 +156,17 @@ def standalone(
     workers: Workers = None,
     log_config: LogFile = None,
 ) -> None:
-    """Run a NameServer and a broker in one process, or by --workers, files under --data.
+    """Run a NameServer and a broker in one process, or with --workers in several.
 
     Settings are those of a broker.conf, such as flushDiskType=SYNC_FLUSH.
     """
-    collect_seldom()
-    from bolide.cli.standalone import Cluster, serve  # noqa: PLC0415
+    raise_gc_thresholds()
+    from bolide.cli.standalone import StandaloneSettings, serve  # noqa: PLC0415
 
-    with Refusing(OSError):
+    with ExitOnError(OSError):
         log_file = find_log_config(log_config)
         level = start_logging(log_file, console=sys.stdout)
         ports = {"namesrv": namesrv_port, "broker": broker_port}
-        given = settings_of(settings) | ({} if workers is None else {"workers": str(workers)})
-        cluster = Cluster.of(given, data=data, host=host, ports=ports, level=level)
+        given = parse_settings(settings) | ({} if workers is None else {"workers": str(workers)})
+        cluster = StandaloneSettings.of(given, data=data, host=host, ports=ports, level=level)
         serve(cluster, log_file, log_config)

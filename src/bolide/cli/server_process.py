@@ -21,8 +21,58 @@ from bolide.logs import LogConfig, LogLevel
 
 log = logging.getLogger(__name__)
 
+_LIFELINE_VARIABLE = "BOLIDE_LIFELINE"
 
-_VARIABLE = "BOLIDE_LIFELINE"
+
+class Lifeline:
+    """The link of a server to its supervisor; inactive for a server started by hand.
+
+    Must be entered on the event loop of the server.
+    """
+
+    def __init__(self, label: str = "", inherited_socket: socket.socket | None = None) -> None:
+        self.label = label
+        self._socket = inherited_socket
+
+    @classmethod
+    def inherited(cls) -> "Lifeline":
+        """The lifeline of this process; child processes do not inherit it."""
+        number, _, label = os.environ.pop(_LIFELINE_VARIABLE, "").partition(":")
+        if not number:
+            return cls()
+        inherited_socket = socket.socket(fileno=int(number))
+        inherited_socket.set_inheritable(False)
+        return cls(label, inherited_socket)
+
+    def __bool__(self) -> bool:
+        return self._socket is not None
+
+    def __enter__(self) -> Self:
+        if self._socket is not None:
+            self._socket.setblocking(False)
+            asyncio.get_running_loop().add_reader(self._socket, self._stop_server)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+
+    def report_ready(self) -> None:
+        """Report to the supervisor that the server accepts requests."""
+        if self._socket is not None:
+            with suppress(OSError):  # the supervisor is gone: `_stop_server` handles it
+                self._socket.send(b"+")
+
+    def _stop_server(self) -> None:
+        assert self._socket is not None
+        asyncio.get_running_loop().remove_reader(self._socket)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def lifeline_environment(inherited_socket: socket.socket, label: str) -> dict[str, str]:
+    """Environment variables for a child, which must also inherit the file descriptor."""
+    return {_LIFELINE_VARIABLE: f"{inherited_socket.fileno()}:{label}"}
 
 
 def find_log_config(file: Path | None) -> Path | None:
@@ -36,77 +86,26 @@ def start_logging(file: Path | None, console: IO[str], label: str = "") -> LogLe
     """Configure the logs; returns the root level, which settings may change.
 
     Args:
-        label: which of several processes with one configuration this is.
+        label: name of this process among several that share the configuration.
     """
-    config = _read(file, label) if file else LogConfig(label=label)
+    config = _read_log_config(file, label) if file else LogConfig(label=label)
     logs.configure(config, console=console)
     return config.level
 
 
 def reload_logs(file: Path | None, label: str = "") -> None:
-    """What SIGHUP asks for."""
+    """Read the logging configuration again, on SIGHUP."""
     if file is None:
-        log.info("there is no logging configuration to read again")
+        log.info("there is no logging configuration to reload")
         return
     try:
-        logs.configure(_read(file, label))
+        logs.configure(_read_log_config(file, label))
     except ConfigError as exc:
         log.warning("the logs stay as they are: %s", exc)
     else:
-        log.info("the logs go by %s, read again", file)
+        log.info("logging configuration reloaded from %s", file)
 
 
-def _read(file: Path, label: str) -> LogConfig:
+def _read_log_config(file: Path, label: str) -> LogConfig:
     config = LogConfig.read(file)
     return config.of(label) if label else config
-
-
-class Lifeline:
-    """Of a server that was started by hand it is cut from the beginning, and does nothing.
-
-    Entered on the event loop that serves.
-    """
-
-    def __init__(self, label: str = "", end: socket.socket | None = None) -> None:
-        self.label = label
-        self._end = end
-
-    @classmethod
-    def inherited(cls) -> "Lifeline":
-        """That of this process; what it starts itself has none."""
-        number, _, label = os.environ.pop(_VARIABLE, "").partition(":")
-        if not number:
-            return cls()
-        end = socket.socket(fileno=int(number))
-        end.set_inheritable(False)
-        return cls(label, end)
-
-    def __bool__(self) -> bool:
-        return self._end is not None
-
-    def __enter__(self) -> Self:
-        if self._end is not None:
-            self._end.setblocking(False)
-            asyncio.get_running_loop().add_reader(self._end, self._cut)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._end is not None:
-            asyncio.get_running_loop().remove_reader(self._end)
-            self._end.close()
-
-    def tell(self) -> None:
-        """Say that it serves."""
-        if self._end is not None:
-            with suppress(OSError):  # nobody is there: `_cut` sees to it
-                self._end.send(b"+")
-
-    def _cut(self) -> None:
-        assert self._end is not None
-        asyncio.get_running_loop().remove_reader(self._end)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def handed_to_child(end: socket.socket, label: str) -> dict[str, str]:
-    """What the environment of a server must hold; the socket itself is handed on by its number."""
-    return {_VARIABLE: f"{end.fileno()}:{label}"}

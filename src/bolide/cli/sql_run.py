@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 
-_WIDEST = 80
-"""Characters of a cell in a table; the other formats cut nothing."""
+_MAX_CELL_WIDTH = 80
+"""Characters per table cell on a terminal; other output is not truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the command line says."""
+class SqlRequest:
+    """The arguments of the command line."""
 
     text: str
     name_server: str | None
@@ -47,23 +47,23 @@ class Asked:
     conf: Mapping[str, str]
 
 
-def run(asked: Asked) -> str | None:
-    """Print the rows of a query; returns why it failed, if it did.
+def run(request: SqlRequest) -> str | None:
+    """Print the rows of a query; returns the reason of a failure, or None.
 
     Raises:
-        BolideError: a topic or an archive is not there, or the two do not meet.
+        BolideError: a topic or an archive does not exist, or there is a gap between the two.
     """
-    conf = {"spark.ui.enabled": "false", **asked.conf}
-    spark = session("bolide sql", name_server=asked.name_server, master=asked.master, conf=conf)
-    with py4j_silent():
+    conf = {"spark.ui.enabled": "false", **request.conf}
+    spark = session("bolide sql", name_server=request.name_server, master=request.master, conf=conf)
+    with silence_py4j():
         try:
-            _take_zone_of(spark)
+            _use_session_time_zone(spark)
             with unlogged():
-                _print(spark, asked)
+                _print(spark, request)
         except PySparkException as exc:
             return failure_reason(exc)
         except KeyboardInterrupt:
-            spark.sparkContext.setLogLevel("OFF")  # else it tells of each task that is cut short
+            spark.sparkContext.setLogLevel("OFF")  # otherwise Spark logs each cancelled task
             raise
         finally:
             spark.stop()
@@ -71,10 +71,11 @@ def run(asked: Asked) -> str | None:
 
 
 @contextmanager
-def py4j_silent() -> Iterator[None]:
-    """Ctrl-C just ends a query: no traces by py4j, which logs by the root logger as well."""
+def silence_py4j() -> Iterator[None]:
+    """Let Ctrl-C end a query without tracebacks from py4j, which also uses the root logger."""
     loggers = [logging.getLogger(name) for name in ("py4j", None)]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pyspark's asks the JVM
+    # Replaces pyspark's handler, which calls the JVM.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     for logger in loggers:
         logger.addFilter(_is_critical)
     try:
@@ -89,25 +90,31 @@ def _is_critical(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.CRITICAL
 
 
-def _take_zone_of(spark: "SparkSession") -> None:
-    """Python gets times in the zone of its process; SQL sees them in that of the session."""
+def _use_session_time_zone(spark: "SparkSession") -> None:
+    """Set the process time zone, in which Python receives times, to that of the SQL session."""
     os.environ["TZ"] = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     time.tzset()
 
 
-def _print(spark: "SparkSession", asked: Asked) -> None:
-    views = Views(spark, name_server=asked.name_server, archive=asked.archive, **asked.options)
-    frame = query(
-        spark, asked.text, views, value_schemas=asked.value_schemas, allow_gaps=asked.allow_gaps
+def _print(spark: "SparkSession", request: SqlRequest) -> None:
+    views = Views(
+        spark, name_server=request.name_server, archive=request.archive, **request.options
     )
-    rows, more = _rows(frame, asked.limit)
-    _PRINT[asked.output](frame.columns, rows, sys.stdout)
+    frame = query(
+        spark,
+        request.text,
+        views,
+        value_schemas=request.value_schemas,
+        allow_gaps=request.allow_gaps,
+    )
+    rows, more = _rows(frame, request.limit)
+    _PRINTERS[request.output](frame.columns, rows, sys.stdout)
     if more():
-        print(f"The first {asked.limit} rows; --limit shows more.", file=sys.stderr)
+        print(f"The first {request.limit} rows; --limit shows more.", file=sys.stderr)
 
 
 def _rows(frame: "DataFrame", limit: int | None) -> tuple["Iterable[Row]", Callable[[], bool]]:
-    """The rows to print, and whether there were more: one more than wanted is asked for."""
+    """The rows to print, and a function that returns whether there are more than `limit`."""
     if limit is None:
         return frame.toLocalIterator(prefetchPartitions=True), lambda: False
     found = frame.limit(limit + 1).collect()
@@ -116,7 +123,7 @@ def _rows(frame: "DataFrame", limit: int | None) -> tuple["Iterable[Row]", Calla
 
 def print_json(columns: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
     for row in rows:
-        document = dict(zip(columns, map(plain, row), strict=True))
+        document = dict(zip(columns, map(to_plain, row), strict=True))
         print(json.dumps(document, ensure_ascii=False), file=to)
 
 
@@ -128,7 +135,7 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], to: Text
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], to: TextIO) -> None:
-    """Wide cells are cut on a terminal only: elsewhere a program may read them."""
+    """Truncates wide cells on a terminal only: elsewhere a program may read the output."""
     from rich.box import MINIMAL  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -140,47 +147,47 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], to: Te
         numbers = all(isinstance(row[index], int | float | Decimal | None) for row in shown)
         table.add_column(Text(column), justify="right" if shown and numbers else "left")
     for row in shown:
-        table.add_row(*(Text(_cut(as_text(value, null="NULL"))) for value in row))
+        table.add_row(*(Text(_truncate(as_text(value, null="NULL"))) for value in row))
     width = None if to.isatty() else 10_000
     Console(file=to, width=width).print(table, crop=False)
 
 
 def as_text(value: object, *, null: str) -> str:
-    found = plain(value)
+    found = to_plain(value)
     if found is None:
         return null
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
-def plain(value: object) -> Any:
-    """A value of Spark as JSON has it: bytes that are no text become base64 with that name."""
+def to_plain(value: object) -> Any:
+    """A Spark value as a JSON value; bytes that are not UTF-8 become `{"base64": …}`."""
     if isinstance(value, bytes | bytearray):
-        return _text_of(bytes(value))
+        return _bytes_to_plain(bytes(value))
     if isinstance(value, date | datetime | timedelta | Decimal):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(plain(key)): plain(each) for key, each in value.items()}
+        return {str(to_plain(key)): to_plain(each) for key, each in value.items()}
     if hasattr(value, "asDict"):  # a struct
-        return {key: plain(each) for key, each in value.asDict().items()}
+        return {key: to_plain(each) for key, each in value.asDict().items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_plain(each) for each in value]
     return value
 
 
-def _text_of(value: bytes) -> str | dict[str, str]:
+def _bytes_to_plain(value: bytes) -> str | dict[str, str]:
     try:
         return value.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def _cut(text: str) -> str:
-    if not sys.stdout.isatty() or len(text) <= _WIDEST:
+def _truncate(text: str) -> str:
+    if not sys.stdout.isatty() or len(text) <= _MAX_CELL_WIDTH:
         return text
-    return text[: _WIDEST - 1] + "…"
+    return text[: _MAX_CELL_WIDTH - 1] + "…"
 
 
-_PRINT: dict[str, Callable[[Sequence[str], Iterable[Sequence[object]], TextIO], None]] = {
+_PRINTERS: dict[str, Callable[[Sequence[str], Iterable[Sequence[object]], TextIO], None]] = {
     "table": print_table,
     "json": print_json,
     "csv": print_csv,

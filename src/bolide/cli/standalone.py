@@ -13,19 +13,19 @@ from bolide import logs
 from bolide.broker.multi_process import refuse_unserved_stores
 from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
 from bolide.cli import broker_settings, name_server
-from bolide.cli.broker_workers import prepare, server, servers_of, shared_file, supervise
+from bolide.cli.broker_workers import plan_workers, server, servers_of, shared_file, supervise
 from bolide.cli.server_process import reload_logs
 from bolide.config import load, read_file
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
-from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.server import NameServer
 from bolide.remoting.address import format_address
 from bolide.remoting.event_loop import (
-    keep_freed_memory,
+    freeze_gc,
     on_hangup,
+    retain_freed_memory,
     run,
-    spare_collections,
     until_stopped,
 )
 from bolide.store.config import StoreConfig
@@ -38,15 +38,15 @@ _ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104  to be recognised, not to be 
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """A NameServer and a broker that knows it."""
+class StandaloneSettings:
+    """Settings of a NameServer and of the broker that registers with it."""
 
     name_server: NameServerConfig
     broker: BrokerConfig
     store: StoreConfig
     texts: Mapping[str, str]
     chosen: Mapping[str, dict[str, str]]
-    """What the command line says, for the NameServer and for the broker."""
+    """Settings from the command line, under the keys `namesrv` and `broker`."""
 
     @classmethod
     def of(
@@ -58,12 +58,12 @@ class Cluster:
         ports: Mapping[str, int],
         level: LogLevel,
     ) -> Self:
-        """Share the settings given out between the two; those that both know go to both.
+        """Load the settings of both servers; keys known to both apply to both.
 
         Raises:
-            ConfigError: a value is wrong, or a key is one that has an option of its own.
+            ConfigError: a value is invalid, or a key has a command line option of its own.
         """
-        _refuse_ports(given)
+        _refuse_reserved_keys(given)
         of_broker = keys_of(BrokerConfig) | keys_of(StoreConfig)
         for_names = {k: v for k, v in given.items() if k in keys_of(NameServerConfig)}
         for_broker = {k: v for k, v in given.items() if k in of_broker or k not in for_names}
@@ -78,66 +78,68 @@ class Cluster:
         return cls(loaded, broker, store, texts, chosen)
 
 
-def serve(cluster: Cluster, log_file: Path | None, log_config: Path | None) -> None:
-    """Run it until it is told to stop."""
-    if cluster.broker.workers > 1:
-        _serve_by_workers(cluster, log_file, log_config)
+def serve(settings: StandaloneSettings, log_file: Path | None, log_config: Path | None) -> None:
+    """Run both servers until a stop signal."""
+    if settings.broker.workers > 1:
+        _serve_by_workers(settings, log_file, log_config)
         return
-    refuse_unserved_stores(cluster.store.root, workers=1)
+    refuse_unserved_stores(settings.store.root, workers=1)
     try:
-        run(_run(cluster, log_file))
+        run(_run(settings, log_file))
     finally:
         logs.shutdown()
 
 
-async def _run(cluster: Cluster, log_file: Path | None) -> None:
-    logs.set_level(cluster.broker.log_level)
+async def _run(settings: StandaloneSettings, log_file: Path | None) -> None:
+    logs.set_level(settings.broker.log_level)
     on_hangup(lambda: reload_logs(log_file))
-    await until_stopped(_serve(cluster))
+    await until_stopped(_serve(settings))
     print("All stopped.", flush=True)
 
 
-async def _serve(cluster: Cluster) -> None:
+async def _serve(settings: StandaloneSettings) -> None:
     from bolide.cli import broker_server  # noqa: PLC0415
 
-    async with NameServer(cluster.name_server) as server:
+    async with NameServer(settings.name_server) as server:
         name_server.announce(server)
-        async with _broker(cluster, server.port) as broker:
-            spare_collections()
-            keep_freed_memory()
+        async with _broker(settings, server.port) as broker:
+            freeze_gc()
+            retain_freed_memory()
             broker_server.announce(broker)
             await asyncio.Event().wait()
 
 
-def _broker(cluster: Cluster, name_server_port: int) -> "Broker":
+def _broker(settings: StandaloneSettings, name_server_port: int) -> "Broker":
     """The broker that registers with the NameServer beside it."""
     from bolide.cli import broker_server  # noqa: PLC0415
 
-    config = replace(cluster.broker, name_servers=(_near(cluster, name_server_port),))
-    return broker_server.make_broker((config, cluster.store), cluster.texts)
+    config = replace(settings.broker, name_servers=(_local_address(settings, name_server_port),))
+    return broker_server.make_broker((config, settings.store), settings.texts)
 
 
-def _near(cluster: Cluster, port: int) -> str:
-    """Where the NameServer is, for who is on the same host."""
-    host = cluster.broker.bind_address
+def _local_address(settings: StandaloneSettings, port: int) -> str:
+    """The address of the NameServer for processes on the same host."""
+    host = settings.broker.bind_address
     return format_address(("127.0.0.1" if host in _ANY_ADDRESS else host, port))
 
 
-def _serve_by_workers(cluster: Cluster, log_file: Path | None, log_config: Path | None) -> None:
-    port = cluster.name_server.listen_port
+def _serve_by_workers(
+    settings: StandaloneSettings, log_file: Path | None, log_config: Path | None
+) -> None:
+    port = settings.name_server.listen_port
     if port == 0:
-        raise ConfigError("--namesrv-port 0: workers are told its port at their start; name one")
-    workers = prepare(cluster.broker, cluster.store)
-    flags = {"--log-config": log_config, "--config": shared_file(cluster.broker)}
-    for_workers = {**cluster.chosen["broker"], "namesrvAddr": _near(cluster, port)}
+        raise ConfigError("--namesrv-port 0: with --workers, the port must be given")
+    workers = plan_workers(settings.broker, settings.store)
+    flags = {"--log-config": log_config, "--config": shared_file(settings.broker)}
+    for_workers = {**settings.chosen["broker"], "namesrvAddr": _local_address(settings, port)}
     stages = [
-        [server("namesrv", "namesrv", {"--log-config": log_config}, cluster.chosen["namesrv"])],
+        [server("namesrv", "namesrv", {"--log-config": log_config}, settings.chosen["namesrv"])],
         servers_of(workers, flags, for_workers),
     ]
     supervise(stages, workers, log_file)
 
 
-def _refuse_ports(given: Mapping[str, str]) -> None:
+def _refuse_reserved_keys(given: Mapping[str, str]) -> None:
     for key in ("listenPort", "bindAddress", "namesrvAddr", "storePathRootDir"):
         if key in given:
             raise ConfigError(

@@ -14,18 +14,19 @@ from bolide.store.dump import BodyForm, Bound, Selection, describe, dump
 from bolide.store.layout import Layout
 from bolide.store.verify import Report, verify
 
-_FIRST = 2.0
+_FIRST_AFTER = 2.0
+"""Seconds before the first progress line."""
 _INTERVAL_TERMINAL = 0.2
 _INTERVAL_FILE = 10.0
 _MEGABYTE = 1_000_000
 
 
-def look(directory: Path, file: Path | None, *, repair: bool, silent: bool) -> Report:
-    """Verify a store, with a line on standard error that tells how far it is."""
+def run_verify(directory: Path, file: Path | None, *, repair: bool, silent: bool) -> Report:
+    """Verify a store, with a progress line on standard error."""
     layout = Layout.of(_config(file, directory)) if file else Layout.read_off(directory)
     line = ProgressLine()
     try:
-        return verify(layout, repair=repair, progress=_nothing if silent else line)
+        return verify(layout, repair=repair, progress=_no_progress if silent else line)
     finally:
         line.close()
 
@@ -53,15 +54,15 @@ def print_report(report: Report, *, quiet: bool) -> None:
     print(f"damaged: {kinds}" if kinds else "sound")
 
 
-def print_document(report: Report) -> None:
-    """One line of JSON."""
+def print_json_report(report: Report) -> None:
+    """Print the report as one line of JSON."""
     values = msgspec.to_builtins(report, enc_hook=str)
-    values["findings"] = [_camel(finding) for finding in values["findings"]]
-    print(msgspec.json.encode({"sound": report.sound} | _camel(values)).decode())
+    values["findings"] = [_camel_case(finding) for finding in values["findings"]]
+    print(msgspec.json.encode({"sound": report.sound} | _camel_case(values)).decode())
 
 
 def _config(file: Path, directory: Path) -> StoreConfig:
-    """The store's settings among those of a broker; the directory named is the root."""
+    """The store settings of a broker.conf, with `directory` as the root."""
     options = options_of(StoreConfig)
     known = {*options, *(alias for found in options.values() for alias in found.aliases)}
     texts = {key: text for key, text in read_file(file).items() if key in known}
@@ -70,8 +71,8 @@ def _config(file: Path, directory: Path) -> StoreConfig:
     return config
 
 
-def _camel(values: dict[str, object]) -> dict[str, object]:
-    """The same under names as `bolide store dump` has them."""
+def _camel_case(values: dict[str, object]) -> dict[str, object]:
+    """The same values with camelCase keys, as in the output of `bolide store dump`."""
     words = {name: name.split("_") for name in values}
     return {
         first + "".join(map(str.capitalize, rest)): values[name]
@@ -79,15 +80,15 @@ def _camel(values: dict[str, object]) -> dict[str, object]:
     }
 
 
-def _nothing(_done: int, _total: int) -> None: ...
+def _no_progress(_done: int, _total: int) -> None: ...
 
 
 class ProgressLine:
-    """One line that is written over on a terminal, a line now and then elsewhere."""
+    """Progress on standard error: one overwritten line on a terminal, else occasional lines."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._next = self._began + _FIRST
+        self._next = self._began + _FIRST_AFTER
         self._terminal = sys.stderr.isatty()
         self._open = False
 
@@ -107,10 +108,10 @@ class ProgressLine:
             print(file=sys.stderr)
 
 
-def selection_of(
+def parse_selection(
     topic: str | None, queue: int | None, key: str | None, first: str | None, last: str | None
 ) -> Selection:
-    """Raises ConfigError for what is no offset and no time."""
+    """Raises ConfigError if `first` or `last` is neither an offset nor a time."""
     return Selection(
         topic=topic,
         queue_id=queue,
@@ -121,7 +122,7 @@ def selection_of(
 
 
 def print_records(path: Path, selection: Selection, limit: int | None, body: str) -> None:
-    """Raises ConfigError, OSError."""
+    """Print records as JSON lines. Raises ConfigError, OSError."""
     encoder, form = msgspec.json.Encoder(), BodyForm(body)
     try:
         for count, record in enumerate(dump(path, selection, _warn)):
@@ -130,7 +131,7 @@ def print_records(path: Path, selection: Selection, limit: int | None, body: str
             sys.stdout.buffer.write(encoder.encode(describe(record, form)) + b"\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who read along has seen enough. Python would complain of it once more at its end.
+        # The reader closed the pipe. Without this, Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

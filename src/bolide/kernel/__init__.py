@@ -1,9 +1,10 @@
 """Codecs and data structures on the hot path, compiled where possible.
 
-Frames, records, messages, columns, index entries, queue units, SQL sieves. A module whose name begins
-with `_` is the compiled twin of the plain-Python module beside it, byte for byte and error for error:
-`_records` of `records`, `_index` of `index_entries`, `_frames` of `protocol.framing`, the others of the
-module of the same name. BOLIDE_KERNEL=python in the environment forces plain Python.
+Frames, records, messages, columns, index entries, queue units, SQL sieves. A module whose name
+begins with `_` is the compiled twin of the plain-Python module beside it, byte for byte and error
+for error: `_records` of `records`, `_index` of `index_entries`, `_frames` of `protocol.framing`,
+the others of the module of the same name. BOLIDE_KERNEL=python in the environment forces plain
+Python.
 """
 
 import os

@@ -13,7 +13,7 @@ from bolide.protocol.record import (
     MAX_BODY_SIZE,
     Blank,
     Buffer,
-    Place,
+    Placement,
     Record,
     RecordDraft,
     body_crc,
@@ -76,12 +76,12 @@ def write_record(
         ValueError: it does not fit there. Nothing was written, as with `record_size`'s errors.
     """
     record = encode_record(draft, len(draft.body))
-    place = Place(queue_offset, physical_offset, store_timestamp)
+    place = Placement(queue_offset, physical_offset, store_timestamp)
     return write_encoded(target, position, record, place)
 
 
 def write_encoded(
-    target: bytearray | memoryview, position: int, record: bytearray, place: Place
+    target: bytearray | memoryview, position: int, record: bytearray, place: Placement
 ) -> int:
     """The same for one that is a record already, without its place."""
     place_record(record, 0, place)

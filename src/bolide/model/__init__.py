@@ -1,7 +1,7 @@
-"""Values that every part speaks of: messages, their queues and their properties.
+"""Common value types: messages, their queues and their properties.
 
-No bytes and no I/O; how a value looks on the wire and on disk is written in `bolide.protocol`.
-A module here imports only from this package.
+The package does no I/O; the wire and disk formats are in `bolide.protocol`. Its modules import only
+from this package and from `bolide.errors`.
 """
 
 from bolide.model.message import (

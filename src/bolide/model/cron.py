@@ -1,4 +1,4 @@
-"""Times that come again and again, as cron writes them."""
+"""Cron expressions of recurring messages."""
 
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -11,10 +11,10 @@ _MOST_CHARACTERS: Final = 255
 
 
 def checked_cron(expression: object, zone: object) -> dict[str, str]:
-    """The properties of a message that recurs.
+    """Return the properties of a recurring message.
 
     Raises:
-        InvalidMessage: it never comes, or cannot be read; names the field.
+        InvalidMessage: the expression never matches or is malformed; names the field.
     """
     if zone and not expression:
         raise InvalidMessage("cron_zone", f"is {zone!r}, but there is no cron that it belongs to")
@@ -24,19 +24,19 @@ def checked_cron(expression: object, zone: object) -> dict[str, str]:
         raise InvalidMessage("cron_zone", f"must be text, not {type(zone).__name__}")
     if next_time(expression, zone, int(datetime.now(UTC).timestamp() * 1000)) is None:
         raise InvalidMessage("cron", f"{expression!r} never comes")
-    held = {PropertyName.CRON: expression}
-    return held | {PropertyName.CRON_ZONE: zone} if zone else held
+    properties = {PropertyName.CRON: expression}
+    return properties | {PropertyName.CRON_ZONE: zone} if zone else properties
 
 
 def next_time(expression: str, zone: str, after: int) -> int | None:
-    """The first time behind a moment, both in milliseconds since 1970; None if none comes.
+    """Return the first match after a time, in milliseconds since 1970; None if there is none.
 
-    Five fields are minute, hour, day, month and weekday; a sixth in front of them are seconds.
-    Where clocks are put forward or back, it is as with Debian's cron: what a skipped hour would
-    have brought comes right behind it, and a repeated hour does not bring it twice.
+    Five fields are minute, hour, day, month and weekday; a sixth field in front is seconds. Around
+    daylight saving changes it behaves like Debian's cron: matches in a skipped hour happen right
+    after it, and those in a repeated hour happen once.
 
     Raises:
-        InvalidMessage: the expression or the zone cannot be read; names the field.
+        InvalidMessage: the expression or the zone is malformed; names the field.
     """
     from cronsim import CronSim, CronSimError  # noqa: PLC0415  few need it
 

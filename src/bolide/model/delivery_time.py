@@ -1,4 +1,4 @@
-"""Messages that are to be delivered at a time of their own: how they say so."""
+"""Properties of timer messages, which have a delivery time of their own."""
 
 import math
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ _MOST_SECONDS: Final = 10**12
 def delivery_property(
     deliver_at: datetime | float | None, delay: timedelta | float | None
 ) -> dict[str, str]:
-    """The property of a message that waits until a moment, or so long after the broker has it.
+    """Return the property for delivery at a time, or after a delay from the arrival at the broker.
 
     Raises:
-        InvalidMessage: both are given, or one is no time; names the field.
+        InvalidMessage: both are given, or a value is not a time; names the field.
     """
     if deliver_at is not None and delay is not None:
         raise InvalidMessage("delay", "is given beside deliver_at: give one of them")
@@ -27,12 +27,12 @@ def delivery_property(
 
 
 def is_timed(properties: Mapping[str, str]) -> bool:
-    """Whether a message asks for a time."""
-    return any(name in properties for name in _ASKING)
+    """Whether a message has a delivery time or delay."""
+    return any(name in properties for name in _TIMER_PROPERTIES)
 
 
 def _milliseconds(field: str, value: object) -> int:
-    """Rather a millisecond later than earlier."""
+    """Convert to milliseconds, rounded up."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidMessage(field, f"{value} has no time zone: give it one")
@@ -45,7 +45,7 @@ def _milliseconds(field: str, value: object) -> int:
     return math.ceil(round(float(value) * 1000, 3))  # type: ignore[arg-type]
 
 
-_ASKING = (
+_TIMER_PROPERTIES = (
     PropertyName.TIMER_DELIVER_MS,
     PropertyName.TIMER_DELAY_MS,
     PropertyName.TIMER_DELAY_SEC,

@@ -1,4 +1,4 @@
-"""Messages that nobody wants after a certain time: how they say so."""
+"""Expiry of messages: the property and its text form."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,14 +8,14 @@ from bolide.model.message_checks import InvalidMessage
 from bolide.model.properties import PropertyName
 
 _MOST_DIGITS: Final = 18
-"""So that it fits a signed 64-bit number."""
+"""Fits a signed 64-bit number."""
 
 
 def expiry_text(expires_at: datetime | float | None, expire_after: timedelta | float | None) -> str:
-    """The property of a message that expires at a moment, or so long after now.
+    """Return the property of a message that expires at a time, or after a duration from now.
 
     Raises:
-        InvalidMessage: both are given, or one is no time; names the field.
+        InvalidMessage: both are given, or a value is not a time; names the field.
     """
     if expires_at is not None and expire_after is not None:
         raise InvalidMessage("expire_after", "is given beside expires_at: give one of them")
@@ -48,12 +48,12 @@ def _positive(field: str, value: object) -> float:
 
 
 def expiry_of(properties: Mapping[str, str]) -> int | None:
-    """When it expires, in milliseconds since 1970; None if never, or if that is no number."""
+    """Expiry in milliseconds since 1970; None without one, or if it is malformed."""
     text = properties.get(PropertyName.EXPIRES_AT)
     return None if text is None else parse_expiry(text)
 
 
 def parse_expiry(text: str) -> int | None:
-    """The number of milliseconds that a text says; None if it says none."""
+    """Parse milliseconds; returns None if the text is not a number."""
     plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if plain else None

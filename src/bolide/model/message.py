@@ -1,4 +1,4 @@
-"""Messages: what a producer gives, and what the log has made of it."""
+"""Messages: as a producer sends them, and as the log stores them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -28,8 +28,8 @@ from bolide.model.message_queue import MessageQueue
 from bolide.model.properties import KEY_SEPARATOR, PropertyName
 
 
-class _Read:
-    """What the properties of a message say."""
+class _PropertyAccess:
+    """Typed access to the properties of a message."""
 
     __slots__ = ()
 
@@ -57,30 +57,30 @@ class _Read:
 
     @property
     def dedup_key(self) -> str | None:
-        """By which a topic with a window takes it once, however often it is sent."""
+        """Key by which a topic with a deduplication window stores the message only once."""
         return self.properties.get(PropertyName.DEDUP_KEY)
 
     @property
     def expires_at(self) -> float | None:
-        """Seconds since 1970 after which nobody wants it; None if it does not expire."""
+        """Expiry in seconds since 1970; None if the message does not expire."""
         milliseconds = expiry_of(self.properties)
         return None if milliseconds is None else milliseconds / 1000
 
     @property
     def wait_stored(self) -> bool:
-        """Whether the broker answers only when the message is as safe as its settings say."""
+        """Whether the broker replies only after the flush and replication its settings require."""
         return self.properties.get(PropertyName.WAIT_STORED, "true").lower() == "true"
 
     @property
     def unique_id(self) -> str | None:
-        """The id the sending client gave; it stays the same through retries."""
+        """The id assigned by the sending client; it does not change on retries."""
         return self.properties.get(PropertyName.UNIQUE_ID)
 
 
-class Message(_Read):
-    """A body for a topic. It cannot be changed, so it may be sent again and from anywhere.
+class Message(_PropertyAccess):
+    """A message to send. It is immutable, so it can be sent again and from any thread.
 
-    `flag` is the user's own number; nobody here reads it.
+    `flag` is a number for the user; Bolide does not interpret it.
     """
 
     __slots__ = ("_properties", "body", "flag", "topic")
@@ -90,7 +90,7 @@ class Message(_Read):
     flag: int
     _properties: dict[str, str]
 
-    def __init__(  # noqa: PLR0913  what a message may say
+    def __init__(  # noqa: PLR0913  all options of a message
         self,
         topic: str,
         body: bytes | bytearray | memoryview,
@@ -110,30 +110,31 @@ class Message(_Read):
         flag: int = 0,
         wait_stored: bool = True,
     ) -> None:
-        """Check what is given.
+        """Validate the arguments.
 
         Args:
-            topic: where it goes.
-            body: what it says, at least one byte when it is sent.
-            tags: the one word by which consumers may choose.
-            keys: words it can be found by.
-            properties: names and texts of the user's own.
-            delay_level: which of the broker's delays to wait before delivery; 0 is none.
-            deliver_at: when to deliver it, to the millisecond; a number is seconds since 1970.
-            delay: how long after the broker has it; a number is seconds.
-            sharding_key: messages with equal ones belong together; selectors may use it.
-            dedup_key: a topic with `dedup.window` takes it once, however often it is sent; it
-                goes to the queue that the key hashes to.
-            expires_at: from then on no consumer gets it; a number is seconds since 1970.
-            expire_after: the same, counted from now; a number is seconds.
-            cron: when to deliver a copy, again and again: `"*/5 * * * *"`. A broker of Bolide
-                keeps it until it is recalled, or expires.
-            cron_zone: the time zone of `cron`, such as `"Europe/Berlin"`; UTC if not given.
-            flag: a number of the user's own.
-            wait_stored: False lets the broker answer before the message is flushed and copied.
+            topic: name of the topic.
+            body: content; a send requires at least one byte.
+            tags: a single tag, by which consumers can filter.
+            keys: keys by which the message can be found.
+            properties: names and values of the user's own.
+            delay_level: one of the broker's delay levels; 0 is no delay.
+            deliver_at: delivery time, to the millisecond; a number is seconds since 1970.
+            delay: delay from the arrival at the broker; a number is seconds.
+            sharding_key: messages with equal keys belong together; selectors may use it.
+            dedup_key: a topic with `dedup.window` stores the message once, however often it is
+                sent; the message goes to the queue that the key hashes to.
+            expires_at: expiry, after which consumers do not get it; a number is seconds since
+                1970.
+            expire_after: expiry counted from now; a number is seconds.
+            cron: schedule of a recurring message: `"*/5 * * * *"`. A Bolide broker delivers a
+                copy at each time until the message is recalled or expires.
+            cron_zone: time zone of `cron`, such as `"Europe/Berlin"`; default UTC.
+            flag: a number for the user.
+            wait_stored: False lets the broker reply before the message is flushed and replicated.
 
         Raises:
-            InvalidMessage: something is not as it must be; names the field.
+            InvalidMessage: an argument is invalid; names the field.
         """
         check_topic(topic)
         held = user_properties(properties) if properties else {}
@@ -159,9 +160,9 @@ class Message(_Read):
 
     @staticmethod
     def unchecked(topic: str, body: bytes, properties: dict[str, str], flag: int = 0) -> "Message":
-        """Make one of parts that are known to be good, reserved properties among them.
+        """Make a message without validation, from values that may include reserved properties.
 
-        The dictionary becomes the message's own.
+        The message takes ownership of the dictionary.
         """
         message = _blank(Message)
         _fill(message, topic, body, properties, flag)
@@ -172,7 +173,7 @@ class Message(_Read):
         return MappingProxyType(self._properties)
 
     def with_properties(self, properties: Mapping[str, str]) -> "Message":
-        """Return a copy in which these properties are added or replaced, without a check."""
+        """Return a copy with properties added or replaced, without validation."""
         changed = {**self._properties, **properties}
         return Message.unchecked(self.topic, self.body, changed, self.flag)
 
@@ -212,17 +213,17 @@ def _fill(message: Message, topic: str, body: bytes, properties: dict[str, str],
     _set(message, "flag", flag)
 
 
-class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A message with the place the log gave it. Timestamps are milliseconds since 1970.
+class StoredMessage(_PropertyAccess, msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A message with the offsets that the log assigned. Timestamps are milliseconds since 1970.
 
-    As it comes from a record, `body` is as stored: still compressed if `sys_flag` says so, and
-    the topic may be that of retries. A client gives its users plain bodies and the real topic.
+    Decoded from a record, `body` is as stored, compressed if `sys_flag` says so, and the topic may
+    be a retry topic. Clients pass plain bodies and the original topic to their users.
     """
 
     topic: str
     body: bytes
     _properties: dict[str, str] | Callable[[], dict[str, str]]
-    """Or what makes them when they are first asked for: few consumers look."""
+    """The properties, or a function that decodes them on first access: few consumers need them."""
 
     flag: int = 0
     queue_id: int = 0
@@ -243,7 +244,7 @@ class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False, gc=False):
     """1, or 2 for a topic name over 127 bytes."""
 
     broker_name: str = ""
-    """Set by the client, as are the two below: what the broker said of the queue at the pull."""
+    """Set by the client, like the two offsets below, from the reply to the pull."""
 
     min_offset: int | None = None
     max_offset: int | None = None
@@ -258,7 +259,7 @@ class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def message_id(self) -> str:
-        """The id that its sender was told: the client's own, else where it is stored."""
+        """The id reported to the sender: the unique id, or else the offset id."""
         return self.unique_id or self.offset_message_id
 
     @property
@@ -271,12 +272,12 @@ class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def lag(self) -> int | None:
-        """How many messages the queue held from this one on when it was pulled; None if unknown."""
+        """Messages in the queue from this one on at the time of the pull; None if unknown."""
         return None if self.max_offset is None else self.max_offset - self.queue_offset
 
     @property
     def receipt(self) -> str | None:
-        """By which a popped message is acknowledged; None if it came by a pull."""
+        """The receipt that acknowledges a popped message; None for a pulled one."""
         return self.properties.get(PropertyName.POP_CHECKPOINT) or None
 
     @property
@@ -302,7 +303,7 @@ class StoredMessage(_Read, msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def offset_message_id(host: "Host", physical_offset: int) -> str:
-    """The id by which a broker finds a message: its address and the place in its log."""
+    """The offset id, by which a broker finds a message: its address and a physical offset."""
     return f"{_host_digits(host)}{physical_offset & 0xFFFF_FFFF_FFFF_FFFF:016X}"
 
 
@@ -313,7 +314,7 @@ def _host_digits(host: "Host") -> str:
 
 
 class Host(NamedTuple):
-    """An address as numbers, never a name."""
+    """An IP address and a port; never a host name."""
 
     ip: str
     port: int
@@ -358,7 +359,7 @@ class CompressionType(IntEnum):
 
     @property
     def flags(self) -> int:
-        """The bits that mark a body so compressed."""
+        """The sysFlag bits of a body compressed this way."""
         return _COMPRESSED | self << _COMPRESSION_SHIFT
 
 
@@ -381,7 +382,7 @@ def compression_type(sys_flag: int) -> CompressionType | None:
     """Return how the body is compressed, or None if it is not.
 
     Raises:
-        ValueError: the type is one that RocketMQ has not given out.
+        ValueError: RocketMQ does not define the type.
     """
     if not sys_flag & _COMPRESSED:
         return None
@@ -391,5 +392,5 @@ def compression_type(sys_flag: int) -> CompressionType | None:
 
 
 def without_compression(sys_flag: int) -> int:
-    """Clear the mark once the body is plain; the type bits stay, as Java leaves them."""
+    """Clear the compressed bit of a decompressed body; the type bits stay, as in Java."""
     return sys_flag & ~_COMPRESSED

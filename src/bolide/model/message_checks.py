@@ -1,4 +1,4 @@
-"""What a message must be like before anybody takes it; each refusal names the field."""
+"""Validation of messages; each error names the field."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from bolide.model.properties import KEY_SEPARATOR, RESERVED_NAMES, PropertyName
 
 _SEPARATORS = re.compile("[\x01\x02]")
 _LONG_TOPICS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-_NAMED = {  # how a reserved property is given instead
+_KEYWORDS = {  # the argument to use instead of a reserved property
     PropertyName.TAGS: "tags=",
     PropertyName.KEYS: "keys=",
     PropertyName.DELAY_LEVEL: "delay_level=",
@@ -35,9 +35,9 @@ _MAX_DEDUP_KEY = 255
 
 
 class InvalidMessage(BolideError, ValueError):
-    """A message that no producer would send; `field` is what is wrong with it."""
+    """A message that fails validation; `field` names the invalid part."""
 
-    code: Final = 13  # what RocketMQ's clients say for it (MESSAGE_ILLEGAL)
+    code: Final = 13  # MESSAGE_ILLEGAL, as in RocketMQ's clients
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -66,7 +66,7 @@ def _check_name(topic: str) -> None:
 
 
 def plain_body(body: object) -> bytes:
-    """The body as bytes of its own."""
+    """Return the body as immutable bytes."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, bytearray | memoryview):
@@ -105,12 +105,13 @@ def level_text(delay_level: object) -> str:
 
 
 def user_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A copy of what a user may set himself."""
+    """Return a copy of user properties after validation."""
     for name, value in properties.items():
         if not _text("properties", name).strip():
             raise InvalidMessage("properties", "a name is empty")
         if name in RESERVED_NAMES:
-            instead = f": use {_NAMED[name]}" if name in _NAMED else ", RocketMQ sets it itself"
+            keyword = _KEYWORDS.get(name)
+            instead = f": use {keyword}" if keyword else ", RocketMQ sets it itself"
             raise InvalidMessage("properties", f"the name {name!r} is reserved{instead}")
         if not _text(f"properties[{name!r}]", value):
             raise InvalidMessage(f"properties[{name!r}]", "is empty, and would be lost on the way")

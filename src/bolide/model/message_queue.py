@@ -1,4 +1,4 @@
-"""The queue of a topic, as everybody names it."""
+"""The identity of a queue: topic, broker name and queue id."""
 
 from typing import Annotated
 

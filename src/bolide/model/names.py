@@ -1,13 +1,13 @@
-"""Names of topics and groups that RocketMQ gives a meaning, and the bits of permissions."""
+"""Topic and group names with a special meaning in RocketMQ, and permission bits."""
 
 import re
 from typing import Final
 
 READ, WRITE, INHERIT = 4, 2, 1
-"""Bits of a topic's permission; topics are created after the model of one that has INHERIT."""
+"""Permission bits of a topic; a topic with INHERIT can be the template of new ones."""
 
 TBW102 = "TBW102"
-"""The model of topics that are created by being sent to."""
+"""The template of topics that are created by a send."""
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -16,7 +16,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-"""Where messages wait for a time of their own."""
+"""Holds timer messages until they are due."""
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 SYSTEM_TOPICS = frozenset({
@@ -31,10 +31,10 @@ SYSTEM_TOPICS = frozenset({
     TRACE_TOPIC,
     "CHECKPOINT_TOPIC",
 })  # fmt: skip
-"""Those of every broker; its settings add some."""
+"""System topics of every broker; its settings add more."""
 
 POP_JOURNAL_TOPIC = "rmq_sys_bolide_pop"
-"""Ours: what happened to popped messages."""
+"""Bolide's own: the journal of POP consumption."""
 POP_JOURNAL_GROUP = "CID_RMQ_SYS_bolide_pop"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 
@@ -56,27 +56,27 @@ _NOT_SENDABLE = frozenset({
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 PARK_PREFIX: Final = "%PARK%"
-"""Ours: what a group's ordered consumers set aside."""
+"""Bolide's own: messages parked by a group's ordered consumers."""
 
 ALLOWED_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-"""What topics and groups may be called."""
+"""Allowed characters of topic and group names."""
 MAX_TOPIC_LENGTH: Final = 127
 MAX_SYSTEM_TOPIC_LENGTH: Final = 255
-"""Of %RETRY% and %DLQ% topics, which hold the name of a group; what a directory may be called."""
+"""For %RETRY% and %DLQ% topics, which contain a group name; the limit of a directory name."""
 
 
 def is_sendable(topic: str) -> bool:
-    """Whether clients may send to it: some topics only the broker itself writes to."""
+    """Whether clients may send to a topic; some topics only the broker writes."""
     return topic not in _NOT_SENDABLE
 
 
 def reply_topic(cluster: str) -> str:
-    """Where the answers to requests of clients in a cluster go."""
+    """The topic of replies to request messages in a cluster."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def revive_topic(cluster: str) -> str:
-    """Where RocketMQ 5.x keeps what happened to popped messages."""
+    """The topic of RocketMQ 5.x's POP checkpoints and acknowledgements."""
     return f"rmq_sys_REVIVE_LOG_{cluster}"
 
 
@@ -105,5 +105,5 @@ def group_of_retry_topic(topic: str) -> str:
 
 
 def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
-    """Where POP consumers' retries go, by the old rule and by the new one."""
+    """The retry topics of POP consumers, by the old and the new naming rule."""
     return f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"

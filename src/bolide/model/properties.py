@@ -1,18 +1,18 @@
-"""The names of message properties that RocketMQ gives a meaning (`MessageConst`)."""
+"""Names of message properties with a meaning in RocketMQ (`MessageConst`)."""
 
 from typing import Final
 
 KEY_SEPARATOR: Final = " "
-"""Stands between the words of KEYS."""
+"""Separates the keys in KEYS."""
 
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
-"""Properties whose name starts so are never stored."""
+"""Prefix of properties that are never stored."""
 
 
 class PropertyName:
     """Plain strings, not an enum: they are dictionary keys on the path of every message."""
 
-    # Said by the producer's user.
+    # Set by the user of a producer.
     KEYS: Final = "KEYS"
     TAGS: Final = "TAGS"
     WAIT_STORED: Final = "WAIT"
@@ -25,7 +25,7 @@ class PropertyName:
     TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
     CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
     START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
-    DEDUP_KEY: Final = "DEDUP_KEY"  # ours, as are those below
+    DEDUP_KEY: Final = "DEDUP_KEY"  # Bolide's own, as are those below
     EXPIRES_AT: Final = "BOLIDE_EXPIRES_MS"
     CRON: Final = "BOLIDE_CRON"
     CRON_ZONE: Final = "BOLIDE_CRON_ZONE"
@@ -47,9 +47,9 @@ class PropertyName:
     RECORD_CRC: Final = "__CRC32#"
     FORWARD_QUEUE_ID: Final = "PROPERTY_FORWARD_QUEUE_ID"
     REDIRECT: Final = "REDIRECT"
-    PARK: Final = "BOLIDE_PARK"  # ours, of records in the topic of what a group has set aside
+    PARK: Final = "BOLIDE_PARK"  # Bolide's own, in records of a group's park topic
 
-    # Where a re-addressed message really belongs, and how often it was tried.
+    # Original address of a re-addressed message, and its delivery attempts.
     REAL_TOPIC: Final = "REAL_TOPIC"
     REAL_QUEUE_ID: Final = "REAL_QID"
     RETRY_TOPIC: Final = "RETRY_TOPIC"
@@ -86,7 +86,7 @@ class PropertyName:
     MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
     MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
-    # Timer messages on their way.
+    # Timer messages in transit.
     TIMER_OUT_MS: Final = "TIMER_OUT_MS"
     TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
     TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
@@ -98,7 +98,7 @@ class PropertyName:
     MIN_OFFSET: Final = "MIN_OFFSET"
     MAX_OFFSET: Final = "MAX_OFFSET"
 
-    # Reserved by history.
+    # Reserved for historical reasons.
     TRANSFER_FLAG: Final = "TRANSFER_FLAG"
     CORRECTION_FLAG: Final = "CORRECTION_FLAG"
     MQ2_FLAG: Final = "MQ2_FLAG"
@@ -120,7 +120,7 @@ _OPEN_TO_USERS = frozenset(
         PropertyName.INNER_BASE,
         PropertyName.MULTI_DISPATCH,
     }
-)  # what `MessageConst.STRING_HASH_SET` leaves out
+)  # names that `MessageConst.STRING_HASH_SET` omits
 
 INTERPRETED_PREFIXES: Final = (
     "DELAY",
@@ -154,4 +154,4 @@ RESERVED_NAMES: Final = (
     frozenset(value for name, value in vars(PropertyName).items() if name.isupper())
     - _OPEN_TO_USERS
 )
-"""Names a client refuses as user properties."""
+"""Names that clients refuse as user properties."""

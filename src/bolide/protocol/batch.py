@@ -1,17 +1,17 @@
 """The body of a batch send (request 320), and of an inner batch record.
 
-Messages back to back (`MessageDecoder.encodeMessages`), each:
+Contiguous messages (`MessageDecoder.encodeMessages`), each:
 
 | Size  | Field                                            |
 | ----- | ------------------------------------------------ |
-| 4     | size of all of this                              |
-| 4     | magic, written as 0 and not read                 |
-| 4     | CRC of the body, written as 0 and not read       |
+| 4     | size of the whole item                           |
+| 4     | magic, written as 0 and ignored                  |
+| 4     | CRC of the body, written as 0 and ignored        |
 | 4     | flag                                             |
 | 4 + n | body                                             |
 | 2 + n | properties; the length is a signed short         |
 
-The topic, the queue and the rest stand in the request's header, once for all of them.
+Topic, queue and the other fields are in the request's header, common to all messages.
 """
 
 import struct
@@ -31,7 +31,7 @@ _SHORT = struct.Struct(">h")
 
 
 class BadBatch(ProtocolError):
-    """The message at `position` of the body is cut off or its lengths do not add up."""
+    """The message at `position` of the body is truncated or its lengths do not add up."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"batch at {position}: {reason}")
@@ -52,12 +52,12 @@ class BatchItem(NamedTuple):
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:
-    """Raises RecordTooLarge where the properties of a message do not fit."""
+    """Raises RecordTooLarge if the properties of a message are too long."""
     return b"".join(map(_encode_item, messages))
 
 
 def iter_batch(buffer: Buffer) -> Iterator[BatchItem]:
-    """Read message after message; BadBatch is raised when the bad one is reached."""
+    """Decode the messages lazily; BadBatch is raised when the bad one is reached."""
     view, position = memoryview(buffer), 0
     while position < len(view):
         item, position = _read_item(view, position)
@@ -69,7 +69,7 @@ def _encode_item(message: Message) -> bytes:
 
 
 def encode_item(flag: int, body: bytes, text: str) -> bytes:
-    """One message of a batch, its properties as one string. Raises RecordTooLarge."""
+    """Encode one message from its property string. Raises RecordTooLarge."""
     properties = text.encode()
     if len(properties) > _MAX_PROPERTIES_SIZE:
         raise RecordTooLarge("properties", len(properties), _MAX_PROPERTIES_SIZE)

@@ -2,7 +2,7 @@
 
 | Size  | Field                                                                     |
 | ----- | ------------------------------------------------------------------------- |
-| 2     | code, cut to 16 bits: the POP codes (200050 …) do not fit                 |
+| 2     | code, truncated to 16 bits: the POP codes (200050 …) do not fit           |
 | 1     | language                                                                  |
 | 2     | version                                                                   |
 | 4     | opaque                                                                    |
@@ -10,7 +10,7 @@
 | 4 + n | remark; length 0 means none                                               |
 | 4 + n | fields: repeated 2-byte key length, key, 4-byte value length, value       |
 
-A value of length 0 reads back as absent. What is not UTF-8 reads as replacement characters.
+A value of length 0 decodes as absent. Bytes that are not UTF-8 decode as replacement characters.
 """
 
 import struct
@@ -28,7 +28,7 @@ _NUMBERS = {language.name: language.value for language in Language}
 
 
 def decode(header: bytes) -> Frame:
-    """Read a header; the frame has no body yet."""
+    """Decode a header into a frame without a body."""
     try:
         return _decode(header)
     except struct.error as exc:
@@ -36,10 +36,10 @@ def decode(header: bytes) -> Frame:
 
 
 def encode(frame: Frame) -> bytes:
-    """Write a header; a code or version over 16 bits is cut, as Java does it.
+    """Encode a header; a code or version over 16 bits is truncated, as in Java.
 
     Raises:
-        ValueError: the name of a field is longer than its length can say.
+        ValueError: the name of a field is too long.
     """
     remark = (frame.remark or "").encode()
     fields = _encode_fields(frame.fields) if frame.fields else b""

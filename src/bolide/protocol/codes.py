@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for. 50 to 53 exist in 4.9 only."""
+    """Codes of requests. 50 to 53 exist in 4.9 only."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -174,7 +174,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended; anything but SUCCESS is explained by the remark."""
+    """Codes of responses; the remark explains any code but SUCCESS."""
 
     RPC_TIME_OUT = -1006
     RPC_SEND_TO_CHANNEL_FAILED = -1004

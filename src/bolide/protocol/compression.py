@@ -1,4 +1,4 @@
-"""Compressed bodies, as sysFlag marks them.
+"""Compression of message bodies; sysFlag names the codec.
 
 zlib is a plain RFC 1950 stream, LZ4 the frame format, zstd a standard frame. The last two need
 `pip install bolide[codecs]` and are imported when first used.
@@ -14,7 +14,7 @@ from bolide.model.message import CompressionType, compression_type
 from bolide.protocol.errors import ProtocolError
 
 MAX_PLAIN_SIZE = 64 * 1024 * 1024
-"""A body that inflates past this is taken for a bomb, unless the caller says otherwise."""
+"""Default limit of a decompressed body, against decompression bombs."""
 
 DEFAULT_LEVEL = 5
 
@@ -30,7 +30,7 @@ class CodecMissing(BolideError):
 
 
 class BadCompressedBody(ProtocolError):
-    """The body does not inflate."""
+    """The body cannot be decompressed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"compressed body: {reason}")
@@ -38,7 +38,7 @@ class BadCompressedBody(ProtocolError):
 
 
 class PlainBodyTooLarge(BadCompressedBody):
-    """The body inflates past the limit; no more than the limit was held in memory."""
+    """The body decompresses past the limit; no more than the limit was held in memory."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"inflates to more than {limit} bytes")
@@ -46,7 +46,7 @@ class PlainBodyTooLarge(BadCompressedBody):
 
 
 def compress(body: Buffer, compression: CompressionType, level: int = DEFAULT_LEVEL) -> bytes:
-    """Return the body as the codec has it; `compression.flags` marks it so in sysFlag.
+    """Return the compressed body; set `compression.flags` in sysFlag.
 
     Raises:
         CodecMissing: the codec is not installed.
@@ -55,10 +55,10 @@ def compress(body: Buffer, compression: CompressionType, level: int = DEFAULT_LE
 
 
 def decompress(body: Buffer, sys_flag: int, limit: int = MAX_PLAIN_SIZE) -> bytes:
-    """Return the plain body, which is `body` itself where sysFlag marks no compression.
+    """Return the plain body, which is `body` itself if sysFlag names no codec.
 
     Raises:
-        BadCompressedBody: it does not inflate, inflates past `limit`, or its type is unknown.
+        BadCompressedBody: the body is damaged, over `limit`, or of an unknown type.
         CodecMissing: the codec is not installed.
     """
     try:
@@ -73,7 +73,7 @@ def _compress_zlib(body: Buffer, level: int) -> bytes:
 
 
 def _compress_lz4(body: Buffer, _level: int) -> bytes:
-    # Java's Lz4Compressor knows no level either.
+    # Java's Lz4Compressor ignores the level too.
     compressed: bytes = _codec(CompressionType.LZ4).compress(body, store_size=False)
     return compressed
 
@@ -104,7 +104,7 @@ def _decompress_lz4(body: Buffer, limit: int) -> bytes:
 def _decompress_zstd(body: Buffer, limit: int) -> bytes:
     zstd = _codec(CompressionType.ZSTD)
     try:
-        # A size in the frame header is what the library allocates, so it is looked at first.
+        # The library allocates the size in the frame header, so it is checked first.
         if zstd.frame_content_size(body) > limit:
             raise PlainBodyTooLarge(limit)
         plain: bytes = zstd.ZstdDecompressor().decompress(body, max_output_size=limit)

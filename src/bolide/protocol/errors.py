@@ -1,7 +1,7 @@
-"""A peer sent bytes that mean nothing."""
+"""Errors in the bytes that a peer sent."""
 
 from bolide.errors import BolideError
 
 
 class ProtocolError(BolideError):
-    """A peer's bytes break the protocol; the text says where and how."""
+    """A peer violates the protocol; the text says where and how."""

@@ -1,8 +1,8 @@
 """The JSON that Java peers write and read (fastjson 1.2).
 
-It differs from standard JSON where maps have keys that are not texts: numbers and whole objects
-stand bare before the colon, as in `{0:10}` and `{{"queueId":0,"topic":"T"}:5}`. A second
-occurrence of the same object may be written as `{"$ref":"$.path"}`; we read that, never write it.
+The dialect differs from standard JSON in map keys: numbers and whole objects are unquoted before
+the colon, as in `{0:10}` and `{{"queueId":0,"topic":"T"}:5}`. A second occurrence of the same
+object may be written as `{"$ref":"$.path"}`; Bolide reads such references and never writes them.
 """
 
 import math
@@ -19,7 +19,7 @@ from bolide.protocol.errors import ProtocolError
 T = TypeVar("T")
 
 MAX_DIALECT_SIZE = 4 * 1024 * 1024
-"""Longest body read as dialect: it is read in Python, many times slower than standard JSON."""
+"""Longest body in the dialect; its parser is Python, many times slower than standard JSON."""
 
 _MAX_DEPTH = 64
 _MAX_REFERRED = 1_000_000
@@ -34,21 +34,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadJson(ProtocolError):
-    """A body that is neither JSON nor fastjson's dialect of it, or of another shape than asked."""
+    """A body that is neither JSON nor fastjson's dialect, or does not have the expected shape."""
 
 
 class Struct(msgspec.Struct, rename="camel"):
-    """Base of all typed bodies: Python's names here, camel case on the wire."""
+    """Base of typed bodies: snake case in Python, camel case on the wire."""
 
 
 class FrozenStruct(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of those that are compared, or stand as the key of a map."""
+    """Base of typed bodies that are compared or used as map keys."""
 
 
 def encode(value: object, *, standard: bool = False) -> bytes:
-    """Write a body as Java does: keys in alphabetical order, nulls left out, map keys bare.
+    """Encode a body as Java does: keys sorted, no nulls, map keys unquoted.
 
-    With `standard` keys that are numbers are quoted, so that any JSON reader understands it.
+    With `standard` all keys are quoted, so that any JSON parser can read the body.
     """
     parts: list[str] = []
     _write(_quote_keys(value) if standard else value, parts.append)
@@ -56,7 +56,7 @@ def encode(value: object, *, standard: bool = False) -> bytes:
 
 
 def decode(body: bytes | str, shape: type[T]) -> T:
-    """Read a body into `shape`, from standard JSON or from fastjson's dialect.
+    """Decode a body into `shape`, from standard JSON or fastjson's dialect.
 
     Raises:
         BadJson: the text is neither, or does not have that shape.
@@ -64,7 +64,7 @@ def decode(body: bytes | str, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=shape, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass  # not standard JSON, or holds a $ref or a null
+        pass  # not standard JSON, or contains a $ref or a null
     if len(body) > MAX_DIALECT_SIZE:
         raise BadJson(f"{len(body)} bytes that are not standard JSON, over {MAX_DIALECT_SIZE}")
     try:
@@ -74,7 +74,7 @@ def decode(body: bytes | str, shape: type[T]) -> T:
 
 
 def parse(body: bytes | str) -> Any:
-    """Read the dialect into plain values; an object used as a key becomes a hashable dict."""
+    """Parse the dialect into plain values; an object used as a key becomes a hashable dict."""
     try:
         text = body if isinstance(body, str) else body.decode()
         text.encode()
@@ -89,7 +89,7 @@ def parse(body: bytes | str) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """To Java a member that is null is one that is not there."""
+    """Drop null members: Java treats them as absent."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if isinstance(value, dict):
@@ -99,14 +99,14 @@ def _without_nulls(value: Any) -> Any:
 
 
 class FrozenDict(dict[Any, Any]):
-    """An object that is a map's key."""
+    """An object used as a map key."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset((key, repr(value)) for key, value in self.items()))
 
 
 class _Reader:
-    """A recursive-descent reader that keeps its place in the text."""
+    """A recursive-descent parser."""
 
     __slots__ = ("at", "text")
 
@@ -118,7 +118,7 @@ class _Reader:
         return BadJson(f"{what} at character {self.at}")
 
     def skip_space(self) -> str:
-        """Move to the next sign and return it, '' at the end."""
+        """Move to the next character and return it, '' at the end."""
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
         return self.text[self.at : self.at + 1]
 
@@ -167,7 +167,7 @@ class _Reader:
             if sign != ",":
                 self.at -= 1
                 raise self.error(f"a comma or {end} is missing")
-            if self.skip_space() == end:  # fastjson lets a comma stand last
+            if self.skip_space() == end:  # fastjson accepts a trailing comma
                 self.at += 1
                 return
 
@@ -205,9 +205,9 @@ class _Reader:
 
 
 class _References:
-    """Puts the objects back that `$ref` stands for; what a reference reaches is not resolved again.
+    """Resolves `$ref` references; the value of a reference is not resolved again.
 
-    A short text could refer to a long one again and again, so what is reached is counted.
+    A short text could refer to a long one repeatedly, so the values reached are limited.
     """
 
     __slots__ = ("_left", "_root")
@@ -268,7 +268,7 @@ def _write(value: object, put: Callable[[str], object]) -> None:
 
 
 def _quote_keys(value: object) -> object:
-    """The same value as plain maps and lists with texts as keys."""
+    """Convert to plain maps and lists with strings as keys."""
     if isinstance(value, msgspec.Struct):
         return {name: _quote_keys(member) for name, member in _members_of(value)}
     if isinstance(value, dict):
@@ -291,7 +291,7 @@ def _scalar(value: object) -> str:
 
 
 def _quote(text: str) -> str:
-    """A JSON string; half a surrogate pair becomes a question mark, as in Java."""
+    """Encode a JSON string; an unpaired surrogate becomes a question mark, as in Java."""
     try:
         return _encode(text).decode()
     except UnicodeEncodeError:

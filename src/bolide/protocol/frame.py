@@ -16,7 +16,7 @@ class HeaderEncoding(IntEnum):
 
 
 class FrameFlag:
-    """Kind of a frame. Bit 0 is looked at first: both peers number their own requests.
+    """Kind of a frame. Bit 0 is tested first: both peers number their own requests.
 
     Plain numbers: the bits are tested for every frame, and an enum's operators are slow.
     """
@@ -45,7 +45,7 @@ class Language(IntEnum):
 
 
 class Frame(msgspec.Struct, kw_only=True):
-    """Everything one frame says. `fields` are RocketMQ's extFields: the typed header, flattened."""
+    """One decoded frame. `fields` are RocketMQ's extFields: the typed header, flattened."""
 
     code: int = 0
     fields: dict[str, str] | None = msgspec.field(name="extFields", default=None)

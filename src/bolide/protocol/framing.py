@@ -7,7 +7,7 @@
 | 8                 | header length | header, see `json_fields` and `binary_fields`            |
 | 8 + header length | rest          | body                                                     |
 
-Peers may mix the two header encodings on one connection: each frame says its own.
+Peers may mix the two header encodings on one connection: each frame names its own.
 """
 
 import struct
@@ -23,7 +23,7 @@ MAX_FRAME_SIZE = 16 * 1024 * 1024
 """Largest whole frame, length prefix included (`com.rocketmq.remoting.frameMaxLength`)."""
 
 MAX_HEADER_SIZE = 1024 * 1024
-"""Longest header that is read; the longest that RocketMQ writes holds 32 KiB of properties."""
+"""Longest header accepted; the longest that RocketMQ writes holds 32 KiB of properties."""
 
 _LENGTH = struct.Struct(">I")  # unsigned: a negative length reads as one over the limit
 _PREFIX = struct.Struct(">II")
@@ -32,7 +32,7 @@ _CUT_REMARK = 1024
 
 
 class FrameTooLarge(ProtocolError):
-    """A peer announced a frame over the limit; nothing of it is read."""
+    """A peer announced a frame over the limit; the frame is not read."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a frame of {size} bytes is over the limit of {limit}")
@@ -41,7 +41,7 @@ class FrameTooLarge(ProtocolError):
 
 
 class FrameDecoder:
-    """Cut a byte stream into frames. It holds the bytes of an unfinished frame and nothing else."""
+    """Splits a byte stream into frames. Its only state is the bytes of an incomplete frame."""
 
     __slots__ = ("_buffer", "_decode", "_needed", "error", "max_size")
 
@@ -50,26 +50,26 @@ class FrameDecoder:
         max_size: int = MAX_FRAME_SIZE,
         decode: Callable[[bytes], Frame] | None = None,
     ) -> None:
-        """`decode` does what `decode_frame` does, and may be quicker."""
+        """`decode` replaces `decode_frame` by a faster implementation."""
         self.max_size = max_size
         self._decode = decode or decode_frame
         self.error: ProtocolError | None = None
-        """Why the stream is lost; close it. Nothing more comes out of this decoder."""
+        """Set when the stream is unusable: close it. The decoder returns no more frames."""
         self._buffer = bytearray()
         self._needed = _LENGTH.size
 
     @property
     def buffered(self) -> int:
-        """Bytes held of a frame that is not whole yet."""
+        """Bytes buffered of an incomplete frame."""
         return len(self._buffer)
 
     @property
     def missing(self) -> int:
-        """How many bytes tell more of a frame that was begun; 0 if none was."""
+        """Bytes needed to make progress with an incomplete frame; 0 without one."""
         return self._needed - len(self._buffer) if self._buffer else 0
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take what arrived and return the frames it completes, in order; then look at `error`."""
+        """Add received bytes; returns the frames completed, in order. Check `error` afterwards."""
         if self.error is not None:
             return []
         if self._buffer:
@@ -89,7 +89,7 @@ class FrameDecoder:
         return frames
 
     def _cut(self, data: bytes, frames: list[Frame]) -> int:
-        """Append the whole frames of `data`; return where the unfinished one begins."""
+        """Append the complete frames of `data`; return where the incomplete one begins."""
         at, size = 0, len(data)
         while size - at >= _LENGTH.size:
             length = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -105,14 +105,14 @@ class FrameDecoder:
 
 
 def frame_size(data: bytes, position: int = 0) -> int:
-    """Bytes of the frame that begins at `position`, its length prefix included; 0: unknown yet."""
+    """Size of the frame at `position` including its length prefix; 0 if not known yet."""
     if len(data) - position < _LENGTH.size:
         return 0
     return _LENGTH.size + int(_LENGTH.unpack_from(data, position)[0])
 
 
 def decode_frame(payload: bytes) -> Frame:
-    """Read a frame from all that follows its length prefix."""
+    """Decode a frame from the bytes that follow its length prefix."""
     if len(payload) < _LENGTH.size:
         raise ProtocolError(f"a frame of {len(payload)} bytes has no room for its header length")
     (word,) = _LENGTH.unpack_from(payload)
@@ -139,8 +139,8 @@ def decode_frame(payload: bytes) -> Frame:
 def encode_frame(frame: Frame) -> bytes:
     """Write a whole frame, length prefix included, in the encoding it names.
 
-    A peer may make us say what it said before: half a surrogate pair becomes a question mark, as
-    in Java, and a remark that is longer than a header can be is cut.
+    Text may come from a peer: an unpaired surrogate becomes a question mark, as in Java, and a
+    remark too long for a header is truncated.
 
     Raises:
         ValueError: the fields are longer than a header can be.

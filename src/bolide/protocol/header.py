@@ -1,7 +1,7 @@
-"""Typed headers: a struct to a frame's fields and back.
+"""Typed headers: conversion between a struct and the fields of a frame.
 
-A header class names its fields once, in Python's spelling; the wire spelling is the same name in
-camel case unless `msgspec.field(name=…)` says otherwise. A field without a default is required.
+A header class declares its fields in Python's spelling; the wire spelling is the same name in
+camel case unless `msgspec.field(name=…)` overrides it. A field without a default is required.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, str] | None) -> Self:
-        """Build the header from a frame's fields; unknown ones are passed over."""
+        """Build the header from a frame's fields; unknown fields are ignored."""
         try:
             return msgspec.convert(fields or {}, cls, strict=False)
         except (msgspec.ValidationError, UnicodeError) as exc:
             raise BadHeader(cls, str(exc)) from exc
 
     def to_fields(self) -> dict[str, str]:
-        """Flatten to wire names and texts; absent values are left out."""
+        """Flatten to wire names and texts, omitting absent values."""
         return {
             wire: _text(value)
             for name, wire in zip(
@@ -48,7 +48,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NoHeader(Header, frozen=True):
-    """For requests and responses that have no header of their own."""
+    """Header of requests and responses without fields."""
 
 
 def _text(value: object) -> str:

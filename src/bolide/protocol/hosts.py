@@ -1,6 +1,6 @@
-"""A host as records and ids hold it: IP of 4 or 16 bytes, then the port in 4.
+"""The binary form of a host in records and ids: IP of 4 or 16 bytes, then the port in 4.
 
-Both directions are cached: a broker meets the same few thousand peers again and again.
+Both directions are cached: a broker sees the same few thousand peers repeatedly.
 """
 
 import struct
@@ -17,12 +17,12 @@ _PORT = struct.Struct(">I")
 
 @lru_cache(maxsize=8192)
 def pack_host(host: Host) -> bytes:
-    """Raises ValueError for a name or for text that is no address."""
+    """Raises ValueError if the host is not an IP address."""
     return ip_address(host.ip).packed + _PORT.pack(host.port)
 
 
 @lru_cache(maxsize=8192)
 def unpack_host(packed: bytes) -> Host:
-    """Take 8 or 20 bytes; the caller has cut them to one of these lengths."""
+    """Unpack 8 or 20 bytes; the caller ensures one of these lengths."""
     ip, port = packed[: -_PORT.size], _PORT.unpack(packed[-_PORT.size :])[0]
     return Host(str(IPv6Address(ip) if len(packed) == V6_SIZE else IPv4Address(ip)), port)

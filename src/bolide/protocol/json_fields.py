@@ -11,10 +11,10 @@ _Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _JsonHeader(msgspec.Struct):
-    """What a header may hold; a peer's unknown keys are passed over."""
+    """The keys of a header; unknown keys are ignored."""
 
     code: _Int
-    extFields: dict[str, str] | None = None  # noqa: N815  the wire's own name
+    extFields: dict[str, str] | None = None  # noqa: N815  wire name
     flag: _Int = 0
     language: str | None = "JAVA"
     opaque: _Int = 0
@@ -23,7 +23,7 @@ class _JsonHeader(msgspec.Struct):
 
 
 class _LooseHeader(_JsonHeader):
-    """As above, from a peer that writes numbers, booleans or nulls among its extFields."""
+    """A header whose extFields also contain numbers, booleans or nulls."""
 
     extFields: dict[str, Any] | None = None  # noqa: N815
 
@@ -34,7 +34,7 @@ _text = msgspec.json.Encoder().encode
 
 
 def decode(header: bytes) -> Frame:
-    """Read a header; the frame has no body yet."""
+    """Decode a header into a frame without a body."""
     try:
         found = _strict.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -51,7 +51,7 @@ def decode(header: bytes) -> Frame:
 
 
 def encode(frame: Frame) -> bytes:
-    """Write a header with the keys in fastjson's order and nulls left out."""
+    """Encode a header with the keys in fastjson's order, without nulls."""
     parts = [b'{"code":%d' % frame.code]
     if frame.fields is not None:
         parts.append(b',"extFields":' + _text(frame.fields))
@@ -65,7 +65,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def _decode_loosely(header: bytes) -> _JsonHeader:
-    """What is not UTF-8 becomes a replacement character, as in Java; old C++ clients send such."""
+    """Decode with replacement characters for bad UTF-8, as Java does; old C++ clients send it."""
     try:
         found = _loose.decode(header.decode(errors="replace"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:

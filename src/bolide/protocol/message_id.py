@@ -1,16 +1,16 @@
 """The two ids of a message, both upper-case hex: 32 characters, or 56 with an IPv6 address.
 
-Unique id, given by the sending client (`MessageClientIDSetter`):
+Unique id, assigned by the sending client (`MessageClientIDSetter`):
 
 | Bytes   | Content                                                                |
 | ------- | ---------------------------------------------------------------------- |
 | 4 or 16 | IP of the client                                                       |
 | 2       | process id, low bits                                                   |
-| 4       | salt: any number that tells processes apart (Java: a class loader)     |
-| 4       | milliseconds since the month began, in the client's time zone          |
+| 4       | salt: a number that distinguishes processes (Java: a class loader)     |
+| 4       | milliseconds since the start of the month, in the client's time zone   |
 | 2       | counter, low bits                                                      |
 
-Offset id, given by the broker (`MessageDecoder.createMessageId`):
+Offset id, assigned by the broker (`MessageDecoder.createMessageId`):
 
 | Bytes   | Content                   |
 | ------- | ------------------------- |
@@ -82,7 +82,7 @@ class UniqueId(NamedTuple):
         return (self.ip + tail).hex().upper()
 
     def created(self, now_ms: int, zone: tzinfo | None = None) -> int:
-        """Guess when the id was made: in this month, or in the one before if that is to come."""
+        """Estimate when the id was made: this month, or the last one if that is in the future."""
         month = _month_start(now_ms, zone)
         if month + self.month_ms >= now_ms:
             month = _month_start(month - 1, zone)
@@ -105,13 +105,13 @@ class UniqueIdMaker:
         return f"{self._stem}{next(self._counter) & 0xFFFF:04X}"
 
     def make_many(self, now_ms: int, count: int) -> list[str]:
-        """Ids of one millisecond; of over 65,536 some would be the same."""
+        """Return ids of one millisecond; they repeat after 65,536."""
         self._begin(now_ms)
         stem = self._stem
         return [f"{stem}{number & 0xFFFF:04X}" for number in islice(self._counter, count)]
 
     def _begin(self, now_ms: int) -> None:
-        """Note what the ids of this millisecond begin with."""
+        """Compute the common stem of the ids of this millisecond."""
         if now_ms >= self._month_end:
             self._month_start = _month_start(now_ms, self._zone)
             self._month_end = _next_month_start(self._month_start, self._zone)
@@ -119,7 +119,7 @@ class UniqueIdMaker:
         if -_CLOCK_STEP < since < 0:
             since = 0
         self._stem = f"{self._prefix}{since & 0xFFFF_FFFF:08X}"
-        self._stem_ms = now_ms  # last: another thread may look in between
+        self._stem_ms = now_ms  # last: another thread may read it in between
 
 
 def _from_hex(text: str, kind: str) -> bytes:
@@ -127,7 +127,7 @@ def _from_hex(text: str, kind: str) -> bytes:
         data = bytes.fromhex(text)
     except ValueError as exc:
         raise BadMessageId(text, kind) from exc
-    # The text's own length counts too: fromhex passes over blanks.
+    # The length of the text is checked too: fromhex skips blanks.
     if len(data) * 2 != len(text) or len(data) not in {V4_SIZE + 8, V6_SIZE + 8}:
         raise BadMessageId(text, kind)
     return data

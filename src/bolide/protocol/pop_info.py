@@ -1,10 +1,10 @@
-"""The strings that POP requests and responses carry (`ExtraInfoUtil`).
+"""The strings in POP requests and responses (`ExtraInfoUtil`).
 
-A receipt (POP_CK, "extraInfo") names one popped message: eight words with blanks between them,
-`startOffset popTime invisibleTime reviveQid r brokerName queueId queueOffset`. `r` says of which
-topic the message is: 0 the normal one, 1 and 2 the retry topics of the old and the new rule.
+A receipt (POP_CK, "extraInfo") identifies one popped message: eight words separated by blanks,
+`startOffset popTime invisibleTime reviveQid r brokerName queueId queueOffset`. `r` is the kind of
+the message's topic: 0 the normal one, 1 and 2 the retry topics of the old and the new naming rule.
 
-The headers of a response list what was popped: blocks of three words, joined by ";".
+The headers of a response list the popped messages: blocks of three words, joined by ";".
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,21 +17,21 @@ ORDERED = 999
 """The revive queue of messages popped in order."""
 
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
-"""What `r` may be."""
+"""Values of `r`."""
 
 _WORDS = 8
 _DIGITS = 19
 
-QueueMark = tuple[str, int]
+RetryQueueKey = tuple[str, int]
 """`r` and queue id."""
 
 
 class BadPopInfo(ProtocolError):
-    """A string of a POP request or response that cannot be read; says which."""
+    """A malformed string in a POP request or response; the text quotes it."""
 
 
 class Receipt(NamedTuple):
-    """By what a popped message is acknowledged. Times are in milliseconds."""
+    """The receipt that acknowledges a popped message. Times are in milliseconds."""
 
     start_offset: int
     pop_time: int
@@ -48,7 +48,7 @@ class Receipt(NamedTuple):
 
     @property
     def due(self) -> int:
-        """When the message is to be seen again (ms)."""
+        """When the message becomes visible again (ms)."""
         return self.pop_time + self.invisible_time
 
     def encode(self) -> str:
@@ -66,9 +66,9 @@ class Receipt(NamedTuple):
 
 
 class OrderCounts(NamedTuple):
-    """How often messages of ordered pops were consumed before."""
+    """Consumption counts of messages popped in order."""
 
-    by_queue: dict[QueueMark, int]
+    by_queue: dict[RetryQueueKey, int]
     by_offset: dict[tuple[str, int, int], int]
     """By `r`, queue id and offset."""
 
@@ -77,7 +77,7 @@ class OrderCounts(NamedTuple):
         return self.by_offset.get((retry, queue_id, offset), by_queue)
 
 
-def retry_mark(topic: str) -> str:
+def retry_kind(topic: str) -> str:
     """The `r` of a topic."""
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL
@@ -85,10 +85,10 @@ def retry_mark(topic: str) -> str:
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
-    """The topic that a message of `topic` with this mark is kept in.
+    """Return the topic that stores a message of `topic` with this kind.
 
     Raises:
-        BadPopInfo: there is no such mark.
+        BadPopInfo: the kind is unknown.
     """
     if retry == NORMAL:
         return topic
@@ -99,7 +99,7 @@ def real_topic(topic: str, group: str, retry: str) -> str:
 
 
 def normal_topic(topic: str, group: str) -> str:
-    """The topic that consumers know, of a topic or its retry topic."""
+    """Return the normal topic of a topic or retry topic."""
     for prefix in (f"{RETRY_PREFIX}{group}+", f"{RETRY_PREFIX}{group}_"):
         if topic.startswith(prefix):
             return topic.removeprefix(prefix)
@@ -111,35 +111,35 @@ def normal_topic(topic: str, group: str) -> str:
 
 def start_offsets(found: Iterable[tuple[str, int, int]]) -> str:
     """startOffsetInfo of (topic, queue id, start offset)."""
-    return ";".join(f"{retry_mark(topic)} {queue_id} {start}" for topic, queue_id, start in found)
+    return ";".join(f"{retry_kind(topic)} {queue_id} {start}" for topic, queue_id, start in found)
 
 
 def message_offsets(found: Iterable[tuple[str, int, Sequence[int]]]) -> str:
     """msgOffsetInfo of (topic, queue id, offsets)."""
     return ";".join(
-        f"{retry_mark(topic)} {queue_id} {','.join(map(str, offsets))}"
+        f"{retry_kind(topic)} {queue_id} {','.join(map(str, offsets))}"
         for topic, queue_id, offsets in found
     )
 
 
 def order_counts(topic: str, queue_id: int, counts: dict[int, int], least: int) -> str:
-    """orderCountInfo of one queue: counts by offset, and the one that old clients take."""
-    mark = retry_mark(topic)
-    blocks = [f"{mark} qo{queue_id}%{offset} {count}" for offset, count in counts.items()]
-    return ";".join([*blocks, f"{mark} {queue_id} {least}"])
+    """orderCountInfo of one queue: counts by offset, and the total that old clients read."""
+    kind = retry_kind(topic)
+    blocks = [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in counts.items()]
+    return ";".join([*blocks, f"{kind} {queue_id} {least}"])
 
 
 # ---- reading
 
 
-def read_start_offsets(text: str | None) -> dict[QueueMark, int]:
+def read_start_offsets(text: str | None) -> dict[RetryQueueKey, int]:
     """Raises BadPopInfo."""
     return {
         (retry, _number(queue, text)): _number(start, text) for retry, queue, start in _blocks(text)
     }
 
 
-def read_message_offsets(text: str | None) -> dict[QueueMark, list[int]]:
+def read_message_offsets(text: str | None) -> dict[RetryQueueKey, list[int]]:
     """Raises BadPopInfo."""
     return {
         (retry, _number(queue, text)): [_number(each, text) for each in offsets.split(",")]

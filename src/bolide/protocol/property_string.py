@@ -1,7 +1,7 @@
 """Message properties as one string: name 0x01 value 0x02, repeated (`MessageDecoder`).
 
-RocketMQ 5.x ends every pair with 0x02; 4.9.2 to 4.9.8 leave the last one off. We write the first
-and read both. Readers drop a pair without a name or without a value, so an empty value is lost.
+RocketMQ 5.x ends every pair with 0x02; 4.9.2 to 4.9.8 omit the last one. Bolide writes the first
+form and reads both. Readers drop a pair without a name or a value, so an empty value is lost.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ PAIR_END = "\x02"
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """Raises ValueError where a name or a value holds a character that would end it early."""
+    """Raises ValueError if a name or a value contains a separator."""
     if not properties:
         return ""
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
@@ -22,7 +22,7 @@ def encode_properties(properties: Mapping[str, str]) -> str:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """Of two pairs with one name the later wins; what is no pair is passed over."""
+    """Decode pairs; of two with the same name the later wins, malformed pairs are ignored."""
     properties = {}
     for pair in text.split(PAIR_END):
         name, _, value = pair.partition(NAME_END)
@@ -35,5 +35,5 @@ def _refuse_separators(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if NAME_END in name or PAIR_END in name:
             raise ValueError(f"property name {name!r} holds a separator (0x01 or 0x02)")
-        if PAIR_END in value:  # 0x01 may stand in a value: only the first one of a pair counts
+        if PAIR_END in value:  # 0x01 is valid in a value: only the first one separates
             raise ValueError(f"value {value!r} of property {name!r} holds a separator (0x02)")

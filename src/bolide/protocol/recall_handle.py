@@ -1,7 +1,7 @@
-"""By what a producer takes a message back: text that the broker gave it (`RecallMessageHandle`).
+"""The handle by which a producer recalls a timer message (`RecallMessageHandle`).
 
-URL-safe base64 of `v1`, topic, broker, time of delivery in milliseconds and unique id, with a
-space between them.
+URL-safe base64 of `v1`, topic, broker, delivery time in milliseconds and unique id, separated by
+spaces.
 """
 
 import binascii

@@ -11,7 +11,7 @@ Everything is big-endian (`MessageExtEncoder`, `MessageDecoder`):
 | 16     | 4       | flag                                                                |
 | 20     | 8       | queue offset                                                        |
 | 28     | 8       | physical offset                                                     |
-| 36     | 4       | sysFlag; 0x10 and 0x20 say that born and store host are IPv6        |
+| 36     | 4       | sysFlag; 0x10 and 0x20: born and store host are IPv6                |
 | 40     | 8       | born timestamp                                                      |
 | 48     | 8 or 20 | born host, see `hosts`                                              |
 |        | 8       | store timestamp                                                     |
@@ -22,9 +22,9 @@ Everything is big-endian (`MessageExtEncoder`, `MessageDecoder`):
 |        | 1 + n   | topic; the length is a signed byte, in version 2 (2 + n) a short    |
 |        | 2 + n   | properties, see `property_string`; the length is a signed short     |
 
-A record is written in two steps. `encode_record` makes all of it but the place, so what is wrong
-with a message shows before the log has promised anything; `place_record` then fills in the
-offsets and the store time where the bytes lie.
+A record is written in two steps. `encode_record` encodes everything but the placement, so that an
+invalid message is refused before the log assigns an offset; `place_record` then fills in the
+offsets and the store time in place.
 
 A blank record closes a log file without room for the next message: 4 bytes with the number of
 bytes left in the file, these included, and the magic 0xCBD43194.
@@ -50,7 +50,7 @@ from bolide.protocol.record_errors import (
 Buffer = bytes | bytearray | memoryview
 
 MAX_BODY_SIZE = 4 * 1024 * 1024
-"""Largest body unless the broker is told otherwise (`maxMessageSize`)."""
+"""Default of the largest body (`maxMessageSize`)."""
 
 MAX_V1_TOPIC_SIZE = 0x7F
 MAX_TOPIC_SIZE = 0x7FFF
@@ -70,7 +70,7 @@ _OFFSETS_AT = 20
 _BORN_HOST_AT = 48
 
 RECORD_HEAD = struct.Struct(">II20xq")
-"""Size, magic and physical offset: enough to tell whether a record may begin somewhere."""
+"""Size, magic and physical offset: enough to check whether a record may begin at a position."""
 
 _SIZE_AND_MAGIC = struct.Struct(">II")
 _OFFSETS = struct.Struct(">qq")
@@ -80,14 +80,14 @@ _TIMESTAMP = struct.Struct(">q")
 _BYTE = struct.Struct(">b")
 _SHORT = struct.Struct(">h")
 
-# The record up to and with the body length; the index is the IPv6 bits of sysFlag, shifted down.
+# The record up to and including the body length, indexed by the IPv6 bits of sysFlag.
 _HOST_SIZES = ((V4_SIZE, V4_SIZE), (V6_SIZE, V4_SIZE), (V4_SIZE, V6_SIZE), (V6_SIZE, V6_SIZE))
 _HEADS = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqI") for born, store in _HOST_SIZES)
 _UNPLACED = tuple(struct.Struct(f">IIIii16xiq{born}s8x{store}siqI") for born, store in _HOST_SIZES)
 
 
 class RecordDraft(NamedTuple):
-    """All of a record but its place. Hosts are packed (`hosts.pack_host`)."""
+    """A record without its placement. Hosts are packed (`hosts.pack_host`)."""
 
     topic: bytes
     body: Buffer
@@ -102,8 +102,8 @@ class RecordDraft(NamedTuple):
     prepared_transaction_offset: int = 0
 
 
-class Place(NamedTuple):
-    """What the log gives a record when it takes it in. The timestamp is in milliseconds."""
+class Placement(NamedTuple):
+    """The offsets and store time (ms) that the log assigns to a record."""
 
     queue_offset: int
     physical_offset: int
@@ -111,9 +111,9 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as it lies in a buffer, in the order of its fields; hosts are packed.
+    """A decoded record, in wire order; hosts are packed.
 
-    `body` and `properties` are views: while they live, a mapping below them cannot be closed.
+    `body` and `properties` are views: while they exist, an underlying mapping cannot be closed.
     """
 
     size: int
@@ -138,7 +138,7 @@ class Record(NamedTuple):
         return decode_property_bytes(self.properties)
 
     def properties_later(self) -> Callable[[], dict[str, str]]:
-        """What decodes them when they are wanted; it keeps no view."""
+        """Return a function that decodes the properties on demand, from a copy of their bytes."""
         return partial(decode_property_bytes, bytes(self.properties))
 
     @property
@@ -146,7 +146,7 @@ class Record(NamedTuple):
         return 1 if self.magic == _MAGIC_V1 else 2
 
     def message(self) -> StoredMessage:
-        """Copy everything into a value of its own; the properties are read when asked for."""
+        """Copy the record into a message; the properties are decoded on first access."""
         # fmt: off
         return StoredMessage(
             self.topic, bytes(self.body), self.properties_later(), self.flag, self.queue_id,
@@ -159,15 +159,15 @@ class Record(NamedTuple):
 
 
 class Blank(NamedTuple):
-    """The rest of the file, `size` bytes, holds nothing."""
+    """The rest of the file, `size` bytes, is unused."""
 
     size: int
 
 
 def encode_record(draft: RecordDraft, max_body_size: int = MAX_BODY_SIZE) -> bytearray:
-    """Write a record without its place; its length is the room it needs in the log.
+    """Encode a record without its placement.
 
-    The IPv6 bits of sysFlag follow from the hosts, whatever the draft says.
+    The IPv6 bits of sysFlag are derived from the hosts; those of the draft are ignored.
 
     Raises:
         RecordTooLarge: the body is over the limit, or the topic or the properties do not fit.
@@ -191,8 +191,8 @@ def encode_record(draft: RecordDraft, max_body_size: int = MAX_BODY_SIZE) -> byt
     # fmt: on
 
 
-def place_record(buffer: bytearray | memoryview, position: int, place: Place) -> None:
-    """Fill the place into a record that lies at `position`."""
+def place_record(buffer: bytearray | memoryview, position: int, place: Placement) -> None:
+    """Fill the placement into the record at `position`."""
     queue_offset, physical_offset, store_timestamp = place
     _OFFSETS.pack_into(buffer, position + _OFFSETS_AT, queue_offset, physical_offset)
     host_size = V6_SIZE if buffer[position + _FLAG_BYTE_AT] & _BORN_V6 else V4_SIZE
@@ -200,13 +200,13 @@ def place_record(buffer: bytearray | memoryview, position: int, place: Place) ->
 
 
 def store_time(record: Buffer) -> int:
-    """When a placed record that begins here was stored, in milliseconds."""
+    """Store time of a placed record, in milliseconds."""
     host_size = V6_SIZE if record[_FLAG_BYTE_AT] & _BORN_V6 else V4_SIZE
     return int(_TIMESTAMP.unpack_from(record, _BORN_HOST_AT + host_size)[0])
 
 
 def property_bytes(record: Buffer) -> bytes:
-    """The property string of a whole record, as it lies there; empty if the lengths are wrong."""
+    """The encoded properties of a whole record; empty if its lengths are wrong."""
     try:
         at = _HEADS[record[_FLAG_BYTE_AT] >> 4 & 3].size
         at += int(_BODY_SIZE.unpack_from(record, at - _BODY_SIZE.size)[0])
@@ -219,7 +219,7 @@ def property_bytes(record: Buffer) -> bytes:
 
 
 def encode_message(message: StoredMessage) -> bytes:
-    """Write a message back as the record it was; size, version and CRC are made anew."""
+    """Encode a stored message as a record again; size, version and CRC are computed."""
     draft = RecordDraft(
         message.topic.encode(),
         message.body,
@@ -234,7 +234,7 @@ def encode_message(message: StoredMessage) -> bytes:
         message.prepared_transaction_offset,
     )
     record = encode_record(draft, max_body_size=len(message.body))
-    place = Place(message.queue_offset, message.physical_offset, message.store_timestamp)
+    place = Placement(message.queue_offset, message.physical_offset, message.store_timestamp)
     place_record(record, 0, place)
     return bytes(record)
 
@@ -247,13 +247,13 @@ def encode_blank(size: int) -> bytes:
 
 
 def read_record(buffer: Buffer, position: int = 0, *, check_crc: bool = False) -> Record | Blank:
-    """Read what lies at `position`; nothing but the topic and the hosts is copied.
+    """Decode the record at `position`; only the topic and the hosts are copied.
 
     Raises:
-        TruncatedRecord: the buffer ends first.
-        BadMagic: no record lies here.
-        BadLengths: its lengths do not add up.
-        BadChecksum: with `check_crc`, the body is not the one that was written.
+        TruncatedRecord: the buffer ends before the record does.
+        BadMagic: no record begins here.
+        BadLengths: the lengths in the record do not add up.
+        BadChecksum: with `check_crc`, the CRC of the body does not match.
     """
     left = len(buffer) - position
     if left < _SIZE_AND_MAGIC.size:
@@ -270,10 +270,10 @@ def read_record(buffer: Buffer, position: int = 0, *, check_crc: bool = False) -
 
 
 def iter_records(buffer: Buffer, *, check_crc: bool = False) -> Iterator[Record]:
-    """Read records that lie back to back until the buffer ends, as in the body of a pull reply.
+    """Decode contiguous records up to the end of the buffer, as in the body of a pull reply.
 
     Raises:
-        BadRecord: one of them is not sound, or a blank one is among them.
+        BadRecord: a record is not sound, or is a blank.
     """
     position, end = 0, len(buffer)
     while position < end:
@@ -285,7 +285,7 @@ def iter_records(buffer: Buffer, *, check_crc: bool = False) -> Iterator[Record]
 
 
 def is_record_magic(magic: int) -> bool:
-    """Whether a message record has this magic, read as an unsigned number."""
+    """Whether this is the magic of a message record, as an unsigned number."""
     return magic in _MAGICS
 
 
@@ -294,7 +294,7 @@ def body_crc(body: Buffer) -> int:
 
 
 def decode_property_bytes(text: Buffer) -> dict[str, str]:
-    # Java replaces what is not UTF-8 too: one bad byte must not hold up a whole queue.
+    # Java replaces bad UTF-8 too: one bad byte must not block a whole queue.
     return decode_properties(str(text, "utf-8", "replace"))
 
 
@@ -316,7 +316,7 @@ def _read_blank(position: int, size: int, magic: int) -> Blank:
 
 
 def _cut(view: memoryview, position: int) -> Record:
-    """Cut a view of exactly one record into its fields."""
+    """Split a view of exactly one record into its fields."""
     try:
         head = _HEADS[view[_FLAG_BYTE_AT] >> 4 & 3]
         fields = head.unpack_from(view)

@@ -1,11 +1,11 @@
-"""What can be wrong with a message record, one class for each thing that recovery tells apart."""
+"""Errors of message records, one class for each case that recovery distinguishes."""
 
 from bolide.errors import BolideError
 from bolide.protocol.errors import ProtocolError
 
 
 class RecordTooLarge(BolideError, ValueError):
-    """A message does not fit; `part` says what of it: body, topic or properties."""
+    """A part of a message is too large: body, topic or properties."""
 
     def __init__(self, part: str, size: int, limit: int) -> None:
         super().__init__(f"{part} of {size} bytes is over the limit of {limit}")
@@ -15,7 +15,7 @@ class RecordTooLarge(BolideError, ValueError):
 
 
 class BadRecord(ProtocolError):
-    """There is no whole, sound record at `position` of the buffer."""
+    """The buffer has no complete, sound record at `position`."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"record at {position}: {reason}")
@@ -33,7 +33,7 @@ class TruncatedRecord(BadRecord):
 
 
 class BadMagic(BadRecord):
-    """Something else lies here; past the end of a log that is mostly zeros."""
+    """No record begins here; behind the end of a log there are usually zeros."""
 
     def __init__(self, position: int, magic: int) -> None:
         super().__init__(position, f"unknown magic {magic:#010x}")
@@ -45,4 +45,4 @@ class BadLengths(BadRecord):
 
 
 class BadChecksum(BadRecord):
-    """The bytes are not those that were written."""
+    """A checksum does not match."""

@@ -1,11 +1,11 @@
 """The CRC property of RocketMQ 5.x (`enabledAppendPropCRC`): a checksum over a whole record.
 
-It is the last property and always 20 bytes: `__CRC32#` 0x01, ten digits, 0x02. The number is the
-CRC-32 of all bytes before it, top bit cleared; its digits stand least significant first, padded
-with zeros at the end.
+The property is the last one and always 20 bytes: `__CRC32#` 0x01, ten digits, 0x02. The number is
+the CRC-32 of all bytes before it, top bit cleared; its digits are in reverse order, padded with
+zeros at the end.
 
-The order: `with_seal_room` makes room in the properties of a draft, the record is encoded and
-placed, `seal_record` writes the property.
+Call order: `with_seal_room` reserves the property in a draft, the record is encoded and placed,
+`seal_record` writes the checksum.
 """
 
 import struct
@@ -25,14 +25,14 @@ _SIZE = struct.Struct(">I")
 
 
 def with_seal_room(properties: bytes) -> bytes:
-    """Add room for the seal; a property of that name must not be there already."""
+    """Reserve the property; the properties must not contain it already."""
     if properties and not properties.endswith(_END):
         properties += _END
     return properties + _seal(0)
 
 
 def seal_record(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Write the seal of the record at `position`; nothing in it may change afterwards."""
+    """Write the seal of the record at `position`; the record must not change afterwards."""
     view, seal_at = _split(buffer, position)
     view[seal_at:] = _seal(_crc(view[:seal_at]))
 
@@ -41,7 +41,7 @@ def check_seal(buffer: Buffer, position: int = 0) -> None:
     """Check a record that `read_record` found sound.
 
     Raises:
-        BadChecksum: the record has no seal, or the seal says otherwise.
+        BadChecksum: the record has no seal, or its checksum differs.
     """
     view, seal_at = _split(buffer, position)
     seal = view[seal_at:]

@@ -1,7 +1,7 @@
 """Refusals: one exception class for each response code that is not a success.
 
-A server raises one and the dispatcher writes the response; a client gets the same class back from
-`refusal_for`. `retriable` says that the same request may succeed later or at another broker.
+A server raises a refusal and the dispatcher writes the response; a client gets the same class from
+`refusal_for`. `retriable`: the same request may succeed later or at another broker.
 """
 
 from typing import ClassVar
@@ -11,7 +11,7 @@ from bolide.protocol.codes import ResponseCode
 
 
 class Refusal(BolideError):
-    """A request was refused; the remark says why. Its own code is for codes we do not know."""
+    """A request was refused; the remark says why."""
 
     code: ClassVar[int] = ResponseCode.SYSTEM_ERROR
     retriable: ClassVar[bool] = False
@@ -35,7 +35,7 @@ class Refusal(BolideError):
 
 
 class UnknownRefusal(Refusal):
-    """A peer refused with a code that this version has no class for."""
+    """A peer refused with a code that has no class of its own."""
 
     def __init__(self, code: int, remark: str = "") -> None:
         super().__init__(remark)
@@ -46,7 +46,7 @@ class UnknownRefusal(Refusal):
 
 
 def refusal_for(code: int, remark: str | None) -> Refusal:
-    """The exception for a response code, ready to raise."""
+    """Return the exception for a response code."""
     kind = Refusal.by_code.get(code)
     return kind(remark or "") if kind else UnknownRefusal(code, remark or "")
 
@@ -76,7 +76,7 @@ class TopicNotFound(Refusal, code=ResponseCode.TOPIC_NOT_EXIST, retriable=True):
 
 
 class QueryNotFound(Refusal, code=ResponseCode.QUERY_NOT_FOUND):
-    """Nothing is stored under that key, offset or name."""
+    """No message or value under that key, offset or name."""
 
 
 class InvalidParameter(Refusal, code=ResponseCode.INVALID_PARAMETER):
@@ -92,11 +92,11 @@ class MessageIllegal(Refusal, code=ResponseCode.MESSAGE_ILLEGAL):
 
 
 class VersionNotSupported(Refusal, code=ResponseCode.VERSION_NOT_SUPPORTED):
-    """The server wants another version of this request."""
+    """The server requires another version of this request."""
 
 
 class TopicExists(Refusal, code=ResponseCode.TOPIC_EXIST_ALREADY):
-    """There is a topic of that name."""
+    """A topic of that name exists."""
 
 
 class SubscriptionMalformed(Refusal, code=ResponseCode.SUBSCRIPTION_PARSE_FAILED):
@@ -108,7 +108,7 @@ class SubscriptionNotFound(Refusal, code=ResponseCode.SUBSCRIPTION_NOT_EXIST, re
 
 
 class SubscriptionOutdated(Refusal, code=ResponseCode.SUBSCRIPTION_NOT_LATEST, retriable=True):
-    """The broker has not seen this version of the subscription yet; the next heartbeat tells it."""
+    """The broker does not have this version of the subscription until the next heartbeat."""
 
 
 class GroupNotFound(Refusal, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
@@ -116,15 +116,15 @@ class GroupNotFound(Refusal, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
 
 
 class FilterNotFound(Refusal, code=ResponseCode.FILTER_DATA_NOT_EXIST, retriable=True):
-    """The broker holds no filter of this subscription."""
+    """The broker has no filter for this subscription."""
 
 
 class FilterOutdated(Refusal, code=ResponseCode.FILTER_DATA_NOT_LATEST, retriable=True):
-    """The broker holds an older filter of this subscription."""
+    """The broker has an older filter for this subscription."""
 
 
 class NoBuyerId(Refusal, code=ResponseCode.NO_BUYER_ID):
-    """The message lacks the id by which units are told apart."""
+    """The message lacks the id that determines its unit."""
 
 
 class NotInUnit(Refusal, code=ResponseCode.NOT_IN_CURRENT_UNIT):
@@ -144,11 +144,11 @@ class NoMessage(Refusal, code=ResponseCode.NO_MESSAGE):
 
 
 class PollingFull(Refusal, code=ResponseCode.POLLING_FULL, retriable=True):
-    """Too many consumers wait for this queue."""
+    """Too many long polls are pending on this queue."""
 
 
 class PollingTimedOut(Refusal, code=ResponseCode.POLLING_TIMEOUT, retriable=True):
-    """Nothing arrived in time."""
+    """No message arrived before the long-polling deadline."""
 
 
 class BrokerNotFound(Refusal, code=ResponseCode.BROKER_NOT_EXIST, retriable=True):
@@ -160,11 +160,11 @@ class DispatchIncomplete(Refusal, code=ResponseCode.BROKER_DISPATCH_NOT_COMPLETE
 
 
 class BroadcastConsumption(Refusal, code=ResponseCode.BROADCAST_CONSUMPTION):
-    """The group broadcasts: the broker knows no offsets of it."""
+    """The group broadcasts: the broker stores no offsets for it."""
 
 
 class FlowControl(Refusal, code=ResponseCode.FLOW_CONTROL, retriable=True):
-    """Too fast; wait a little."""
+    """The client sends too fast and should back off."""
 
 
 class NotLeaderForQueue(Refusal, code=ResponseCode.NOT_LEADER_FOR_QUEUE, retriable=True):
@@ -172,7 +172,7 @@ class NotLeaderForQueue(Refusal, code=ResponseCode.NOT_LEADER_FOR_QUEUE, retriab
 
 
 class IllegalOperation(Refusal, code=ResponseCode.ILLEGAL_OPERATION):
-    """This cannot be done with that message."""
+    """The operation is not allowed on this message."""
 
 
 class GoAway(Refusal, code=ResponseCode.GO_AWAY, retriable=True):

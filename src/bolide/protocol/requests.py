@@ -1,4 +1,4 @@
-"""What each request code carries and who answers it: the one table of the whole protocol."""
+"""The table of the protocol: header, body and server role of every request code."""
 
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -44,7 +44,7 @@ from bolide.protocol.headers import (
 
 
 class Role(Flag):
-    """Who takes part in the protocol."""
+    """Roles of the processes that speak the protocol."""
 
     BROKER = auto()
     NAMESRV = auto()
@@ -52,15 +52,15 @@ class Role(Flag):
     CONTROLLER = auto()
 
 
-NOBODY = Role(0)
+NO_ROLE = Role(0)
 
 Shape = type[object] | None
-"""The type to decode a body into; bytes stays as it is, str is UTF-8 text, None means no body."""
+"""The type of a body; bytes stay as they are, str is UTF-8 text, None means no body."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestKind:
-    """One row of the table. Headers with short names are read by `SendHeader.from_short`."""
+    """One row of the table. `SendHeader.from_short` decodes headers with short names."""
 
     header: type[Header] = NoHeader
     reply: type[Header] = NoHeader
@@ -71,8 +71,8 @@ class RequestKind:
 
 
 def _unused(*codes: RequestCode) -> dict[RequestCode, RequestKind]:
-    """Numbers that RocketMQ keeps but nobody answers."""
-    return {code: RequestKind(answered_by=NOBODY) for code in codes}
+    """Codes that RocketMQ defines but no server answers."""
+    return {code: RequestKind(answered_by=NO_ROLE) for code in codes}
 
 
 _SEND = {
@@ -472,4 +472,4 @@ REQUESTS: dict[RequestCode, RequestKind] = (
     | _CONTROLLER
     | _UNUSED
 )
-"""Every request code there is; those that nobody answers have no role."""
+"""All request codes; codes without a server have no role."""

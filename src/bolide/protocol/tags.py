@@ -1,7 +1,7 @@
-"""Tags of a message, as consume queues and subscriptions compare them.
+"""Tags of messages: hashes in consume queues, and the tag expressions of subscriptions.
 
-A queue entry holds the tags as Java's `String.hashCode`, so a broker can pass over unwanted
-messages without touching the log; two tags may share a hash, so the consumer compares the text.
+A queue entry holds the tags as Java's `String.hashCode`, so a broker can skip messages that do not
+match without reading the log; two tags may share a hash, so the consumer compares the text.
 """
 
 import struct
@@ -14,7 +14,7 @@ from bolide.protocol.errors import ProtocolError
 ALL = "*"
 _AT_ONCE = 256
 _POWERS = tuple(pow(31, power, 1 << 32) for power in range(_AT_ONCE, -1, -1))
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim takes off
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
 
 
 class BadTagExpression(ProtocolError):
@@ -25,7 +25,7 @@ class BadTagExpression(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class TagExpression:
-    """What a subscription wants: `*`, or any of `a || b || c`."""
+    """The tag filter of a subscription: `*`, or any of `a || b || c`."""
 
     text: str
     tags: frozenset[str]
@@ -44,11 +44,11 @@ class TagExpression:
 
     @property
     def wants_all(self) -> bool:
-        # `*` among other tags is a tag like them: Java looks at the whole text.
+        # `*` among other tags is an ordinary tag: Java compares the whole text.
         return self.text == ALL
 
     def may_match(self, code: int) -> bool:
-        """Judge by the code in a queue entry; a yes is certain only after `matches`."""
+        """Test the code of a queue entry; a match must be confirmed by `matches`."""
         return self.wants_all or code in self.codes
 
     def matches(self, tags: str | None) -> bool:
@@ -57,7 +57,7 @@ class TagExpression:
 
 @lru_cache(maxsize=8192)
 def tags_code(tags: str | None) -> int:
-    """Return the hash a queue entry holds, 0 without tags; packed as a signed long it is Java's."""
+    """Return the tags code of a queue entry, Java's hash as a signed long; 0 without tags."""
     return java_hash(tags) if tags else 0
 
 
@@ -65,7 +65,7 @@ def java_hash(text: str) -> int:
     """Java's `String.hashCode`: over UTF-16 units, as a signed 32-bit number."""
     units = text.encode() if text.isascii() else _utf16_units(text)
     value = 0
-    for start in range(0, len(units), _AT_ONCE):  # what `map` does is quicker than a loop
+    for start in range(0, len(units), _AT_ONCE):  # `map` is faster than a loop
         part = units[start : start + _AT_ONCE]
         size = len(part)
         value = value * _POWERS[-size - 1] + sum(map(mul, part, _POWERS[-size:])) & 0xFFFF_FFFF
@@ -73,9 +73,9 @@ def java_hash(text: str) -> int:
 
 
 def index_hash(topic: str, key: str) -> int:
-    """Return the hash under which the key index files a message."""
+    """Return the hash of a key in the key index."""
     value = abs(java_hash(f"{topic}#{key}"))
-    return 0 if value == 0x8000_0000 else value  # Java cannot negate the smallest int
+    return 0 if value == 0x8000_0000 else value  # Java's abs of the smallest int is negative
 
 
 def _utf16_units(text: str) -> tuple[int, ...]:

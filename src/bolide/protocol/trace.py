@@ -1,8 +1,8 @@
-"""What traced clients tell of their messages (`TraceDataEncoder`).
+"""Trace records, in which clients report what they did with messages (`TraceDataEncoder`).
 
-The body of a message on the trace topic is text: records, each ended by character 2, of fields
-with character 1 between. The first field says of which kind a record is; clients of different
-ages write more or fewer at the end:
+The body of a message on the trace topic is text: records terminated by character 2, of fields
+separated by character 1. The first field is the kind of the record; the number of fields at the
+end depends on the version of the client:
 
     Pub             time region group topic msgId tags keys storeHost bodyLength cost msgType
                     then success | offsetMsgId success | offsetMsgId success clientHost
@@ -12,10 +12,10 @@ ages write more or fewer at the end:
                     transactionId state fromCheck
     Recall          time region group topic msgId success
 
-Times are milliseconds since 1970 by the client's clock, costs milliseconds. Java writes `null`
-for what is absent, and escapes nothing; we write a question mark for characters 1 and 2 in a text,
-and for what UTF-8 cannot say. 4.9 ends a SubAfter meant for the cloud by character 1, so the next
-begins in the same record.
+Times are milliseconds since 1970 by the client's clock, costs are milliseconds. Java writes `null`
+for absent values and escapes nothing; Bolide replaces characters 1 and 2 in a text, and text that
+UTF-8 cannot encode, by a question mark. 4.9 ends a SubAfter for the cloud with character 1, so the
+next record begins inside it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ OUTCOMES: Final = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
 
 
 class TraceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One record; what its kind does not tell is None."""
+    """One record; fields that its kind does not have are None."""
 
     kind: str
     time_ms: int | None = None
@@ -65,14 +65,14 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True):
     from_check: bool | None = None
 
     def index_keys(self) -> Iterator[str]:
-        """The words by which its trace message is found: the id and the keys of the message."""
+        """Keys under which the trace message is indexed: the id and the keys of the message."""
         if self.message_id:
             yield _plain(self.message_id)
         yield from filter(None, _plain(self.keys or "").split(KEY_SEPARATOR))
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A record is not as any client writes it."""
+    """A malformed record."""
 
     problem: str
 
@@ -94,23 +94,23 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 _WRITTEN = dict(_FIELDS) | {PUB: _FIELDS[PUB][:-1]}
 _NEEDED = {PUB: 11, SUB_BEFORE: 6, SUB_AFTER: 4, END_TRANSACTION: 12, RECALL: 6}
 _SHOWN = {"time_ms": "time"}
-_CLOUD_END = 7  # fields of a SubAfter for the cloud, its kind among them
+_CLOUD_END = 7  # fields of a SubAfter for the cloud, including its kind
 _BEGINNINGS = [[kind] for kind in _FIELDS]
 _LONGEST_EXCERPT = 80
 _UNWRITABLE = str.maketrans(dict.fromkeys(FIELD_END + RECORD_END, "?"))
 _MAX_INT = 2**31 - 1
 _MAX_TIME = 221_845_392_000_000
-"""The year 9000: dates end soon after it, and no client's clock is there."""
+"""The year 9000: `datetime` ends soon after it."""
 
 
 def encode_record(record: TraceRecord) -> str:
-    """The record as 5.x clients write it, its end included."""
+    """Encode a record as 5.x clients do, including its end."""
     texts = (_written(name, getattr(record, name)) for name in _WRITTEN[record.kind])
     return FIELD_END.join((record.kind, *map(_plain, texts))) + RECORD_END
 
 
 def read_records(text: str) -> Iterator[TraceRecord | Unreadable]:
-    """The records of one trace message."""
+    """Decode the records of one trace message."""
     for record in text.split(RECORD_END):
         for fields in _separated(record.split(FIELD_END)):
             if fields != [""]:
@@ -118,7 +118,7 @@ def read_records(text: str) -> Iterator[TraceRecord | Unreadable]:
 
 
 def _plain(text: str) -> str:
-    """The same, if nothing in it breaks the records around it."""
+    """Replace characters that would break the record format."""
     if text.isascii() and text.isprintable():
         return text
     return text.encode(errors="replace").decode().translate(_UNWRITABLE)
@@ -134,7 +134,7 @@ def _written(name: str, value: object) -> str:
 
 
 def _separated(fields: list[str]) -> Iterator[list[str]]:
-    """Cut where another record begins though nothing ended the one before it."""
+    """Split where a record begins although the previous one was not terminated."""
     while fields[0] == SUB_AFTER and fields[_CLOUD_END : _CLOUD_END + 1] in _BEGINNINGS:
         yield fields[:_CLOUD_END]
         fields = fields[_CLOUD_END:]
@@ -156,16 +156,16 @@ def _read(fields: list[str]) -> TraceRecord | Unreadable:
             excerpt = value[:_LONGEST_EXCERPT]
             return Unreadable(f"{_SHOWN.get(name, name)} of {kind} is {excerpt!r}")
     if kind in {PUB, SUB_AFTER, RECALL}:
-        told.setdefault("success", True)  # what Java's reader takes for granted
+        told.setdefault("success", True)  # the default of Java's decoder
     return TraceRecord(kind=kind, **told)
 
 
 def _names(kind: str, count: int) -> tuple[str, ...]:
-    """What so many values of a record are."""
+    """Return the field names of a record with this number of values."""
     if kind == PUB and count == len(_PUB) + 1:
         return (*_PUB, "success")
     if kind == SUB_AFTER and count == len(_SUB_AFTER) - 1:
-        return _SUB_AFTER[:-2]  # for the cloud: a separator, and nothing behind it
+        return _SUB_AFTER[:-2]  # for the cloud: a separator without a field behind it
     return _FIELDS[kind]
 
 
@@ -174,7 +174,7 @@ def _text(value: str) -> str | None:
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
-    """Anybody may write any number: one out of all bounds would break whoever shows or keeps it."""
+    """Make a bounded parser: clients may send any number, and huge ones break later processing."""
 
     def read(value: str) -> int:
         number = int(value)

@@ -1,8 +1,8 @@
-"""Addresses as RocketMQ writes them: `host:port`, IPv6 in brackets."""
+"""Addresses in RocketMQ's form: `host:port`, IPv6 in brackets."""
 
 
 def format_address(address: object) -> str:
-    """`host:port` of a socket address, IPv6 in brackets."""
+    """Format a socket address as `host:port`, IPv6 in brackets."""
     if isinstance(address, tuple) and len(address) >= 2:
         host, port = address[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -10,10 +10,10 @@ def format_address(address: object) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[host]:port`.
+    """Split `host:port` or `[host]:port`.
 
     Raises:
-        ValueError: it is neither; the text says so.
+        ValueError: the address has neither form.
     """
     host, _, port = address.strip().rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:

@@ -1,7 +1,7 @@
 """Calls to the peer of a connection: permits, pending responses, timeouts.
 
-One timer watches all deadlines of a connection: most calls are answered long before theirs, so that
-a timer for each would be made only to be cancelled.
+One timer covers all deadlines of a connection: most calls are answered long before their deadline,
+so a timer for each would be created only to be cancelled.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from bolide.remoting.wire import Outbox, Wire
 
 
 class Permits:
-    """As a semaphore, but one that is free is taken without an await."""
+    """A semaphore with a non-blocking `try_acquire`. Waiters are served in FIFO order."""
 
     __slots__ = ("_left", "_waiting")
 
     def __init__(self, count: int) -> None:
         self._left = count
-        self._waiting: deque[asyncio.Future[None]] = deque()  # empty while one is left
+        self._waiting: deque[asyncio.Future[None]] = deque()  # empty while a permit is free
 
-    def try_take(self) -> bool:
-        """Take one if there is one."""
+    def try_acquire(self) -> bool:
+        """Acquire a permit if one is free."""
         if not self._left:
             return False
         self._left -= 1
         return True
 
-    async def take(self) -> None:
-        """Wait for one; the caller sets the deadline."""
-        if self.try_take():
+    async def acquire(self) -> None:
+        """Wait for a permit; the caller sets the deadline."""
+        if self.try_acquire():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -45,11 +45,11 @@ class Permits:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.give()  # its turn came in the same moment
+                self.release()  # the permit was granted at the same moment
             raise
 
-    def give(self) -> None:
-        """Give one back; the first who waits gets it."""
+    def release(self) -> None:
+        """Release a permit; the first waiter gets it."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -60,23 +60,23 @@ class Permits:
 
 _MAX_OPAQUE = 0x7FFF_FFFF
 _TICK = 0.001
-"""Seconds between two looks at the deadlines, at least."""
+"""Least seconds between two checks of the deadlines."""
 
 Answer = asyncio.Future[Frame]
 PlainAnswer = asyncio.Future[Frame | SendAnswer]
-"""Of a plain send: the answer as the kernel reads it, or the frame if it is an unusual one."""
+"""Response to a plain send: decoded by the kernel, or a frame if it is an unusual one."""
 
 
-_NOBODY = (None, 0.0)
+_NO_CALL = (None, 0.0)
 
 
 class PendingCalls:
-    """The calls of one connection; every one ends: answered, late, cancelled or lost."""
+    """The pending calls of one connection. Each ends: answered, timed out, cancelled or lost."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
         self._next = 0
-        # Plain tuples of the answer to be and its deadline: there is one for every call.
+        # Response future and deadline; plain tuples, because every call creates one.
         self._calls: dict[int, tuple[Answer, float]] = {}
         self._plain: dict[int, tuple[PlainAnswer, float]] = {}
         self._loop = asyncio.get_running_loop()
@@ -87,77 +87,77 @@ class PendingCalls:
         return len(self._calls) + len(self._plain)
 
     def number(self) -> int:
-        """A number no waiting call has."""
+        """Return an opaque number that no pending call uses."""
         while True:
             self._next = (self._next + 1) & _MAX_OPAQUE
             if self._next not in self._calls and self._next not in self._plain:
                 return self._next
 
     async def wait(self, opaque: int, deadline: float = math.inf) -> Frame:
-        """Wait for the response numbered `opaque`, until the loop's clock says so.
+        """Wait for the response numbered `opaque` until a deadline in loop time.
 
         Raises:
-            TimeoutError: none came.
-            ConnectionLost: the connection is gone.
+            TimeoutError: no response came.
+            ConnectionLost: the connection was closed.
         """
         answer: Answer = self._loop.create_future()
         self._calls[opaque] = (answer, deadline)
         if deadline < self._due:
-            self._look_at(deadline)
+            self._arm_timer(deadline)
         try:
             return await answer
         finally:
             del self._calls[opaque]
 
     def begin_plain(self, opaque: int, deadline: float) -> PlainAnswer:
-        """As `wait`, for a plain send; who gives up before the answer is there says so by `end`."""
+        """As `wait`, for a plain send. A caller that stops waiting early must call `end`."""
         answer: PlainAnswer = self._loop.create_future()
         self._plain[opaque] = (answer, deadline)
         if deadline < self._due:
-            self._look_at(deadline)
+            self._arm_timer(deadline)
         return answer
 
     def end(self, opaque: int) -> None:
-        """Nobody waits for the answer to this plain send any more."""
+        """Drop a plain send whose caller does not wait any more."""
         self._plain.pop(opaque, None)
 
     def resolve(self, response: Frame) -> bool:
-        """Hand a response to its call; False if nobody waits for it any more."""
+        """Complete the call of a response; returns False if no call is pending for it."""
         opaque = response.opaque
-        answer, _ = self._calls.get(opaque) or self._plain.get(opaque) or _NOBODY
+        answer, _ = self._calls.get(opaque) or self._plain.get(opaque) or _NO_CALL
         if answer is None or answer.done():
             return False
         answer.set_result(response)
         return True
 
-    def take_answers(self, data: bytes, position: int) -> int:
-        """Hand over the usual answers to plain sends that lie there; returns where they end."""
+    def resolve_answers(self, data: bytes, position: int) -> int:
+        """Complete plain sends from received bytes; returns the position behind their responses."""
         if not self._plain:
             return position
         end, answers = read_answers(data, position, self._plain)
-        for said in answers:
-            answer, _ = self._plain.pop(said[0], _NOBODY)
+        for response in answers:
+            answer, _ = self._plain.pop(response[0], _NO_CALL)
             if answer is not None and not answer.done():
-                answer.set_result(said)
+                answer.set_result(response)
         return end
 
     def fail_all(self) -> None:
-        """The connection is gone."""
+        """Fail all pending calls: the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
         for answer, _ in self._all():
             if not answer.done():
                 answer.set_exception(ConnectionLost(self._peer))
 
-    def _look_at(self, deadline: float) -> None:
+    def _arm_timer(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._due = deadline
         self._timer = self._loop.call_later(
-            max(deadline - self._loop.time(), _TICK), self._end_late_ones
+            max(deadline - self._loop.time(), _TICK), self._expire_calls
         )
 
-    def _end_late_ones(self) -> None:
+    def _expire_calls(self) -> None:
         now, self._due = self._loop.time(), math.inf
         soonest = math.inf
         for answer, deadline in self._all():
@@ -166,7 +166,7 @@ class PendingCalls:
             elif not answer.done():
                 answer.set_exception(TimeoutError())
         if soonest < math.inf:
-            self._look_at(soonest)
+            self._arm_timer(soonest)
 
     def _all(self) -> Iterator[tuple[asyncio.Future[Any], float]]:
         return chain(self._calls.values(), self._plain.values())
@@ -174,7 +174,7 @@ class PendingCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one connection may hold; the semaphores are shared by all connections of an endpoint."""
+    """Limits of one connection; all connections of an endpoint share the semaphores."""
 
     max_frame_size: int = MAX_FRAME_SIZE
     max_requests: int = 10_000
@@ -185,7 +185,7 @@ class ConnectionLimits:
 
 
 class Caller(Wire):
-    """The asking half of a connection; who builds on it hands `_pending` the answers."""
+    """The calling half of a connection; a subclass passes responses to `_pending`."""
 
     _pending: PendingCalls
 
@@ -202,17 +202,17 @@ class Caller(Wire):
         self._pending.fail_all()
 
     async def call(self, frame: Frame, within: float) -> Frame:
-        """Send a request and wait for its response, `within` seconds, its turn to be sent included.
+        """Send a request and wait for its response; `within` covers the wait for a permit too.
 
         Raises:
             CallTimedOut: no response came in time.
-            ConnectionLost: the connection is or was closed.
+            ConnectionLost: the connection is closed.
         """
         deadline, permits = self._loop.time() + within, self._limits.calls
         try:
-            if not permits.try_take():
+            if not permits.try_acquire():
                 async with asyncio.timeout_at(deadline):
-                    await permits.take()
+                    await permits.acquire()
             try:
                 if self.is_blocked:
                     async with asyncio.timeout_at(deadline):
@@ -220,46 +220,49 @@ class Caller(Wire):
                 self._send(frame)
                 return await self._pending.wait(frame.opaque, deadline)
             finally:
-                permits.give()
+                permits.release()
         except TimeoutError as exc:
             raise CallTimedOut(self.peer, frame.code, within) from exc
 
     def number(self) -> int:
-        """The number of the next plain request; they need not be sent in order."""
+        """Return the opaque number of the next plain request; numbers may be sent in any order."""
         return self._pending.number()
 
     def post(self, opaque: int, request: bytes, deadline: float) -> PlainAnswer | None:
-        """Send a plain send by its number, if it can leave at once; `end` it in any case then.
+        """Send a plain send if that needs no wait; the caller must call `end` afterwards.
 
-        The answer may be a TimeoutError, or ConnectionLost. None if it must wait, as `call` does.
+        The future may fail with TimeoutError or ConnectionLost. Returns None if the send must
+        wait, as in `call`.
         """
-        if self.is_blocked or not self._limits.calls.try_take():
+        if self.is_blocked or not self._limits.calls.try_acquire():
             return None
         answer = self._pending.begin_plain(opaque, deadline)
         self._write(request)
         return answer
 
     def end(self, opaque: int) -> None:
-        """A plain send is answered, or nobody waits for it any more."""
+        """Finish a plain send that is answered or whose caller does not wait any more."""
         self._pending.end(opaque)
-        self._limits.calls.give()
+        self._limits.calls.release()
 
-    def throw(self, request: bytes) -> bool:
-        """Send a plain one-way send, if it can leave at once."""
+    def send_one_way(self, request: bytes) -> bool:
+        """Send a plain one-way send if that needs no wait; returns whether it was sent."""
         if self.is_blocked:
             return False
         self._write(request)
         return True
 
-    def take_answers(self, data: bytes, position: int) -> int:
-        """Read the usual answers to plain sends; returns where the first byte of others lies."""
-        return self._pending.take_answers(data, position)
+    def resolve_answers(self, data: bytes, position: int) -> int:
+        """Complete plain sends from received bytes; returns where other frames begin."""
+        return self._pending.resolve_answers(data, position)
 
     async def notify(self, frame: Frame) -> None:
-        """Send a one-way request; returns once it is handed to the socket."""
+        """Send a one-way request; returns once it is written to the transport."""
         frame.flag |= FrameFlag.ONE_WAY
         while True:
-            await self._wait_for_room()  # without a permit: a deaf peer must not keep one
+            await (
+                self._wait_for_room()
+            )  # without a permit: a peer that does not read must not occupy one
             async with self._limits.one_way_calls:
                 if not self.is_blocked:
                     self._send(frame)

@@ -1,4 +1,4 @@
-"""A client of RocketMQ servers: one connection for each address, made when first needed."""
+"""Client of RocketMQ servers: one connection per address, opened on first use."""
 
 import asyncio
 import logging
@@ -25,12 +25,12 @@ from bolide.remoting.wire import Outbox
 log = logging.getLogger(__name__)
 
 Fields = dict[str, str]
-"""A header in its wire form, for those that have another one than their class's."""
+"""A header in wire form, for requests that do not use the form of their header class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """How a client connects and asks; durations in seconds."""
+    """Settings of connections and calls; durations in seconds."""
 
     connect_timeout: float = 3.0
     call_timeout: float = 3.0
@@ -42,7 +42,7 @@ class ClientConfig:
 
 
 class RemotingClient:
-    """Calls servers while its `async with` block runs, and answers what they ask back."""
+    """Calls servers while its `async with` block runs, and serves their requests."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RemotingClient:
         )
 
     async def __aenter__(self) -> Self:
-        self._keeper = asyncio.create_task(self._keep(), name="remoting-client-keeper")
+        self._idle_closer = asyncio.create_task(self._close_idle(), name="remoting-client-idle")
         return self
 
     async def __aexit__(
@@ -79,7 +79,7 @@ class RemotingClient:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._keeper.cancel()
+        self._idle_closer.cancel()
         self._is_closed = True
         await self._connecting.close()
         await finish_all(self._connections.values(), self.config.call_timeout)
@@ -94,14 +94,14 @@ class RemotingClient:
         within: float | None = None,
         accept: Collection[int] = (),
     ) -> Frame:
-        """Ask and wait for a successful response, `within` seconds once there is a connection.
+        """Call a server and return the successful response; `within` starts after connecting.
 
         Args:
-            accept: further response codes that are answers and not refusals.
+            accept: further response codes that do not count as refusals.
 
         Raises:
-            Refusal: the server refused; the subclass tells the response code.
-            RemotingError: no answer came; the subclass tells why.
+            Refusal: the server refused; the subclass depends on the response code.
+            RemotingError: no response came; the subclass says why.
         """
         frame = self._frame(code, header, body)
         for hook in self._hooks:
@@ -121,14 +121,14 @@ class RemotingClient:
         *,
         body: bytes = b"",
     ) -> None:
-        """Send a one-way request: nobody says whether it arrived."""
+        """Send a one-way request; there is no confirmation of its arrival."""
         frame = self._frame(code, header, body)
         for hook in self._hooks:
             hook.before(address, frame)
         await (await self._connection(address)).notify(frame)
 
     def find(self, address: str) -> Connection | None:
-        """The connection that the next call to an address would take, if it need not be made."""
+        """Return the open connection to an address, if there is one."""
         connection = None if self._is_closed else self._connections.get(address)
         return None if connection is None or connection.is_closed else connection
 
@@ -137,11 +137,11 @@ class RemotingClient:
         return connection is not None and not connection.is_closed
 
     def reconnected_at(self, address: str) -> float:
-        """When a connection took the place of a lost one, by the loop's clock; -inf if none did."""
+        """Loop time at which a lost connection was last replaced; -inf if none was."""
         return self._reconnected.get(address, -math.inf)
 
     async def connect(self, address: str) -> None:
-        """Make the connection that the next call would make. Raises ConnectFailed."""
+        """Open the connection for later calls. Raises ConnectFailed."""
         await self._connection(address)
 
     def _frame(self, code: RequestCode, header: Header | Fields | None, body: bytes) -> Frame:
@@ -154,7 +154,7 @@ class RemotingClient:
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
-        return await self._connecting.done(
+        return await self._connecting.run(
             address, lambda: self._open(address), f"connect {address}"
         )
 
@@ -184,25 +184,25 @@ class RemotingClient:
             raise ConnectFailed(address, exc) from exc
         return connection
 
-    async def _keep(self) -> None:
-        """Close connections that nobody used for a while and forget those that are gone."""
+    async def _close_idle(self) -> None:
+        """Close idle connections periodically and drop closed ones."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.config.idle_timeout / 4)
             oldest = loop.time() - self.config.idle_timeout
             for address, connection in list(self._connections.items()):
                 if connection.is_idle and connection.last_active < oldest:
-                    # A peer that took nothing for so long will not take the rest either.
+                    # A peer that read nothing for so long will not read the rest either.
                     connection.abort() if connection.unsent else connection.close()
                 if connection.is_closed:
                     del self._connections[address]
 
 
 def accepted(response: Frame, accept: Collection[int] = ()) -> Frame:
-    """The response, if it is a success or one of the other codes that are answers.
+    """Return the response if its code is SUCCESS or one of `accept`.
 
     Raises:
-        Refusal: the subclass tells the code.
+        Refusal: the subclass depends on the code.
     """
     if response.code != ResponseCode.SUCCESS and response.code not in accept:
         raise refusal_for(response.code, response.remark)
@@ -214,7 +214,7 @@ def _closed(address: str) -> ConnectFailed:
 
 
 class PlainAnswers:
-    """A `FastPath` that answers nothing and resolves the calls of its connection."""
+    """A `FastPath` that serves no requests and completes the plain sends of its connection."""
 
     def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
-        return connection.take_answers(data, position)
+        return connection.resolve_answers(data, position)

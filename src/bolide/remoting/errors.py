@@ -1,14 +1,14 @@
-"""Calls that got no answer. A peer that answers with a refusal raises `Refusal` instead."""
+"""Errors of calls without a response. A response that refuses raises `Refusal` instead."""
 
 from bolide.errors import BolideError
 
 
 class RemotingError(BolideError):
-    """A call failed on the way; whether the peer acted on it is not known."""
+    """A call failed in transit; whether the peer executed it is unknown."""
 
 
 class ConnectFailed(RemotingError):
-    """No connection could be made; the peer has seen nothing."""
+    """No connection could be made; the peer has not received the request."""
 
     def __init__(self, address: str, reason: object) -> None:
         super().__init__(f"cannot connect to {address}: {reason}")
@@ -16,7 +16,7 @@ class ConnectFailed(RemotingError):
 
 
 class ConnectionLost(RemotingError):
-    """The connection closed before the answer came."""
+    """The connection was closed before the response arrived."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(f"the connection to {peer} was closed")
@@ -24,7 +24,7 @@ class ConnectionLost(RemotingError):
 
 
 class CallTimedOut(RemotingError):
-    """No answer within the time the caller gave."""
+    """No response before the deadline."""
 
     def __init__(self, peer: str, code: int, seconds: float) -> None:
         super().__init__(f"{peer} did not answer request {code} within {seconds:g} s")

@@ -1,4 +1,4 @@
-"""The event loop: uvloop where the platform has it."""
+"""Runs the event loop (uvloop if installed); tunes garbage collector and allocator."""
 
 import asyncio
 import gc
@@ -12,43 +12,43 @@ T = TypeVar("T")
 _GC_THRESHOLDS = (50_000, 50, 1000)
 
 _MALLOPT = {-1: 8 * 1024 * 1024, -2: 256 * 1024, -3: 2 * 1024 * 1024}
-"""Of glibc: free memory at the top that is kept, how much more is taken, what is mapped apart."""
+"""glibc's M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD, in bytes."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` to its end on the fastest loop there is."""
+    """Run `main` to its end on the fastest loop available."""
     try:
-        import uvloop  # noqa: PLC0415  optional, and slow to import where it is not used
+        import uvloop  # noqa: PLC0415  optional, and slow to import
     except ImportError:
         return asyncio.run(main)
     return uvloop.run(main)
 
 
-def on_hangup(act: Callable[[], None]) -> None:
-    """Have `act` done in a thread whenever SIGHUP comes."""
+def on_hangup(action: Callable[[], None]) -> None:
+    """Run `action` in a thread on every SIGHUP."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, act))
+    loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, action))
 
 
-def collect_seldom() -> None:
-    """Have the garbage collector come by less often: while a server starts, what is made stays."""
+def raise_gc_thresholds() -> None:
+    """Collect garbage less often: objects made while a server starts are long-lived."""
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def spare_collections() -> None:
-    """As `collect_seldom`, and have the collector pass over all that is there now.
+def freeze_gc() -> None:
+    """As `raise_gc_thresholds`, and exclude all current objects from collection.
 
-    Called when a server has started: what it is made of lives as long as it does.
+    Called when a server has started: its objects live as long as it does.
     """
     gc.collect()
     gc.freeze()
-    collect_seldom()
+    raise_gc_thresholds()
 
 
-def keep_freed_memory() -> None:
-    """Have the allocator keep what one response frees for the next.
+def retain_freed_memory() -> None:
+    """Make the allocator retain memory that one response frees for the next.
 
-    Else the system gets it back, a few pages at a time, and clears them each time it is asked.
+    Otherwise it returns a few pages at a time to the system, which clears them on each reuse.
     """
     import ctypes  # noqa: PLC0415  only servers need it
 
@@ -59,19 +59,19 @@ def keep_freed_memory() -> None:
 
 
 async def until_stopped(serving: Coroutine[Any, Any, None]) -> None:
-    """Run `serving` until the process is asked to stop, by SIGTERM or Ctrl-C.
+    """Run `serving` until SIGTERM or Ctrl-C.
 
-    It is cancelled then, once, and tidies up after itself, even if it has only begun to start.
+    A signal cancels `serving` once, and its cleanup runs to the end, even during its start.
     """
     task = asyncio.ensure_future(serving)
-    is_asked = False
+    is_stopping = False
 
     def stop() -> None:
-        nonlocal is_asked
-        if not is_asked:
-            is_asked = True
+        nonlocal is_stopping
+        if not is_stopping:
+            is_stopping = True
             task.cancel()
-            # Its tidying up has deadlines, and those of Python 3.11.2 fail in a cancelled task.
+            # The cleanup uses asyncio.timeout, which fails in a cancelled task of Python 3.11.2.
             loop.call_soon(task.uncancel)
 
     loop = asyncio.get_running_loop()
@@ -80,5 +80,5 @@ async def until_stopped(serving: Coroutine[Any, Any, None]) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        if not is_asked:
+        if not is_stopping:
             raise

@@ -1,4 +1,4 @@
-"""A server: accepts connections on one port, plain and TLS, and closes them in good order."""
+"""Server: accepts plain and TLS connections on one port, and drains them at shutdown."""
 
 import asyncio
 import errno
@@ -29,7 +29,7 @@ _TLS_HANDSHAKE_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Where and how a server listens; durations in seconds, sizes in bytes, 0 = system's choice."""
+    """Settings of a server; durations in seconds, sizes in bytes, 0 is the system's choice."""
 
     host: str = "0.0.0.0"  # noqa: S104  RocketMQ's default: all interfaces
     port: int = 0
@@ -66,9 +66,9 @@ class RemotingServer:
         self._held = MemoryBudget(config.max_held, self._relieve)
         self._on_close = on_close
         self._fast = fast
-        self._greetings: set[asyncio.Task[None]] = set()
-        self._left: set[asyncio.Task[None]] = set()
-        """Requests of connections that are gone, which write a file to its end, say."""
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._orphaned: set[asyncio.Task[None]] = set()
+        """Tasks of requests whose connection is closed, for example unfinished file writes."""
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
         self._limits = ConnectionLimits(
             max_frame_size=config.max_frame_size,
@@ -80,7 +80,7 @@ class RemotingServer:
 
     @property
     def address(self) -> str:
-        """`host:port` that it listens on, with the port the system chose if it was 0."""
+        """`host:port` of the listener, with the actual port if 0 was requested."""
         return format_address(self._listener.getsockname())
 
     @property
@@ -91,7 +91,7 @@ class RemotingServer:
         self._loop = asyncio.get_running_loop()
         self._listener = await _listen(self.config)
         self._loop.add_reader(self._listener, self._accept)
-        self._keeper = asyncio.create_task(self._keep(), name="remoting-keeper")
+        self._maintenance = asyncio.create_task(self._maintain(), name="remoting-maintenance")
         return self
 
     async def __aexit__(
@@ -103,21 +103,21 @@ class RemotingServer:
         await self.close()
 
     async def close(self) -> None:
-        """Accept no more, drain and close all connections; a second time it does nothing."""
-        self._keeper.cancel()
+        """Stop accepting, drain and close all connections. Idempotent."""
+        self._maintenance.cancel()
         if self._listener.fileno() != -1:
             self._loop.remove_reader(self._listener)
             self._listener.close()
-        for greeting in self._greetings:
-            greeting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
         await self._drain()
 
     async def _drain(self) -> None:
-        """Let requests that are under way finish and replies leave, then close everything."""
+        """Let requests in flight finish and replies be sent, then close all connections."""
         if late := await finish_all(list(self.connections), self.config.drain_timeout):
             log.warning("%s connections did not finish in time", late)
-        if self._left:
-            await asyncio.wait(self._left, timeout=self.config.drain_timeout)
+        if self._orphaned:
+            await asyncio.wait(self._orphaned, timeout=self.config.drain_timeout)
 
     # Accepting
 
@@ -133,7 +133,7 @@ class RemotingServer:
             self._admit(client)
 
     def _pause_accepting(self, exc: OSError) -> None:
-        """Out of descriptors: look again in a second instead of spinning."""
+        """Out of descriptors: try again in a second instead of spinning."""
         if exc.errno not in _OUT_OF_FILES:
             raise exc
         log.error("cannot accept connections: %s", exc)
@@ -145,23 +145,23 @@ class RemotingServer:
             self._loop.add_reader(self._listener, self._accept)
 
     def _admit(self, client: socket.socket) -> None:
-        if len(self.connections) + len(self._greetings) >= self.config.max_connections:
+        if len(self.connections) + len(self._handshakes) >= self.config.max_connections:
             log.warning("refusing a connection: %s are open", self.config.max_connections)
             client.close()
             return
         client.setblocking(False)
         _tune(client, self.config)
-        greeting = self._loop.create_task(self._greet(client))
-        self._greetings.add(greeting)
-        greeting.add_done_callback(self._greetings.discard)
+        handshake = self._loop.create_task(self._handshake(client))
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, client: socket.socket) -> None:
-        """Find out whether the client speaks TLS and hand its socket to a connection."""
+    async def _handshake(self, client: socket.socket) -> None:
+        """Detect whether the client speaks TLS, and make a connection of its socket."""
         try:
             context = await self._choose_tls(client)
-            greeting = asyncio.current_task()
+            handshake = asyncio.current_task()
             await self._loop.connect_accepted_socket(
-                lambda: self._connection(greeting),
+                lambda: self._connection(handshake),
                 client,
                 ssl=context,
                 ssl_handshake_timeout=_TLS_HANDSHAKE_TIMEOUT if context else None,
@@ -189,7 +189,7 @@ class RemotingServer:
         return None
 
     async def _peek(self, client: socket.socket) -> bytes:
-        """The first byte, left in the socket: the TLS layer wants to read it itself."""
+        """Return the first byte without consuming it: the TLS layer must read it."""
         readable = asyncio.Event()
         self._loop.add_reader(client, readable.set)
         try:
@@ -200,10 +200,10 @@ class RemotingServer:
 
     # Connections
 
-    def _connection(self, greeting: asyncio.Task[None] | None) -> Connection:
+    def _connection(self, handshake: asyncio.Task[None] | None) -> Connection:
         def opened(connection: Connection) -> None:
-            # The limit counts greetings and connections: nobody may be in both.
-            self._greetings.discard(greeting)
+            # The limit counts handshakes and connections: no client may be in both.
+            self._handshakes.discard(handshake)
             self.connections.add(connection)
 
         return Connection(
@@ -219,19 +219,19 @@ class RemotingServer:
     def _forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
         for task in connection.tasks:
-            self._left.add(task)
-            task.add_done_callback(self._left.discard)
+            self._orphaned.add(task)
+            task.add_done_callback(self._orphaned.discard)
         if self._on_close is not None:
             self._on_close(connection)
 
     def _relieve(self) -> None:
-        """Too much memory is held: close who holds the most."""
+        """Over the memory budget: close the connection that holds the most."""
         most = max(self.connections, key=lambda connection: connection.held, default=None)
         if most is not None and most.held:
             log.warning("closing the connection of %s: it holds %s bytes", most.peer, most.held)
             most.abort()
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         """Close idle connections and pick up changed certificates."""
         while True:
             await asyncio.sleep(min(_CERTIFICATE_CHECK, self.config.idle_timeout / 4))
@@ -247,7 +247,7 @@ class RemotingServer:
 
 
 async def close_all(servers: Iterable[RemotingServer]) -> None:
-    """Close servers that belong together at the same time."""
+    """Close several servers concurrently."""
     await asyncio.gather(*(server.close() for server in servers))
 
 

@@ -14,7 +14,7 @@ DEFAULT_TLS_FILE = Path("/etc/rocketmq/tls.properties")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Where a server listens, how much it takes, and its TLS."""
+    """Address, limits and TLS of a server."""
 
     bind_address: str = option(
         "0.0.0.0",  # noqa: S104  RocketMQ's default
@@ -22,7 +22,7 @@ class ServerSettings:
     )
     listen_port: int = option(0, "Port to listen on; 0 lets the system choose.", bounds=(0, 65535))
     server_socket_backlog: int = option(
-        1024, "Connections that may wait to be accepted.", bounds=(1, 65535)
+        1024, "Most connections waiting to be accepted.", bounds=(1, 65535)
     )
     server_socket_snd_buf_size: int = option(
         0, "Send buffer of a socket in bytes; 0 is the system's choice.", bounds=(0, 2**30)
@@ -32,36 +32,36 @@ class ServerSettings:
     )
     write_buffer_high_water_mark: int = option(
         0,
-        "Unsent bytes of a connection at which its requests are no longer read; 0 is 1 MiB.",
+        "Unsent bytes of a connection above which its requests are not read; 0 means 1 MiB.",
         bounds=(0, 2**30),
     )
     server_channel_max_idle_time_seconds: int = option(
         120, "Seconds without a whole frame after which a connection is closed.", bounds=(1, 86400)
     )
     server_oneway_semaphore_value: int = option(
-        256, "One-way requests to clients that may be under way.", bounds=(1, 2**20)
+        256, "Most one-way requests to clients in flight.", bounds=(1, 2**20)
     )
     server_async_semaphore_value: int = option(
-        64, "Requests to clients that may wait for their answer.", bounds=(1, 2**20)
+        64, "Most requests to clients in flight.", bounds=(1, 2**20)
     )
     shutdown_wait_time_seconds: int = option(
-        30, "Seconds that requests under way get to finish at shutdown.", bounds=(0, 3600)
+        30, "Seconds for requests in flight to finish at shutdown.", bounds=(0, 3600)
     )
     max_connections: int = option(
         10_000,
-        "Connections that may be open; more are closed at once.",
+        "Most open connections; further ones are closed at once.",
         bounds=(1, 2**20),
         ours=True,
     )
     max_held_bytes: int = option(
         512 * 1024 * 1024,
-        "Bytes of frames, requests and unread replies held; past it who holds the most is closed.",
+        "Most bytes in frames, requests and unread replies; above it the largest holder is closed.",
         bounds=(1024 * 1024, 2**40),
         ours=True,
     )
     max_frame_size: int = option(
         MAX_FRAME_SIZE,
-        "Largest frame in bytes; a longer one closes its connection.",
+        "Largest frame in bytes; a larger one closes its connection.",
         key="com.rocketmq.remoting.frameMaxLength",
         bounds=(1024, 2**28),
         ours=True,
@@ -79,26 +79,26 @@ class ServerSettings:
         key="tls.server.certPath", ours=True,
     )  # fmt: skip
     tls_key: Path | None = option(
-        None, "Private key, PEM; default is the certificate's file.",
+        None, "Private key, PEM; the default is the certificate's file.",
         key="tls.server.keyPath", ours=True,
     )  # fmt: skip
     tls_key_password: str | None = option(
         None, "Password of the private key.", key="tls.server.keyPassword", ours=True, secret=True
     )
     tls_trust: Path | None = option(
-        None, "Certificates that sign those of clients, PEM.",
+        None, "Certificates of the authorities that sign client certificates, PEM.",
         key="tls.server.trustCertPath", ours=True,
     )  # fmt: skip
     tls_client_auth: ClientAuth = option(
-        ClientAuth.NONE, "Whether clients must show a certificate: none, optional or require.",
+        ClientAuth.NONE, "Whether clients must present a certificate: none, optional or require.",
         key="tls.server.need.client.auth", ours=True,
     )  # fmt: skip
 
     def server_config(self, port_delta: int = 0) -> ServerConfig:
-        """What a server wants that listens so far from the port; port 0 stays the system's choice.
+        """Return the config of a server at `port_delta` from the port; port 0 stays 0.
 
         Raises:
-            ConfigError: the TLS settings do not go together.
+            ConfigError: the TLS settings contradict each other.
         """
         return ServerConfig(
             host=self.bind_address,
@@ -145,7 +145,7 @@ IGNORED_SERVER = {
 
 
 def find_file(name: Path, home: str | None) -> Path:
-    """A configuration file by its path, else in the conf directory of ROCKETMQ_HOME."""
+    """Find a configuration file by its path, or else in the conf directory of ROCKETMQ_HOME."""
     if not name.exists() and home and not name.is_absolute():
         in_home = Path(home) / "conf" / name
         return in_home if in_home.exists() else name
@@ -153,5 +153,5 @@ def find_file(name: Path, home: str | None) -> Path:
 
 
 def tls_texts(path: Path) -> dict[str, str]:
-    """The server's keys of a tls.properties file (`tls.config.file`)."""
+    """Read the server's keys of a tls.properties file (`tls.config.file`)."""
     return {key: text for key, text in read_file(path).items() if key.startswith("tls.server.")}

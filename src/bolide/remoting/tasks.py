@@ -1,4 +1,4 @@
-"""Single-flight work, and work that a cancelled caller does not interrupt."""
+"""Single-flight tasks, and work that survives the cancellation of its caller."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -9,19 +9,19 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """One task at a time for each key. A caller that gives up does not stop the others' task.
+    """Runs one task at a time for each key; concurrent callers share its result.
 
-    A lock would let go of one caller in each turn of the loop, and the last of thousands would be
-    late.
+    Cancelling a caller does not cancel the task. A lock would release one caller per iteration of
+    the event loop, so the last of thousands would be late.
     """
 
     def __init__(self, closed: Callable[[K], Exception]) -> None:
-        """`closed` makes the error of those who wait when all is ended."""
+        """`closed` makes the error for callers that still wait at `close`."""
         self._closed = closed
         self._tasks: dict[K, asyncio.Task[T]] = {}
 
-    async def done(self, key: K, work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
-        """Wait for the task of this key; `work` begins it if there is none."""
+    async def run(self, key: K, work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
+        """Wait for the task of this key; without one, start it with `work`."""
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.create_task(work(), name=name)
@@ -35,7 +35,7 @@ class SingleFlight(Generic[K, T]):
             raise self._closed(key) from None
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel the running tasks."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -44,14 +44,14 @@ class SingleFlight(Generic[K, T]):
     def _forget(self, key: K, ended: asyncio.Task[T]) -> None:
         self._tasks.pop(key, None)
         if not ended.cancelled():
-            ended.exception()  # those who waited may have given up: then nobody else asks
+            ended.exception()  # retrieved here: all callers may have been cancelled
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end; if the caller is cancelled meanwhile, it is so only then.
+    """Await `work` to its end; a cancellation of the caller takes effect only afterwards.
 
-    A thread cannot be cancelled: without this, the lock that guards a file would be given up while
-    the file is still being written.
+    A thread cannot be cancelled: otherwise the lock that guards a file would be released while a
+    thread still writes the file.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -59,5 +59,5 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # nobody is left to be told
+            task.exception()  # retrieved here: the caller is cancelled
         raise

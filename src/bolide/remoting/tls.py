@@ -1,4 +1,4 @@
-"""TLS of a server and a client: modes, contexts, and reload when the files change."""
+"""TLS of servers and clients: modes, contexts, and reload of changed files."""
 
 import logging
 import ssl
@@ -15,7 +15,7 @@ TLS_HANDSHAKE = 0x16
 
 
 class TlsMode(StrEnum):
-    """Who may connect to a server: plain clients, both kinds, or TLS clients only."""
+    """Which clients may connect: plain ones only, both kinds, or TLS only."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -23,7 +23,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Whether a server asks its clients for a certificate."""
+    """Whether a server requests certificates from clients."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -32,7 +32,7 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTls:
-    """How a server does TLS. Without a certificate it serves plain text only."""
+    """TLS settings of a server. Without a certificate it serves plain text only."""
 
     mode: TlsMode = TlsMode.PERMISSIVE
     certificate: Path | None = None
@@ -61,15 +61,15 @@ class ServerTls:
         return [path for path in (self.certificate, self.key, self.trust) if path is not None]
 
     def context(self) -> ssl.SSLContext:
-        """Read the files into a context.
+        """Load the files into a context.
 
         Raises:
-            ConfigError: a file is missing or unreadable; the text names them all.
+            ConfigError: a file is missing or unreadable; the text names all files.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            # An empty password, for None would ask for one on the terminal.
+            # An empty password, because None would prompt on the terminal.
             context.load_cert_chain(str(self.certificate), self.key, self.key_password or "")
             if self.trust is not None:
                 context.load_verify_locations(self.trust)
@@ -85,10 +85,10 @@ class ServerTls:
 
 
 class ReloadingContext:
-    """The context of a server, read anew when one of its files changes.
+    """The TLS context of a server, reloaded when one of its files changes.
 
-    A pair of files is seldom replaced in one step: a change that cannot be used is tried again at
-    every check, and until then the old context serves.
+    Certificate and key are rarely replaced in one step: an unusable change is tried again at every
+    check, and until then the old context stays in use.
     """
 
     def __init__(self, tls: ServerTls) -> None:
@@ -97,7 +97,7 @@ class ReloadingContext:
         self.current = tls.context()
 
     def check(self) -> bool:
-        """Look at the files, reload if need be; True if the context changed. Blocks."""
+        """Reload the context if a file changed; returns whether it was replaced. Blocks."""
         stamps = self._stamps()
         if stamps == self._seen:
             return False
@@ -126,7 +126,7 @@ class ReloadingContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """How a client does TLS. Without `trust` any server certificate is accepted, as in RocketMQ."""
+    """TLS settings of a client. Without `trust` it accepts any certificate, as in RocketMQ."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -134,13 +134,13 @@ class ClientTls:
     trust: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Read the files into a context.
+        """Load the files into a context.
 
         Raises:
             ConfigError: a file is missing or unreadable.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # RocketMQ certificates name no hosts: a server is known by who signed it, or not at all.
+        # RocketMQ certificates contain no host names: only the signer is verified.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED if self.trust else ssl.CERT_NONE
         try:

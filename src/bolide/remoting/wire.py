@@ -1,14 +1,12 @@
-"""Bytes written to a connection: the per-turn outbox, flow control, the memory budget.
+"""The sending half of a connection: outbox, flow control, memory budget.
 
-A send wakes up the peer. If each reply left at once, a peer that is quicker than we are would be
-woken up for every single one, at a cost to both. Replies to one peer that come up in one turn are
-joined besides.
+Outbox: data written during one iteration of the event loop is sent at its end, joined per
+connection. If each reply were sent at once, a fast peer would be woken for every single one, at a
+cost to both sides.
 
-A frame may be 16 MiB long, and a peer may send all but its last byte, or many that take a while to
-serve; or it may ask for a lot and not read it. One such peer is harmless; a thousand of them would
-take 16 GiB. Past the limit the one that holds the most is closed.
-
-What is written leaves through the outbox, at the end of the loop's turn.
+Memory budget: a frame may be 16 MiB long, and a peer may send all but its last byte, send many
+requests that take long, or not read large replies. One such peer is harmless; a thousand would
+take 16 GiB. Past the limit the connection that holds the most memory is closed.
 """
 
 import asyncio
@@ -22,28 +20,28 @@ log = logging.getLogger(__name__)
 
 
 class Outbox:
-    """The senders of one endpoint that have something to send in this turn of the loop."""
+    """The connections of one endpoint that have data to send in this iteration of the loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[Callable[[], None]] = []
+        self._senders: list[Callable[[], None]] = []
 
     def add(self, send: Callable[[], None]) -> None:
-        """Call `send` once, when this turn of the loop is over."""
-        if not self._waiting:
+        """Call `send` once, at the end of this iteration of the loop."""
+        if not self._senders:
             asyncio.get_running_loop().call_soon(self.flush)
-        self._waiting.append(send)
+        self._senders.append(send)
 
     def flush(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for send in waiting:
+        senders, self._senders = self._senders, []
+        for send in senders:
             try:
                 send()
-            except Exception:  # one broken connection must not silence the others
-                log.exception("could not send")
+            except Exception:  # one broken connection must not affect the others
+                log.exception("cannot send")
 
 
 class MemoryBudget:
-    """Counts the bytes and calls for relief when there are too many."""
+    """Counts the bytes held by all connections and calls `relieve` past the limit."""
 
     def __init__(self, limit: int, relieve: Callable[[], None]) -> None:
         self.total = 0
@@ -51,31 +49,31 @@ class MemoryBudget:
         self._relieve = relieve
 
     def change(self, by: int) -> None:
-        """A connection holds `by` bytes more, or less."""
+        """Record that a connection holds `by` bytes more (or fewer)."""
         self.total += by
         if by > 0 and self.total > self._limit:
             self._relieve()
 
 
 _LARGE = 32 * 1024
-"""Bytes that are dearer to join than to send in parts."""
+"""Bytes from which joining costs more than sending in parts."""
 
 
 class Wire(asyncio.Protocol):
-    """The sending half of a connection, and its state."""
+    """The sending half of a connection."""
 
     def __init__(self, outbox: Outbox, write_high_water: int) -> None:
         self.peer = "?"
         self.last_active = 0.0
-        """Loop time of the last whole frame in either direction; single bytes do not count."""
+        """Loop time of the last complete frame in either direction."""
         self.is_blocked = False
-        """The peer does not read: what it is sent now stays in memory."""
+        """The write buffer is above its high-water mark: the peer does not read."""
         self._high_water = write_high_water
         self._outbox = outbox
         self._unsent: list[bytes] = []
         self._unsent_size = 0
         self._wrote_eof = False
-        self._is_gone = False  # as `_closed` says, and quicker to look at
+        self._is_gone = False  # mirrors `_closed`, faster to test
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = asyncio.Event()
@@ -86,16 +84,16 @@ class Wire(asyncio.Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Closed, and nothing written is left to be sent."""
+        """Whether the connection is closed and its write buffer is gone."""
         return self._closed.is_set()
 
     @property
     def unsent(self) -> int:
-        """Bytes that are written and have not left."""
+        """Bytes written but not sent yet."""
         return self._unsent_size + self._transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """Close after what is written has left."""
+        """Close after the written data is sent."""
         self._flush()
         self._transport.close()
 
@@ -112,7 +110,7 @@ class Wire(asyncio.Protocol):
         self.last_active = self._loop.time()
 
     def eof_received(self) -> None:
-        self._flush()  # the transport closes itself now, before the outbox gets to it
+        self._flush()  # the transport closes itself before the outbox is flushed
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
@@ -131,7 +129,7 @@ class Wire(asyncio.Protocol):
     # Writing
 
     def put(self, data: bytes) -> None:
-        """Have it sent when the loop's turn is over, or now if it is a lot."""
+        """Send data at the end of the loop's iteration, or at once past the high-water mark."""
         unsent = self._unsent
         if not unsent:
             self._outbox.add(self._flush)
@@ -157,8 +155,8 @@ class Wire(asyncio.Protocol):
                 self._still_blocked()
 
     def _still_blocked(self) -> None:
-        """More was written than the peer reads."""
+        """Called after a write while the peer does not read."""
 
     async def _wait_for_room(self) -> None:
-        while self.is_blocked:  # others that waited may have filled it up again
+        while self.is_blocked:  # other waiters may have filled the buffer again
             await self._writable.wait()

@@ -34,39 +34,37 @@ class CommitLogOptions:
     )
     topic: tuple[str, ...] = option(
         (),
-        "One topic, or several with commas between; all but the broker's own unless given.",
+        "One topic, or several separated by commas; defaults to all but internal topics.",
         separator=",",
     )
     starting_timestamp: str | None = option(
         None,
-        "The first store time to read: a time such as `2026-01-31T12:00:00Z` or `-10m`, or"
+        "Earliest store time (inclusive): a time such as `2026-01-31T12:00:00Z` or `-10m`, or"
         " milliseconds since 1970.",
     )
-    ending_timestamp: str | None = option(
-        None, "The first store time that is not read any more, in the same forms."
-    )
+    ending_timestamp: str | None = option(None, "Latest store time (exclusive), in the same forms.")
     split_size: int = option(
         SPLIT_SIZE,
-        "Bytes of the log for one task; 0 makes it a file each, which is right even if producers"
-        " made bodies to look like records at a place they foresaw.",
+        "Bytes of the log per task; 0 makes each file one task, which is safe even against bodies"
+        " crafted to look like records.",
         bounds=(0, None),
     )
-    verify_crc: bool = option(True, "Compare bodies with their checksums.")
+    verify_crc: bool = option(True, "Verify the checksums of bodies.")
     include_internal: bool = option(
-        False, "Read the broker's own topics too, and half and rolled-back messages."
+        False, "Include internal topics, and half and rolled-back messages."
     )
-    include_properties: bool = option(True, "Have the column `properties`.")
+    include_properties: bool = option(True, "Include the column `properties`.")
     value_schema: str | None = option(
         None,
-        "Columns such as `id bigint, name string`: have a column `value` with these, read from"
-        " bodies that are JSON; null where one is not.",
+        "Columns such as `id bigint, name string`: adds a column `value` with these, decoded from"
+        " JSON bodies; null if a body is not JSON.",
     )
     fail_on_data_loss: bool = option(
         True,
-        "Fail when a record is damaged or a file is missing; else log which, and go on behind.",
+        "Fail if a record is damaged or a file is missing; else log it and continue after it.",
     )
     broker: str | None = option(
-        None, "What the column `broker` says, as the log does not know; null unless given."
+        None, "Value of the column `broker`, which the log does not contain; null by default."
     )
 
     @classmethod
@@ -74,7 +72,7 @@ class CommitLogOptions:
         """Raises ConfigError, naming the option that is unknown, missing or invalid."""
         found = load(cls, options)
         if not found.path:
-            raise ConfigError("path is missing: say .load(path) with a store directory")
+            raise ConfigError("path is missing: call .load(path) with a store directory")
         found.reading()
         return found
 

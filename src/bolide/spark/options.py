@@ -28,27 +28,27 @@ class ConnectionOptions:
     """Options that reach the cluster, shared by the source and the sink."""
 
     name_server: str | None = option(
-        None, "NameServers as `host:port;host:port`; else those of `NAMESRV_ADDR`."
+        None, "NameServers as `host:port;host:port`; defaults to `NAMESRV_ADDR`."
     )
-    namespace: str = option("", "Put before the names of topics and groups on the wire.")
+    namespace: str = option("", "Prefix of topic and group names on the wire.")
     access_key: str | None = option(
-        None, "Whose requests these are; with `secretKey` they are signed.", secret=True
+        None, "Access key; requests are signed if it is set together with `secretKey`.", secret=True
     )
-    secret_key: str | None = option(None, "What requests are signed with.", secret=True)
-    security_token: str | None = option(None, "Goes with temporary keys.", secret=True)
-    tls_enable: bool = option(False, "Connect by TLS.")
+    secret_key: str | None = option(None, "Secret key that signs requests.", secret=True)
+    security_token: str | None = option(None, "Security token of temporary keys.", secret=True)
+    tls_enable: bool = option(False, "Connect with TLS.")
     tls_trust_cert_path: Path | None = option(
-        None, "Certificates that sign those of the servers; without it any server is trusted."
+        None, "Certificates that verify the servers; without it any server is trusted."
     )
-    tls_cert_path: Path | None = option(None, "The certificate to show to servers that ask.")
-    tls_key_path: Path | None = option(None, "The key of that certificate.")
-    tls_key_password: str | None = option(None, "The password of that key.", secret=True)
+    tls_cert_path: Path | None = option(None, "Client certificate, for servers that request one.")
+    tls_key_path: Path | None = option(None, "Private key of the client certificate.")
+    tls_key_password: str | None = option(None, "Password of the private key.", secret=True)
     call_timeout: float = option(
         3.0, "Milliseconds for one request.", key="callTimeoutMs", scale=1000, bounds=(1, None)
     )
     patience: float = option(
         60.0,
-        "Milliseconds that a broker may be away before a task or a query fails.",
+        "Milliseconds that a broker may be unavailable before a task or a query fails.",
         key="patienceMs",
         scale=1000,
         bounds=(0, None),
@@ -78,7 +78,7 @@ class ConnectionOptions:
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("accessKey and secretKey must be given together")
         if not self.name_server:
-            raise ConfigError("nameServer is missing: say nameServer=host:port")
+            raise ConfigError("nameServer is missing: set nameServer=host:port")
 
     def connection(self) -> Connection:
         """How a task, or the driver, connects to the cluster."""
@@ -116,84 +116,86 @@ class ConnectionOptions:
 class SourceOptions(ConnectionOptions):
     """Options of the source: what to read, and how."""
 
-    topic: tuple[str, ...] = option((), "One topic, or several with commas between.", separator=",")
+    topic: tuple[str, ...] = option((), "One topic, or several separated by commas.", separator=",")
     topic_pattern: str | None = option(
         None,
-        "A regular expression that whole names of topics match; topics that are made later too.",
+        "Regular expression that whole topic names match, including topics created later.",
     )
     starting_offsets: str | None = option(
         None,
-        "Where to begin: `earliest`, `latest`, a time such as `2026-01-31T12:00:00Z` or `-10m`,"
+        "Start position: `earliest`, `latest`, a time such as `2026-01-31T12:00:00Z` or `-10m`,"
         " `group:NAME`, or JSON by topic, broker and queue, where -2 is earliest and -1 latest;"
-        " `earliest` for a batch and `latest` for a stream unless given."
-        " A stream that has a checkpoint goes on from there instead.",
+        " defaults to `earliest` for a batch and `latest` for a stream."
+        " A stream with a checkpoint continues from there instead.",
     )
     ending_offsets: str | None = option(
         None,
-        "Where a batch ends, in the same forms; the message there is not read;"
-        " `latest` unless given.",
+        "End position of a batch (exclusive), in the same forms; defaults to `latest`.",
     )
     starting_timestamp: int | None = option(
         None,
-        "Begin at the first message stored at that time, in milliseconds since 1970;"
-        " in place of `startingOffsets`.",
+        "Start at the first message stored at that time, in milliseconds since 1970;"
+        " replaces `startingOffsets`.",
         bounds=(0, None),
     )
     ending_timestamp: int | None = option(
         None,
         "A batch ends before the first message stored at that time, in milliseconds since 1970;"
-        " in place of `endingOffsets`.",
+        " replaces `endingOffsets`.",
         bounds=(0, None),
     )
     tags: str | None = option(
         None,
-        "Only messages with one of these tags, such as `created || paid`; the broker filters.",
+        "Only messages with one of these tags, such as `created || paid`; filtered by the broker.",
         aliases=("subExpression",),
     )
     sql: str | None = option(
-        None, "Only messages whose properties match this SQL92 expression; the broker filters."
+        None, "Only messages whose properties match this SQL92 expression; filtered by the broker."
     )
-    include_properties: bool = option(True, "Have the column `properties`.")
+    include_properties: bool = option(True, "Include the column `properties`.")
     value_schema: str | None = option(
         None,
-        "Columns such as `id bigint, name string`: have a column `value` with these, read from"
-        " bodies that are JSON; null where one is not.",
+        "Columns such as `id bigint, name string`: adds a column `value` with these, decoded from"
+        " JSON bodies; null if a body is not JSON.",
     )
     max_offsets_per_trigger: int | None = option(
         None,
-        "At most so many offsets in a micro-batch, shared out by backlog; at least one of every"
-        " queue that has some.",
+        "Maximum number of offsets in a micro-batch, distributed by backlog; at least one of every"
+        " queue with a backlog.",
         bounds=(1, None),
     )
     max_bytes_per_trigger: int | None = option(
         None,
-        "At most about so many bytes in a micro-batch, judged by the size of recent messages.",
+        "Approximate maximum bytes in a micro-batch, estimated from the size of recent messages.",
         bounds=(1, None),
     )
     min_partitions: int | None = option(
-        None, "At least so many tasks: the longest ranges are split.", bounds=(1, None)
+        None, "Minimum number of tasks: the longest ranges are split.", bounds=(1, None)
     )
     max_records_per_partition: int | None = option(
-        None, "At most so many offsets in a task: longer ranges are split.", bounds=(1, None)
+        None, "Maximum number of offsets in a task: longer ranges are split.", bounds=(1, None)
     )
     fail_on_data_loss: bool = option(
         True,
-        "Fail when messages are gone that should have been read; else log how many, and go on.",
+        "Fail if messages were deleted before they were read; else log their number and continue.",
     )
     commit_group: str | None = option(
         None,
-        "A consumer group that is told the position of a stream, so that `consumerProgress` shows"
-        " its lag; the stream itself goes by its checkpoint.",
+        "Consumer group to which a stream commits its position, so that `consumerProgress` shows"
+        " its lag; the stream itself uses its checkpoint.",
     )
     consumer_group: str = option(
-        READER_GROUP, "The group that pulls are made for; its position is neither used nor moved."
+        READER_GROUP,
+        "Consumer group of the pull requests; its position is neither used nor changed.",
     )
     pull_batch_size: int = option(
-        1024, "Messages to ask for at once; brokers give fewer, Apache's 32.", bounds=(1, None)
+        1024,
+        "Messages per pull request; brokers may return fewer (Apache RocketMQ: 32).",
+        bounds=(1, None),
     )
     pull_timeout: float = option(
         10.0,
-        "Milliseconds for one pull; after that it is tried again, as long as `patienceMs` lasts.",
+        "Milliseconds for one pull, which is then retried within `patienceMs`.",
         key="pullTimeoutMs",
         scale=1000,
         bounds=(1, None),
@@ -225,7 +227,7 @@ class SourceOptions(ConnectionOptions):
         if value and other_value is not None:
             raise ConfigError(f"{name} and {other} cannot be given together")
         if needed and not value and other_value is None:
-            raise ConfigError(f"{name} or {other} is missing: say what to read")
+            raise ConfigError(f"{name} or {other} is missing: set one of them")
 
     def start(self, default: str) -> Position:
         """Raises ConfigError, naming the option."""

@@ -29,7 +29,7 @@ async def require_queues(cluster: Cluster, options: SourceOptions) -> list[Messa
 async def find_queues(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
     """The queues of the subscribed topics; topics without a route at the moment have none."""
     topics = await _topics(cluster, options)
-    found = await gather_by_key(topics, lambda topic: _find(cluster, topic))
+    found = await gather_by_key(topics, lambda topic: _find_topic_queues(cluster, topic))
     return sorted(queue for queues in found.values() for queue in queues)
 
 
@@ -45,10 +45,10 @@ async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
     return await cluster.topics_matching(options.topic_pattern)
 
 
-async def _find(cluster: Cluster, topic: str) -> list[MessageQueue]:
+async def _find_topic_queues(cluster: Cluster, topic: str) -> list[MessageQueue]:
     routes, wire = cluster.instance.routes, cluster.settings.wrap(topic)
 
-    async def ask() -> list[MessageQueue]:
+    async def lookup() -> list[MessageQueue]:
         try:
             await routes.refresh(wire)
             found = await routes.subscribe_queues(wire)
@@ -56,10 +56,10 @@ async def _find(cluster: Cluster, topic: str) -> list[MessageQueue]:
             return []
         return [MessageQueue(topic, each.broker_name, each.queue_id) for each in found]
 
-    async def nothing() -> None: ...
+    async def no_recovery() -> None: ...
 
     return await retry_transient(
-        Backoff(f"queues of topic {topic}", cluster.patience), ask, nothing
+        Backoff(f"queues of topic {topic}", cluster.patience), lookup, no_recovery
     )
 
 
@@ -70,7 +70,7 @@ class QueuesGone(BolideError):
         names = ", ".join(map(str, sorted(queues)))
         super().__init__(
             f"no broker has served these queues for {seconds:.3g} s: {names}. Start their brokers,"
-            " or make the topics have as many queues as before. To go on without them, allow data"
+            " or restore the topics' number of queues. To continue without them, allow data"
             " loss (failOnDataLoss=false)"
         )
         self.queues = tuple(sorted(queues))
@@ -100,11 +100,11 @@ def advance(
         DataLost: messages that were to be read have been deleted.
     """
     if target is not None:
-        bounds = {queue: found for queue, found in bounds.items() if queue in target}
+        bounds = {queue: held for queue, held in bounds.items() if queue in target}
     begin, end = {}, {}
-    for queue, found in bounds.items():
-        begin[queue] = first = _first_readable(queue, start.get(queue, 0), found, fail_on_data_loss)
-        last = found.end if target is None else min(found.end, target[queue])
+    for queue, held in bounds.items():
+        begin[queue] = first = _first_readable(queue, start.get(queue, 0), held, fail_on_data_loss)
+        last = held.end if target is None else min(held.end, target[queue])
         end[queue] = max(first, last)
     if max_rows is not None:
         end = limit_ends(begin, end, max_rows)
@@ -134,7 +134,7 @@ class AbsenceTracker:
         self._now = now
         self._since: dict[MessageQueue, float] = {}
 
-    def should_wait(self, away: Collection[MessageQueue]) -> bool:
+    def should_wait(self, absent: Collection[MessageQueue]) -> bool:
         """Whether the caller should wait for some of the absent queues.
 
         Queues of the previous call that are not in `absent` are back.
@@ -143,23 +143,21 @@ class AbsenceTracker:
             QueuesGone: queues have been absent for too long, and data loss is not allowed.
         """
         now = self._now()
-        if new := sorted(queue for queue in away if queue not in self._since):
-            log.warning("nobody serves %s at the moment", ", ".join(map(str, new)))
-        self._since = {queue: self._since.get(queue, now) for queue in away}
+        if new := sorted(queue for queue in absent if queue not in self._since):
+            log.warning("no broker serves %s at the moment", ", ".join(map(str, new)))
+        self._since = {queue: self._since.get(queue, now) for queue in absent}
         gone = [queue for queue, since in self._since.items() if now - since >= self._patience]
         if gone and self._fail:
             raise QueuesGone(gone, self._patience)
         return len(gone) < len(self._since)
 
 
-def _first_readable(
-    queue: MessageQueue, wanted: int, found: Bounds, fail_on_data_loss: bool
-) -> int:
+def _first_readable(queue: MessageQueue, wanted: int, held: Bounds, fail_on_data_loss: bool) -> int:
     """The first offset from `wanted` on that the queue still holds."""
-    if found.oldest <= wanted <= found.end:
+    if held.oldest <= wanted <= held.end:
         return wanted
     if fail_on_data_loss:
-        raise DataLost(queue, wanted, found.oldest, found.end)
-    lost = found.oldest - wanted if wanted < found.oldest else wanted - found.end
-    log.warning("queue %s: about %d messages are gone, going on at %d", queue, lost, found.oldest)
-    return found.oldest
+        raise DataLost(queue, wanted, held.oldest, held.end)
+    lost = held.oldest - wanted if wanted < held.oldest else wanted - held.end
+    log.warning("queue %s: about %d messages are gone, continuing at %d", queue, lost, held.oldest)
+    return held.oldest

@@ -80,7 +80,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._connection = options.connection()
-        self._reading = options.reading()
+        self._read_options = options.reading()
         self._start = _start_of(options)
         self._end = _end_of(options)
 
@@ -95,7 +95,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark's placeholder for an empty plan
             return iter(())
-        return read_range_blocking(self._connection, partition.value, self._reading)
+        return read_range_blocking(self._connection, partition.value, self._read_options)
 
     async def _plan(self, cluster: Cluster) -> BatchPlan:
         queues = await require_queues(cluster, self._options)
@@ -104,41 +104,13 @@ class BatchReader(DataSourceReader):
         return BatchPlan(start, end, await cluster.bounds(queues))
 
 
-def to_partitions(ranges: list[QueueRange], options: SourceOptions) -> list[InputPartition]:
-    """Split ranges as the options ask; queues stay in order."""
-    parts = split(ranges, options.min_partitions or 1, options.max_records_per_partition)
-    return [InputPartition(part) for part in parts]
-
-
-def _start_of(options: SourceOptions) -> Position:
-    position = options.start(default="earliest")
-    if position == Latest() or _names(position, LATEST):
-        raise BadPosition(
-            "startingOffsets: a batch cannot begin at latest (-1): nothing would be read"
-        )
-    return position
-
-
-def _end_of(options: SourceOptions) -> Position:
-    position = options.end()
-    if position == Earliest() or _names(position, EARLIEST):
-        raise BadPosition(
-            "endingOffsets: a batch cannot end at earliest (-2): nothing would be read"
-        )
-    return position
-
-
-def _names(position: Position, offset: int) -> bool:
-    return isinstance(position, Exact) and offset in position.offsets.values()
-
-
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader; offsets are `{"topic": {"broker": {"queue": offset}}}`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._connection = options.connection()
-        self._reading = options.reading()
+        self._read_options = options.reading()
         self._start = options.start(default="latest")
         self._absences = AbsenceTracker(options.patience, fail=options.fail_on_data_loss)
         self._initial: dict[MessageQueue, int] | None = None
@@ -153,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Resolved once: Spark calls this twice, and `latest` may move in between."""
         if self._initial is None:
-            self._initial = self._ask(self._resolve)
+            self._initial = self._query(self._resolve)
         return dict(to_plain(self._initial))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -164,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = _ends(self._ask(self._bounds))
+        self._target = _ends(self._query(self._bounds))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; equal to `start` if there is nothing new.
@@ -173,12 +145,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLost: messages that were to be read have been deleted.
             QueuesGone: queues have been absent for too long, and data loss is not allowed.
         """
-        self._pause()
-        begun = from_plain(start)
-        bounds = self._ask(lambda cluster: self._look(cluster, begun))
-        self._latest = begun | _ends(bounds)
+        self._throttle()
+        start_offsets = from_plain(start)
+        bounds = self._query(lambda cluster: self._observe(cluster, start_offsets))
+        self._latest = start_offsets | _ends(bounds)
         end = advance(
-            begun,
+            start_offsets,
             bounds,
             target=self._target,
             max_rows=self._max_rows(limit, bounds),
@@ -195,11 +167,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.commit_group
         if group is None:
             return
-        offsets = {queue: at for queue, at in from_plain(end).items() if queue not in self._absent}
+        offsets = {
+            queue: offset for queue, offset in from_plain(end).items() if queue not in self._absent
+        }
         try:
-            self._ask(lambda cluster: cluster.commit(group, offsets))
+            self._query(lambda cluster: cluster.commit(group, offsets))
         except BolideError as exc:
-            _rare_log.warning(group, "group %s was not told the position: %s", group, exc)
+            _rare_log.warning(group, "cannot commit the position of group %s: %s", group, exc)
 
     # Partitions, on the driver and in tasks
 
@@ -207,16 +181,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_partitions(ranges_between(from_plain(start), from_plain(end)), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range_blocking(self._connection, partition.value, self._reading)
+        return read_range_blocking(self._connection, partition.value, self._read_options)
 
     # Lookups, on the driver
 
-    def _pause(self) -> None:
+    def _throttle(self) -> None:
         time.sleep(max(0.0, self._last_poll + _MIN_POLL_INTERVAL - time.monotonic()))
         self._last_poll = time.monotonic()
 
-    def _ask(self, question: Callable[[Cluster], Awaitable[T]]) -> T:
-        return ask(self._connection, question, patience=self._options.patience)
+    def _query(self, operation: Callable[[Cluster], Awaitable[T]]) -> T:
+        return ask(self._connection, operation, patience=self._options.patience)
 
     async def _resolve(self, cluster: Cluster) -> dict[MessageQueue, int]:
         queues = await require_queues(cluster, self._options)
@@ -225,16 +199,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _bounds(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
         return await cluster.find_bounds(await find_queues(cluster, self._options))
 
-    async def _look(self, cluster: Cluster, begun: Offsets) -> dict[MessageQueue, Bounds]:
+    async def _observe(
+        self, cluster: Cluster, start_offsets: Offsets
+    ) -> dict[MessageQueue, Bounds]:
         """Bounds of the queues. Absent queues are left out; a run with a target waits for them."""
-        known = {queue for queue in begun if is_subscribed(queue.topic, self._options)}
+        known = {queue for queue in start_offsets if is_subscribed(queue.topic, self._options)}
         while True:
             bounds = await self._bounds(cluster)
             self._absent = known - bounds.keys()
-            waiting = self._absences.should_wait(self._absent)
+            should_wait = self._absences.should_wait(self._absent)
             if self._target is None:
                 return bounds
-            if not waiting:
+            if not should_wait:
                 # A queue that was absent when the target was set still belongs to it.
                 self._target = _ends({q: b for q, b in bounds.items() if q in known}) | self._target
                 return bounds
@@ -251,8 +227,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit.max_rows if by_size is None else min(by_size, limit.max_rows)
 
     def _rows_of(self, max_bytes: int, queues: Iterable[MessageQueue]) -> int | None:
-        size = self._ask(lambda cluster: record_size(cluster, queues))
+        size = self._query(lambda cluster: record_size(cluster, queues))
         return max(1, int(max_bytes / size)) if size else None
+
+
+def to_partitions(ranges: list[QueueRange], options: SourceOptions) -> list[InputPartition]:
+    """Split ranges as the options ask; queues stay in order."""
+    parts = split(ranges, options.min_partitions or 1, options.max_records_per_partition)
+    return [InputPartition(part) for part in parts]
+
+
+def _start_of(options: SourceOptions) -> Position:
+    position = options.start(default="earliest")
+    if position == Latest() or _contains(position, LATEST):
+        raise BadPosition(
+            "startingOffsets: a batch cannot begin at latest (-1): nothing would be read"
+        )
+    return position
+
+
+def _end_of(options: SourceOptions) -> Position:
+    position = options.end()
+    if position == Earliest() or _contains(position, EARLIEST):
+        raise BadPosition(
+            "endingOffsets: a batch cannot end at earliest (-2): nothing would be read"
+        )
+    return position
+
+
+def _contains(position: Position, offset: int) -> bool:
+    return isinstance(position, Exact) and offset in position.offsets.values()
 
 
 def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:

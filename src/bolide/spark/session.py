@@ -80,7 +80,7 @@ def _check_name_server(spark: "SparkSession", wanted: str | None) -> None:
     known = jvm.System.getenv("NAMESRV_ADDR") if jvm else wanted
     if wanted and known != wanted:
         raise ConfigError(
-            f"Spark's JVM in this process was started for the NameServers {known or 'of nobody'}:"
+            f"Spark's JVM in this process was started for the NameServers {known or '(none)'}:"
             f" give {wanted} as the option nameServer, or start a new process"
         )
 

@@ -222,13 +222,13 @@ class Views:
             log.warning("%s", exc)
 
     def _bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
-        async def look(cluster: Cluster) -> dict[MessageQueue, Bounds]:
+        async def lookup(cluster: Cluster) -> dict[MessageQueue, Bounds]:
             try:
                 return await cluster.bounds(await cluster.queues([topic]))
             except RouteNotFound:
                 return {}
 
-        return ask(self._connection.connection(), look, patience=self._connection.patience)
+        return ask(self._connection.connection(), lookup, patience=self._connection.patience)
 
     def _cluster_topics(self, pattern: str) -> list[str]:
         connection, patience = self._connection.connection(), self._connection.patience

@@ -1,22 +1,22 @@
-"""The checkpoint file: up to where everything was on the disk when it was written.
+"""The checkpoint file: positions up to which the store is known to be on the disk.
 
 4096 bytes (`StoreCheckpoint`): at 0, 8 and 16 the store times, in milliseconds, up to which the
 log, the consume queues and the index were flushed, at 24 and 32 positions of replication. RocketMQ
-leaves the rest alone, and there stands our mark, at 1024:
+does not use the rest; Bolide keeps its recovery point there, at 1024:
 
 | Offset | Size | Field                                                                     |
 | ------ | ---- | ------------------------------------------------------------------------- |
 | 0      | 8    | `bolide01`                                                                |
-| 8      | 24   | the three store times again: if RocketMQ wrote since, the mark is void    |
+| 8      | 24   | copy of the three store times; a mismatch means RocketMQ wrote since      |
 | 32     | 8    | position of the log up to which log, queues and index are on the disk     |
-| 40     | 8    | physical offset of the last record below it, -1 if not known              |
-| 48     | 8    | offsets given away in all queues below it                                 |
+| 40     | 8    | physical offset of the last record below it, -1 if unknown                |
+| 48     | 8    | queue units below it, over all queues                                     |
 | 56     | 8    | entry count of the newest index file, 0 without one                       |
 | 64     | 8    | its end offset                                                            |
 | 72     | 8    | its end timestamp                                                         |
 | 80     | 17   | its name                                                                  |
-| 97     | 36   | boot id of the system: the same one has its page cache still              |
-| 133    | 4    | CRC-32 of the mark up to here                                             |
+| 97     | 36   | boot id of the system: while it is the same, the page cache survived      |
+| 133    | 4    | CRC-32 of the recovery point up to here                                   |
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _SAFETY_MS = 3000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPoint:
-    """Below `position` all is on the disk: records, their queue units and index entries."""
+    """All records below `position`, their queue units and index entries are on the disk."""
 
     position: int
     last_record: int
@@ -62,7 +62,7 @@ class Checkpoint:
 
     @property
     def safe_timestamp(self) -> int:
-        """Records up to this time are in log and queues for sure, as RocketMQ reckons."""
+        """Store time up to which records are in log and queues, by RocketMQ's rule."""
         return max(min(self.log_timestamp, self.queue_timestamp) - _SAFETY_MS, 0)
 
     def encode(self) -> bytes:
@@ -75,7 +75,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, data: bytes) -> "Checkpoint":
-        """A file that is too short says nothing, as one that is missing."""
+        """A file that is too short counts as missing."""
         if len(data) < _SIZE:
             return cls()
         log, queue, index, master, confirm = _TIMES.unpack_from(data)
@@ -106,16 +106,16 @@ class CheckpointFile:
         self.value = value
 
     def void_recovery_point(self) -> None:
-        """Say that the positions hold no more, before they cease to."""
+        """Remove the recovery point before an operation that invalidates it. Blocks."""
         if self.value.recovery_point:
             self.save(replace(self.value, recovery_point=None))
 
 
 def save_page(path: Path, data: bytes, disk: Disk, *, step: str) -> None:
-    """Write a small file in place, one page at once. Blocks.
+    """Write a small file in place with a single write. Blocks.
 
     Args:
-        step: what tests know the moment before the write by.
+        step: name of the crash point before the write, for tests.
     """
     new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -130,7 +130,7 @@ def save_page(path: Path, data: bytes, disk: Disk, *, step: str) -> None:
 
 
 def boot_id() -> str:
-    """Names this run of the system; empty where it has no name."""
+    """Identifier of the current boot of the system; empty if the system has none."""
     try:
         return _BOOT_ID.read_text().strip()[:36]
     except OSError:

@@ -28,66 +28,66 @@ class StoreType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """What a store can be told.
+    """Settings of a store.
 
     Durations are seconds here and milliseconds in files, ratios 0 to 1 here and percent in files.
     """
 
-    # Where files are and how long
+    # Directories and file lengths
     root: Path = option(
         lambda: Path.home() / "store", "Directory of the store.", key="storePathRootDir"
     )
     commit_log_paths: tuple[Path, ...] | None = option(
         None,
-        "Directories of the commit log, separated by commas; default is commitlog in the root.",
+        "Directories of the commit log, separated by commas; the default is commitlog in the root.",
         key="storePathCommitLog",
         separator=",",
     )
     read_only_log_paths: tuple[Path, ...] = option(
         (),
-        "Directories whose commit log files are read but that get no new ones.",
+        "Directories of commit log files that are read but get no new files.",
         key="readOnlyCommitLogStorePaths",
         separator=",",
     )
     store_type: StoreType = option(
-        StoreType.FILES, "Only the store of files is known, not the one of RocksDB."
+        StoreType.FILES, "Kind of the store; only the file store is supported, not RocksDB."
     )
     commit_log_file_size: int = option(
-        1024**3, "Bytes of a commit log file.",
+        1024**3, "Size of a commit log file in bytes.",
         key="mappedFileSizeCommitLog", aliases=("mapedFileSizeCommitLog",),
         bounds=(4096, _INT_MAX),
     )  # fmt: skip
     consume_queue_file_size: int = option(
         300_000 * QUEUE_UNIT_SIZE,
-        "Bytes of a consume queue file, rounded up to whole units of 20.",
+        "Size of a consume queue file in bytes, rounded up to whole units of 20.",
         key="mappedFileSizeConsumeQueue",
         aliases=("mapedFileSizeConsumeQueue",),
         bounds=(QUEUE_UNIT_SIZE, _INT_MAX - QUEUE_UNIT_SIZE),
     )
     queue_ext_file_size: int = option(
-        48 * 1024**2, "Bytes of a consume queue extension file; they are only read.",
+        48 * 1024**2, "Size of a consume queue extension file in bytes; such files are only read.",
         key="mappedFileSizeConsumeQueueExt", bounds=(1024, _INT_MAX),
     )  # fmt: skip
 
     # Messages
     max_message_size: int = option(
-        4 * 1024**2, "Longest body in bytes.", bounds=(1, _INT_MAX - 64 * 1024), live=True
+        4 * 1024**2, "Largest body in bytes.", bounds=(1, _INT_MAX - 64 * 1024), live=True
     )
     append_record_crc: bool = option(
-        False, "Seal each record with a CRC of the whole of it.", key="enabledAppendPropCRC"
+        False, "Append a CRC of the whole record to each record.", key="enabledAppendPropCRC"
     )
     message_delay_level: str = option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "Delays of the levels from 1 on, in s, m, h or d, separated by spaces.",
     )
 
-    # When it is on the disk
+    # Flushing
     flush_mode: FlushMode = option(
-        FlushMode.ASYNC, "SYNC_FLUSH answers a send when it is on the disk, ASYNC_FLUSH before.",
+        FlushMode.ASYNC, "SYNC_FLUSH acknowledges a send after its flush, ASYNC_FLUSH before.",
         key="flushDiskType",
     )  # fmt: skip
     sync_flush_timeout: float = option(
-        5.0, "Milliseconds a send waits for the disk with SYNC_FLUSH.",
+        5.0, "Most milliseconds that a send waits for its flush with SYNC_FLUSH.",
         bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     flush_interval: float = option(
@@ -95,15 +95,15 @@ class StoreConfig:
         key="flushIntervalCommitLog", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     flush_timed: bool = option(
-        True, "Wait the whole interval even if there is something to flush earlier.",
+        True, "Flush only at the interval, not as soon as messages arrive.",
         key="flushCommitLogTimed", live=True,
     )  # fmt: skip
     flush_least_pages: int = option(
-        4, "Pages of the commit log below which a flush is put off.",
+        4, "Dirty pages of the commit log below which a flush is postponed.",
         key="flushCommitLogLeastPages", bounds=(0, _INT_MAX), live=True,
     )  # fmt: skip
     flush_thorough_interval: float = option(
-        10.0, "Milliseconds after which the commit log is flushed however little there is.",
+        10.0, "Milliseconds after which the commit log is flushed regardless of dirty pages.",
         key="flushCommitLogThoroughInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     queue_flush_interval: float = option(
@@ -111,52 +111,54 @@ class StoreConfig:
         key="flushIntervalConsumeQueue", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     queue_flush_least_pages: int = option(
-        2, "Pages of a consume queue below which its flush is put off.",
+        2, "Dirty pages of a consume queue below which its flush is postponed.",
         key="flushConsumeQueueLeastPages", bounds=(0, _INT_MAX), live=True,
     )  # fmt: skip
     queue_flush_thorough_interval: float = option(
-        60.0, "Milliseconds after which consume queues are flushed however little there is.",
+        60.0, "Milliseconds after which consume queues are flushed regardless of dirty pages.",
         key="flushConsumeQueueThoroughInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     delay_offsets_interval: float = option(
-        10.0, "Milliseconds between two savings of how far delayed messages were delivered.",
+        10.0, "Milliseconds between two saves of the delivery offsets of the delay levels.",
         key="flushDelayOffsetInterval", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
 
-    # Start after a crash
+    # Recovery
     check_crc_on_recover: bool = option(
-        True, "Check the CRC of bodies at recovery.", key="checkCRCOnRecover"
+        True, "Verify the CRC of bodies at recovery.", key="checkCRCOnRecover"
     )
     verify_record_crc: bool = option(
-        False, "Check the CRC of whole records at recovery instead.", key="forceVerifyPropCRC"
+        False, "Verify the CRC of whole records at recovery instead.", key="forceVerifyPropCRC"
     )
 
-    # How long files are kept
+    # Retention
     delete_when: tuple[str, ...] = option(
-        ("04",), "Hours of the day at which expired files go, separated by semicolons.", live=True
+        ("04",),
+        "Hours of the day at which expired files are deleted, separated by semicolons.",
+        live=True,
     )
     file_reserved_hours: int = option(
-        72, "Hours a file is kept after its last message.",
+        72, "Hours that a file is retained after its last message.",
         key="fileReservedTime", bounds=(0, _INT_MAX), live=True,
     )  # fmt: skip
     disk_max_used_ratio: float = option(
-        0.75, "Percent of a full disk above which expired files go at any hour.",
+        0.75, "Disk usage in percent above which expired files are deleted at any hour.",
         key="diskMaxUsedSpaceRatio", bounds=(10, 95), scale=100, live=True,
     )  # fmt: skip
     disk_clean_forcibly_ratio: float = option(
-        0.85, "Percent above which the oldest files go even if they are not expired.",
+        0.85, "Disk usage in percent above which the oldest files are deleted even if not expired.",
         key="diskSpaceCleanForciblyRatio", bounds=(30, 85), scale=100, live=True,
     )  # fmt: skip
     disk_warning_ratio: float = option(
-        0.90, "Percent above which no messages are taken.",
+        0.90, "Disk usage in percent above which sends are refused.",
         key="diskSpaceWarningLevelRatio", bounds=(35, 90), scale=100, live=True,
     )  # fmt: skip
     clean_forcibly: bool = option(
-        True, "Whether files that are not expired may go at all.",
+        True, "Whether files that are not expired may be deleted.",
         key="cleanFileForciblyEnable", live=True,
     )  # fmt: skip
     delete_batch_max: int = option(
-        10, "Most commit log files that go at a time.",
+        10, "Most commit log files deleted in one round.",
         key="deleteFileBatchMax", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
     delete_log_files_interval: float = option(
@@ -168,58 +170,66 @@ class StoreConfig:
         key="deleteConsumeQueueFilesInterval", bounds=(0, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     destroy_forcibly_after: float = option(
-        120.0, "Milliseconds a deleted file stays open for those who still read it.",
+        120.0, "Milliseconds that a deleted file stays open for its readers.",
         key="destroyMapedFileIntervalForcibly", bounds=(0, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
     clean_interval: float = option(
-        10.0, "Milliseconds between two looks for files that can go.",
+        10.0, "Milliseconds between two rounds of retention.",
         key="cleanResourceInterval", bounds=(10, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
 
     # The key index
-    index_enabled: bool = option(True, "Keep an index of message keys.", key="messageIndexEnable")
+    index_enabled: bool = option(
+        True, "Maintain an index of message keys.", key="messageIndexEnable"
+    )
     index_safe: bool = option(
-        False, "After a crash begin recovery where the key index is known to be whole.",
+        False, "Start recovery after a crash where the key index is known to be complete.",
         key="messageIndexSafe",
     )  # fmt: skip
     max_hash_slots: int = option(
-        5_000_000, "Hash slots of an index file.", key="maxHashSlotNum", bounds=(1, _INT_MAX // 4)
+        5_000_000,
+        "Number of hash slots of an index file.",
+        key="maxHashSlotNum",
+        bounds=(1, _INT_MAX // 4),
     )
     max_index_entries: int = option(
-        20_000_000, "Entries of an index file.", key="maxIndexNum", bounds=(2, _INT_MAX // 20)
+        20_000_000,
+        "Number of entries of an index file.",
+        key="maxIndexNum",
+        bounds=(2, _INT_MAX // 20),
     )
     max_query_batch: int = option(
-        64, "Most messages a query by key finds.",
+        64, "Most messages that a query by key returns.",
         key="maxMsgsNumBatch", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
     default_query_max: int = option(
-        32, "Messages a query by key finds when it does not say how many.",
+        32, "Messages that a query by key returns by default.",
         key="defaultQueryMaxNum", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
 
-    # How much one read returns
+    # Read limits
     memory_ratio: float = option(
-        0.40, "Percent of the machine's memory in which the end of the log is taken to be.",
+        0.40, "Percent of physical memory assumed to cache the end of the log.",
         key="accessMessageInMemoryMaxRatio", bounds=(0, 100), scale=100, live=True,
     )  # fmt: skip
     max_transfer_bytes_memory: int = option(
-        256 * 1024, "Most bytes of a read from memory.",
+        256 * 1024, "Most bytes returned by a read from memory.",
         key="maxTransferBytesOnMessageInMemory", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
     max_transfer_count_memory: int = option(
-        32, "Most messages of a read from memory.",
+        32, "Most messages returned by a read from memory.",
         key="maxTransferCountOnMessageInMemory", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
     max_transfer_bytes_disk: int = option(
-        64 * 1024, "Most bytes of a read from the disk.",
+        64 * 1024, "Most bytes returned by a read from disk.",
         key="maxTransferBytesOnMessageInDisk", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
     max_transfer_count_disk: int = option(
-        8, "Most messages of a read from the disk.",
+        8, "Most messages returned by a read from disk.",
         key="maxTransferCountOnMessageInDisk", bounds=(1, _INT_MAX), live=True,
     )  # fmt: skip
     max_filter_bytes: int = option(
-        16_000, "Bytes of a consume queue that a read looks through for what is wanted.",
+        16_000, "Most bytes of a consume queue that a filtered read examines.",
         key="maxFilterMessageSize", bounds=(QUEUE_UNIT_SIZE, _INT_MAX), live=True,
     )  # fmt: skip
 
@@ -229,13 +239,13 @@ class StoreConfig:
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
-        """Where commit log files are searched."""
+        """Directories that may contain commit log files."""
         written = self.commit_log_paths or (self.root / "commitlog",)
         return tuple(dict.fromkeys((*written, *self.read_only_log_paths)))
 
     @property
     def new_log_directories(self) -> tuple[Path, ...]:
-        """Where new commit log files go, file n into number n modulo their count (as Java does)."""
+        """Directories of new commit log files; file n goes to number n modulo their count."""
         frozen = set(self.read_only_log_paths)
         return tuple(sorted(path for path in self.log_directories if path not in frozen))
 
@@ -245,10 +255,10 @@ class StoreConfig:
 
 
 def check(config: StoreConfig) -> None:
-    """Look for values that cannot be used or do not go together.
+    """Check for values that are invalid or contradict each other.
 
     Raises:
-        ConfigError: names the keys.
+        ConfigError: the text names the keys.
     """
     delay_levels(config.message_delay_level)
     for word in config.delete_when:
@@ -269,10 +279,10 @@ def check(config: StoreConfig) -> None:
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
-    """Delays in milliseconds by level; level 0 is no delay.
+    """Parse the delays in milliseconds by level; level 0 is no delay.
 
     Raises:
-        ConfigError: a word is no number with a unit.
+        ConfigError: a word is not a number with a unit.
     """
     delays = [0]
     for word in text.split():
@@ -289,14 +299,14 @@ _POOL = (
     "a buffer outside the page cache loses acknowledged messages when the process dies,"
     " and appends here need none"
 )
-_WARM = "pages ahead of the end of the log are always brought into memory, a few at a time"
-_LOCK = "one append at a time gets through, by one plain lock"
+_WARM = "pages ahead of the end of the log are always populated, a few at a time"
+_LOCK = "one plain lock serializes appends"
 _EXT = "extension files are read where they exist; none is written"
 _QUEUES_AT_ONCE = "a queue entry is written with its message"
-_ROCKSDB = "the store is made of files"
-_DLEDGER = "there is no DLedger"
-_SWAP = "the system takes the memory of old files back when it needs it"
-_COLD = "a read that needs the disk says so, and is done on another thread"
+_ROCKSDB = "the store consists of files"
+_DLEDGER = "DLedger is not supported"
+_SWAP = "the system reclaims the memory of old files when it needs it"
+_COLD = "a read that needs the disk runs on another thread"
 
 IGNORED = {
     "commitIntervalCommitLog": Ignored("200", _POOL),
@@ -311,12 +321,14 @@ IGNORED = {
     "enableConsumeQueueExt": Ignored("false", _EXT),
     "bitMapLengthConsumeQueueExt": Ignored("64", _EXT),
     "osPageCacheBusyTimeOutMills": Ignored(
-        "1000", "a slow append is not a reason to refuse the next: it waits for its turn"
+        "1000", "a slow append delays the next one instead of refusing it"
     ),
     "redeleteHangedFileInterval": Ignored(
-        "120000", "a file in use is tried again every cleanResourceInterval"
+        "120000", "deletion of a file in use is retried every cleanResourceInterval"
     ),
-    "wakeFlushWhenPutMessage": Ignored("false", "flushCommitLogTimed says when the log is flushed"),
+    "wakeFlushWhenPutMessage": Ignored(
+        "false", "flushCommitLogTimed determines when the log is flushed"
+    ),
     "useReentrantLockWhenPutMessage": Ignored("true", _LOCK),
     "debugLockEnable": Ignored("false", _LOCK),
     "topicQueueLockNum": Ignored("32", _LOCK),
@@ -337,11 +349,11 @@ IGNORED = {
     ),
     "maxTopicLength": Ignored("127", "RocketMQ does not use it any more"),
     "autoMessageVersionOnTopicLen": Ignored(
-        "true", "records of topics with names over 127 bytes are always of version 2"
+        "true", "records of topics with names over 127 bytes always have version 2"
     ),
-    "maxAsyncPutMessageRequests": Ignored("5000", "sends that wait for the disk are not counted"),
-    "travelCqFileNumWhenGetMessage": Ignored("1", "a read goes on in the next queue file"),
-    "diskFallRecorded": Ignored("true", "how far a group is behind is computed when asked for"),
+    "maxAsyncPutMessageRequests": Ignored("5000", "sends that wait for a flush are not limited"),
+    "travelCqFileNumWhenGetMessage": Ignored("1", "a read continues in the next queue file"),
+    "diskFallRecorded": Ignored("true", "the lag of a group is computed on request"),
     "mappedFileSwapEnable": Ignored("true", _SWAP),
     "commitLogForceSwapMapInterval": Ignored("43200000", _SWAP),
     "commitLogSwapMapInterval": Ignored("3600000", _SWAP),
@@ -381,4 +393,4 @@ IGNORED = {
     "preferredLeaderId": Ignored("", _DLEDGER),
     "enableBatchPush": Ignored("false", _DLEDGER),
 }
-"""Keys of RocketMQ's store without effect here; the console and mqadmin still see them."""
+"""Keys of RocketMQ's store without effect here; the console and mqadmin still show them."""

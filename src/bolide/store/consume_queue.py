@@ -6,16 +6,17 @@ start and is zero where nothing was written (`ConsumeQueue`):
 | Offset | Size | Field                                                    |
 | ------ | ---- | -------------------------------------------------------- |
 | 0      | 8    | physical offset of the record                            |
-| 8      | 4    | its size; not above 0: here the queue ends               |
+| 8      | 4    | its size; 0 or less: the queue ends here                 |
 | 12     | 8    | tags code, a signed long                                 |
 
 A queue whose first unit is not the first of its file has blank units before it.
 
-New units stay in memory, in the tail, until `write` puts them into the file. All of a queue is
-derived: after a crash what is missing here is written again from the log. Units go to the file
-only when their record is in the log, and only in order, so a file is sound up to some unit.
+New units stay in memory, in the tail, until `write` puts them into the file. A queue is derived
+from the commit log: units missing after a crash are written again by recovery. A unit is written
+to the file only when its record is in the log, and only in order, so a file is sound up to some
+unit.
 
-One thread appends; one thread, which may be another, writes and syncs; any thread reads.
+One thread at a time appends, one thread (possibly another) writes and syncs, any thread reads.
 """
 
 import logging
@@ -42,10 +43,10 @@ _PAGE = 4096
 _NAME_SIZE = 20
 
 _KEPT_UNITS = 200
-"""Units kept in memory for consumers at the tail, whether written or not."""
+"""Newest units that stay in memory after they are written, for consumers at the tail."""
 
 _LAST_UNITS = _KEPT_UNITS + _PAGE // UNIT_SIZE
-"""Units before the first hole of a file among which the last sound one mostly is."""
+"""Units before the first hole of a file that are searched first for the last sound unit."""
 
 _MAX_TAIL = 4 * _KEPT_UNITS * UNIT_SIZE
 
@@ -67,15 +68,15 @@ class ConsumeQueue:
     def __init__(
         self, directory: Path, file_size: int, *, disk: Disk, descriptors: DescriptorCache
     ) -> None:
-        self.directory = str(directory)  # with 10,000 queues Path objects tell
+        self.directory = str(directory)  # a Path takes more memory, which counts with 10,000 queues
         self.has_new_files = False
-        """Their names may not be on the disk."""
+        """Whether names of new files may not be on the disk yet."""
         self._file_size = file_size
         self._disk = disk
         self._descriptors = descriptors
         self._starts: list[int] = []  # of the files, in bytes
         self.tail = Units(self)
-        """The newest units; plain sends append to them directly."""
+        """The newest units; the fast path appends to them directly."""
         self._shrink_at = _MAX_TAIL
         self._doubtful = False
         self.min_offset = 0
@@ -91,7 +92,7 @@ class ConsumeQueue:
 
     @property
     def first_offset(self) -> int:
-        """The lowest offset a file has room for."""
+        """Queue offset of the first unit of the first file."""
         return self._starts[0] // UNIT_SIZE if self._starts else self.tail.base
 
     @property
@@ -103,7 +104,7 @@ class ConsumeQueue:
         self.shrink()
 
     def shrink(self) -> None:
-        """If there are many, let go of the oldest units in memory that are in the files."""
+        """Drop the oldest units from memory if there are many and they are in the files."""
         tail = self.tail
         if tail.size <= self._shrink_at:
             return
@@ -111,7 +112,7 @@ class ConsumeQueue:
         self._shrink_at = max(2 * tail.size, _MAX_TAIL)
 
     def append_run(self, queue_offset: int, units: bytes) -> None:
-        """Append units whose first has this queue offset; those there already are passed over.
+        """Append units whose first has this queue offset, skipping those already present.
 
         Raises:
             ValueError: units between the end and `queue_offset` are missing.
@@ -125,11 +126,11 @@ class ConsumeQueue:
         self.append(units[(end - queue_offset) * UNIT_SIZE :])
 
     def fill(self, queue_offset: int) -> None:
-        """Put blank units up to an offset: what was there is lost."""
+        """Append blank units up to an offset, in place of units that are lost."""
         self.append(_BLANK_UNIT * (queue_offset - self.max_offset))
 
     def start_at(self, queue_offset: int) -> None:
-        """Let an empty queue begin at an offset."""
+        """Start an empty queue at an offset."""
         file_units = self._file_size // UNIT_SIZE
         base = queue_offset - queue_offset % file_units
         self.tail.reset(base, _BLANK_UNIT * (queue_offset - base))
@@ -137,22 +138,22 @@ class ConsumeQueue:
         self.min_offset = queue_offset
 
     def restart(self) -> None:
-        """Forget all units: those that follow begin at 0 again."""
+        """Drop all units; the next unit appended has offset 0."""
         while self._starts:
             self._remove(Path(self._path(self._starts.pop())))
         self.tail.reset(0)
         self.written = self.synced = self.min_offset = 0
 
     def read(self, queue_offset: int, count: int, *, may_block: bool = True) -> Iterator[Unit]:
-        """The units from an offset on, at most `count`, as far as there are any.
+        """Return up to `count` units from an offset on.
 
         Raises:
-            NotInMemory: they would have to be read from the disk, and the call may not block.
+            NotInMemory: the units are not cached, and the call may not block.
         """
         return map(Unit._make, UNIT.iter_unpack(self.units(queue_offset, count, may_block)))
 
     def units(self, queue_offset: int, count: int, may_block: bool = True) -> bytearray:
-        """The bytes of units, whole ones only."""
+        """As `read`, but return the encoded units."""
         tail = self.tail
         found = tail.take(queue_offset, count)
         below = tail.base - queue_offset
@@ -167,33 +168,37 @@ class ConsumeQueue:
         return next(self.read(queue_offset, 1), None)
 
     def end_below(self, physical_offset: int) -> int:
-        """The offset behind the last unit whose record ends at or below a position of the log."""
+        """Return the offset behind the last unit whose record ends at or before a log position."""
         return self.tail.end_below(physical_offset)
 
     # ---- files
 
     def load(self) -> None:
-        """Find the files and where the units in them end."""
+        """Open the files and find the last sound unit in them."""
         found = os.listdir(self.directory)  # noqa: PTH208
         names = sorted(name for name in found if len(name) == _NAME_SIZE and name.isdigit())
         self._starts = [int(name) for name in names if self._has_length(name)]
         self._drop_behind_gap()
-        self.has_new_files = True  # as far as is known: the last process may have been killed
+        self.has_new_files = True  # the last process may have been killed before a directory sync
         self._reset(lambda unit: unit.size > 0 and unit.physical_offset >= 0)
 
     def _drop_behind_gap(self) -> None:
-        """Where a file is missing the queue ends: the rebuild writes all behind it again."""
+        """Remove the files behind a missing one; recovery writes their units again."""
         for number, start in enumerate(self._starts):
             if start != self._starts[0] + number * self._file_size:
-                log.warning("%s is missing: the files behind it go", self._path(start))
+                log.warning(
+                    "a file before %s is missing: removing the files behind the gap",
+                    self._path(start),
+                )
                 while len(self._starts) > number:
                     self._remove(Path(self._path(self._starts.pop())))
                 return
 
     def truncate(self, physical_offset: int, *, thoroughly: bool) -> None:
-        """Drop the units of records at or behind a position of the log, and zero them on disk.
+        """Drop the units of records at or behind a log position, and zero them on disk.
 
-        Thoroughly: even where the queue ends before, for what may lie behind a hole.
+        With `thoroughly` the file is zeroed even if the queue ends before that position, for
+        units that may lie behind a hole.
         """
         tail = self.tail
         end = self.end_below(physical_offset)
@@ -210,14 +215,14 @@ class ConsumeQueue:
         self.min_offset = min(self.min_offset, end)
 
     def rewind(self, physical_offset: int) -> None:
-        """Forget units that are in memory only and whose records end behind a position."""
+        """Drop units that exist only in memory and whose records end behind a log position."""
         self.tail.cut(self.end_below(physical_offset))
 
     def write(self, end: int) -> bool:
-        """Put units below `end` into the files; says whether there were any. Blocks.
+        """Write units below `end` to the files; returns whether there were any. Blocks.
 
         Raises:
-            OSError: the disk is full or fails; what was not written stays in memory.
+            OSError: the disk is full or fails; units not written stay in memory.
         """
         start, end = self.written, min(end, self.max_offset)
         if start >= end:
@@ -244,7 +249,7 @@ class ConsumeQueue:
         if self._doubtful:
             self._write_again()
         first = self.synced * UNIT_SIZE
-        self._doubtful = True  # if a sync fails the system may call pages clean that are not
+        self._doubtful = True  # after a failed sync the system may treat dirty pages as clean
         for start in self._starts:
             if start + self._file_size > first and start < written * UNIT_SIZE:
                 with self._descriptors.use(self._path(start)) as descriptor:
@@ -253,9 +258,9 @@ class ConsumeQueue:
         self.synced = written
 
     def raise_minimum(self, physical_offset: int) -> None:
-        """Let the queue begin at the first unit whose record lies at or behind a position."""
+        """Move `min_offset` to the first unit whose record lies at or behind a log position."""
         low, high = max(self.min_offset, self.first_offset), self.max_offset
-        middle = low  # mostly nothing has changed
+        middle = low  # usually the minimum has not changed
         while low < high:
             unit = self.unit(middle)
             if unit is None or unit.size == BLANK_SIZE or unit.physical_offset < physical_offset:
@@ -266,7 +271,7 @@ class ConsumeQueue:
         self.min_offset = low
 
     def remove_below(self, physical_offset: int) -> list[Path]:
-        """Remove the files whose last unit lies below a position of the log, never the last."""
+        """Remove the files whose last record lies below a log position, but never the last file."""
         removed = []
         while len(self._starts) > 1:
             last = self.unit(self._starts[1] // UNIT_SIZE - 1)
@@ -277,8 +282,8 @@ class ConsumeQueue:
         return removed
 
     def detach(self) -> None:
-        """Close all files, which are going to be moved away, and write no others."""
-        self.tail.is_closed = True  # first: whoever keeps the queue looks at this before it reads
+        """Close all files, which the caller moves away; nothing is written from now on."""
+        self.tail.is_closed = True  # first: holders of the queue check this before they read
         while self._starts:
             self._descriptors.remove(self._path(self._starts.pop()), lambda: None)
         self.tail.reset(self.max_offset)
@@ -293,7 +298,7 @@ class ConsumeQueue:
         self._descriptors.remove(str(path), lambda: self._disk.remove(path))
 
     def _has_length(self, name: str) -> bool:
-        """Give a file that was cut its length again; the rebuild finds what is missing."""
+        """Restore the length of a truncated file; recovery writes the missing units."""
         path = Path(self.directory, name)
         size = os.stat(self._path(int(name))).st_size  # noqa: PTH116
         if size == self._file_size and int(name) % size == 0:
@@ -303,12 +308,12 @@ class ConsumeQueue:
             return False
         if size > self._file_size or int(name) % self._file_size:
             raise DamagedFile(path, f"is {size} bytes long, the settings say {self._file_size}")
-        log.warning("%s was cut to %s bytes", path, size)
+        log.warning("%s was truncated to %s bytes: restoring its length", path, size)
         os.truncate(path, self._file_size)
         return True
 
     def _reset(self, sound: "_Sound") -> None:
-        """Take the files as they are: sound units are in them and may not be on the disk."""
+        """Set the end of the queue from its files, whose units may not be synced."""
         end, data = self.first_offset if self._starts else 0, bytearray()
         for start in reversed(self._starts):
             count, data = self._sound_units(start, sound)
@@ -320,9 +325,9 @@ class ConsumeQueue:
         self.synced = self.first_offset if self._starts else end
 
     def _sound_units(self, start: int, sound: "_Sound") -> tuple[int, bytearray]:
-        """How many units of a file are sound, and the last of them; no other precedes a sound one.
+        """Count the sound units at the start of a file; returns the count and the last units.
 
-        Mostly the file ends, for us, where its first hole is.
+        Usually the units end at the file's first hole.
         """
         with _opened(self._path(start)) as descriptor:
             hole = min(os.lseek(descriptor, 0, os.SEEK_HOLE), self._file_size)
@@ -342,7 +347,7 @@ class ConsumeQueue:
         return low + count, data[max(count - _KEPT_UNITS, 0) * UNIT_SIZE : count * UNIT_SIZE]
 
     def _read_files(self, queue_offset: int, count: int, may_block: bool) -> bytearray:
-        """Read units from one file, or over the seam of two or more."""
+        """Read units, across file boundaries if necessary."""
         found = bytearray()
         position, end = queue_offset * UNIT_SIZE, (queue_offset + count) * UNIT_SIZE
         while position < end:
@@ -356,13 +361,13 @@ class ConsumeQueue:
                     found += read_at(
                         descriptor, size, position - start, may_block=may_block, path=path
                     )
-            except FileNotFoundError:  # removed in between
+            except FileNotFoundError:  # removed meanwhile
                 break
             position += size
         return found
 
     def _write_again(self) -> None:
-        """Write what is in the files but may not be on the disk."""
+        """Write the unsynced units again, so that the next sync covers them."""
         position, end = self.synced * UNIT_SIZE, self.written * UNIT_SIZE
         while position < end:
             start = position - position % self._file_size
@@ -375,14 +380,14 @@ class ConsumeQueue:
         path = self._path(file_start)
         if file_start not in self._starts:
             descriptor = self._disk.create_sparse(Path(path), self._file_size)
-            self._descriptors.keep(path, descriptor)
+            self._descriptors.add(path, descriptor)
             self._starts.append(file_start)
             self.has_new_files = True
         with self._descriptors.use(path) as descriptor:
             self._disk.write(descriptor, part, at)
 
     def _zero_from(self, end: int) -> None:
-        """Nothing behind the end may look like a unit after the next crash."""
+        """Zero the files behind the end: recovery must not find units there."""
         position = end * UNIT_SIZE
         for start in list(self._starts):
             path = self._path(start)
@@ -402,7 +407,7 @@ def _unit(data: bytes | bytearray) -> Unit:
 
 
 def _count_sound(data: bytearray, sound: _Sound) -> int:
-    """How many units at the beginning are sound: all before the first that is not."""
+    """Return the number of units before the first unsound one."""
     count = len(data) // UNIT_SIZE
     return bisect_left(
         range(count),

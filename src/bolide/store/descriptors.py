@@ -1,4 +1,4 @@
-"""Positional reads, and a bounded number of open files for very many consume queues."""
+"""Positional reads, and a cache of open descriptors that bounds the open consume queue files."""
 
 import os
 import resource
@@ -11,27 +11,28 @@ from pathlib import Path
 from bolide.store.errors import NotInMemory
 
 _LEAST, _MOST = 512, 16_384
-_RENEWAL = 16
+_EVICTION_INTERVAL = 16
 
 _ONLY_CACHED: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 def usual_limit() -> int:
-    """Not half of the files that the process may have open: the rest is for connections."""
+    """45 % of the process's limit on open files; connections need the rest."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else min(max(soft * 9 // 20, _LEAST), _MOST)
 
 
 class DescriptorCache:
-    """Keeps files open. Each descriptor serves one user at a time; any thread.
+    """Keeps up to `limit` files open. Thread-safe; each descriptor serves one user at a time.
 
-    All queues are written in turn: with more of them than fit, none would be open any more when
-    its turn comes if the one used last took the place of the oldest. So it mostly does not.
+    Queues are written round-robin. With more queues than descriptors LRU eviction would close
+    each file just before its next use, so a full cache mostly rejects the newcomer and evicts
+    the oldest descriptor only once in `_EVICTION_INTERVAL` times.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = usual_limit() if limit is None else limit
-        self._surpluses = 0
+        self._overflows = 0
         self._idle: OrderedDict[str, int] = OrderedDict()
         self._removals = 0
         self._lock = threading.Lock()  # guards _idle and _removals
@@ -47,32 +48,32 @@ class DescriptorCache:
             yield descriptor
         finally:
             with self._lock:
-                # If a file went meanwhile the name may be another one's by now.
+                # If a file was removed meanwhile, the name may belong to another file by now.
                 current = removals == self._removals
                 surplus = self._add(path, descriptor) if current else descriptor
             if surplus is not None:
                 os.close(surplus)
 
-    def keep(self, path: str, descriptor: int) -> None:
-        """Take over an open descriptor that nobody uses."""
+    def add(self, path: str, descriptor: int) -> None:
+        """Put an open descriptor that is not in use into the cache."""
         with self._lock:
             surplus = self._add(path, descriptor)
         if surplus is not None:
             os.close(surplus)
 
     def _add(self, path: str, descriptor: int) -> int | None:
-        """Returns the descriptor that has no room any more, if any."""
+        """Return the descriptor to close because the cache is full, if any."""
         surplus = self._idle.pop(path, None)
         if surplus is None and len(self._idle) >= self._limit:
-            self._surpluses += 1
-            if self._surpluses % _RENEWAL:
+            self._overflows += 1
+            if self._overflows % _EVICTION_INTERVAL:
                 return descriptor
             _, surplus = self._idle.popitem(last=False)
         self._idle[path] = descriptor
         return surplus
 
     def remove(self, path: str, remove: Callable[[], None]) -> None:
-        """Remove a file or move it away; no descriptor of it is used again."""
+        """Call `remove`, which removes or moves a file, and drop the file's descriptor."""
         with self._lock:
             self._removals += 1
             remove()
@@ -90,7 +91,7 @@ class DescriptorCache:
 def read_at(
     descriptor: int, size: int, at: int, *, may_block: bool = True, path: Path | str = ""
 ) -> bytearray:
-    """Read bytes; fewer where the file ends.
+    """Read `size` bytes, or fewer at the end of the file.
 
     Raises:
         NotInMemory: the bytes are not in the page cache, and the call may not wait for the disk.
@@ -116,5 +117,5 @@ def _read_into(
         raise NotInMemory(path, at)
     try:
         return os.preadv(descriptor, [view], at, _ONLY_CACHED)
-    except OSError as exc:  # EAGAIN: not cached; EOPNOTSUPP: a file system that cannot tell
+    except OSError as exc:  # EAGAIN: not cached; EOPNOTSUPP: unknown on this file system
         raise NotInMemory(path, at) from exc

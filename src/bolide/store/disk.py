@@ -1,4 +1,4 @@
-"""The calls by which the store changes files: the one seam where tests put faults and crashes."""
+"""All calls by which the store changes files; tests inject faults and crashes here."""
 
 import contextlib
 import errno
@@ -11,17 +11,17 @@ from bolide import snapshot
 
 _ZEROS = bytes(1024 * 1024)
 _DESCRIPTORS = Path("/proc/self/fd")
-_NO_SUCH_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
-"""What a file system answers that has no files without a name."""
+_NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+"""Errors of a file system that does not support O_TMPFILE."""
 
 
 class Disk:
-    """The real disk. All of it blocks; none of it holds the interpreter while it waits."""
+    """The real disk. Every method blocks; none holds the GIL while it waits."""
 
     def allocate(self, path: Path, size: int) -> int:
-        """Create a file whose every byte has its place on the disk; returns a descriptor.
+        """Create a file with all its blocks allocated; returns a descriptor.
 
-        A store into a mapping of a file that is only sparse kills the process on a full disk.
+        On a full disk a store into a mapping of a sparse file would kill the process (SIGBUS).
         """
         if not path.parent.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,11 +29,11 @@ class Disk:
         descriptor, aside = _open_aside(path)
         try:
             _reserve(descriptor, size)
-            self.sync(descriptor)  # its length, before it has a name
+            self.sync(descriptor)  # the length is durable before the file gets its name
             self.step("allocated")
             _name(descriptor, aside, path)
             self.sync_directory(path.parent)
-            # By its name: the system would show the first one as that of a deleted file for ever.
+            # Reopened by name: /proc would list the first descriptor as a deleted file.
             return os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -45,9 +45,9 @@ class Disk:
             os.close(descriptor)
 
     def create_sparse(self, path: Path, size: int) -> int:
-        """Create a file of that length for `write`, which can say that the disk is full.
+        """Create a sparse file of that length, for `write`, which can report a full disk.
 
-        Its name may be lost in a power cut, until its directory is synced.
+        Until its directory is synced a power cut may lose the file's name.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         return _create(path, lambda descriptor: os.ftruncate(descriptor, size))
@@ -59,13 +59,13 @@ class Disk:
             view, at = view[done:], at + done
 
     def zero(self, descriptor: int, start: int, end: int) -> None:
-        """Make bytes zero, where they are not a hole already."""
+        """Zero a range of bytes, skipping holes."""
         for first, last in data_ranges(descriptor, start, end):
             for at in range(first, last, len(_ZEROS)):
                 self.write(descriptor, memoryview(_ZEROS)[: last - at], at)
 
     def sync(self, descriptor: int) -> None:
-        """Wait until what was written is on the disk; stores into mappings count as written."""
+        """Wait until all writes are on the disk, including stores into mappings."""
         _fdatasync(descriptor)
 
     def sync_directory(self, path: Path) -> None:
@@ -79,23 +79,23 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Replace a small file whole."""
+        """Replace a small file atomically."""
         snapshot.replace(path, data, self.step)
 
     def used_ratio(self, path: Path) -> float:
-        """How full the partition is, from 0 to 1, as users without privileges see it."""
+        """Used share of the partition, from 0 to 1, as unprivileged users see it."""
         usage = shutil.disk_usage(path)
         return 1 - usage.free / max(usage.used + usage.free, 1)
 
     def step(self, name: str) -> None:
-        """A moment at which a crash is of interest; tests stop the process here."""
+        """A named crash point: tests stop the process here."""
 
 
 def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
-    """The parts of a file that are no holes.
+    """Return the parts of a file that are not holes.
 
-    Allocated but never written is a hole, unless somebody has looked at it: then it is in the page
-    cache and counts as data. So all of them are found before the caller touches any.
+    Blocks that are allocated but never written are holes until they are read: then they are in
+    the page cache and count as data. So the ranges are collected before the caller reads any.
     """
     found: list[tuple[int, int]] = []
     while start < end:
@@ -112,21 +112,22 @@ def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def aside_of(directory: Path) -> str:
-    """How files are named, beside a directory, that are made for it; then comes their own name."""
+    """Prefix of the temporary names of files that are being made for a directory."""
     return f".{directory.name}-"
 
 
 def _open_aside(path: Path) -> tuple[int, Path | None]:
-    """Open a new file that `_name` gives its name when it is whole.
+    """Open a new temporary file; `_name` gives it its final name once it is complete.
 
-    RocketMQ refuses a directory with a file of another length in it. Best is a file without any
-    name, of which a crash leaves nothing; else one beside the directory, if that is on one disk.
+    RocketMQ refuses a directory that contains a file of another length. An unnamed file
+    (O_TMPFILE) leaves nothing behind after a crash. Without support for those the file is made
+    beside the directory, if both are on the same file system.
     """
     if hasattr(os, "O_TMPFILE") and _DESCRIPTORS.exists():
         try:
             return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644), None
         except OSError as exc:
-            if exc.errno not in _NO_SUCH_FILES:
+            if exc.errno not in _NO_TMPFILE:
                 raise
     beside = path.parent.parent
     one_disk = beside.stat().st_dev == path.parent.stat().st_dev
@@ -138,8 +139,8 @@ def _name(descriptor: int, aside: Path | None, path: Path) -> None:
     if aside:
         aside.replace(path)
         return
-    path.unlink(missing_ok=True)  # left of one that could not be removed: nobody knows it
-    # Only with a directory given does the call follow the link, whatever it is told.
+    path.unlink(missing_ok=True)  # a leftover that could not be removed earlier
+    # os.link follows the symbolic link only if a directory descriptor is given.
     os.link(_DESCRIPTORS / str(descriptor), path, src_dir_fd=descriptor, follow_symlinks=True)
 
 

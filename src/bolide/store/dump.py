@@ -1,6 +1,6 @@
-"""Messages out of a store directory or a single log file, as values for JSON lines.
+"""Reads messages from a store directory or a single log file, as values for JSON lines.
 
-Read only, and without the lock: it works beside a broker, up to the end it finds.
+Read-only and without the store lock: a dump works beside a running broker, up to the current end.
 """
 
 import base64
@@ -50,10 +50,10 @@ class Bound(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Bound":
-        """A number is an offset; a time is ISO 8601, UTC unless it says otherwise, or @ and ms.
+        """Parse an offset (digits) or a time (ISO 8601, UTC by default, or @ and milliseconds).
 
         Raises:
-            ConfigError: it is neither.
+            ConfigError: the text is neither.
         """
         if text.isdecimal():
             return cls(int(text), is_time=False)
@@ -69,9 +69,9 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which messages are wanted: `first` included, `last` not.
+    """Selects messages from `first` up to, but not including, `last`.
 
-    Offsets are those of the queue if topic and queue are given, else physical ones.
+    Offsets are queue offsets if topic and queue are given, else physical offsets.
     """
 
     topic: str | None = None
@@ -100,10 +100,10 @@ class Selection:
 
 
 def dump(path: Path, selection: Selection, warn: Warn) -> Iterator[Record]:
-    """The records wanted, in the order of the log or of the queue. Damage is passed over.
+    """Yield the selected records in log or queue order, skipping damage with a warning.
 
     Raises:
-        ConfigError: there is nothing to read at `path`.
+        ConfigError: `path` has no log files.
         OSError: a file cannot be opened.
     """
     files = _log_files(path)
@@ -122,7 +122,7 @@ def dump(path: Path, selection: Selection, warn: Warn) -> Iterator[Record]:
 
 
 def describe(record: Record, form: BodyForm) -> dict[str, object]:
-    """All there is to say about a message, under names that JSON tools like."""
+    """Return all fields of a message under JSON names."""
     properties = record.decode_properties()
     store_host = unpack_host(record.store_host)
     compression, body = _plain_body(record)
@@ -154,7 +154,7 @@ def describe(record: Record, form: BodyForm) -> dict[str, object]:
 
 
 def _plain_body(record: Record) -> tuple[str | None, bytes]:
-    """How the body was compressed, and the body; as it is where that cannot be undone."""
+    """Return the compression and the body; the body stays compressed if decompression fails."""
     try:
         kind = compression_type(record.sys_flag)
     except ValueError:
@@ -174,12 +174,12 @@ def _body(body: bytes, form: BodyForm) -> dict[str, object]:
         try:
             return {"body": body.decode()}
         except UnicodeDecodeError:
-            pass  # it is no text: base64 loses nothing
+            pass  # not UTF-8: fall back to base64
     return {"bodyBase64": base64.b64encode(body).decode()}
 
 
 def _iso(milliseconds: int) -> str | int:
-    """UTC; a time that no calendar has stays a number."""
+    """Format a time in UTC; a time out of range stays a number."""
     try:
         time = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -199,7 +199,7 @@ def _keys(properties: dict[str, str]) -> list[str]:
 
 
 def _log_files(path: Path) -> list[tuple[Path, int]]:
-    """The log files at a path, and the length each should have."""
+    """Return the log files at a path with their nominal lengths."""
     if path.is_dir():
         directory = path / "commitlog" if (path / "commitlog").is_dir() else path
         files = sorted(file for file in directory.iterdir() if file.name.isdigit())
@@ -218,7 +218,7 @@ def _log_files(path: Path) -> list[tuple[Path, int]]:
 
 
 def _within(files: list[tuple[Path, int]], selection: Selection) -> list[tuple[Path, int]]:
-    """The files that may hold what is wanted, by the place or the time of their first record."""
+    """Return the files that may hold selected records, by offset or time of their first record."""
     first, last = (
         None if bound and selection.by_queue and not bound.is_time else bound
         for bound in (selection.first, selection.last)
@@ -226,7 +226,7 @@ def _within(files: list[tuple[Path, int]], selection: Selection) -> list[tuple[P
     begin = 0
     if first:
         starts = [_position(file, first) for file, _ in files]
-        # Strictly before: records of one millisecond may lie in two files.
+        # Strictly before: records of one millisecond may be in two files.
         before = [at for at, start in enumerate(starts) if start and start < first.value]
         begin = before[-1] if before else 0
     return [
@@ -237,7 +237,7 @@ def _within(files: list[tuple[Path, int]], selection: Selection) -> list[tuple[P
 
 
 def _position(file: Path, bound: Bound) -> int:
-    """Where a file begins, in offsets or time; 0 if it does not tell."""
+    """Offset or store time of a file's first record; 0 if unknown."""
     if not bound.is_time:
         return int(file.name)
     record = read_one(file, int(file.name))
@@ -248,7 +248,7 @@ def _position(file: Path, bound: Bound) -> int:
 
 
 def _queue_of(path: Path, selection: Selection) -> QueueFiles | None:
-    """The consume queue, if there is one to go by."""
+    """Return the selected consume queue, if the store has it."""
     if not (path / "commitlog").is_dir() or selection.topic is None:
         return None
     directory = path / "consumequeue" / selection.topic / str(selection.queue_id)

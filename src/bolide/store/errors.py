@@ -25,7 +25,10 @@ class StoreInUse(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    """The store refuses appends. A refused message never becomes readable."""
+    """The store refuses appends.
+
+    A refused message never becomes readable, unless an earlier reply acknowledged it.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the store takes no messages: {reason}")

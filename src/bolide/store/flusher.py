@@ -1,8 +1,9 @@
-"""Brings the log to the disk: now and then, or in groups that senders wait for.
+"""Flushes the commit log: periodically, or by group commit.
 
-ASYNC_FLUSH: every interval, if enough pages are new. SYNC_FLUSH: the thread takes all records that
-wait in memory, writes and syncs them at once, and tells who waits; what arrives meanwhile is the
-next group. If that fails the whole group is refused and taken back, as if never appended.
+ASYNC_FLUSH: the thread syncs the log every interval if enough pages are dirty. SYNC_FLUSH (group
+commit): the thread writes and syncs all records pending in memory at once and wakes the waiting
+senders; records that arrive meanwhile form the next group. If a group fails, all its appends are
+refused and rolled back.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ _KEPT_FAILURES = 100
 
 
 class Flushed(NamedTuple):
-    """What listeners are told: the position on the disk, and why what lay behind it was refused."""
+    """Event for listeners: the flushed position, and why records behind it were refused."""
 
     position: int
     failure: StoreUnwritable | None = None
@@ -36,10 +37,10 @@ Listener = Callable[[Flushed], None]
 
 
 class Flusher:
-    """Flushes on a thread of its own, or where `flush` is called.
+    """Flushes on a thread of its own, or on the caller's in `flush`.
 
-    `on_failure` is called when a flush has failed, with the lock held if records were lost;
-    `afterwards` on the thread, when a group is on the disk and all who wait for it were told.
+    `on_failure` is called after a failed flush, with the lock held if a group is rolled back;
+    `afterwards` runs on the thread once a group is flushed and its waiters are notified.
     """
 
     def __init__(
@@ -56,22 +57,22 @@ class Flusher:
         self._lock = lock
         self._disk = disk
         self._config = config
-        # Fixed: a change of the setting takes effect when the store is opened the next time.
+        # Fixed: a change of the setting takes effect the next time the store is opened.
         self._grouped = config().flush_mode is FlushMode.SYNC
         self._on_failure = on_failure
         self._afterwards = afterwards
         self._flushing = threading.Lock()  # one flush at a time
-        self._wanted = Signal()
+        self._wake_up = Signal()
         self._waiting = 0
-        self._news = threading.Condition()  # guards generation; notified after each flush
+        self._flush_done = threading.Condition()  # guards generation; notified after each flush
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._last_flush = time.monotonic()
         self.generation = 0
-        """Counts failures: a position given away before one is void if it was not flushed then."""
+        """Number of failures. An append of an earlier generation is void unless it was flushed."""
         self.failed = False
-        # What was flushed then, and why the rest was not; by generation.
+        # By generation: the flushed position when it failed, and why.
         self._failures: dict[int, tuple[int, StoreUnwritable]] = {}
 
     def start(self) -> None:
@@ -79,9 +80,9 @@ class Flusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Flush what is left and end the thread."""
+        """Flush the remaining records and stop the thread."""
         self._stopping = True
-        self._wanted.set()
+        self._wake_up.set()
         if self._thread:
             self._thread.join()
             self._thread = None
@@ -90,22 +91,22 @@ class Flusher:
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        self._wanted.set()
+        self._wake_up.set()
 
     def wait(self, position: int, generation: int, timeout: float) -> bool:
-        """Wait until a position is on the disk; False if that takes longer. Blocks.
+        """Wait until a position is flushed; returns False on timeout. Blocks.
 
         Raises:
-            StoreUnwritable: the group with it could not be written and was taken back.
+            StoreUnwritable: the group of this append failed and was rolled back.
         """
         if self._thread is None:
-            with contextlib.suppress(Exception):  # told of below
+            with contextlib.suppress(Exception):  # the failure is raised below
                 self.flush()
         else:
             self.wake()
-        with self._news:
+        with self._flush_done:
             self._waiting += 1
-            self._news.wait_for(
+            self._flush_done.wait_for(
                 lambda: self._log.flushed >= position or self.generation != generation, timeout
             )
             self._waiting -= 1
@@ -116,10 +117,10 @@ class Flusher:
             return self._log.flushed >= position
 
     def flush(self) -> bool:
-        """Bring all there is to the disk; says whether that worked. Blocks."""
+        """Flush everything appended so far; returns whether that succeeded. Blocks."""
         with self._flushing:
             if self.failed:
-                return False  # the system may call pages clean that never reached the disk
+                return False  # the system may treat pages as clean that never reached the disk
             with self._lock:
                 pending, end = self._log.take_pending()
             if end == self._log.flushed:
@@ -138,11 +139,11 @@ class Flusher:
             self._log.written = max(self._log.written, end)
             self._log.flushed = end
             self._last_flush = time.monotonic()
-        self._tell(Flushed(end))
+        self._notify(Flushed(end))
         return True
 
     def mend(self) -> None:
-        """After a failure: write again what the disk may lack, erase what was taken back. Blocks.
+        """Recover from a failure: rewrite unsynced records, erase those rolled back. Blocks.
 
         Raises:
             OSError: the disk still fails.
@@ -150,7 +151,7 @@ class Flusher:
         with self._flushing:
             if not self.failed:
                 return
-            with self._lock:  # an append that was let in before the failure is done now
+            with self._lock:  # waits for an append that began before the failure
                 start, end = self._log.flushed, self._log.written
             for file in self._unsynced_files(end):
                 at, stop = max(start, file.start) - file.start, min(end, file.end) - file.start
@@ -162,8 +163,8 @@ class Flusher:
     def _run(self) -> None:
         while not self._stopping:
             config = self._config()
-            asked = self._wanted.wait(None if self._grouped else config.flush_interval)
-            if asked or self._due(config):
+            woken = self._wake_up.wait(None if self._grouped else config.flush_interval)
+            if woken or self._due(config):
                 self._flush_and_go_on()
         self._flush_and_go_on()
 
@@ -172,7 +173,7 @@ class Flusher:
             if self.flush() and self._grouped:
                 self._afterwards()
         except Exception:
-            log.exception("the flusher failed and goes on")
+            log.exception("a flush failed unexpectedly; the flusher continues")
 
     def _due(self, config: StoreConfig) -> bool:
         new_pages = (self._log.written - self._log.flushed) // _PAGE
@@ -182,7 +183,7 @@ class Flusher:
     def _write(self, pending: list[Pending]) -> None:
         while pending:
             file, at, _ = pending[0]
-            # Records of one file follow each other without a gap.
+            # Pending records of one file are contiguous.
             data = b"".join([item.data for item in pending if item.file is file])
             self._disk.write(file.descriptor, data, at)
             pending = [item for item in pending if item.file is not file]
@@ -195,9 +196,10 @@ class Flusher:
         return [file for file in self._log.files if file.end > start and file.start < end]
 
     def _erase(self, pending: list[Pending]) -> None:
-        """Take a refused group out of the files again: after a crash nobody may find it."""
+        """Zero a refused group in the files, so that recovery does not find it."""
         for item in pending:
-            with contextlib.suppress(Exception):  # `mend` does it when the disk works again
+            # Whatever fails here, the waiters must be notified; `mend` erases the group later.
+            with contextlib.suppress(Exception):
                 self._disk.write(item.file.descriptor, bytes(len(item.data)), item.at)
 
     def _fail(self, exc: BaseException) -> None:
@@ -210,28 +212,28 @@ class Flusher:
             else:
                 self._on_failure(exc)
         finally:
-            with self._news:
+            with self._flush_done:
                 if self._grouped:
                     self._failures[self.generation] = self._log.flushed, failure
                     self._failures.pop(self.generation - _KEPT_FAILURES, None)
                     self.generation += 1
-                self._news.notify_all()
-            self._tell_listeners(Flushed(self._log.flushed, failure))
+                self._flush_done.notify_all()
+            self._notify_listeners(Flushed(self._log.flushed, failure))
 
-    def _tell(self, flushed: Flushed) -> None:
+    def _notify(self, flushed: Flushed) -> None:
         if self._waiting:
-            with self._news:
-                self._news.notify_all()
-        self._tell_listeners(flushed)
+            with self._flush_done:
+                self._flush_done.notify_all()
+        self._notify_listeners(flushed)
 
-    def _tell_listeners(self, flushed: Flushed) -> None:
+    def _notify_listeners(self, flushed: Flushed) -> None:
         for listener in self._listeners:
             try:
                 listener(flushed)
             except Exception:
-                log.exception("a listener of the flusher failed")
+                log.exception("a flush listener failed")
 
 
 def reason_of(exc: BaseException) -> str:
-    """Words for an error; few but the system's own have any."""
+    """Text for an error: only the messages of OSErrors are readable."""
     return str(exc) if isinstance(exc, OSError) else repr(exc)

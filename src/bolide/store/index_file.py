@@ -1,4 +1,4 @@
-"""One file of the key index: from the hash of a key to places in the log (`IndexFile`).
+"""One file of the key index: maps key hashes to physical offsets (`IndexFile`).
 
 | Offset | Size | Header field                                                        |
 | ------ | ---- | ------------------------------------------------------------------- |
@@ -9,10 +9,10 @@
 | 32     | 4    | slots in use                                                        |
 | 36     | 4    | number of the next entry; starts at 1, and 0 reads as 1             |
 
-Slots and entries follow, see `kernel.index_entries`; entries are only ever added. The header is
-written after the entries it counts, its last offset after its count. So a process that was killed
-leaves entries that are not counted, or counted ones behind the last offset: `mend` takes the first
-back and moves the offset over the second. Never is there an offset whose entries are missing.
+Slots and entries follow, see `kernel.index_entries`; entries are append-only. The header is
+written after the entries it counts, and its last offset after its count. So a killed process may
+leave uncounted entries, or counted entries behind the last offset: `mend` removes the former and
+moves the offset over the latter. The offset never covers entries that are missing.
 """
 
 import struct
@@ -43,7 +43,7 @@ def index_file_size(slots: int, capacity: int) -> int:
 
 
 class IndexFile:
-    """Not safe for threads: `KeyIndex` holds its lock around every call."""
+    """Not thread-safe: `KeyIndex` holds its lock around every call."""
 
     def __init__(self, mapped: MappedFile, slots: int, capacity: int) -> None:
         self.path = mapped.path
@@ -52,7 +52,7 @@ class IndexFile:
         self.capacity = capacity
         self.dirty = False
         self.doubtful = False
-        """A sync failed: the system may call pages clean that are not on the disk."""
+        """A sync failed: the system may treat pages as clean that are not on the disk."""
         self._mapped = mapped
         self._view = mapped.view
         self._entries_at = HEADER_SIZE + slots * SLOT_SIZE
@@ -63,7 +63,7 @@ class IndexFile:
 
     @classmethod
     def create(cls, path: Path, slots: int, capacity: int, disk: Disk) -> "IndexFile":
-        """Raises OSError, and leaves nothing behind, if the disk has no room for all of it."""
+        """Raises OSError, leaving no file behind, if the disk has no room."""
         size = index_file_size(slots, capacity)
         return cls(MappedFile.create(path, size, disk, random=True), slots, capacity)
 
@@ -86,12 +86,12 @@ class IndexFile:
         return self.count <= 1
 
     def follow(self, before: "IndexFile") -> None:
-        """Take over where the file before ended, until the first put says otherwise."""
+        """Start with the end of the previous file; the first `put` overwrites it."""
         self._set_begin(before.end_timestamp, before.end_offset)
         self._set_end(before.end_timestamp, before.end_offset)
 
     def put(self, keys: Buffer) -> int:
-        """Add items as `Scan.keys` holds them; returns how many found room."""
+        """Add items in the format of `Scan.keys`; returns how many fit."""
         if self.full or not keys:
             return 0
         if self.empty:
@@ -109,8 +109,8 @@ class IndexFile:
         return not self.empty and begin <= self.end_timestamp and end >= self.begin_timestamp
 
     def find(self, key_hash: int, limit: int, begin: int, end: int) -> list[int]:
-        """Return physical offsets, newest first. Times are whole seconds after the first entry's,
-        rounded down, so an entry may pass for up to a second older than it is (as in Java).
+        """Return physical offsets, newest first. Times are stored as whole seconds after the first
+        entry, rounded down, so an entry may count as up to a second older (as in Java).
         """
         seconds = (
             -((self.begin_timestamp - begin) // 1000),  # rounded up
@@ -129,34 +129,34 @@ class IndexFile:
         return hashes
 
     def write_again(self, disk: Disk) -> None:
-        """Write all that is in use onto itself: the system takes it for new. Blocks."""
+        """Write the used part onto itself, so that the next sync covers it. Blocks."""
         disk.write(self.descriptor, self._view[: self._entries_at + self.count * ENTRY_SIZE], 0)
 
     def mend(self) -> int:
-        """Take back entries that a killed process had not counted yet; returns how many.
+        """Remove entries that a killed process had not counted yet; returns their number.
 
-        Their slots get back what they held before, or everything older would be out of reach.
-        Touches no more than what was put last: behind it the file is zero.
+        Their slots are reset to the previous entries of their chains. Only the last entries are
+        touched: behind them the file is zero.
         """
         last = self.count
         while last < self.capacity and self._was_put(last):
             last += 1
-        self._take_back(self.count, last)
+        self._remove(self.count, last)
         if not self.empty and self._entry(self.count - 1)[1] > self.end_offset:
-            self._end_at_last_entry()  # counted, but the header says no end yet
+            self._end_at_last_entry()  # counted, but the header's end was not written
         return last - self.count
 
     def truncate(self, end: int) -> None:
-        """Forget entries for records at or behind physical offset `end`."""
+        """Drop the entries of records at or behind physical offset `end`."""
         numbers = range(1, self.count)
         kept = bisect_left(numbers, end, key=lambda number: self._entry(number)[1]) + 1
-        in_use = self.slots_in_use - self._take_back(kept, self.count)
+        in_use = self.slots_in_use - self._remove(kept, self.count)
         self._set_counts(in_use, kept)
         if not self.empty:
             self._end_at_last_entry()
 
     def restore(self, count: int, end_timestamp: int, end_offset: int, disk: Disk) -> None:
-        """Go back to `count`, whatever of the slots and of later entries reached the disk."""
+        """Return to `count` entries, whatever part of slots and later entries reached the disk."""
         count = min(max(count, 1), self.capacity)
         disk.zero(self.descriptor, self._entries_at + count * ENTRY_SIZE, self.size)
         self._set_counts(rebuild_slots(self._view, self.slots, count), count)
@@ -172,19 +172,19 @@ class IndexFile:
         self._set_end(self.begin_timestamp + seconds * 1000, offset)
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
-        """Key hash, physical offset, seconds, number of the entry before."""
+        """Key hash, physical offset, seconds, number of the previous entry in the chain."""
         return _ENTRY.unpack_from(self._view, self._entries_at + number * ENTRY_SIZE)
 
     def _was_put(self, number: int) -> bool:
-        # The first key of the log may have the hash 0: then the slot knows of it.
+        # An entry of zeros is valid for hash 0 at offset 0: then its slot points to it.
         return any(self._entry(number)) or self._slot(0) == number
 
     def _slot(self, key_hash: int) -> int:
         at = HEADER_SIZE + key_hash % self.slots * SLOT_SIZE
         return int.from_bytes(self._view[at : at + SLOT_SIZE])
 
-    def _take_back(self, first: int, last: int) -> int:
-        """Undo the entries from `first` up to `last`, newest first; returns slots that are free."""
+    def _remove(self, first: int, last: int) -> int:
+        """Remove the entries from `first` up to `last`, newest first; returns the slots freed."""
         freed = 0
         for number in reversed(range(first, last)):
             key_hash, _, _, before = self._entry(number)
@@ -212,5 +212,5 @@ class IndexFile:
         self._store(_END_OFFSET_AT, _LONG.pack(offset))
 
     def _store(self, at: int, data: bytes) -> None:
-        self._view[at : at + len(data)] = data  # one store: a kill does not cut it
+        self._view[at : at + len(data)] = data  # a single store: a kill cannot tear it
         self.dirty = True

@@ -1,12 +1,12 @@
 """The key index: finds messages by topic and key or unique key (`IndexService`).
 
-A sequence of `IndexFile`s, named by the time they were begun. All of it follows from the log: what
-is lost or doubtful is dropped and put again from `end_offset` on, that record included.
+A sequence of `IndexFile`s, named by their creation time. The index is derived from the commit log:
+lost or doubtful entries are dropped and put again from `end_offset` on, that record included.
 
-After a start that follows a crash the caller says what may be trusted. The process was killed but
-the system ran on: `mend`. The system went down: `restore` what the last `flush` had made sure of,
-or without such a mark `drop_after` the checkpoint's time, as Java does. In each case `truncate`
-then forgets what points past the end of the log.
+After a crash the caller decides which entries to trust. If only the process died: `mend`. If the
+system went down: `restore` the recovery point of the last `flush`, or without one `drop_after` the
+checkpoint's time, as Java does. In each case `truncate` then drops the entries that point past the
+end of the log.
 """
 
 import logging
@@ -39,7 +39,7 @@ _PLACE = struct.Struct(">Iq")  # key hash and physical offset of an item
 
 @dataclass(frozen=True, slots=True)
 class IndexRecoveryPoint:
-    """How far the index is on the disk for sure: `count` of one file, and the files before it."""
+    """What a flush made durable: `count` entries of one file, and all files before it."""
 
     name: str = ""
     count: int = 0
@@ -48,7 +48,7 @@ class IndexRecoveryPoint:
 
 
 class KeyIndex:
-    """Safe for threads: one lock guards the files and their list. No lock is held over a sync."""
+    """Thread-safe: one lock guards the files and their list; it is not held during a sync."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class KeyIndex:
         self._closed = False
 
     def load(self) -> None:
-        """Open what is there. A file of another length goes, with all newer ones: the log is the
-        only place from which its entries can come back, and they come back in order.
+        """Open the files. A file of another length is removed, with all newer ones: entries can
+        only be rebuilt from the log, in order.
         """
         with self._lock:
             paths = self._paths()
@@ -89,7 +89,7 @@ class KeyIndex:
     def end_offset(self) -> int:
         """Physical offset of the newest record in the index, 0 if there is none.
 
-        All records before it are in the index; of itself a key may be missing after a crash.
+        All records before it are in the index; after a crash keys of that record may be missing.
         """
         with self._lock:
             return self._end_offset()
@@ -107,17 +107,17 @@ class KeyIndex:
             return [file.size for file in self._files]
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """Whether a file of that name exists."""
         with self._lock:
             return any(file.path.name == name for file in self._files)
 
     def put(self, keys: Buffer) -> None:
         """Add items as `Scan.keys` holds them, in the order of the log.
 
-        Those that are there already are left out, so a part of the log may be put again.
+        Idempotent: items already in the index are skipped, so a part of the log may be put again.
 
         Raises:
-            OSError: there is no room for a new file. What was put until then stays; put the same
+            OSError: there is no room for a new file. Items put before that stay; put the same
                 items again later.
         """
         with self._lock:
@@ -144,18 +144,18 @@ class KeyIndex:
         return list(found)[:limit]
 
     def flush(self) -> IndexRecoveryPoint:
-        """Bring everything put so far to the disk; returns how far that is. Blocks.
+        """Sync everything put so far; returns the recovery point reached. Blocks.
 
         Raises:
-            OSError: the disk failed; nothing new is sure.
+            OSError: the disk failed; the previous recovery point stays valid.
         """
         with self._lock:
-            mark = self._mark()
+            point = self._recovery_point()
             dirty = [file for file in self._files if file.dirty]
             for file in dirty:
                 if file.doubtful:
                     file.write_again(self._disk)
-            # Descriptors of our own: a file may be trimmed while it is synced.
+            # Duplicated descriptors: a file may be trimmed while it is synced.
             descriptors = [os.dup(file.descriptor) for file in dirty]
             for file in dirty:
                 file.dirty = False
@@ -170,20 +170,20 @@ class KeyIndex:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        return mark
+        return point
 
     def mend(self) -> int:
-        """Take back what a killed process left half done; returns how many entries that were."""
+        """Undo the uncounted entries of a killed process; returns their number."""
         with self._lock:
             return self._files[-1].mend() if self._files else 0
 
-    def restore(self, mark: IndexRecoveryPoint) -> None:
-        """Go back to what a flush had made sure of; all later bytes may be anything."""
+    def restore(self, point: IndexRecoveryPoint) -> None:
+        """Return to the recovery point of a flush; later bytes may be garbage."""
         with self._lock:
-            self._drop([file for file in self._files if file.path.name > mark.name])
-            if self._files and self._files[-1].path.name == mark.name:
+            self._drop([file for file in self._files if file.path.name > point.name])
+            if self._files and self._files[-1].path.name == point.name:
                 newest = self._files[-1]
-                newest.restore(mark.count, mark.end_timestamp, mark.end_offset, self._disk)
+                newest.restore(point.count, point.end_timestamp, point.end_offset, self._disk)
 
     def drop_after(self, timestamp: int) -> None:
         """Remove the first file that ends after a store time (ms), and all newer ones."""
@@ -193,7 +193,7 @@ class KeyIndex:
                 self._drop(self._files[late.index(True) :])
 
     def truncate(self, end: int) -> None:
-        """Forget records at or behind physical offset `end`, where the log was cut."""
+        """Drop the entries of records at or behind physical offset `end`, where the log was cut."""
         with self._lock:
             while self._files and self._end_offset() >= end:
                 self._files[-1].truncate(end)
@@ -202,7 +202,7 @@ class KeyIndex:
                 self._drop(self._files[-1:])
 
     def trim(self, min_offset: int) -> None:
-        """Remove files whose records are all before the log's begin, but never the newest."""
+        """Remove files whose records are all below `min_offset`, but never the newest."""
         with self._lock:
             kept = [file.end_offset >= min_offset for file in self._files[:-1]]
             self._drop(self._files[: kept.index(True) if True in kept else len(kept)])
@@ -212,7 +212,7 @@ class KeyIndex:
             self._drop(list(self._files))
 
     def close(self) -> None:
-        """Give the files up as they are; `flush` first for what must outlive the system."""
+        """Close the files without a sync; `flush` first for durability."""
         with self._lock:
             self._closed = True
             while self._files:
@@ -224,17 +224,17 @@ class KeyIndex:
         return sorted(path for path in self._directory.iterdir() if _NAME.fullmatch(path.name))
 
     def _end_offset(self) -> int:
-        # A file whose begin was cut off by a crash says 0; the one before it knows.
+        # A file whose first write was lost in a crash says 0; the file before it has the offset.
         return max((file.end_offset for file in self._files), default=0)
 
     def _known(self, keys: Buffer) -> int:
-        """Bytes of items at the front that are in the index already."""
+        """Return the number of leading bytes whose items are already in the index."""
         if not self._files or not keys:
             return 0
         items, end = range(0, len(keys), ITEM_SIZE), self._end_offset()
         first = bisect_left(items, end, key=lambda at: _PLACE.unpack_from(keys, at)[1])
         there = self._files[-1].keys_of_last()
-        # Of the newest record some keys may be there: they were put in this order.
+        # Some keys of the newest record may be in the index: keys are put in this order.
         while first < len(items):
             key_hash, offset = _PLACE.unpack_from(keys, items[first])
             if offset != end or key_hash not in there:
@@ -252,14 +252,14 @@ class KeyIndex:
         return self._files[-1]
 
     def _next_name(self) -> str:
-        """Local time to the millisecond, but greater than the name before, whatever the clock."""
+        """Local time in milliseconds, but always greater than the previous name."""
         now = self._clock()
         name = time.strftime("%Y%m%d%H%M%S", time.localtime(now)) + f"{int(now * 1000) % 1000:03d}"
         if self._files and name <= self._files[-1].path.name:
             return f"{int(self._files[-1].path.name) + 1:017d}"
         return name
 
-    def _mark(self) -> IndexRecoveryPoint:
+    def _recovery_point(self) -> IndexRecoveryPoint:
         if not self._files:
             return IndexRecoveryPoint()
         newest = self._files[-1]
@@ -275,7 +275,10 @@ class KeyIndex:
 
 
 class PendingKeys:
-    """Filled by appends, which hold the store's lock, and emptied right behind them."""
+    """Keys of records in the log that are not in the index yet.
+
+    Appends add keys under the store's lock; `drain` moves them to the index after a burst.
+    """
 
     def __init__(
         self,
@@ -291,10 +294,10 @@ class PendingKeys:
         self._lock = lock
         self._health = health
         self._disk = disk
-        self._draining = threading.Lock()  # items go into the index in the order of the log
+        self._draining = threading.Lock()  # serializes drains: items enter the index in log order
         self._items = bytearray()
         self.items = self._items if index is not None else None
-        """For who adds items itself, as `Scan.keys` has them; None: there is no index."""
+        """Buffer for callers that add items in the format of `Scan.keys`; None without an index."""
 
     def add(self, hashes: Iterable[int], physical_offset: int, timestamp: int) -> None:
         if self._index:
@@ -302,12 +305,12 @@ class PendingKeys:
                 self._items += _ITEM.pack(value, physical_offset, timestamp)
 
     def drain(self, least: int = 1) -> bool:
-        """Put what is readable into the index; says whether all of that worked. May block.
+        """Put keys of readable records into the index; returns whether that worked. May block.
 
-        A full disk is kept in mind as a reason to take no more messages.
+        After a failure the store refuses appends until a later call succeeds.
 
         Args:
-            least: fewer keys than that wait for more.
+            least: with fewer pending keys the call does nothing.
         """
         if len(self._items) < least * _ITEM.size or self._index is None:
             return True
@@ -328,7 +331,7 @@ class PendingKeys:
             return True
 
     def rewind(self, physical_offset: int) -> None:
-        """Forget messages that were taken back. Hold the store's lock."""
+        """Drop the keys of records that were rolled back. The caller holds the store's lock."""
         del self._items[self._below(physical_offset) :]
 
     def _below(self, physical_offset: int) -> int:

@@ -1,4 +1,4 @@
-"""Which files a store directory has and how long they should be: by settings or by themselves."""
+"""The files of a store directory and their lengths, from the settings or from the files."""
 
 import os
 import re
@@ -21,8 +21,8 @@ from bolide.store.index_file import index_file_size
 _INDEX_NAME = re.compile(r"[0-9]{17}")
 _INDEX_HEADER = struct.Struct(">qqqqii")
 _ENTRY_HEAD = struct.Struct(">Iq")
-_LOOKED_AT = 500
-"""Entries that a guess at the shape of an index file is checked with."""
+_SAMPLED_ENTRIES = 500
+"""Entries by which a guessed shape of an index file is scored."""
 
 
 class IndexShape(NamedTuple):
@@ -37,12 +37,12 @@ class Layout:
     log_file_size: int
     queue_file_size: int
     index: IndexShape | None
-    """None: there is no index, or files that do not tell their shape."""
+    """None without an index, or if the shape cannot be derived from its files."""
     delays: tuple[int, ...]
     """Milliseconds of each delay level."""
     check: Check
     config: StoreConfig | None
-    """None: all of this was read off the files."""
+    """None if the layout was derived from the files."""
 
     @classmethod
     def of(cls, config: StoreConfig) -> "Layout":
@@ -61,7 +61,7 @@ class Layout:
 
     @classmethod
     def read_off(cls, root: Path) -> "Layout":
-        """Take the lengths from the names and lengths of the files.
+        """Derive the layout from the names and lengths of the files.
 
         Raises:
             DamagedFile: the directory has no commit log.
@@ -86,7 +86,7 @@ class Layout:
 
     @property
     def log_files(self) -> list[Path]:
-        """In the order of their start; those without a byte are left out."""
+        """Log files in order, without empty ones."""
         found = [path for directory in self.log_directories for path in _numbered(directory)]
         return sorted(filter(_length, found), key=lambda path: path.name)
 
@@ -99,7 +99,7 @@ class Layout:
 
 
 def queue_directories(root: Path) -> Iterator[tuple[str, int, Path]]:
-    """Topic, queue id and directory of each consume queue."""
+    """Yield topic, queue id and directory of each consume queue."""
     top = root / "consumequeue"
     for topic in sorted(top.iterdir()) if top.is_dir() else ():
         if topic.is_dir():
@@ -119,7 +119,7 @@ def _length(path: Path) -> int:
 
 
 def _file_size(sequences: Iterable[list[Path]], default: int) -> int:
-    """The distance of two files' names if there are two, else the length that most files have."""
+    """Return the distance between two file names, or else the most common file length."""
     lengths: Counter[int] = Counter()
     for paths in sequences:
         starts = [int(path.name) for path in paths]
@@ -143,10 +143,10 @@ def _index_shape(root: Path, defaults: StoreConfig) -> IndexShape | None:
 
 
 def _shape_of(path: Path) -> IndexShape | None:
-    """Search for the newest entry, which must be where its slot says it is.
+    """Derive the number of slots by searching for the newest entry, which its slot points to.
 
-    Entries of one message tell the same place of the log, so that a wrong shape may pass by chance:
-    of several the one that agrees with most of the other entries is right.
+    Entries of one message have the same physical offset, so a wrong shape may fit by chance: the
+    candidate consistent with the most entries wins.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -171,13 +171,13 @@ def _shape_of(path: Path) -> IndexShape | None:
 
 
 def _agreeing(data: bytearray, slots: int, newest: int) -> int:
-    """How many of the last entries are in the chain of their slot, as far as the slot tells."""
-    entries = range(max(newest - _LOOKED_AT, 1), newest + 1)
+    """Count the last entries that can be in the chain of their slot."""
+    entries = range(max(newest - _SAMPLED_ENTRIES, 1), newest + 1)
     return sum(number <= _slot_of(data, slots, number) <= newest for number in entries)
 
 
 def _slot_of(data: bytearray, slots: int, number: int) -> int:
-    """The newest entry that the slot of an entry names."""
+    """Return the newest entry in the slot of an entry."""
     entry_at = HEADER_SIZE + slots * SLOT_SIZE + number * ENTRY_SIZE
     key_hash, _ = _ENTRY_HEAD.unpack_from(data, entry_at)
     slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE

@@ -8,8 +8,8 @@ from pathlib import Path
 from bolide.store.errors import StoreInUse
 
 _TEXT = b"lock"
-_held: set[Path] = set()  # the system's locks do not tell two users in one process apart
-_guard = threading.Lock()
+_held: set[Path] = set()  # a POSIX lock does not exclude other users in the same process
+_guard = threading.Lock()  # guards _held
 
 
 class StoreLock:
@@ -20,13 +20,13 @@ class StoreLock:
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Raises StoreInUse if somebody has it."""
+        """Raises StoreInUse if the lock is taken."""
         with _guard:
             if self._path in _held:
                 raise StoreInUse(self._path)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                # Not flock: Java's FileLock is of this kind, and the two do not see each other.
+                # Not flock: Java's FileLock is a POSIX lock, and neither kind excludes the other.
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
                 os.pwrite(descriptor, _TEXT, 0)
             except OSError as exc:

@@ -1,8 +1,8 @@
-"""Walks over the records of a log file by reading it, for those who do not own the store.
+"""Walks over the records of a log file, for tools that do not open the store.
 
-Nothing is mapped, locked or changed, and damage does not end a walk: it goes on at the next sound
-record. A part of the file that the disk cannot read counts as damage too; in a mapping it would
-kill the process.
+A walk reads the file; it maps, locks and changes nothing. Damage does not end a walk: it continues
+at the next sound record. A part of the file that the disk cannot read counts as damage too; with a
+mapping it would kill the process.
 """
 
 import os
@@ -29,13 +29,13 @@ _SEAL = b"__CRC32#\x01"
 
 
 class SoundRecords(NamedTuple):
-    """Sound records one behind the other, and what queues and index hold of them."""
+    """A run of contiguous sound records, with their queue units and index keys."""
 
     base: int
     """Physical offset of the buffer's first byte."""
     buffer: bytearray
     first: int
-    """Where in the buffer the first record begins; they end at `scan.end`."""
+    """Start of the first record in the buffer; the run ends at `scan.end`."""
     scan: Scan
 
     @property
@@ -43,7 +43,7 @@ class SoundRecords(NamedTuple):
         return self.base + self.scan.end
 
     def record_at(self, physical_offset: int) -> Record | str:
-        """The record that begins at a place inside, or why there is none."""
+        """Return the record at a physical offset inside the run, or why there is none."""
         try:
             record = read_record(self.buffer, physical_offset - self.base)
         except BadRecord as exc:
@@ -62,7 +62,7 @@ class SoundRecords(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """No sound record lies between two physical offsets."""
+    """A range of physical offsets without a sound record."""
 
     path: Path
     at: int
@@ -73,7 +73,7 @@ class Damage(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """The records end here; the file is `closed` if a blank record says so."""
+    """The end of the records; `closed` if a blank record ends the file."""
 
     at: int
     closed: bool
@@ -90,7 +90,7 @@ class LogWalk:
         keys: bool = False,
         start: int | None = None,
     ) -> None:
-        """`size` is the length the file should have; its start is its name unless told."""
+        """`size` is the nominal length of the file; `start` defaults to the file's name."""
         self.path = path
         self.start = int(path.name) if start is None else start
         self._size = size
@@ -102,7 +102,7 @@ class LogWalk:
         self._unreadable: list[tuple[int, str]] = []
 
     def run(self, begin: int | None = None) -> Iterator[SoundRecords | Damage | LogEnd]:
-        """From a physical offset on, which must be a boundary; the last item says where it ended.
+        """Walk from a physical offset on, a record boundary; the last item is a `LogEnd`.
 
         Raises:
             OSError: the file cannot be opened.
@@ -154,7 +154,7 @@ class LogWalk:
         )
 
     def _is_cut(self, buffer: bytearray, result: Scan, at: int) -> bool:
-        """Whether the record at the end only seems damaged: the file has more of it."""
+        """Whether the last record is only incomplete in the buffer and continues in the file."""
         if result.stop is not Stop.DAMAGED or at + len(buffer) >= self._length:
             return False
         if len(buffer) - result.end < _START.size:
@@ -167,7 +167,7 @@ class LogWalk:
         )
 
     def _sound(self, at: int, buffer: bytearray, result: Scan) -> Iterator[SoundRecords | Damage]:
-        """What was found sound, but for records whose seal says otherwise."""
+        """Split a scanned run at records whose CRC property is wrong."""
         base, first = self.start + at, 0
         if self._check is Check.BODY and buffer.find(_SEAL, 0, result.end) >= 0:
             for place, size, reason in _broken_seals(buffer, result.end):
@@ -205,10 +205,10 @@ class LogWalk:
             return f"a blank record of {size} bytes, but {self._size - at} are left in the file"
         return result.reason
 
-    # ---- looking ahead
+    # ---- searching ahead
 
     def _first_data(self, at: int) -> int | None:
-        """The first byte at or behind a position that is not zero."""
+        """Return the position of the first nonzero byte at or behind a position."""
         for first, last in data_ranges(self._descriptor, at, self._length):
             for place in range(first, last, _STRIDE):
                 buffer = self._read(place, min(_STRIDE, last - place))
@@ -217,7 +217,7 @@ class LogWalk:
         return None
 
     def _next_record(self, at: int) -> int | None:
-        """Where the next sound record begins, if there is one."""
+        """Return where the next sound record begins, if there is one."""
         for first, last in data_ranges(self._descriptor, at, self._length):
             place = max(at, first - _START.size)
             while place < last:
@@ -241,7 +241,7 @@ class LogWalk:
     # ---- reading
 
     def _read(self, at: int, size: int) -> bytearray:
-        """Bytes of the file; zeros where the disk fails."""
+        """Read bytes of the file, with zeros where the disk fails."""
         size = min(size, self._length - at)
         try:
             return read_at(self._descriptor, size, at)
@@ -265,7 +265,7 @@ class LogWalk:
 
 
 def is_unused(path: Path) -> bool:
-    """Whether a file has nothing but zeros, as one that was made ahead of its use."""
+    """Whether a file is all zeros, as one that was allocated ahead of its use."""
     with path.open("rb") as file:
         if file.read(_PAGE).strip(b"\0"):
             return False
@@ -273,7 +273,7 @@ def is_unused(path: Path) -> bool:
 
 
 def read_one(path: Path, physical_offset: int, check: Check = Check.BODY) -> Record | str:
-    """The record that begins at a position of a log file, or why there is no sound one."""
+    """Return the record at a physical offset of a log file, or why there is no sound one."""
     at = physical_offset - int(path.name)
     try:
         with path.open("rb") as file:
@@ -297,7 +297,7 @@ def read_one(path: Path, physical_offset: int, check: Check = Check.BODY) -> Rec
 
 
 def _candidates(buffer: bytearray) -> Iterator[int]:
-    """Where records may begin: at a magic, less the size before it."""
+    """Yield where records may begin: the size field before each magic number."""
     places = [buffer.find(magic, _MAGIC_AT) for magic in _MAGICS]
     while any(place >= 0 for place in places):
         nearest = min(place for place in places if place >= 0)
@@ -307,7 +307,7 @@ def _candidates(buffer: bytearray) -> Iterator[int]:
 
 
 def _broken_seals(buffer: bytearray, end: int) -> Iterator[tuple[int, int, str]]:
-    """The records up to `end` whose CRC property is wrong: position, size, reason."""
+    """Yield the records up to `end` whose CRC property is wrong: position, size, reason."""
     at = 0
     while at < end:
         (size,) = struct.unpack_from(">I", buffer, at)

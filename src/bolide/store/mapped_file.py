@@ -1,4 +1,4 @@
-"""One file of fixed length, mapped whole: a commit log file or an index file."""
+"""A memory-mapped file of fixed length: a commit log file or an index file."""
 
 import mmap
 import os
@@ -16,9 +16,9 @@ _DONTNEED = 4
 
 
 class MappedFile:
-    """Bytes that reading and writing go to directly; writes reach the disk by `sync`.
+    """A file read and written through its mapping; `Disk.sync` makes stores durable.
 
-    Views of `view` keep the mapping alive: `close` gives up its own and fails while others live.
+    Slices of `view` keep the mapping alive: `close` fails while any of them exists.
     """
 
     def __init__(self, path: Path, descriptor: int, size: int, *, random: bool = False) -> None:
@@ -27,7 +27,7 @@ class MappedFile:
         self.descriptor = descriptor
         self._mapping = mmap.mmap(descriptor, size)
         if random and hasattr(mmap, "MADV_RANDOM"):
-            # Read-ahead into a hole costs 200 times as much as the page that is asked for.
+            # Read-ahead into a hole costs 200 times as much as the page requested.
             self._mapping.madvise(mmap.MADV_RANDOM)
         self.view = memoryview(self._mapping)
         self._users = 0
@@ -47,20 +47,20 @@ class MappedFile:
         return cls(path, descriptor, size, random=random)
 
     def find(self, data: bytes, start: int, end: int) -> int:
-        """The position of the first such bytes, -1 if there are none."""
+        """Return the position of the first occurrence, or -1."""
         return self._mapping.find(data, start, end)
 
     def populate(self, start: int, end: int) -> None:
-        """Bring pages into memory, writable, so that stores do not fault. Blocks."""
+        """Fault pages in for writing, so that later stores do not fault. Blocks."""
         self._advise(_POPULATE_WRITE, start, end)
 
     def release(self, start: int, end: int) -> None:
-        """Give pages back; they stay in the page cache as long as the system likes."""
+        """Unmap pages; the system keeps them in the page cache as it sees fit."""
         self._advise(_DONTNEED, start, end)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep the descriptor open for a while. Raises ValueError if it is closed."""
+        """Keep the descriptor open inside the block. Raises ValueError if it is closed."""
         with self._users_lock:
             if self.descriptor < 0:
                 raise ValueError(f"{self.path} is closed")
@@ -72,7 +72,7 @@ class MappedFile:
                 self._users -= 1
 
     def close(self) -> bool:
-        """Give the file up; False while somebody still reads from it."""
+        """Close mapping and descriptor; returns False while a reader uses either."""
         with self._users_lock:
             if self._users:
                 return False
@@ -85,9 +85,9 @@ class MappedFile:
             return True
 
     def abandon(self) -> bool:
-        """Give the file up but for its mapping, which goes with the last view of it.
+        """Close the descriptor only; the mapping is freed with the last slice of `view`.
 
-        False while somebody uses the descriptor.
+        Returns False while a reader uses the descriptor.
         """
         with self._users_lock:
             if not self._users:
@@ -100,13 +100,13 @@ class MappedFile:
             self.descriptor = -1
 
     def _advise(self, advice: int, start: int, end: int) -> None:
-        # What lies around the file is somebody else's memory.
+        # Clamped: memory around the mapping belongs to others.
         start, end = max(start - start % mmap.PAGESIZE, 0), min(end, self.size)
         if sys.platform != "linux" or start >= end:
             return
         with self._address() as address:
-            # What it cannot do it need not do: a page fault does the same later. mmap.madvise
-            # would hold the interpreter.
+            # Errors are ignored: a page fault has the same effect later. mmap.madvise would hold
+            # the GIL.
             _madvise(address + start, end - start, advice)
 
     @contextmanager

@@ -46,7 +46,7 @@ from bolide.store.queries import Queries, StoreSizes
 from bolide.store.queue_ext import QueueExtensions
 from bolide.store.queue_table import QueueTable
 from bolide.store.reading import MessageFilter
-from bolide.store.recovery import Parts, Progress, log_progress, recover
+from bolide.store.recovery import LoadedStore, Progress, log_progress, recover
 from bolide.store.retention import Retention
 from bolide.store.unsupported import refuse_unsupported
 
@@ -187,7 +187,7 @@ class MessageStore(Queries):
             self.index.load()
         self._abort.write_text(str(os.getpid()))
         self._disk.sync_directory(root)
-        parts = Parts(
+        loaded = LoadedStore(
             log=self.log,
             queues=self.queues,
             index=self.index,
@@ -197,7 +197,7 @@ class MessageStore(Queries):
             index_safe=config.index_safe,
             aside=root / "cut",
         )
-        self.recovery = recover(parts, clean=clean, progress=self._progress)
+        self.recovery = recover(loaded, clean=clean, progress=self._progress)
         self._units = self.queues.units()
         self._start_maintenance()
 

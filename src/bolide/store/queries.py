@@ -1,4 +1,4 @@
-"""What can be asked of a store, whatever it keeps its messages in."""
+"""Read operations of a store, common to the file store and the memory store."""
 
 import os
 from functools import cache
@@ -26,14 +26,14 @@ FOREVER = 2**63 - 1
 
 
 class StoreSizes(NamedTuple):
-    """How much a store holds. Queue files are sparse: they take less of the disk than they say."""
+    """Sizes and counts of a store. Queue files are sparse and take less space than their length."""
 
     log_files: int
     log_bytes: int
-    """From the first record that is kept to the last that is readable."""
+    """From the first record retained to the last one readable."""
     queues: int
     messages: int
-    """That queues lead to; those of no queue, such as half messages, do not count."""
+    """Messages in queues; half messages, for example, are in none."""
     queue_files: int
     index_files: int
     index_bytes: int
@@ -47,9 +47,9 @@ class ReadableQueues(Protocol):
 
 
 class Queries:
-    """The reading half of a store, on top of its log and its queues.
+    """The read operations of a store, built on its log and queues.
 
-    Everything here raises StoreClosed when the store is not open.
+    Every method raises StoreClosed if the store is not open.
     """
 
     config: ConfigCell[StoreConfig]
@@ -67,10 +67,10 @@ class Queries:
         *,
         may_block: bool = True,
     ) -> ReadResult:
-        """Read a queue from an offset on; without limits given, as much as RocketMQ does.
+        """Read a queue from an offset on; the default limits are RocketMQ's.
 
         Raises:
-            NotInMemory: the disk is needed and the call may not block: call again on a thread.
+            NotInMemory: the read needs the disk and may not block: repeat it on a thread.
         """
         queue = self.find_queue(topic, queue_id)
         if limits is None:
@@ -81,44 +81,44 @@ class Queries:
     def _usual_limits(
         self, queue: ReadableQueue | None, queue_offset: int, *, may_block: bool
     ) -> ReadLimits:
-        """Of old messages, which may be on the disk only, fewer are read at once."""
+        """Limits by age: old messages may be on the disk only, so fewer are read at once."""
         config = self.config.value
         scanned = config.max_filter_bytes // UNIT_SIZE
-        place = self._place_of(queue, queue_offset, may_block=may_block)
-        if place is None or self._is_recent(place):
+        physical_offset = self._find_unit(queue, queue_offset, may_block=may_block)
+        if physical_offset is None or self._is_recent(physical_offset):
             count, size = config.max_transfer_count_memory, config.max_transfer_bytes_memory
         else:
             count, size = config.max_transfer_count_disk, config.max_transfer_bytes_disk
         return ReadLimits(count, size, scanned)
 
-    def _place_of(
+    def _find_unit(
         self, queue: ReadableQueue | None, queue_offset: int, *, may_block: bool
     ) -> int | None:
-        """Where in the log a message of a queue lies, None if it has no such message."""
+        """Return the physical offset of a queue's message, or None if there is none."""
         if not queue or not queue.min_offset <= queue_offset < queue.end_below(self.log.written):
             return None
         unit = next(queue.read(queue_offset, 1, may_block=may_block), None)
         return unit.physical_offset if unit else None
 
     def _is_recent(self, physical_offset: int) -> bool:
-        """Whether a place is among the newest part of the log, which fits into memory."""
+        """Whether a position is in the newest part of the log, which fits into memory."""
         distance = self.log.written - physical_offset
         return distance <= self.config.value.memory_ratio * _memory()
 
     def _by_units(
         self, wanted: MessageFilter, topic: str, queue_id: int, *, may_block: bool
     ) -> MessageFilter:
-        """A filter that understands what stands in the units of a queue."""
+        """Adapt a filter to the tags codes stored in the units of a queue."""
         return wanted
 
     def record_at(self, physical_offset: int, *, may_block: bool = True) -> memoryview | None:
-        """The whole record that begins at a position of the log, or None if none does."""
+        """Return the record that begins at a log position, or None if none does."""
         self._require_open()
         head = self.log.read(physical_offset, RECORD_HEAD.size, may_block=may_block)
         if head is None:
             return None
         size, magic, place = RECORD_HEAD.unpack(head)
-        # Offsets come from clients: not every four bytes of the log are the size of a record.
+        # Offsets come from clients and may point anywhere.
         if place != physical_offset or not is_record_magic(magic):
             return None
         data = self.log.read(physical_offset, size, may_block=may_block)
@@ -127,9 +127,9 @@ class Queries:
     def find(
         self, topic: str, key: str, *, limit: int | None = None, begin: int = 0, end: int = FOREVER
     ) -> list[memoryview]:
-        """Records of a topic by key or unique key, newest first, stored between two times (ms).
+        """Return records of a topic by key or unique key, stored between two times (ms). Blocks.
 
-        The index knows hashes: a record may have another key of the same hash. Blocks.
+        Newest first. The index stores hashes: a record may have another key of the same hash.
         """
         self._require_open()
         config = self.config.value
@@ -143,34 +143,34 @@ class Queries:
         return queue.min_offset if queue else 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The next queue offset of what is readable."""
+        """Queue offset behind the last readable message."""
         queue = self.find_queue(topic, queue_id)
         return queue.end_below(self.log.written) if queue else 0
 
     def is_recent(
         self, topic: str, queue_id: int, queue_offset: int, *, may_block: bool = True
     ) -> bool:
-        """Whether a message is there and so new that it should still be in memory.
+        """Whether a message exists and is new enough to be in memory.
 
         Raises:
-            NotInMemory: the disk is needed and the call may not block.
+            NotInMemory: the call needs the disk and may not block.
         """
         queue = self.find_queue(topic, queue_id)
-        place = self._place_of(queue, queue_offset, may_block=may_block)
-        return place is not None and self._is_recent(place)
+        physical_offset = self._find_unit(queue, queue_offset, may_block=may_block)
+        return physical_offset is not None and self._is_recent(physical_offset)
 
     def topics(self) -> set[str]:
-        """The topics that have queues here, whether a broker knows them or not."""
+        """Topics that have queues in the store, whether or not the broker has a configuration."""
         self._require_open()
         return {topic.decode(errors="replace") for topic, _ in self.queues.keys}
 
     def offset_at(
         self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
-        """The queue offset of a store time in milliseconds. Blocks.
+        """Return the queue offset for a store time in milliseconds. Blocks.
 
-        LOWER: of the first message stored then or later, the maximum offset if all are older.
-        UPPER: of the last one stored then or before, 0 if all are younger.
+        LOWER: the first message stored then or later; the maximum offset if all are older.
+        UPPER: the last message stored then or before; 0 if all are newer.
         """
         queue = self.find_queue(topic, queue_id)
         if queue is None:
@@ -189,14 +189,14 @@ class Queries:
         return low - 1 if low > first else 0
 
     def earliest_time(self, topic: str, queue_id: int) -> int:
-        """Store time (ms) of a queue's first message, -1 without one. Blocks."""
+        """Store time (ms) of a queue's first message, or -1. Blocks."""
         queue = self.find_queue(topic, queue_id)
         if queue is None or queue.min_offset >= queue.end_below(self.log.written):
             return -1
         return self._stored_at(queue, queue.min_offset)
 
     def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store time (ms) of a message, -1 without one. Blocks."""
+        """Store time (ms) of a message, or -1. Blocks."""
         queue = self.find_queue(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.end_below(
             self.log.written
@@ -205,14 +205,14 @@ class Queries:
         return self._stored_at(queue, queue_offset)
 
     def earliest_log_time(self) -> int:
-        """Store time (ms) of the oldest message, -1 without one. Blocks."""
+        """Store time (ms) of the oldest message, or -1. Blocks."""
         return self._timestamp_at(self.log.min_offset)
 
     def index_end(self) -> tuple[int, int]:
         """Store time (ms) and physical offset of the newest record in the key index, or zeros."""
         return 0, 0
 
-    # ---- for those that are a store
+    # ---- for subclasses
 
     def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         """Physical offsets by key, newest first."""
@@ -235,7 +235,7 @@ class Queries:
         return self._timestamp_at(unit.physical_offset)
 
     def _stored_from(self, queue: ReadableQueue, queue_offset: int, end: int) -> int:
-        """Store time of the first message from an offset on: blank units have none."""
+        """Store time of the first message from an offset on, skipping blank units."""
         for each in range(queue_offset, end):
             unit = next(queue.read(each, 1), None)
             if unit is None:
@@ -262,5 +262,5 @@ def _is_record(data: memoryview, physical_offset: int) -> bool:
 
 @cache
 def _memory() -> int:
-    """Bytes of memory that the machine has."""
+    """Bytes of physical memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,13 +1,13 @@
-"""Consume queue extensions that a Java broker left behind: read, never written.
+"""Consume queue extensions written by a Java broker; Bolide only reads them.
 
 With `enableConsumeQueueExt` Java puts a unit beside each queue entry, and the unit's address in
 place of the tags code. A unit (`ConsumeQueueExt.CqExtUnit`):
 
-    2  size of the whole unit; 0 or less: nothing here, or the end of the file's used part
+    2  size of the whole unit; 0 or less: no unit, or the end of the used part of the file
     8  tags code
     8  store time in milliseconds
     2  size of the bit map
-    n  bit map: which consumers' filters may match, a Bloom filter
+    n  bit map: a Bloom filter of the consumers whose filters may match
 """
 
 import os
@@ -32,12 +32,12 @@ class ExtUnit(NamedTuple):
 
 
 def is_address(tags_code: int) -> bool:
-    """Whether the tags code of a queue entry is the address of a unit: hashes are not so low."""
+    """Whether a tags code is the address of a unit; hash codes are never that low."""
     return tags_code <= _HIGHEST_ADDRESS
 
 
 class QueueExtensions:
-    """The units of all queues below a store's root; most stores have none."""
+    """The extension units of all queues of a store; most stores have none."""
 
     def __init__(self, root: Path, file_size: int) -> None:
         self.directory = root / "consumequeue_ext"
@@ -45,7 +45,7 @@ class QueueExtensions:
         self.exist = self.directory.exists()
 
     def find(self, topic: str, queue_id: int, address: int) -> ExtUnit | None:
-        """The unit at an address; None if it is missing or broken. Blocks."""
+        """Return the unit at an address, or None if it is missing or damaged. Blocks."""
         if not is_address(address):
             return None
         offset = address - _BASE
@@ -61,7 +61,7 @@ class QueueExtensions:
             os.close(descriptor)
 
     def through(self, wanted: CodeFilter, topic: str, queue_id: int) -> CodeFilter:
-        """A filter on tags codes that follows addresses; where no unit is found all may match."""
+        """Wrap a filter on tags codes to follow addresses; an address without a unit matches."""
 
         def code(tags_code: int) -> bool:
             if not is_address(tags_code):

@@ -1,4 +1,4 @@
-"""The units of one consume queue as they lie in its files."""
+"""Reads and writes the files of one consume queue, for tools that do not open the store."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _BLOCK = 50_000
 
 
 class QueueFiles:
-    """Units that no file has read as zeros."""
+    """The files of one queue. Units without a file read as zeros."""
 
     def __init__(self, directory: Path, file_size: int) -> None:
         self.directory = directory
@@ -25,15 +25,15 @@ class QueueFiles:
 
     @property
     def first(self) -> int:
-        """The lowest queue offset that a file has room for."""
+        """Queue offset of the first unit of the first file."""
         return self._starts[0] // UNIT_SIZE if self._starts else 0
 
     def first_in_file(self, queue_offset: int) -> int:
-        """The lowest queue offset of the file that a unit belongs into."""
+        """Queue offset of the first unit in the file of a unit."""
         return queue_offset - queue_offset % (self._file_size // UNIT_SIZE)
 
     def place(self, queue_offset: int) -> tuple[Path, int]:
-        """The file a unit belongs into, and the position there."""
+        """Return the file of a unit, and the unit's position in it."""
         position = queue_offset * UNIT_SIZE
         start = position - position % self._file_size
         return self._path(start), position - start
@@ -46,7 +46,7 @@ class QueueFiles:
         return bytes(found)
 
     def blocks(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Units between two offsets, in blocks; those of holes are left out."""
+        """Yield the units between two offsets in blocks, with their first offset; skips holes."""
         for start in self._starts:
             low = max(first * UNIT_SIZE, start) - start
             high = min(end * UNIT_SIZE - start, self._file_size)
@@ -59,7 +59,7 @@ class QueueFiles:
 
     @property
     def end(self) -> int:
-        """The queue offset behind the last file."""
+        """Queue offset behind the last file."""
         return (self._starts[-1] + self._file_size) // UNIT_SIZE if self._starts else 0
 
     def write(self, queue_offset: int, units: bytes, disk: Disk) -> None:
@@ -82,8 +82,8 @@ class QueueFiles:
             finally:
                 os.close(descriptor)
 
-    def lengths(self) -> Iterator[tuple[Path, int]]:
-        """The files with another length or name than they should have, and their length."""
+    def malformed(self) -> Iterator[tuple[Path, int]]:
+        """Yield the files whose length or name is wrong, and their length."""
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
             size = path.stat().st_size
             if path.name.isdigit() and (
@@ -95,7 +95,7 @@ class QueueFiles:
         return self.directory / f"{start:020d}"
 
     def _parts(self, queue_offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Cut a range of bytes at the seams: start of the file, position in it, bytes."""
+        """Split a range of bytes at file boundaries: file start, position in the file, size."""
         position, end = queue_offset * UNIT_SIZE, queue_offset * UNIT_SIZE + size
         while position < end:
             start = position - position % self._file_size
@@ -104,7 +104,7 @@ class QueueFiles:
             position += part
 
     def _data(self, start: int, low: int, high: int) -> list[tuple[int, int]]:
-        """Parts of a file that are no holes, widened to whole units."""
+        """Return the parts of a file that are not holes, widened to whole units."""
         if low >= high:
             return []
         descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
@@ -117,7 +117,7 @@ class QueueFiles:
         ]
 
     def _read(self, start: int, at: int, size: int) -> bytearray:
-        """What the disk cannot read counts as nothing: the units are missing then."""
+        """Bytes that the disk cannot read count as missing units."""
         descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
         try:
             return read_at(descriptor, size, at)

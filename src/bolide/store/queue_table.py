@@ -11,14 +11,14 @@ from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
 
 QueueKey = tuple[bytes, int]
-"""Topic as it stands in records, and queue id."""
+"""Topic as encoded in records, and queue id."""
 
 _NO_DIRECTORIES = {"", ".", ".."}
 _LONGEST_NAME = 255
 
 
 class QueueTable:
-    """Files lie at `<directory>/<topic>/<queue id>/`. Appends hold the store's lock."""
+    """Queue files are in `<directory>/<topic>/<queue id>/`. Appends hold the store's lock."""
 
     def __init__(self, directory: Path, file_size: int, *, disk: Disk) -> None:
         self._directory = directory
@@ -29,8 +29,8 @@ class QueueTable:
         self._changed: set[ConsumeQueue] = set()
         self._unsynced: set[ConsumeQueue] = set()
         self._unnamed: set[ConsumeQueue] = set()
-        self._naming = threading.Lock()  # who finds nothing to sync may rely on it
-        self._upkeep = threading.Lock()  # one thread at a time writes, syncs and removes files
+        self._names_lock = threading.Lock()  # held until the names of new files are synced
+        self._files_lock = threading.Lock()  # serializes writing, syncing and removing files
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -54,10 +54,10 @@ class QueueTable:
         return self._queues.get((topic, queue_id))
 
     def require(self, topic: bytes, queue_id: int) -> ConsumeQueue:
-        """The queue, made if it is not there.
+        """Return the queue; it is created if it does not exist.
 
         Raises:
-            ValueError: no directory can have that name.
+            ValueError: the topic or queue id cannot name a directory.
         """
         key = topic, queue_id
         found = self._queues.get(key)
@@ -70,11 +70,11 @@ class QueueTable:
         return found
 
     def changed(self, queue: ConsumeQueue) -> None:
-        """Note that a queue has units that are not in its files."""
+        """Record that a queue has units that are not in its files yet."""
         self._changed.add(queue)
 
     def take_changed(self) -> set[ConsumeQueue]:
-        """The queues noted since the last call. Hold the store's lock."""
+        """Return the queues changed since the last call. The caller holds the store's lock."""
         changed, self._changed = self._changed, set()
         for queue in changed:
             queue.tail.is_changed = False
@@ -82,15 +82,15 @@ class QueueTable:
         return changed
 
     def write(self, queues: Iterable[ConsumeQueue], physical_offset: int) -> None:
-        """Put the units of records below a position into the files. Blocks.
+        """Write the units of records below a log position to the files. Blocks.
 
         Raises:
-            OSError: the disk is full or fails; queues not written stay noted.
+            OSError: the disk is full or fails; queues not written stay changed.
         """
         left = set(queues)
         try:
             for queue in list(left):
-                with self._upkeep:
+                with self._files_lock:
                     queue.write(queue.end_below(physical_offset))
                     self._unsynced.add(queue)
                     if queue.has_new_files:
@@ -102,27 +102,28 @@ class QueueTable:
                 self._changed.add(queue)
 
     def sync(self, least_pages: int = 0) -> None:
-        """Bring units written to the disk, of the queues with at least so many pages. Blocks."""
+        """Sync the queues that have at least `least_pages` dirty pages. Blocks."""
         for queue in list(self._unsynced):
             if queue.dirty_pages >= least_pages:
-                with self._upkeep:
+                with self._files_lock:
                     queue.sync()
                     self._unsynced.discard(queue)
 
     def sync_names(self) -> None:
-        """Bring the names of new files to the disk: without them a power cut takes the files.
+        """Sync the directories of new files: otherwise a power cut loses the files. Blocks.
 
-        Blocks. Raises OSError.
+        Raises:
+            OSError: a directory cannot be synced; the next call tries again.
         """
-        with self._naming:
-            with self._upkeep:
+        with self._names_lock:
+            with self._files_lock:
                 queues, self._unnamed = self._unnamed, set()
                 for queue in queues:
                     queue.has_new_files = False
             try:
                 self._sync_directories(queues)
             except OSError:
-                with self._upkeep:
+                with self._files_lock:
                     self._unnamed |= queues
                 raise
 
@@ -131,43 +132,44 @@ class QueueTable:
         above = {directory.parent for directory in own}
         around = {self._directory, self._directory.parent} if own else set()
         for directory in (*own, *above, *around):
-            with self._upkeep, suppress(FileNotFoundError):  # its topic was removed
+            with self._files_lock, suppress(FileNotFoundError):  # its topic was removed
                 self._disk.sync_directory(directory)
 
     def truncate(self, physical_offset: int, *, thoroughly: bool = False) -> None:
-        """Drop the units of records at or behind a position of the log."""
-        with self._upkeep:
+        """Drop the units of records at or behind a log position; see `ConsumeQueue.truncate`."""
+        with self._files_lock:
             for queue in self:
                 queue.truncate(physical_offset, thoroughly=thoroughly)
 
     def rewind(self, physical_offset: int) -> None:
-        """Forget the units of records that were taken back before they were written."""
+        """Drop the units of records that were rolled back before they were written."""
         for queue in self:
             queue.rewind(physical_offset)
 
     def max_physical_offset(self) -> int:
-        """The newest record that has a unit, -1 if none has."""
+        """Physical offset of the newest record that has a unit, or -1."""
         last = (queue.unit(queue.max_offset - 1) for queue in self if queue.max_offset)
         return max((unit.physical_offset for unit in last if unit), default=-1)
 
     def raise_minimum(
         self, physical_offset: int, pause: Callable[[], object] = lambda: None
     ) -> None:
-        """Trim all queues to what the log still has; `pause` follows where files went. Blocks."""
+        """Trim all queues to the beginning of the log; calls `pause` after removals. Blocks."""
         for queue in self:
-            with self._upkeep:
+            with self._files_lock:
                 queue.raise_minimum(physical_offset)
                 removed = queue.remove_below(physical_offset)
             if removed:
                 pause()
 
     def detach_topic(self, topic: bytes, aside: Path) -> int:
-        """Let go of a topic's queues, their files moved to `aside`; returns how many there were.
+        """Drop a topic's queues and move their files to `aside`; returns the number of queues.
 
-        Hold the store's lock: it waits for a few queues' syncs. Who removes `aside` need not.
+        The caller holds the store's lock; the call waits for running syncs. `aside` can be
+        removed without the lock.
         """
         keys = [key for key in self._queues if key[0] == topic]
-        with self._upkeep:
+        with self._files_lock:
             for key in keys:
                 queue = self._queues.pop(key)
                 self._changed.discard(queue)
@@ -180,7 +182,7 @@ class QueueTable:
         return len(keys)
 
     def units(self) -> int:
-        """The offsets given away, over all queues."""
+        """Number of queue offsets assigned, over all queues."""
         return sum(queue.max_offset for queue in self)
 
     def close(self) -> None:
@@ -188,7 +190,7 @@ class QueueTable:
 
 
 def check_queue(topic: bytes, queue_id: int) -> None:
-    """Raises ValueError if these cannot be names of directories."""
+    """Raises ValueError if topic or queue id cannot be the name of a directory."""
     name = os.fsdecode(topic)
     if name in _NO_DIRECTORIES or "/" in name or "\0" in name or len(topic) > _LONGEST_NAME:
         raise ValueError(f"topic {name!r} cannot be the name of a directory")

@@ -1,4 +1,4 @@
-"""Reading a queue: from an offset on, what is wanted, up to a limit."""
+"""Reads messages of a queue from an offset on, through a filter and up to limits."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _WHOLE = 2**62
 
 
 class MappedPart(Protocol):
-    """A file of the log as far as reading needs it; `LogFile` says what they are."""
+    """The part of `LogFile` that reading uses."""
 
     start: int
     end: int
@@ -26,7 +26,7 @@ class MappedPart(Protocol):
 
 
 class ReadableLog(Protocol):
-    """The log as far as reading needs it; `CommitLog` says what the methods do."""
+    """The part of `CommitLog` that reading uses."""
 
     @property
     def written(self) -> int: ...
@@ -48,7 +48,7 @@ class ReadableLog(Protocol):
 
 
 class ReadableQueue(Protocol):
-    """A queue as far as reading needs it; `ConsumeQueue` says what the methods do."""
+    """The part of `ConsumeQueue` that reading uses."""
 
     tail: Units
 
@@ -63,7 +63,7 @@ class ReadableQueue(Protocol):
 
 
 class ReadStatus(Enum):
-    """RocketMQ's GetMessageStatus, by its names."""
+    """RocketMQ's `GetMessageStatus`."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -77,25 +77,25 @@ class ReadStatus(Enum):
 
 
 class ReadLimits(NamedTuple):
-    """Where a read stops; the first message is returned however large."""
+    """Limits of a read. The first message is returned whatever its size."""
 
     max_count: int = 32
     max_size: int = 1024 * 1024
     max_scanned: int = 800
-    """Queue units looked at, where few are wanted."""
+    """Queue units examined, for filters that match few messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """A filter in two steps: the tags code of a queue unit, then the record itself."""
+    """A filter in two steps: on the tags code of a queue unit, then on the record itself."""
 
     code: Callable[[int], bool] | None = None
     record: Callable[[memoryview], bool] | None = None
-    """A `Sieve` is the quickest."""
+    """A `Sieve` is the fastest kind."""
     weight: int = 1
-    """How many times longer than usual a look takes: so many fewer are looked at in one read."""
+    """Relative cost of examining a message; a read examines that many times fewer."""
     codes: frozenset[int] | None = None
-    """Those that `code` accepts, if they are known."""
+    """The codes that `code` accepts, if they are known."""
 
 
 EVERYTHING = MessageFilter()
@@ -108,9 +108,9 @@ class ReadResult:
     min_offset: int = 0
     max_offset: int = 0
     records: list[memoryview] = field(default_factory=list)
-    """Whole records; views of the log's mapping near its end, so copy before keeping them."""
+    """Whole records. Near the log's end they are views of its mapping: copy to retain them."""
     size: int = 0
-    """Bytes of the records."""
+    """Total bytes of the records."""
 
 
 def read_queue(
@@ -122,7 +122,7 @@ def read_queue(
     *,
     may_block: bool,
 ) -> ReadResult:
-    """Raises NotInMemory if the disk is needed and the call may not block."""
+    """Raises NotInMemory if the read needs the disk and may not block."""
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     low, high = queue.min_offset, queue.end_below(commit_log.written)
@@ -133,9 +133,9 @@ def read_queue(
     count = min(high - queue_offset, max(limits.max_scanned // wanted.weight, limits.max_count))
     found = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
     units = queue.units(queue_offset, count, may_block)
-    _take_all(units, found, limits, wanted, _Window(commit_log, may_block=may_block))
+    _filter_units(units, found, limits, wanted, _Window(commit_log, may_block=may_block))
     if found.next_offset == queue_offset and not found.records:
-        # The unit is not there any more: go on where the queue begins now.
+        # Retention removed the unit meanwhile: continue where the queue begins now.
         found.status = ReadStatus.OFFSET_FOUND_NULL
         found.next_offset = max(queue.min_offset, queue_offset + 1)
     return found
@@ -153,30 +153,33 @@ def _outside(queue_offset: int, low: int, high: int) -> tuple[ReadStatus, int] |
     return None
 
 
-def _take_all(
+def _filter_units(
     units: bytes | bytearray,
     found: ReadResult,
     limits: ReadLimits,
     wanted: MessageFilter,
     window: "_Window",
 ) -> None:
-    """One by one what asks for a look; all at once what is simply wanted, or passes a sieve."""
+    """Add matching records to `found`.
+
+    The kernel handles runs of units with no filter or a `Sieve`; others are examined singly.
+    """
     at, end = 0, len(units) // UNIT_SIZE
     sieve = wanted.record
     while at < end:
         if wanted.code is None and (sieve is None or isinstance(sieve, Sieve)):
-            looked = _take_run(units, at, found, limits, sieve, window)
-            if looked:
-                at += looked
+            examined = _gather_run(units, at, found, limits, sieve, window)
+            if examined:
+                at += examined
                 continue
         unit = Unit._make(UNIT.unpack_from(units, at * UNIT_SIZE))
-        if unit.size <= 0 or not _take(unit, found, limits, wanted, window):
+        if unit.size <= 0 or not _examine(unit, found, limits, wanted, window):
             break
         found.next_offset += 1
         at += 1
 
 
-def _take_run(
+def _gather_run(
     units: bytes | bytearray,
     at: int,
     found: ReadResult,
@@ -184,22 +187,22 @@ def _take_run(
     sieve: Sieve | None,
     window: "_Window",
 ) -> int:
-    """Look at as many units as the kernel can; returns how many that were."""
+    """Examine as many units as the kernel can; returns their number."""
     count, size = limits.max_count - len(found.records), limits.max_size - found.size
     block, start = window.block, window.start
-    records, taken, looked = gather(units, at, block, start, count, size, sieve)
-    found.next_offset += looked
+    records, added, examined = gather(units, at, block, start, count, size, sieve)
+    found.next_offset += examined
     if records:
         found.records += records
-        found.size += taken
+        found.size += added
         found.status = ReadStatus.FOUND
-    return looked
+    return examined
 
 
-def _take(
+def _examine(
     unit: Unit, found: ReadResult, limits: ReadLimits, wanted: MessageFilter, window: "_Window"
 ) -> bool:
-    """Look at one unit; False if the limits say to stop before it."""
+    """Examine one unit; returns False if the limits end the read before it."""
     if unit.size == BLANK_SIZE:
         return True
     if found.records and (
@@ -225,12 +228,12 @@ def _is_sound(record: memoryview, unit: Unit) -> bool:
         size, magic, place = RECORD_HEAD.unpack_from(record)
         if size == unit.size and place == unit.physical_offset and is_record_magic(magic):
             return True
-    log.error("the record at %s is damaged and passed over", unit.physical_offset)
+    log.error("the record at %s is damaged and skipped", unit.physical_offset)
     return False
 
 
 class _Window:
-    """Reads the log in blocks, as the next record mostly lies close behind."""
+    """Reads the log in blocks: the next record usually follows closely."""
 
     def __init__(self, commit_log: ReadableLog, *, may_block: bool) -> None:
         self._log = commit_log
@@ -251,16 +254,16 @@ class _Window:
 def nearby(
     commit_log: ReadableLog, physical_offset: int, least: int, wished: int, may_block: bool = False
 ) -> memoryview | None:
-    """Bytes of the log from a place on: at least so many, and more if they are at hand.
+    """Return at least `least` bytes of the log from a position on, and more if they are cached.
 
-    What is in memory is a view of the mapping. That its pages stay there until they are read is
-    not certain, only near enough: they are read at once.
+    Bytes in memory are returned as a view of the mapping. The system could evict their pages
+    before they are read, but callers read them at once.
 
     Raises:
-        NotInMemory: they would have to be read from the disk, and the call may not block.
+        NotInMemory: the bytes are not cached, and the call may not block.
     """
     is_hot = commit_log.is_hot(physical_offset)
-    if is_hot or not may_block:  # a thread had better wait for the disk without the interpreter
+    if is_hot or not may_block:  # a blocking read uses preadv, which releases the GIL
         most = _WHOLE if is_hot else wished
         found = _mapped(commit_log, physical_offset, least, most, is_hot=is_hot)
         if found is not None:
@@ -271,7 +274,7 @@ def nearby(
 def _mapped(
     commit_log: ReadableLog, physical_offset: int, least: int, wished: int, *, is_hot: bool
 ) -> memoryview | None:
-    """A view of the mapping, if all of it is in memory."""
+    """Return a view of the mapping if all its pages are in memory."""
     file = commit_log.find_file(physical_offset)
     if file is None:
         return None
@@ -286,5 +289,5 @@ def _mapped(
         if is_hot or is_resident(file.view, at, stop - at):
             return file.view[at:stop].toreadonly()
     except ValueError:
-        pass  # it was closed in between
+        pass  # the file was closed meanwhile
     return None

@@ -1,14 +1,15 @@
-"""What happens when a store is opened: find where the log ends, and make what is derived whole.
+"""Recovery when a store is opened: finds the end of the log and rebuilds derived files.
 
-A start position is chosen up to which log, consume queues and index are known to be on the disk.
-Queue units of records behind it are dropped, then the log is walked from there on: every record is
-checked, and queue units and index entries are written again. The first place without a sound
-record is the end, or a last record that is torn (see `torn_end`); what lies behind is zeroed, so
-that it never comes back.
+Recovery starts at a position up to which log, consume queues and index are known to be on the
+disk. It drops the queue units of records behind that position, then walks the log from there:
+every record is checked, and its queue unit and index entries are written again. The log ends
+before the first position without a sound record, or before a torn last record (see `log_tail`);
+the bytes behind the end are zeroed, so that they are never taken for records.
 
-The start position is, in this order: that of our mark in the checkpoint, if it still holds; after
-a clean stop of RocketMQ, the newest file that the queues reach; after a crash of RocketMQ, the
-newest file whose first record is older than the checkpoint's times; the beginning of the log.
+The start position is the first of these that applies: the recovery point in the checkpoint, if it
+is still valid; after a clean stop of RocketMQ, the newest file that the queues reach; after a
+crash of RocketMQ, the newest file whose first record is older than the checkpoint's times; the
+beginning of the log.
 """
 
 import logging
@@ -33,33 +34,33 @@ from bolide.store.queue_table import QueueTable
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
-"""Told bytes of the log done and to do."""
+"""Called with the bytes of the log done and the total."""
 
 _STRIDE = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What was found and done; positions are physical offsets."""
+    """Result of a recovery; positions are physical offsets."""
 
     clean: bool
     start: int = 0
     end: int = 0
     records: int = 0
     rebuilt: str = ""
-    """Why the consume queues were written anew from the beginning of the log, if so."""
+    """Why the consume queues were rebuilt from the beginning of the log, if they were."""
     cut: str = ""
-    """What was found instead of a record at the end, if it was not nothing."""
+    """Why the log was cut at its end; empty if only zeros follow."""
     torn: int = 0
-    """Bytes of a last record whose write was not done; they are erased too."""
+    """Bytes of a torn last record; they are erased too."""
     kept_aside: list[Path] = field(default_factory=list)
     kept_records: int = 0
     seconds: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Parts:
-    """What recovery works on, all loaded."""
+class LoadedStore:
+    """The components that recovery works on, loaded from disk."""
 
     log: CommitLog
     queues: QueueTable
@@ -73,65 +74,65 @@ class Parts:
 
 
 def log_progress(every: float = 2.0) -> Progress:
-    """Say in the log how far a recovery is, if it takes long."""
+    """Log the progress of a long recovery, every `every` seconds."""
     due = time.monotonic() + every
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + every
             log.info("recovering the store: %.0f %% of %.0f MB", 100 * done / total, total / 1e6)
 
-    return tell
+    return report
 
 
 class _Gap(Exception):
     """Units of a queue are missing between its end and the next record."""
 
 
-def recover(parts: Parts, *, clean: bool, progress: Progress) -> RecoveryReport:
-    """Make the parts agree; afterwards the log is open for appends."""
+def recover(loaded: LoadedStore, *, clean: bool, progress: Progress) -> RecoveryReport:
+    """Make log, queues and index consistent; afterwards the log is open for appends."""
     began = time.monotonic()
     report = RecoveryReport(clean)
-    recovery_point = _valid_recovery_point(parts)
+    recovery_point = _valid_recovery_point(loaded)
     report.start = (
-        recovery_point.position if recovery_point else _start_by_files(parts, clean=clean)
+        recovery_point.position if recovery_point else _start_by_files(loaded, clean=clean)
     )
-    index_from = _recover_index(parts, report.start, clean=clean)
-    sure = recovery_point.position if recovery_point else report.start
-    parts.queues.truncate(report.start, thoroughly=not clean)
-    if recovery_point and parts.queues.units() != recovery_point.units:
-        _begin_again(
-            parts, report, f"{parts.queues.units()} units instead of {recovery_point.units}"
+    index_from = _recover_index(loaded, report.start, clean=clean)
+    safe_position = recovery_point.position if recovery_point else report.start
+    loaded.queues.truncate(report.start, thoroughly=not clean)
+    if recovery_point and loaded.queues.units() != recovery_point.units:
+        _restart_with_empty_queues(
+            loaded, report, f"{loaded.queues.units()} units instead of {recovery_point.units}"
         )
     try:
-        _Replay(parts, report, index_from, sure, progress).run()
+        _Replay(loaded, report, index_from, safe_position, progress).run()
     except _Gap as gap:
-        _begin_again(parts, report, str(gap))
-        _Replay(parts, report, index_from, sure, progress, gaps_allowed=True).run()
-    _finish(parts, report, recovery_point, sure)
+        _restart_with_empty_queues(loaded, report, str(gap))
+        _Replay(loaded, report, index_from, safe_position, progress, gaps_allowed=True).run()
+    _finish(loaded, report, recovery_point, safe_position)
     report.seconds = time.monotonic() - began
     return report
 
 
-def _begin_again(parts: Parts, report: RecoveryReport, reason: str) -> None:
-    log.warning("consume queues are not whole (%s): they are written anew from the log", reason)
+def _restart_with_empty_queues(loaded: LoadedStore, report: RecoveryReport, reason: str) -> None:
+    log.warning("consume queues are incomplete (%s): rebuilding them from the log", reason)
     report.rebuilt = reason
-    report.start = parts.log.min_offset
+    report.start = loaded.log.min_offset
     report.records = 0
-    parts.queues.truncate(report.start, thoroughly=True)
+    loaded.queues.truncate(report.start, thoroughly=True)
 
 
-def _valid_recovery_point(parts: Parts) -> RecoveryPoint | None:
-    """Our mark, unless the log does not reach it any more."""
-    recovery_point = parts.checkpoint.recovery_point
-    if recovery_point is None or recovery_point.position < parts.log.min_offset:
+def _valid_recovery_point(loaded: LoadedStore) -> RecoveryPoint | None:
+    """Return the recovery point of the checkpoint, unless the log does not reach it."""
+    recovery_point = loaded.checkpoint.recovery_point
+    if recovery_point is None or recovery_point.position < loaded.log.min_offset:
         return None
-    if recovery_point.position == 0 or not parts.log.files:
+    if recovery_point.position == 0 or not loaded.log.files:
         return recovery_point if recovery_point.position == 0 else None
     if recovery_point.last_record < 0:
-        return recovery_point if recovery_point.position <= parts.log.files[-1].end else None
-    last = _record_at(parts.log, recovery_point.last_record)
+        return recovery_point if recovery_point.position <= loaded.log.files[-1].end else None
+    last = _record_at(loaded.log, recovery_point.last_record)
     return (
         recovery_point
         if last and recovery_point.last_record + last.size == recovery_point.position
@@ -139,19 +140,19 @@ def _valid_recovery_point(parts: Parts) -> RecoveryPoint | None:
     )
 
 
-def _start_by_files(parts: Parts, *, clean: bool) -> int:
-    """RocketMQ's rule."""
-    reached = parts.queues.max_physical_offset()
-    limit = parts.checkpoint.safe_timestamp
-    if parts.index_safe:
-        limit = min(limit, parts.checkpoint.index_timestamp)
-    for file in reversed(parts.log.files):
-        first = _record_at(parts.log, file.start)
+def _start_by_files(loaded: LoadedStore, *, clean: bool) -> int:
+    """Choose the start position by RocketMQ's rule."""
+    reached = loaded.queues.max_physical_offset()
+    limit = loaded.checkpoint.safe_timestamp
+    if loaded.index_safe:
+        limit = min(limit, loaded.checkpoint.index_timestamp)
+    for file in reversed(loaded.log.files):
+        first = _record_at(loaded.log, file.start)
         if first is None or file.start > reached:
             continue
         if clean or 0 < first.store_timestamp <= limit:
             return file.start
-    return parts.log.min_offset
+    return loaded.log.min_offset
 
 
 def _record_at(commit_log: CommitLog, physical_offset: int) -> Record | None:
@@ -165,18 +166,17 @@ def _record_at(commit_log: CommitLog, physical_offset: int) -> Record | None:
     return found if isinstance(found, Record) and found.physical_offset == physical_offset else None
 
 
-def _recover_index(parts: Parts, start: int, *, clean: bool) -> int:
-    """Bring the index into a sound state; returns the position from which entries are missing."""
-    index, begin = parts.index, parts.log.min_offset
+def _recover_index(loaded: LoadedStore, start: int, *, clean: bool) -> int:
+    """Make the index sound; returns the position from which entries are missing."""
+    index, begin = loaded.index, loaded.log.min_offset
     if index is None:
         return -1
-    recovery_point = (
-        parts.checkpoint.recovery_point
-    )  # even one that the log has left behind tells of the index
+    # For the index even a recovery point before the beginning of the log is valid.
+    recovery_point = loaded.checkpoint.recovery_point
     if recovery_point is None:
         if clean:
             return start
-        index.drop_after(parts.checkpoint.index_timestamp)
+        index.drop_after(loaded.checkpoint.index_timestamp)
         index.mend()
         return max(index.end_offset, begin)
     lost = bool(recovery_point.index.name) and not index.has(recovery_point.index.name)
@@ -195,41 +195,41 @@ def _recover_index(parts: Parts, start: int, *, clean: bool) -> int:
 
 
 class _Replay:
-    """Walks the log and writes again what is derived from it."""
+    """Walks the log and writes queue units and index entries again."""
 
     def __init__(
         self,
-        parts: Parts,
+        loaded: LoadedStore,
         report: RecoveryReport,
         index_from: int,
-        sure: int,
+        safe_position: int,
         progress: Progress,
         *,
         gaps_allowed: bool = False,
     ) -> None:
-        self._parts = parts
+        self._loaded = loaded
         self._report = report
         self._index_from = index_from if index_from >= 0 else report.start
-        self._sure = sure
+        self._safe_position = safe_position
         self._gaps_allowed = gaps_allowed
         self._progress = progress
-        self._may_be_torn = not report.clean and is_written_by_us(parts.checkpoint)
+        self._may_be_torn = not report.clean and is_written_by_us(loaded.checkpoint)
 
     def run(self) -> None:
-        parts, report = self._parts, self._report
+        loaded, report = self._loaded, self._report
         first = position = min(report.start, self._index_from)
-        files = [file for file in parts.log.files if file.end > position]
+        files = [file for file in loaded.log.files if file.end > position]
         total = max(sum(file.size for file in files) - _STRIDE, _STRIDE)
         stop, report.end, report.cut, report.torn = Stop.BLANK, position, "", 0
         for file in files:
             position = max(position, file.start)
             while True:
                 result = self._scan(file, position)
-                self._take(result, position, file.start + result.end)
+                self._apply(result, position, file.start + result.end)
                 position = file.start + result.end
                 self._progress(min(position - first, total), total)
                 stop = result.stop
-                if stop in (Stop.DAMAGED, Stop.EMPTY) and position < self._sure:
+                if stop in (Stop.DAMAGED, Stop.EMPTY) and position < self._safe_position:
                     position = self._pass_over(file, position, result.reason)
                     stop = Stop.BLANK if position >= file.end else Stop.END
                 if stop is not Stop.END or position >= file.end:
@@ -241,62 +241,62 @@ class _Replay:
             report.end = position = file.end
 
     def _pass_over(self, file: LogFile, position: int, reason: str) -> int:
-        """Go on behind damage where the log is known not to end."""
+        """Skip damage before the safe position, where the log cannot end."""
         log.error("%s at %s: %s", file.path, position, reason or "nothing where a record was")
         found = next(find_records(file, position - file.start), None)
-        return min(file.start + found[0] if found else file.end, self._sure)
+        return min(file.start + found[0] if found else file.end, self._safe_position)
 
     def _scan(self, file: LogFile, position: int) -> Scan:
-        """Scan a stride; seams where queues or the index begin to lack something are kept."""
+        """Scan one stride, ending at the positions where queues or index start to be rebuilt."""
         end = min(position + _STRIDE, file.end)
         for seam in (self._report.start, self._index_from):
             if position < seam < end:
                 end = seam
         result = self._scan_until(file, position, end)
         torn = find_torn(file.view, position - file.start, result) if self._may_be_torn else None
-        if torn is None or file.start + torn < self._sure:
+        if torn is None or file.start + torn < self._safe_position:
             return result
         self._report.torn = result.end - torn
         before = self._scan_until(file, position, file.start + torn)
         return replace(before, stop=Stop.DAMAGED, reason=TORN)
 
     def _scan_until(self, file: LogFile, position: int, end: int) -> Scan:
-        parts = self._parts
+        loaded = self._loaded
         return scan(
             file.view,
             position - file.start,
             end - file.start,
             file.start,
-            check=parts.check,
-            delays=parts.delays,
-            # The index passes over what it has already.
-            keys=parts.index is not None and end > self._index_from,
+            check=loaded.check,
+            delays=loaded.delays,
+            # Entries already in the index are skipped by `KeyIndex.put`.
+            keys=loaded.index is not None and end > self._index_from,
         )
 
-    def _take(self, result: Scan, start: int, end: int) -> None:
-        parts = self._parts
-        if parts.index and result.keys:
-            parts.index.put(result.keys)
+    def _apply(self, result: Scan, start: int, end: int) -> None:
+        loaded = self._loaded
+        if loaded.index and result.keys:
+            loaded.index.put(result.keys)
         if start < self._report.start or not result.count:
             return
         self._report.records += result.count
         for number, run in enumerate(result.runs):
             self._append(run, islice(result.runs, number + 1, None))
-        parts.queues.write(parts.queues.take_changed(), end)
-        parts.log.last_timestamp = result.last_timestamp
-        parts.log.last_record = _last_record(result, end)
+        loaded.queues.write(loaded.queues.take_changed(), end)
+        loaded.log.last_timestamp = result.last_timestamp
+        loaded.log.last_record = _last_record(result, end)
 
     def _append(self, run: QueueRun, later: Iterable[QueueRun]) -> None:
-        queues = self._parts.queues
+        queues = self._loaded.queues
         try:
             queue = queues.require(run.topic, run.queue_id)
         except ValueError as exc:
-            log.warning("records without a queue are passed over: %s", exc)
+            log.warning("skipping records without a queue: %s", exc)
             return
         end = queue.max_offset
-        if not _is_possible(run) or (run.queue_offset != end > 0 and _goes_on(run, end, later)):
+        if not _is_possible(run) or (run.queue_offset != end > 0 and _continues(run, end, later)):
             log.error(
-                "a record at %s says it has offset %s of queue %r %s: passed over",
+                "skipping the record at %s: its offset %s of queue %r %s is impossible",
                 _place(run), run.queue_offset, run.topic, run.queue_id,
             )  # fmt: skip
             return
@@ -307,7 +307,7 @@ class _Replay:
             log.warning("%s, and the log has no records for them", gap)
             queue.fill(run.queue_offset)
         if run.queue_offset == 0 < end:
-            queue.restart()  # the topic was removed and made again
+            queue.restart()  # the topic was deleted and created again
         queue.append_run(run.queue_offset, run.entries)
         queues.changed(queue)
 
@@ -319,12 +319,12 @@ def _place(run: QueueRun) -> int:
 
 
 def _is_possible(run: QueueRun) -> bool:
-    """No checksum covers a record's queue offset, but so many records must lie before it."""
+    """Whether enough log lies before a record for its queue offset, which no checksum covers."""
     return 0 <= run.queue_offset <= _place(run) // MIN_RECORD_SIZE
 
 
-def _goes_on(run: QueueRun, end: int, later: Iterable[QueueRun]) -> bool:
-    """Whether a queue goes on behind one record that claims to be in another place of it."""
+def _continues(run: QueueRun, end: int, later: Iterable[QueueRun]) -> bool:
+    """Whether the queue continues at `end + 1` behind a single record with another offset."""
     return len(run.entries) == UNIT_SIZE and any(
         (each.topic, each.queue_id, each.queue_offset) == (run.topic, run.queue_id, end + 1)
         for each in later
@@ -332,40 +332,43 @@ def _goes_on(run: QueueRun, end: int, later: Iterable[QueueRun]) -> bool:
 
 
 def _last_record(result: Scan, end: int) -> int:
-    """The record that ends at `end` if it has a queue unit, else -1."""
+    """Return the record that ends at `end` if it has a queue unit, else -1."""
     last = [UNIT.unpack(run.entries[-UNIT_SIZE:]) for run in result.runs]
     physical_offset, size, _ = max(last, default=(-1, 0, 0))
     return physical_offset if physical_offset + size == end else -1
 
 
 def _finish(
-    parts: Parts, report: RecoveryReport, recovery_point: RecoveryPoint | None, sure: int
+    loaded: LoadedStore,
+    report: RecoveryReport,
+    recovery_point: RecoveryPoint | None,
+    safe_position: int,
 ) -> None:
     if report.cut:
         log.warning("the log ends at %s: %s", report.end, report.cut)
     if report.cut or not report.clean:
         behind = report.end + report.torn
-        report.kept_aside, report.kept_records = save_tail(parts.log, behind, parts.aside)
+        report.kept_aside, report.kept_records = save_tail(loaded.log, behind, loaded.aside)
         if report.kept_aside:
             log.error(
                 "%s sound records behind the end of the log at %s are kept aside in %s",
                 report.kept_records, report.end, ", ".join(map(str, report.kept_aside)),
             )  # fmt: skip
-    parts.log.open_at(report.end)
+    loaded.log.open_at(report.end)
     if report.cut or not report.clean:
-        # On the disk too: after a power cut what was cut off must not follow what comes next.
-        parts.log.erase_behind(report.end)
-        # Records behind may be in the page cache only: the next flush is to sync them.
-        parts.log.flushed = min(sure, report.end)
+        # Synced: after a power cut the discarded bytes must not follow new records.
+        loaded.log.erase_behind(report.end)
+        # Later records may be in the page cache only: the next flush syncs them.
+        loaded.log.flushed = min(safe_position, report.end)
     if not report.records:
-        parts.log.last_timestamp = parts.checkpoint.log_timestamp
-        parts.log.last_record = (
+        loaded.log.last_timestamp = loaded.checkpoint.log_timestamp
+        loaded.log.last_record = (
             recovery_point.last_record
             if recovery_point and recovery_point.position == report.end
             else -1
         )
-    parts.queues.truncate(report.end)
-    parts.queues.raise_minimum(parts.log.min_offset)
-    if parts.index:
-        parts.index.truncate(report.end)
-        parts.index.trim(parts.log.min_offset)
+    loaded.queues.truncate(report.end)
+    loaded.queues.raise_minimum(loaded.log.min_offset)
+    if loaded.index:
+        loaded.index.truncate(report.end)
+        loaded.index.trim(loaded.log.min_offset)

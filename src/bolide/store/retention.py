@@ -1,9 +1,9 @@
-"""Which files go, and when: age, the hour of the day, how full the disk is, or by hand.
+"""Retention: deletes commit log files by age, hour of the day and disk usage, or on request.
 
-A commit log file is as old as its last message. Expired files go at the hours of `deleteWhen`,
-above `diskMaxUsedSpaceRatio`, or when asked for; above `diskSpaceCleanForciblyRatio` the oldest go
-even before they expire, and above `diskSpaceWarningLevelRatio` no messages are taken. The last
-file never goes. Consume queues and index are trimmed to what the log still has.
+A commit log file is as old as its last message. Expired files are deleted at the hours of
+`deleteWhen`, above `diskMaxUsedSpaceRatio`, or on request. Above `diskSpaceCleanForciblyRatio` the
+oldest files are deleted even before they expire, and above `diskSpaceWarningLevelRatio` appends
+are refused. The last file is never deleted. Consume queues and index are trimmed to the log.
 """
 
 import logging
@@ -28,14 +28,14 @@ _MANUAL_ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Why files may go in this round."""
+    """Which files may be deleted in this round."""
 
     expired: bool
     forced: bool
 
 
 def grounds(config: StoreConfig, *, hour: int, used: float, by_hand: bool) -> Grounds:
-    """Judge by hour of the day and by how full the disk is, 0 to 1."""
+    """Decide by the hour of the day and the used share of the disk, 0 to 1."""
     return Grounds(
         expired=by_hand or hour in config.delete_hours or used > config.disk_max_used_ratio,
         forced=config.clean_forcibly and used > config.disk_clean_forcibly_ratio,
@@ -43,7 +43,7 @@ def grounds(config: StoreConfig, *, hour: int, used: float, by_hand: bool) -> Gr
 
 
 def due(last_timestamps: Sequence[float], now: float, config: StoreConfig, given: Grounds) -> int:
-    """How many files go, oldest first, given the time of each file's last message in seconds."""
+    """Return how many of the oldest files to delete, by the time (s) of each one's last message."""
     kept_for = config.file_reserved_hours * 3600
     count = 0
     for last in last_timestamps[: config.delete_batch_max]:
@@ -54,9 +54,9 @@ def due(last_timestamps: Sequence[float], now: float, config: StoreConfig, given
 
 
 class Retention:
-    """Runs on the upkeep thread. `pause` waits between deletions, and may be cut short."""
+    """Runs on the maintenance thread. `pause` sleeps between deletions and may return early."""
 
-    def __init__(  # noqa: PLR0913  it looks at all of the store
+    def __init__(  # noqa: PLR0913  it works on every part of the store
         self,
         commit_log: CommitLog,
         queues: QueueTable,
@@ -80,17 +80,17 @@ class Retention:
         self._trimmed_to = commit_log.min_offset
         self._retired_since: dict[Path, float] = {}
         self.may_go: Callable[[int], bool] = lambda _: True
-        """Asked of a file that is due, by where it ends: nobody may need what is in it."""
+        """Veto: called with the end of a file that is due; False keeps the file for now."""
 
     def delete_expired_soon(self) -> None:
         """Delete expired files in the next rounds whatever the hour (request 329)."""
         self._manual_rounds = _MANUAL_ROUNDS
 
     def run(self) -> list[Path]:
-        """Look once; returns the log files that went. Blocks."""
+        """Run one round; returns the log files deleted. Blocks."""
         config, now = self._config(), self._clock()
         used = self._used_ratio(config)
-        self._judge_disk(config, used)
+        self._check_disk(config, used)
         hour = datetime.fromtimestamp(now).astimezone().hour
         given = grounds(config, hour=hour, used=used, by_hand=self._manual_rounds > 0)
         self._manual_rounds = max(self._manual_rounds - 1, 0)
@@ -113,11 +113,11 @@ class Retention:
         return removed
 
     def _used_ratio(self, config: StoreConfig) -> float:
-        """Of several directories for the log the least full counts, as in RocketMQ."""
+        """Used share of the disk; of several log directories the least full counts (as in Java)."""
         logs = [self._disk.used_ratio(path) for path in config.new_log_directories if path.exists()]
         return max(min(logs, default=0.0), self._disk.used_ratio(config.root))
 
-    def _judge_disk(self, config: StoreConfig, used: float) -> None:
+    def _check_disk(self, config: StoreConfig, used: float) -> None:
         if used > config.disk_warning_ratio:
             reason = f"{config.root} is {used:.0%} full, diskSpaceWarningLevelRatio is"
             self._health.refuse(DISK_SPACE, f"{reason} {config.disk_warning_ratio:.0%}")
@@ -156,7 +156,7 @@ class Retention:
 
 
 def _first_timestamp(file: LogFile) -> float:
-    """Store time of a file's first message: the file before it has nothing younger."""
+    """Store time of a file's first message; the file before it has nothing newer."""
     try:
         first = read_record(file.view)
     except BadRecord:

@@ -1,4 +1,4 @@
-"""Servers that answer what a test tells them to, and an administrator's client of them."""
+"""Servers with scripted replies, and an AdminClient connected to them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ Answer = Callable[[dict[str, str]], Reply]
 
 
 class Scripted:
-    """Answers by request code; what it was asked is remembered, fields by code."""
+    """Replies by request code, and records the fields of each request."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[RequestCode, dict[str, str]]] = []
@@ -33,7 +33,7 @@ class Scripted:
         return self.server.address
 
     def answers(self, code: RequestCode, answer: Answer | object = None) -> None:
-        """Answer that code by a function of the fields, or always with a body or header."""
+        """Set the reply to a code: a function of the fields, a body or a header."""
         self._answers[code] = answer if callable(answer) else lambda _fields: _reply(answer)
 
     def fields_of(self, code: RequestCode) -> list[dict[str, str]]:
@@ -60,7 +60,7 @@ def _reply(answer: object) -> Reply:
 
 @dataclass(frozen=True)
 class Cast:
-    """A name server, brokers by name, and a client of them."""
+    """A NameServer, brokers by name, and a client."""
 
     name_server: Scripted
     brokers: dict[str, Scripted]
@@ -73,7 +73,7 @@ class Cast:
 
 @asynccontextmanager
 async def cast(*names: str, unknown_topics: tuple[str, ...] = ()) -> AsyncIterator[Cast]:
-    """Brokers of one cluster, all serving every topic but the unknown ones with two queues."""
+    """Brokers of one cluster; each serves two queues of every topic except the unknown ones."""
     async with AsyncExitStack() as stack:
         name_server = Scripted()
         await stack.enter_async_context(name_server.server)

@@ -1,4 +1,4 @@
-"""Clients, each of which is connected to several brokers."""
+"""Clients that are connected to several brokers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Names of versions."""
+"""Names of RocketMQ version numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""All groups at a glance."""
+"""Consumer lag of all groups."""
 
 from bolide.admin.consumer_lag import GroupLag, inflight_of, lag_of
 from bolide.protocol.bodies.consumers import Connection, ConsumerConnections

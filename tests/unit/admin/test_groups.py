@@ -1,4 +1,4 @@
-"""Consumer groups as brokers have them."""
+"""Configuration of consumer groups on brokers."""
 
 import pytest
 

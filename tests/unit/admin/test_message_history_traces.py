@@ -1,4 +1,4 @@
-"""The records of a message: in the order in which they happened."""
+"""Trace records of a message, in order of time."""
 
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from tests.support.aio import on_loop
 
 
 class Found:
-    """What a broker finds: later records first, as it happens if their sender is quicker."""
+    """Reply of a broker with the later records first, as when their client sent sooner."""
 
     async def by_key(self, topic: str, key: str, **_: Any) -> list[StoredMessage]:
         consumed = [record("SubAfter", outcome="SUCCESS"), record("SubBefore", retry_times=0)]

@@ -1,4 +1,4 @@
-"""What the groups of a topic have to do with a message."""
+"""State of a message in the groups of its topic."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages found by id and key, where an index knows only hashes and ids look alike."""
+"""Look-up by id and key: the index has hashes only, and both kinds of ids have one form."""
 
 from zlib import compress
 
@@ -11,7 +11,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pull import PullReply
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId
-from bolide.protocol.record import Place, RecordDraft, encode_record, place_record
+from bolide.protocol.record import Placement, RecordDraft, encode_record, place_record
 from bolide.protocol.refusals import QueryNotFound, ServerError
 from bolide.remoting.address import split_address
 from bolide.remoting.dispatch import Reply
@@ -34,7 +34,7 @@ def record(
     properties = f"KEYS\1{keys}\2UNIQ_KEY\1{UNIQUE}\2".encode()
     draft = RecordDraft(topic.encode(), body, properties, 0, 1, host, host, 0, sys_flag)
     made = encode_record(draft)
-    place_record(made, 0, Place(at, at * 100, 1_000 - at))
+    place_record(made, 0, Placement(at, at * 100, 1_000 - at))
     return bytes(made)
 
 
@@ -89,7 +89,10 @@ async def test_the_oldest_message_of_an_id_comes_first() -> None:
 
         found = await stage.admin.messages.by_unique_id("Orders", UNIQUE)
 
-        assert [each.queue_offset for each in found] == [2, 1]  # the later was stored before
+        assert [each.queue_offset for each in found] == [
+            2,
+            1,
+        ]  # by store time
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""Keys and values, order configurations and write permissions."""
+"""Key-value configuration, order configurations and write permissions."""
 
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.namesrv import AddWritePermReply, KvReply, WipeWritePermReply

@@ -1,4 +1,4 @@
-"""Positions of groups, moved with and without their consumers."""
+"""Reset of committed offsets with and without running consumers."""
 
 import pytest
 
@@ -16,11 +16,11 @@ from tests.unit.admin.scripted import Cast, cast
 
 FIRST, SECOND = (MessageQueue("Orders", "broker-a", number) for number in range(2))
 AT_TIME = {"0": 2, "1": 8}
-"""Where the time is that the tests reset to."""
+"""Offset of the time that the tests reset to."""
 
 
 def consumed(offsets: dict[MessageQueue, tuple[int, int]]) -> ConsumeStats:
-    """Ends and positions by queue."""
+    """Broker and consumer offsets by queue."""
     table = {
         queue: QueueProgress(broker_offset=end, consumer_offset=at)
         for queue, (end, at) in offsets.items()

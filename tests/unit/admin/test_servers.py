@@ -1,4 +1,4 @@
-"""Who is asked, who is asked next, and what is said of an answer that is none."""
+"""Requests to servers: choice of the NameServer, failover, and errors."""
 
 import pytest
 

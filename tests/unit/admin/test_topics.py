@@ -1,4 +1,4 @@
-"""Topics over several brokers, and over brokers that know less."""
+"""Topics on several brokers, and on older brokers with fewer requests."""
 
 import pytest
 

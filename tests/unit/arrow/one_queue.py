@@ -1,4 +1,4 @@
-"""A broker of one queue that does as a test tells it, and its NameServer."""
+"""A scripted broker with one queue, and its NameServer."""
 
 from collections import deque
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ def record(queue_offset: int, tags: str = "A", stored: int = 0, topic: str = "T"
 
 
 class QueueBroker:
-    """Has the messages of `records`; `answers` come first, one a pull."""
+    """Serves the messages of `records`, after one reply of `answers` per pull."""
 
     def __init__(self, records: dict[int, bytes]) -> None:
         self.records = records
@@ -57,7 +57,7 @@ class QueueBroker:
         self.answers: deque[Answer] = deque()
         self.pulls: list[PullHeader] = []
         self.found = 0
-        """What a search by time is answered with."""
+        """Reply to a search by time."""
 
     @handles(PullHeader, RequestCode.PULL_MESSAGE)
     def pull(self, request: Request[PullHeader]) -> Reply:
@@ -111,7 +111,7 @@ class Scene:
         self._serving = AsyncExitStack()
 
     async def serve(self, slave: QueueBroker | None = None, topic: str = "T") -> None:
-        """At a new address, and say so."""
+        """Restart at a new address, and update the route."""
         config = ServerConfig(host="127.0.0.1", port=0, drain_timeout=0.2)
         members = {}
         for number, each in enumerate([self.broker, slave] if slave else [self.broker]):

@@ -1,4 +1,4 @@
-"""What readers ask a cluster."""
+"""Queues, bounds and positions from a cluster."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ T0, T1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 
 
 async def fill(served: OwnCluster, topic: str, *counts: int, namespace: str = "") -> None:
-    """So many messages in each queue of a new topic."""
+    """Send a number of messages to each queue of a new topic."""
     async with Producer("P", name_server=served.address, namespace=namespace) as producer:
         await create_topic(producer, topic, len(counts))
         for queue, count in zip(await producer.fetch_publish_queues(topic), counts, strict=True):
@@ -63,7 +63,7 @@ async def test_a_topic_that_nobody_has_is_not_waited_for(tmp_path: Path) -> None
 async def test_a_topic_that_was_there_is_waited_for() -> None:
     async with one_queue(0) as it:
         assert await it.cluster.queues(["T"]) == [QUEUE]
-        route = it.servers.routes.pop("T")  # as a NameServer that has just been started
+        route = it.servers.routes.pop("T")  # as after a restart of the NameServer
         asking = asyncio.create_task(it.cluster.with_patience(30.0).queues(["T"]))
         asked = len(it.servers.asked)
         await until(lambda: len(it.servers.asked) > asked + 1)

@@ -1,4 +1,4 @@
-"""Log files as tables, without a broker."""
+"""Commit log files as tables."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ QUEUES = [(topic, queue) for topic in ("Bills", "Orders") for queue in (0, 1)]
 
 
 def consumed(config: StoreConfig, queues: list[tuple[str, int]] = QUEUES) -> list[StoredMessage]:
-    """What a consumer of these queues gets, in the order of the log."""
+    """The messages that a consumer of these queues receives, in log order."""
     found = []
     with MessageStore(config, background=False) as store:
         for topic, queue_id in queues:
@@ -93,7 +93,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> StoreConfig:
 
 @pytest.fixture
 def config(untouched: StoreConfig, tmp_path: Path) -> StoreConfig:
-    """A store of the test's own, with 300 messages in several files."""
+    """A store with 300 messages in several files, not shared between tests."""
     shutil.copytree(untouched.root, tmp_path / "store")
     return replace(untouched, root=tmp_path / "store")
 

@@ -1,4 +1,4 @@
-"""Positions as text."""
+"""Text forms of positions and offsets."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -94,7 +94,7 @@ def test_what_is_no_position_is_refused_by_the_name_of_its_option(text: str, say
 def test_times_are_exact_to_the_millisecond(ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     assert to_ms(moment) == ms
-    assert to_ms(moment - timedelta(microseconds=1)) == ms  # nothing is stored between
+    assert to_ms(moment - timedelta(microseconds=1)) == ms  # store times are whole milliseconds
 
 
 def test_programs_may_give_times_and_offsets() -> None:

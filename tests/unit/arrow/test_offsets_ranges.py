@@ -1,4 +1,4 @@
-"""Parts of queues: what lies between positions, cut up and shared out."""
+"""Queue ranges between positions: split into pieces, and limited in size."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A part of a queue is read whole and exactly, or it is said what is lost."""
+"""A queue range is read completely and exactly, or the loss is reported."""
 
 import asyncio
 import logging

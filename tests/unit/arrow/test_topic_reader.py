@@ -1,4 +1,4 @@
-"""Topics as tables for pandas, DuckDB and whoever takes Arrow."""
+"""Topics as tables for pandas, DuckDB and consumers of Arrow streams."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def read(served: OwnCluster, topic: Any = "T", **options: Any) -> TopicRea
 
 
 async def bodies(served: OwnCluster, **options: Any) -> list[tuple[int, int]]:
-    """The places of what is read, in the order of queues."""
+    """Queue and offset of each row, sorted by queue."""
     reader = await read(served, **options)
     table = await asyncio.to_thread(reader.to_table)
     places = zip(table["queue_id"].to_pylist(), table["queue_offset"].to_pylist(), strict=True)

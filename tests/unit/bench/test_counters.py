@@ -30,9 +30,9 @@ def test_a_batch_is_one_request_and_many_messages() -> None:
 
 def test_the_longest_times_are_those_since_the_last_question() -> None:
     counters = ConsumeCounters()
-    counters.got(3.0, 1.0)
-    counters.got(2.0, 1.5)
+    counters.record(3.0, 1.0)
+    counters.record(2.0, 1.5)
 
-    assert counters.take_longest() == (3.0, 1.5)
-    assert counters.take_longest() == (0.0, 0.0)
+    assert counters.reset_longest() == (3.0, 1.5)
+    assert counters.reset_longest() == (0.0, 0.0)
     assert counters.born.longest == 3.0

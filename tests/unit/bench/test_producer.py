@@ -11,7 +11,7 @@ from tests.support.aio import on_loop
 
 
 class Post:
-    """Takes messages in place of a producer; those whose number is in `refused` fail."""
+    """Stands in for a producer; sends whose number is in `refused` fail."""
 
     def __init__(self, *refused: int) -> None:
         self.taken: list[int] = []

@@ -1,4 +1,4 @@
-"""The lines are those of RocketMQ's benchmark programs, so that what reads them still can."""
+"""Progress lines have the format of RocketMQ's benchmark programs."""
 
 import re
 
@@ -71,8 +71,8 @@ def test_a_line_of_a_consumer_tells_ages_and_failures_since_the_last_one() -> No
     lines: list[str] = []
     counters, clock = ConsumeCounters(), FakeClock()
     progress = ConsumeProgress(counters, lines.append, now=clock)
-    counters.got(0.004, 0.002)
-    counters.got(0.002, 0.001)
+    counters.record(0.004, 0.002)
+    counters.record(0.002, 0.001)
     counters.failed += 1
     clock.advance(1.0)
     progress()

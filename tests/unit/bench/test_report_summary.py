@@ -1,6 +1,6 @@
 from bolide.bench.counters import SendCounters
-from bolide.bench.report import of_sends
-from bolide.bench.runner import Took
+from bolide.bench.report import send_summary
+from bolide.bench.runner import RunTime
 from bolide.protocol.refusals import SystemBusy
 
 
@@ -9,7 +9,7 @@ def test_the_same_figures_are_there_for_people_and_for_programs() -> None:
     for _ in range(1500):
         counters.succeeded(1, 0.002)
 
-    summary = of_sends("producer", counters, Took(3.0, 0.75))
+    summary = send_summary("producer", counters, RunTime(3.0, 0.75))
 
     assert summary.as_json() == {
         "command": "producer",
@@ -34,9 +34,9 @@ def test_the_same_figures_are_there_for_people_and_for_programs() -> None:
 def test_it_is_known_whether_anything_succeeded() -> None:
     counters = SendCounters()
     counters.failed(1, SystemBusy("later"))
-    assert of_sends("producer", counters, Took(1.0, 0.1)).is_nothing
+    assert send_summary("producer", counters, RunTime(1.0, 0.1)).all_failed
     counters.succeeded(1, 0.1)
 
-    summary = of_sends("producer", counters, Took(1.0, 0.1))
-    assert not summary.is_nothing
+    summary = send_summary("producer", counters, RunTime(1.0, 0.1))
+    assert not summary.all_failed
     assert "last failure" in summary.as_text()

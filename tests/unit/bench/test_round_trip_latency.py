@@ -14,7 +14,7 @@ from tests.support.aio import PATIENCE, on_loop
 
 
 class SlowPost:
-    """Answers nobody until all have sent."""
+    """Delays all replies until every message is sent."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -37,9 +37,9 @@ async def sent(post: SlowPost | ClosedPost, count: int, rate: float) -> tuple[Se
     counters, late, run = SendCounters(), Histogram(), Run(Bounds(count=count))
     loop = OpenLoop(cast("Producer", post), Stamps("T", 16), counters, late)
     async with asyncio.timeout(PATIENCE):
-        took = await run.until_done([loop.send_all(rate, run)], lambda: None)
+        run_time = await run.until_done([loop.send_all(rate, run)], lambda: None)
     assert late.count == count
-    return counters, took.seconds
+    return counters, run_time.seconds
 
 
 @on_loop

@@ -6,7 +6,7 @@ from bolide.bench.runner import Bounds, Run
 from tests.support.aio import PATIENCE, on_loop
 
 CLOCK = 0.01
-"""Timers go by the loop's clock: whole milliseconds, read when a turn of the loop begins."""
+"""Timers use the clock of the loop: whole milliseconds, read once per iteration."""
 
 
 @on_loop
@@ -27,15 +27,15 @@ async def test_nothing_is_given_out_once_it_is_over() -> None:
 
 @on_loop
 async def test_it_ends_when_its_time_is_over_and_tells_progress_meanwhile() -> None:
-    run = Run(Bounds(duration=0.25, interval=0.1))  # not a multiple: both would come at once
+    run = Run(Bounds(duration=0.25, interval=0.1))  # not a multiple of the interval, to avoid a tie
     told: list[None] = []
 
     async def work() -> None:
         await run.stop.wait()
 
-    took = await run.until_done([work(), work()], lambda: told.append(None))
+    run_time = await run.until_done([work(), work()], lambda: told.append(None))
 
-    assert took.seconds >= 0.25 - CLOCK
+    assert run_time.seconds >= 0.25 - CLOCK
     assert 1 <= len(told) <= 2
     assert not run.is_interrupted
 

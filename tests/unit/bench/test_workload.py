@@ -1,4 +1,4 @@
-from bolide.bench.workload import Workload, filling, message_maker, random_body
+from bolide.bench.workload import Workload, filler_properties, message_maker, random_body
 from tests.support.clock import FakeClock
 
 
@@ -30,8 +30,8 @@ def test_a_delayed_message_has_its_level() -> None:
 
 
 def test_properties_are_a_little_over_the_size_asked_for() -> None:
-    found = filling(100)
+    found = filler_properties(100)
     size = sum(map(len, [*found.keys(), *found.values()]))
 
     assert 100 <= size < 120
-    assert filling(0) == {}
+    assert filler_properties(0) == {}

@@ -1,4 +1,4 @@
-from bolide.bench.workload import LEAST_SIZE, Stamps
+from bolide.bench.workload import MIN_SIZE, Stamps
 from tests.support.clock import FakeClock
 
 
@@ -21,4 +21,4 @@ def test_messages_of_other_runs_are_not_told_apart_by_age() -> None:
 
 
 def test_a_body_is_never_shorter_than_its_stamp() -> None:
-    assert len(Stamps("T", 1).message().body) == LEAST_SIZE
+    assert len(Stamps("T", 1).message().body) == MIN_SIZE

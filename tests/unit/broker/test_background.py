@@ -58,19 +58,19 @@ async def _wait_for_ever(ended: asyncio.Event) -> Reply:
 
 
 @on_loop
-async def test_a_promise_is_kept_with_what_the_work_returns() -> None:
+async def test_a_deferred_reply_is_the_result_of_the_work() -> None:
     bench = Bench()
-    bench.deferred = bench.background.answer(_reply())
+    bench.deferred = bench.background.defer(_reply())
     bench.ask()
     assert (await bench.answered()).body == b"done"
     assert bench.connection.is_idle
 
 
 @on_loop
-async def test_what_the_work_raises_becomes_the_response() -> None:
+async def test_an_exception_of_the_work_becomes_the_response() -> None:
     bench = Bench()
     bench.ask()
-    bench.background.settle(bench.deferred, _refuse())
+    bench.background.complete(bench.deferred, _refuse())
     assert (await bench.answered()).code == ResponseCode.TOPIC_NOT_EXIST
 
 
@@ -78,7 +78,7 @@ async def test_what_the_work_raises_becomes_the_response() -> None:
 async def test_work_for_a_connection_that_is_lost_is_cancelled() -> None:
     bench, ended = Bench(), asyncio.Event()
     bench.ask()
-    bench.background.settle(bench.deferred, _wait_for_ever(ended))
+    bench.background.complete(bench.deferred, _wait_for_ever(ended))
     await asyncio.sleep(0)
     bench.connection.abort()
     async with asyncio.timeout(1):
@@ -88,7 +88,7 @@ async def test_work_for_a_connection_that_is_lost_is_cancelled() -> None:
 @on_loop
 async def test_at_the_end_all_work_is_cancelled() -> None:
     background, ended = Background(), asyncio.Event()
-    background.answer(_wait_for_ever(ended))
+    background.defer(_wait_for_ever(ended))
     await asyncio.sleep(0)
     await background.stop()
     assert ended.is_set()
@@ -99,7 +99,7 @@ async def test_at_the_end_all_work_is_cancelled() -> None:
 async def test_work_that_is_cancelled_before_its_first_step_is_closed() -> None:
     background, ended = Background(), asyncio.Event()
     work = _wait_for_ever(ended)
-    background.answer(work)
+    background.defer(work)
     await background.stop()
     assert not ended.is_set()
     with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):

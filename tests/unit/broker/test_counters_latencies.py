@@ -12,14 +12,14 @@ def filled(*milliseconds: float) -> Latencies:
     return latencies
 
 
-def test_a_percentile_is_the_end_of_the_bucket_it_falls_into() -> None:
+def test_a_percentile_is_the_upper_bound_of_its_bucket() -> None:
     latencies = filled(*[0.3] * 98, 4.0, 4.0)
     assert latencies.percentile(0.5) == 0.5
     assert latencies.percentile(0.99) == 4.0  # never more than the maximum
     assert latencies.longest == 4.0
 
 
-def test_what_is_past_the_last_bucket_is_the_longest() -> None:
+def test_a_percentile_beyond_the_last_bucket_is_the_maximum() -> None:
     assert filled(12_000.0).percentile(0.99) == 12_000.0
 
 
@@ -48,7 +48,7 @@ def test_the_distribution_has_rocketmqs_buckets(milliseconds: float, bucket: str
     assert [part for part in parts if not part.endswith(":0")] == [f"{bucket}:2"]
 
 
-def test_the_last_whole_minute_is_told_once_there_is_one() -> None:
+def test_the_last_full_minute_is_reported_once_there_is_one() -> None:
     latencies = filled(4.0)
     assert latencies.percentile(0.99) == 4.0
     latencies.begin_minute()

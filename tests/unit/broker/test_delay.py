@@ -1,4 +1,4 @@
-"""Delayed messages: never early, none forgotten, in the order of their level."""
+"""Delayed messages: never early, none lost, in order within a level."""
 
 import asyncio
 import threading
@@ -34,26 +34,26 @@ LEVELS = "1s 5s 20s"
 SECONDS = (0, 1, 5, 20)
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 MAGIC, BODY_LENGTH = 4, 84
-"""Where these stand in a record."""
+"""Positions in a record."""
 ALL = ReadLimits(max_count=10_000, max_size=2**30, max_scanned=10_000)
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is the test's own: the scheduler must not sleep by it."""
+    """The tests use a fake clock, so the scheduler's real sleeps must be short."""
     monkeypatch.setattr(module, "_LONGEST_SLEEP", 0.001)
     monkeypatch.setattr(module, "_AFTER_FAILURE", 0.001)
 
 
 class HeldStore(MemoryStore):
-    """A store whose flushes the test tells of."""
+    """A store whose flushes the test completes."""
 
     def on_flushed(self, listener: Listener) -> None:
         self.tell = listener
 
 
 class Bench:
-    """A store with delayed messages; several schedulers one after the other are restarts."""
+    """A store with delayed messages; each new scheduler simulates a restart."""
 
     def __init__(self, directory: Path, mode: FlushMode = FlushMode.ASYNC) -> None:
         self.directory = directory
@@ -83,7 +83,7 @@ class Bench:
         return [place for place, _ in self.store.log.items()]
 
     def damage(self, place: int, at: int) -> None:
-        """Spoil four bytes of the record at a place of the log."""
+        """Damage four bytes of the record at a physical offset."""
         record = bytearray(dict(self.store.log.items())[place])
         record[at : at + 4] = b"\x7f\xff\xff\xff"
         self.store.log._records[place] = bytes(record)
@@ -122,13 +122,13 @@ class Bench:
         return [bytes(record_of(data).body) for data in found.records]
 
     async def delivers(self, *bodies: bytes) -> None:
-        """Wait until these are there, and a little longer for what should not be."""
+        """Wait until these bodies are delivered, and a little longer for unexpected ones."""
         await until(lambda: len(self.delivered()) >= len(bodies), within=2.0)
         await asyncio.sleep(0.005)
         assert self.delivered() == list(bodies)
 
 
-# ---- the law
+# ---- delivery times
 
 STEPS = st.lists(
     st.tuples(st.integers(1, 3), st.just(0.0))
@@ -141,7 +141,7 @@ STEPS = st.lists(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
-def test_no_message_is_early_and_none_stays_away_once_its_time_has_come(
+def test_every_message_is_delivered_on_time_and_none_early(
     tmp_path: Path, steps: list[tuple[int, float]]
 ) -> None:
     @on_loop
@@ -183,8 +183,8 @@ async def test_a_message_is_due_to_the_millisecond(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_is_due_behind_something_that_is_not_waits_for_it(tmp_path: Path) -> None:
-    """Or else that would be passed over. It happens when the clock is set back."""
+async def test_a_due_message_waits_for_an_earlier_one_that_is_not_due(tmp_path: Path) -> None:
+    """Otherwise the later message would be skipped. This occurs when the clock is set back."""
     bench = Bench(tmp_path)
     first = bench.send(3)
     bench.clock.advance(-5.0)
@@ -197,11 +197,11 @@ async def test_what_is_due_behind_something_that_is_not_waits_for_it(tmp_path: P
         await bench.delivers(first, second)
 
 
-# ---- what is delivered
+# ---- delivered messages
 
 
 @on_loop
-async def test_a_message_comes_out_as_it_went_in(tmp_path: Path) -> None:
+async def test_a_message_is_delivered_unchanged(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.send(1, TAGS="a", UNIQ_KEY="id")
     (before,) = bench.store.read(SCHEDULE, 0, 0, ALL).records
@@ -245,7 +245,7 @@ async def test_tags_are_filtered_again_where_a_message_comes_out(tmp_path: Path)
     ],
 )
 @on_loop
-async def test_a_message_that_belongs_nowhere_is_passed_over(
+async def test_a_message_without_a_valid_topic_is_dropped(
     tmp_path: Path, properties: bytes
 ) -> None:
     bench = Bench(tmp_path)
@@ -258,7 +258,7 @@ async def test_a_message_that_belongs_nowhere_is_passed_over(
 
 
 @on_loop
-async def test_a_damaged_message_is_passed_over_and_told_of_and_the_rest_is_delivered(
+async def test_a_damaged_message_is_skipped_and_logged_and_the_rest_is_delivered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path)
@@ -270,13 +270,16 @@ async def test_a_damaged_message_is_passed_over_and_told_of_and_the_rest_is_deli
     async with bench.scheduling() as scheduler:
         await bench.delivers(first, last)
         assert scheduler.progress()[1] == (4, 4)
-    told = [record.getMessage() for record in caplog.records if record.name == module.log.name]
-    assert len(told) == 2
-    assert all(f"at {place} is damaged" in text for place, text in zip(damaged, told, strict=True))
+    logged = [record.getMessage() for record in caplog.records if record.name == module.log.name]
+    assert len(logged) == 2
+    assert all(
+        f"damaged delayed message at {place}:" in text
+        for place, text in zip(damaged, logged, strict=True)
+    )
 
 
 @on_loop
-async def test_a_whole_batch_of_ruins_does_not_stop_a_level(tmp_path: Path) -> None:
+async def test_a_batch_of_damaged_messages_does_not_stop_a_level(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for _ in range(70):
         bench.send(1)
@@ -324,7 +327,7 @@ async def test_a_level_that_waits_does_not_hold_up_the_others(tmp_path: Path) ->
 
 
 @on_loop
-async def test_messages_of_which_it_is_not_known_yet_if_they_were_delivered_hold_up_their_level(
+async def test_a_level_waits_until_it_is_known_whether_a_message_was_delivered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path)
@@ -345,7 +348,7 @@ async def test_messages_of_which_it_is_not_known_yet_if_they_were_delivered_hold
 
 
 @on_loop
-async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_delivery_resumes_after_a_restart(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     first = bench.send(1)
     async with bench.scheduling() as scheduler:
@@ -359,7 +362,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_after_a_crash_what_was_delivered_since_the_last_saving_comes_again(
+async def test_after_a_crash_deliveries_since_the_last_save_are_repeated(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path)
@@ -371,7 +374,7 @@ async def test_after_a_crash_what_was_delivered_since_the_last_saving_comes_agai
 
 
 @on_loop
-async def test_progress_is_saved_only_when_the_disk_has_what_was_delivered(
+async def test_offsets_are_saved_only_after_delivered_messages_are_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path)
@@ -413,7 +416,7 @@ async def test_progress_is_saved_by_one_thread_at_a_time(
 
 
 @on_loop
-async def test_where_files_are_gone_it_goes_on_with_what_is_left(tmp_path: Path) -> None:
+async def test_delivery_continues_after_deleted_files(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.send(1)
     bench.send(1)
@@ -438,11 +441,11 @@ async def test_offsets_of_another_store_are_corrected(tmp_path: Path) -> None:
         await bench.delivers(message)
 
 
-# ---- disks that fail
+# ---- disk failures
 
 
 @on_loop
-async def test_messages_wait_for_a_store_that_takes_none_and_that_is_told_once(
+async def test_messages_wait_for_an_unwritable_store_and_that_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path)
@@ -454,8 +457,8 @@ async def test_messages_wait_for_a_store_that_takes_none_and_that_is_told_once(
         assert bench.delivered() == []
         bench.store.health.allow(LOG_FILES)
         await bench.delivers(*messages)
-    told = [record for record in caplog.records if record.name == module.log.name]
-    assert len(told) == 1
+    logged = [record for record in caplog.records if record.name == module.log.name]
+    assert len(logged) == 1
 
 
 @on_loop
@@ -471,14 +474,16 @@ async def test_a_message_that_the_store_will_not_have_waits_and_the_other_levels
     bench.clock.advance(5.0)
     async with bench.scheduling():
         await bench.delivers(small)
-        assert "delayed messages of level 1 wait from number 0 on: body of 3 bytes" in caplog.text
+        assert (
+            "delivery of delay level 1 is stuck at queue offset 0: body of 3 bytes" in caplog.text
+        )
         assert caplog.text.count("raise maxMessageSize again") == 1
         bench.config.apply({"maxMessageSize": str(before.max_message_size)})
         await bench.delivers(small, large)
 
 
 @on_loop
-async def test_what_the_store_takes_back_is_delivered_again(tmp_path: Path) -> None:
+async def test_a_message_that_the_store_discards_is_delivered_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FlushMode.SYNC)
     first, second = bench.send(1), bench.send(1)
     bench.clock.advance(1.0)
@@ -491,13 +496,13 @@ async def test_what_the_store_takes_back_is_delivered_again(tmp_path: Path) -> N
 
 
 @on_loop
-async def test_what_the_store_takes_back_late_is_delivered_again_too(tmp_path: Path) -> None:
+async def test_a_message_that_the_store_discards_late_is_delivered_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FlushMode.SYNC)
     message = bench.send(1)
     bench.clock.advance(1.0)
     async with bench.scheduling():
         await bench.delivers(message)
-        await asyncio.sleep(0.2)  # longer than a sender would be kept waiting
+        await asyncio.sleep(0.2)  # longer than a send waits
         bench.store.tell(Flushed(0, StoreUnwritable("the disk fails")))
         await bench.delivers(message, message)
 

@@ -80,7 +80,7 @@ def saved_offset(directory: Path) -> int | None:
 
 
 @on_loop
-async def test_what_groups_have_consumed_is_saved_while_the_broker_runs(
+async def test_consumer_offsets_are_saved_while_the_broker_runs(
     tables: BrokerTables,
 ) -> None:
     bench = Bench(tables)
@@ -164,7 +164,7 @@ async def test_a_disk_that_is_full_is_tried_again_and_holds_up_nothing_else(
 
 
 @on_loop
-async def test_a_chore_that_fails_keeps_none_of_the_others_from_being_done(
+async def test_a_failing_job_does_not_stop_the_others(
     tables: BrokerTables, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tables)

@@ -36,7 +36,7 @@ def test_each_worker_has_a_name_ports_and_a_store_of_its_own() -> None:
     assert [each.root for each in found] == [ROOT / f"worker-{n}" for n in range(3)]
 
 
-def test_a_worker_is_told_what_is_its_own_and_nothing_else() -> None:
+def test_a_worker_overrides_only_its_own_settings() -> None:
     told = workers_of(config(), StoreConfig(root=ROOT))[1].texts()
     assert told["brokerConfigPath"] == str(ROOT / "worker-1" / "config" / "broker.properties")
     assert told.keys() <= OWN_KEYS
@@ -73,7 +73,7 @@ def test_workers_do_not_share_a_commit_log(key: str) -> None:
         workers_of(config(), store)
 
 
-def test_a_port_that_is_taken_is_named_with_its_worker() -> None:
+def test_a_port_in_use_is_reported_with_its_worker() -> None:
     port = free_port((*BROKER_NEIGHBOURS, 8, 10))
     workers = workers_of(config(workers=2, listen_port=port), StoreConfig(root=ROOT))
     refuse_taken_ports(workers, "127.0.0.1")
@@ -94,13 +94,13 @@ def stores(root: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_new_root_is_taken(tmp_path: Path, workers: int) -> None:
+def test_a_new_root_is_accepted(tmp_path: Path, workers: int) -> None:
     refuse_unserved_stores(tmp_path / "missing", workers)
     refuse_unserved_stores(tmp_path, workers)
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5])
-def test_as_many_workers_as_before_or_more_are_taken(tmp_path: Path, workers: int) -> None:
+def test_the_same_number_of_workers_or_more_is_accepted(tmp_path: Path, workers: int) -> None:
     refuse_unserved_stores(stores(tmp_path, "worker-0", "worker-1"), workers)
 
 

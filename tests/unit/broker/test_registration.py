@@ -135,7 +135,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_loop
-async def test_every_name_server_is_told_who_the_broker_is_and_what_it_serves(
+async def test_every_name_server_gets_the_broker_and_its_topics(
     tables: BrokerTables,
 ) -> None:
     async with name_servers(2) as (found, addresses), registering(tables, *addresses):
@@ -180,7 +180,9 @@ async def test_a_compressed_registration_says_the_same(tables: BrokerTables) -> 
 
 
 @on_loop
-async def test_topics_are_announced_with_what_the_broker_allows(tables: BrokerTables) -> None:
+async def test_topics_are_registered_with_the_permission_of_the_broker(
+    tables: BrokerTables,
+) -> None:
     async with (
         name_servers() as ((server,), addresses),
         registering(tables, *addresses, broker_permission=4) as bench,
@@ -193,7 +195,7 @@ async def test_topics_are_announced_with_what_the_broker_allows(tables: BrokerTa
 
 
 @on_loop
-async def test_a_name_server_that_is_away_holds_up_nobody_and_is_told_of_once(
+async def test_an_unavailable_name_server_delays_no_other_and_is_logged_once(
     tables: BrokerTables, caplog: pytest.LogCaptureFixture, busy: None
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -259,7 +261,7 @@ async def test_the_creation_of_a_topic_waits_only_briefly_if_no_name_server_answ
 
 
 @on_loop
-async def test_where_all_refuse_nobody_waits(tables: BrokerTables) -> None:
+async def test_no_change_waits_if_all_name_servers_refuse(tables: BrokerTables) -> None:
     async with name_servers() as ((server,), addresses):
         server.refuses = True
         async with registering(tables, *addresses) as bench:
@@ -306,7 +308,7 @@ async def test_a_name_server_without_a_data_version_gets_a_full_registration(
 
 
 @on_loop
-async def test_a_change_that_waits_behind_a_slow_call_is_told_without_asking(
+async def test_a_change_queued_behind_a_slow_call_is_registered_by_force(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch, busy: None
 ) -> None:
     """The data version does not cover settings, so their change must force a registration."""
@@ -338,7 +340,7 @@ async def test_a_broker_that_leaves_says_good_bye_to_all(tables: BrokerTables) -
 
 
 @on_loop
-async def test_many_changes_at_once_are_told_in_one(tables: BrokerTables) -> None:
+async def test_a_burst_of_changes_is_one_registration(tables: BrokerTables) -> None:
     async with (
         name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
@@ -351,7 +353,7 @@ async def test_many_changes_at_once_are_told_in_one(tables: BrokerTables) -> Non
 
 
 @on_loop
-async def test_who_announces_a_change_waits_until_it_is_known(tables: BrokerTables) -> None:
+async def test_an_announced_change_waits_until_it_is_registered(tables: BrokerTables) -> None:
     async with (
         name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
@@ -362,7 +364,7 @@ async def test_who_announces_a_change_waits_until_it_is_known(tables: BrokerTabl
 
 
 @on_loop
-async def test_changed_settings_are_told_at_once(tables: BrokerTables) -> None:
+async def test_changed_settings_are_registered_at_once(tables: BrokerTables) -> None:
     async with (
         name_servers() as ((server,), addresses),
         registering(tables, *addresses) as bench,
@@ -372,7 +374,7 @@ async def test_changed_settings_are_told_at_once(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_without_changes_it_registers_now_and_then(tables: BrokerTables, busy: None) -> None:
+async def test_registration_is_periodic_without_changes(tables: BrokerTables, busy: None) -> None:
     async with (
         name_servers() as ((server,), addresses),
         registering(tables, *addresses, **BUSY),

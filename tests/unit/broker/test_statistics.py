@@ -95,7 +95,7 @@ def test_the_average_is_that_of_a_call(statistics: Statistics, clock: FakeClock)
     assert minute_of(statistics.view("TOPIC_PUT_NUMS", "T")).avgpt == 20.0
 
 
-def test_the_minute_forgets_what_the_hour_and_the_day_still_know(
+def test_a_count_leaves_the_minute_before_the_hour_and_the_day(
     statistics: Statistics, clock: FakeClock
 ) -> None:
     statistics.got("g", "T", 0, 600, 1)
@@ -113,7 +113,7 @@ def test_the_minute_forgets_what_the_hour_and_the_day_still_know(
     assert found.stats_day.sum == 600
 
 
-def test_a_topic_that_was_idle_has_the_rate_of_the_last_minute_when_it_wakes(
+def test_after_an_idle_time_the_rate_covers_the_last_minute_only(
     statistics: Statistics, clock: FakeClock
 ) -> None:
     statistics.sent("T", 0, 100, 1, 0.0)
@@ -125,7 +125,7 @@ def test_a_topic_that_was_idle_has_the_rate_of_the_last_minute_when_it_wakes(
     assert statistics.put_tps("T") == 100 / 60
 
 
-def test_what_was_never_counted_is_not_there(statistics: Statistics) -> None:
+def test_an_unknown_statistic_is_not_found(statistics: Statistics) -> None:
     assert statistics.view("TOPIC_PUT_NUMS", "Nowhere") is None
     assert statistics.view("NO_SUCH_NAME", "T") is None
     assert statistics.view("GROUP_GET_FALL_SIZE", "no@such@key") is None
@@ -167,7 +167,7 @@ def test_rates_of_a_total_are_those_of_ten_seconds_a_minute_and_ten_minutes(
     assert statistics.rates(lambda totals: totals.sent) == [6.0, 1.0, 0.1]
 
 
-def test_a_young_broker_tells_its_rates_since_it_started(
+def test_rates_of_a_young_broker_cover_the_time_since_its_start(
     statistics: Statistics, clock: FakeClock
 ) -> None:
     assert statistics.rates(lambda totals: totals.sent) == [0.0, 0.0, 0.0]
@@ -215,7 +215,7 @@ def test_a_deleted_group_is_forgotten(statistics: Statistics) -> None:
     assert statistics.view("GROUP_GET_NUMS", "T@other") is not None
 
 
-def test_what_is_idle_for_too_long_is_forgotten_if_so_told(clock: FakeClock) -> None:
+def test_idle_statistics_are_dropped_if_configured(clock: FakeClock) -> None:
     statistics = Statistics("DefaultCluster", clock, idle_minutes=5)
     statistics.sent("Idle", 0, 1, 1, 0.0)
     for _ in range(7):
@@ -226,7 +226,7 @@ def test_what_is_idle_for_too_long_is_forgotten_if_so_told(clock: FakeClock) -> 
     assert statistics.view("BROKER_PUT_NUMS", "DefaultCluster") is not None
 
 
-def test_who_counts_for_itself_is_asked_before_anybody_is_told(statistics: Statistics) -> None:
+def test_pending_counts_are_added_before_sums_are_read(statistics: Statistics) -> None:
     statistics.before_read.add(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
     statistics.before_read.add(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
     assert statistics.totals == Totals(sent=2, sent_bytes=20, got=3, found=2)
@@ -234,7 +234,7 @@ def test_who_counts_for_itself_is_asked_before_anybody_is_told(statistics: Stati
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is not None
 
 
-def test_what_was_counted_before_a_group_went_does_not_come_back(statistics: Statistics) -> None:
+def test_pending_counts_of_a_deleted_group_do_not_reappear(statistics: Statistics) -> None:
     untold = [3]
 
     def tell() -> None:

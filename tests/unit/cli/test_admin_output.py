@@ -1,4 +1,4 @@
-"""What admin commands print."""
+"""Output formats of the admin commands."""
 
 import pytest
 

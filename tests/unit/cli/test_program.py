@@ -1,4 +1,4 @@
-"""Options of the commands: none of them means two things, and what is missing is named."""
+"""Options of the commands: unique within a command, and required ones are named in errors."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -28,4 +28,4 @@ def _options(command: object, name: str) -> Iterator[tuple[str, list[str]]]:
 def test_who_ends_a_transaction_must_say_how() -> None:
     done = CliRunner().invoke(app, ["admin", "resolveTransaction", "-i", "7F00"])
     assert done.exit_code == 2
-    assert "--commit delivers, --rollback forgets it" in done.output
+    assert "give --commit to deliver the message, or --rollback to discard it" in done.output

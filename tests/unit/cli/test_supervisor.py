@@ -1,4 +1,4 @@
-"""Servers that end or cannot be started, and what is said of them."""
+"""Supervisor: servers that end or cannot be started, and how this is reported."""
 
 import asyncio
 import signal
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bolide.cli.supervisor import FailedToStart, Server, Supervisor, ending, send_signal
+from bolide.cli.supervisor import FailedToStart, Server, Supervisor, describe_exit, send_signal_to
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from bolide.cli.supervisor import FailedToStart, Server, Supervisor, ending, sen
     ],
 )
 def test_the_end_of_a_server_is_told_whatever_ended_it(code: int, said: str) -> None:
-    assert ending(code) == said
+    assert describe_exit(code) == said
 
 
 def test_one_that_cannot_even_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def test_one_that_cannot_even_be_started_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_signal_to_one_that_ends_leaves_its_exit_code_alone() -> None:
-    codes = asyncio.run(_codes_of_killed(10))  # on the loop that a supervisor has
+    codes = asyncio.run(_codes_of_killed(10))  # on the event loop of the supervisor
     assert codes == [-signal.SIGKILL] * 10
 
 
@@ -41,6 +41,6 @@ async def _code_of_one_killed() -> int:
     process = await asyncio.create_subprocess_exec("sleep", "60")
     process.kill()
     until = time.monotonic() + 0.01
-    while time.monotonic() < until:  # it ends meanwhile, and nobody has looked yet
-        send_signal(process, signal.SIGCONT)
+    while time.monotonic() < until:  # the process ends meanwhile, before its exit code is polled
+        send_signal_to(process, signal.SIGCONT)
     return await process.wait()

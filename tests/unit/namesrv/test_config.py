@@ -141,7 +141,7 @@ def test_enforcing_tls_needs_a_certificate() -> None:
         config.server_config()
 
 
-def test_required_client_certificates_need_somebody_to_trust() -> None:
+def test_required_client_certificates_need_trusted_certificates() -> None:
     config = load(NameServerConfig, {"tls.server.need.client.auth": "require"})
     with pytest.raises(ConfigError, match=r"tls\.server\.trustCertPath"):
         config.server_config()
@@ -193,7 +193,7 @@ def test_a_configuration_file_is_searched_in_the_home_directory(tmp_path: Path) 
     assert find_file(Path("namesrv.conf"), None) == Path("namesrv.conf")
 
 
-def test_only_the_servers_keys_of_a_tls_file_are_taken(tmp_path: Path) -> None:
+def test_only_server_keys_of_a_tls_file_are_used(tmp_path: Path) -> None:
     file = tmp_path / "tls.properties"
     file.write_text("tls.server.mode=enforcing\ntls.client.keyPath=/x\ntls.test.mode.enable=true\n")
     assert tls_texts(file) == {"tls.server.mode": "enforcing"}

@@ -23,7 +23,7 @@ def backup_of(path: Path) -> Path:
 
 
 @on_loop
-async def test_what_is_put_can_be_found_and_is_on_disk(path: Path) -> None:
+async def test_a_value_that_was_put_is_found_and_on_disk(path: Path) -> None:
     kv = KvConfig(path)
     await kv.put("space", "key", "value")
     assert kv.find("space", "key") == "value"
@@ -31,7 +31,7 @@ async def test_what_is_put_can_be_found_and_is_on_disk(path: Path) -> None:
     assert json.loads(path.read_text()) == {"configTable": {"space": {"key": "value"}}}
 
 
-def test_what_was_never_put_is_not_found(path: Path) -> None:
+def test_a_missing_key_is_not_found(path: Path) -> None:
     kv = KvConfig(path)
     assert kv.find("space", "key") is None
     assert kv.find_namespace("space") is None
@@ -39,7 +39,7 @@ def test_what_was_never_put_is_not_found(path: Path) -> None:
 
 
 @on_loop
-async def test_it_survives_a_restart(path: Path) -> None:
+async def test_values_survive_a_restart(path: Path) -> None:
     await KvConfig(path).put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4;broker-b:4")
     assert KvConfig(path).find("ORDER_TOPIC_CONFIG", "orders") == "broker-a:4;broker-b:4"
 
@@ -86,7 +86,7 @@ async def test_a_damaged_file_falls_back_to_its_backup(path: Path, damage: bytes
 
 
 @on_loop
-async def test_two_damaged_files_are_not_taken_for_an_empty_table(path: Path) -> None:
+async def test_two_damaged_files_do_not_load_as_an_empty_table(path: Path) -> None:
     await KvConfig(path).put("space", "key", "old")
     path.write_bytes(b"{")
     backup_of(path).write_bytes(b"[]")
@@ -95,7 +95,7 @@ async def test_two_damaged_files_are_not_taken_for_an_empty_table(path: Path) ->
 
 
 @on_loop
-async def test_a_file_that_was_taken_away_is_not_brought_back(path: Path) -> None:
+async def test_a_removed_file_is_not_restored_from_its_backup(path: Path) -> None:
     kv = KvConfig(path)
     await kv.put("space", "key", "old")
     await kv.put("space", "key", "new")
@@ -109,7 +109,7 @@ def test_a_path_that_is_a_directory_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_cannot_be_written_is_not_there_to_be_read(path: Path) -> None:
+async def test_a_value_that_cannot_be_written_is_not_readable(path: Path) -> None:
     kv = KvConfig(path)
     await kv.put("space", "key", "old")
     path.unlink()
@@ -127,7 +127,7 @@ async def test_many_writers_at_once_lose_nothing(path: Path) -> None:
 
 
 @on_loop
-async def test_a_write_whose_client_went_away_is_finished_before_the_next_begins(
+async def test_a_write_of_a_cancelled_client_finishes_before_the_next_begins(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = SlowDisk()
@@ -148,7 +148,7 @@ async def test_a_write_whose_client_went_away_is_finished_before_the_next_begins
 
 
 @on_loop
-async def test_a_write_that_fails_after_its_client_went_away_troubles_nobody(
+async def test_a_failed_write_of_a_cancelled_client_is_ignored(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = SlowDisk()

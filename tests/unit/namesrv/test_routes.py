@@ -105,7 +105,7 @@ def test_a_registered_broker_routes_its_topics() -> None:
     assert route.filter_server_table == {}
 
 
-def test_a_topic_nobody_registered_has_no_route() -> None:
+def test_an_unregistered_topic_has_no_route() -> None:
     table = Table()
     table.add()
     assert table.route("unknown") is None
@@ -121,7 +121,7 @@ def test_a_topic_on_two_groups_has_both_in_its_route() -> None:
     assert [queues.broker_name for queues in route.queue_datas] == ["broker-a", "broker-b"]
 
 
-def test_a_slave_is_told_its_master_and_brings_no_topics() -> None:
+def test_a_slave_receives_its_master_and_registers_no_topics() -> None:
     table = Table()
     assert table.add() == Registered()
     registered = table.add(SLAVE, topics_body("of-the-slave"), broker_id=1)
@@ -130,7 +130,7 @@ def test_a_slave_is_told_its_master_and_brings_no_topics() -> None:
     assert table.route("of-the-slave") is None
 
 
-def test_a_slave_without_a_master_is_told_of_none() -> None:
+def test_a_slave_without_a_master_receives_no_address() -> None:
     assert Table().add(SLAVE, broker_id=1) == Registered()
 
 
@@ -142,7 +142,7 @@ def test_the_lowest_slave_brings_topics_where_no_master_is() -> None:
     assert table.route("of-the-second") is None
 
 
-def test_a_slave_of_4_9_brings_no_topics_even_if_it_is_alone() -> None:
+def test_a_slave_of_4_9_registers_no_topics_even_without_a_master() -> None:
     table = Table()
     table.add(SLAVE, broker_id=1, acting=None)
     assert table.route("orders") is None
@@ -364,7 +364,7 @@ def test_a_broker_may_ask_for_another_time() -> None:
     assert table.drop_expired()[0] == ["link"]
 
 
-def test_whoever_is_heard_of_does_not_fall_silent() -> None:
+def test_heartbeats_keep_a_broker_registered() -> None:
     table = Table(broker_channel_expired_time=10.0)
     table.add()
     for _ in range(3):
@@ -376,7 +376,7 @@ def test_whoever_is_heard_of_does_not_fall_silent() -> None:
     assert table.drop_expired()[0] == []
 
 
-def test_a_word_of_an_unknown_broker_does_not_make_it_known() -> None:
+def test_a_heartbeat_does_not_register_an_unknown_broker() -> None:
     table = Table()
     table.touch(BrokerKey(CLUSTER, MASTER))
     assert table.data_version(BrokerKey(CLUSTER, MASTER)) is None
@@ -436,7 +436,7 @@ def notified(told: list[str], lowest: int, address: str, **more: str) -> tuple[M
     return (MinIdNotice(told, header),)
 
 
-def test_the_others_are_told_of_a_new_lowest_id() -> None:
+def test_other_members_are_notified_of_a_new_lowest_id() -> None:
     table = Table(notify_min_broker_id_changed=True)
     assert table.add(SLAVE, broker_id=1, acting=True).notices == ()
     expected = notified([SLAVE], 0, MASTER, ha_broker_addr="10.0.0.1:10912")
@@ -444,7 +444,7 @@ def test_the_others_are_told_of_a_new_lowest_id() -> None:
     assert table.add(acting=True).notices == ()
 
 
-def test_those_who_stay_are_told_that_the_lowest_left() -> None:
+def test_remaining_members_are_notified_when_the_lowest_id_leaves() -> None:
     table = Table(notify_min_broker_id_changed=True)
     table.add(acting=True, link="master")
     table.add(SLAVE, broker_id=1, acting=True)
@@ -454,14 +454,14 @@ def test_those_who_stay_are_told_that_the_lowest_left() -> None:
     assert table.leave(SECOND_SLAVE) == ()
 
 
-def test_nobody_is_told_unless_the_setting_says_so() -> None:
+def test_members_are_notified_only_if_the_setting_is_on() -> None:
     table = Table()
     table.add(SLAVE, broker_id=1, acting=True)
     assert table.add(acting=True).notices == ()
     assert table.leave() == ()
 
 
-def test_a_departure_is_told_only_to_groups_with_acting_masters() -> None:
+def test_departures_are_notified_only_in_groups_with_acting_masters() -> None:
     table = Table(notify_min_broker_id_changed=True)
     table.add()
     table.add(SLAVE, broker_id=1)
@@ -538,7 +538,7 @@ def test_system_topics_are_clusters_and_groups_and_name_a_broker_to_ask() -> Non
     assert (found.topic_list, found.broker_addr) == ([CLUSTER, "broker-a"], MASTER)
 
 
-def test_the_members_of_an_unknown_group_are_none() -> None:
+def test_an_unknown_group_has_no_members() -> None:
     assert Table().member_group(CLUSTER, "nobody").broker_addrs == {}
 
 

@@ -14,7 +14,7 @@ from bolide.protocol.pop_info import (
     read_order_counts,
     read_start_offsets,
     real_topic,
-    retry_mark,
+    retry_kind,
     start_offsets,
 )
 
@@ -53,7 +53,7 @@ def test_what_is_no_receipt_is_named(text: str) -> None:
 
 
 def test_topics_have_marks() -> None:
-    assert [retry_mark(topic) for topic in ("T", "%RETRY%G_T", "%RETRY%G+T")] == ["0", "1", "2"]
+    assert [retry_kind(topic) for topic in ("T", "%RETRY%G_T", "%RETRY%G+T")] == ["0", "1", "2"]
     assert [real_topic("T", "G", mark) for mark in "012"] == ["T", "%RETRY%G_T", "%RETRY%G+T"]
     for name in ("T", "%RETRY%G_T", "%RETRY%G+T"):
         assert normal_topic(name, "G") == "T"

@@ -8,7 +8,7 @@ from bolide.model.message import Host, StoredMessage, SysFlag
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import (
     Blank,
-    Place,
+    Placement,
     Record,
     RecordDraft,
     body_crc,
@@ -39,7 +39,7 @@ DRAFT = RecordDraft(
     born_host=V4,
     store_host=pack_host(Host("10.0.0.1", 10911)),
 )
-PLACE = Place(queue_offset=7, physical_offset=4096, store_timestamp=1700000000123)
+PLACE = Placement(queue_offset=7, physical_offset=4096, store_timestamp=1700000000123)
 ENCODED = bytes.fromhex(
     "0000007e daa320a7 3610a686 00000003 00000000 0000000000000007 0000000000001000 00000000"
     "0000018bcfe56800 0a0000050000d431 0000018bcfe5687b 0a00000100002a9f 00000000 0000000000000000"
@@ -65,7 +65,7 @@ MESSAGE = StoredMessage(
 )
 
 
-def placed(draft: RecordDraft, place: Place = PLACE) -> bytes:
+def placed(draft: RecordDraft, place: Placement = PLACE) -> bytes:
     record = encode_record(draft)
     place_record(record, 0, place)
     return bytes(record)
@@ -108,9 +108,9 @@ def test_round_trip(data: st.DataObject) -> None:
         some(INT),
         some(LONG),
     )
-    place = Place(some(LONG), some(LONG), some(LONG))
+    place = Placement(some(LONG), some(LONG), some(LONG))
     record = read(placed(draft, place))
-    assert Place(record.queue_offset, record.physical_offset, record.store_timestamp) == place
+    assert Placement(record.queue_offset, record.physical_offset, record.store_timestamp) == place
     again = draft._replace(sys_flag=record.sys_flag)
     assert again == RecordDraft(
         record.topic.encode(),
@@ -287,7 +287,7 @@ def test_blank_records() -> None:
 
 
 def test_records_back_to_back() -> None:
-    other = placed(DRAFT._replace(body=b"", topic=b"t" * 200), Place(8, 4222, 0))
+    other = placed(DRAFT._replace(body=b"", topic=b"t" * 200), Placement(8, 4222, 0))
     found = list(iter_records(memoryview(ENCODED + other + ENCODED), check_crc=True))
     assert [record.queue_offset for record in found] == [7, 8, 7]
     assert found[2].message() == MESSAGE

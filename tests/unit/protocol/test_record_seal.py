@@ -1,7 +1,7 @@
 import pytest
 
 from bolide.protocol.property_string import decode_properties
-from bolide.protocol.record import Place, Record, encode_record, place_record, read_record
+from bolide.protocol.record import Placement, Record, encode_record, place_record, read_record
 from bolide.protocol.record_errors import BadChecksum
 from bolide.protocol.record_seal import SEAL_SIZE, check_seal, seal_record, with_seal_room
 from tests.unit.protocol.test_record import DRAFT
@@ -9,7 +9,7 @@ from tests.unit.protocol.test_record import DRAFT
 
 def sealed(properties: bytes = b"TAGS\x01TagA\x02") -> bytearray:
     record = encode_record(DRAFT._replace(properties=with_seal_room(properties)))
-    place_record(record, 0, Place(1, 2, 3))
+    place_record(record, 0, Placement(1, 2, 3))
     seal_record(record)
     return record
 

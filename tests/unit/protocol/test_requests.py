@@ -5,7 +5,7 @@ import pytest
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.send import SendHeader
-from bolide.protocol.requests import NOBODY, REQUESTS, RequestKind, Role
+from bolide.protocol.requests import NO_ROLE, REQUESTS, RequestKind, Role
 
 UNUSED = {13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302}
 TO_CLIENTS = {39, 40, 220, 221, 307, 309, 326}
@@ -20,9 +20,9 @@ def test_every_code_has_its_row(code: RequestCode) -> None:
 
 
 def test_codes_nobody_answers_carry_nothing() -> None:
-    unused = {code: kind for code, kind in REQUESTS.items() if kind.answered_by is NOBODY}
+    unused = {code: kind for code, kind in REQUESTS.items() if kind.answered_by is NO_ROLE}
     assert set(unused) == UNUSED
-    assert set(unused.values()) == {RequestKind(answered_by=NOBODY)}
+    assert set(unused.values()) == {RequestKind(answered_by=NO_ROLE)}
 
 
 @pytest.mark.parametrize(

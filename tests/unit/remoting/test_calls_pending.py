@@ -120,13 +120,13 @@ async def test_a_later_deadline_does_not_wait_for_an_earlier_one_that_was_met() 
 @on_loop
 async def test_one_timer_is_enough_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, timers = PendingCalls("peer"), list[float]()
-    look_at = calls._look_at
+    arm_timer = calls._arm_timer
 
     def noted(deadline: float) -> None:
         timers.append(deadline)
-        look_at(deadline)
+        arm_timer(deadline)
 
-    monkeypatch.setattr(calls, "_look_at", noted)
+    monkeypatch.setattr(calls, "_arm_timer", noted)
     began = [await waiting(calls, within=60 + number) for number in range(50)]
     assert len(timers) == 1
     for opaque, task in began:
@@ -154,7 +154,7 @@ async def test_usual_answers_reach_plain_sends_straight_from_the_bytes() -> None
     calls = PendingCalls("peer")
     first, second = plain(calls), plain(calls)
     data = b"before" + answer(second[0]) + answer(first[0]) + b"after"
-    assert calls.take_answers(data, 6) == len(data) - 5
+    assert calls.resolve_answers(data, 6) == len(data) - 5
     for opaque, said in (first, second):
         assert await said == (opaque, "0" * 32, 1, 2, None, "DefaultRegion", True)
     assert len(calls) == 0
@@ -167,8 +167,8 @@ async def test_answers_to_others_are_left_to_the_ordinary_way() -> None:
     opaque, task = await waiting(calls)
     known, said = plain(calls)
     data = answer(known) + answer(opaque)
-    assert calls.take_answers(data, 0) == len(answer(known))
-    assert calls.take_answers(data, len(answer(known))) == len(answer(known))
+    assert calls.resolve_answers(data, 0) == len(answer(known))
+    assert calls.resolve_answers(data, len(answer(known))) == len(answer(known))
     assert not task.done()
     assert calls.resolve(Frame(opaque=opaque))
     await asyncio.gather(task, said)
@@ -180,7 +180,7 @@ async def test_an_unusual_answer_reaches_a_plain_send_as_a_frame() -> None:
     calls = PendingCalls("peer")
     opaque, said = plain(calls)
     data = answer(opaque, recallHandle="h")
-    assert calls.take_answers(data, 0) == 0
+    assert calls.resolve_answers(data, 0) == 0
     response = Frame(opaque=opaque, body=b"unusual")
     assert calls.resolve(response)
     assert await said is response
@@ -194,11 +194,11 @@ async def test_an_answer_that_comes_twice_or_to_one_who_gave_up_is_passed_over()
     calls = PendingCalls("peer")
     opaque, said = plain(calls)
     twice = answer(opaque) * 2
-    assert calls.take_answers(twice, 0) in {len(twice), len(twice) // 2}
+    assert calls.resolve_answers(twice, 0) in {len(twice), len(twice) // 2}
     assert (await said)[0] == opaque  # type: ignore[index]
     gone, cancelled = plain(calls)
     cancelled.cancel()
-    assert calls.take_answers(answer(gone), 0) == len(answer(gone))
+    assert calls.resolve_answers(answer(gone), 0) == len(answer(gone))
     assert len(calls) == 0
     calls.fail_all()
 

@@ -19,7 +19,7 @@ def source(path: Path | str | None, **options: str) -> CommitLogSource:
 
 
 def rows(path: Path, **options: str) -> list[int]:
-    """Plan, and read each partition by a copy of the reader that has travelled."""
+    """Plan, and read each partition with a pickled copy of the reader."""
     chosen = source(path, **options)
     reader = chosen.reader(chosen.schema())
     found: list[int] = []

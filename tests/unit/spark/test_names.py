@@ -35,3 +35,24 @@ def test_what_commands_and_pipelines_need_at_once_loads_no_spark(module: str) ->
 )
 def test_spark_finds_the_sources_by_the_names_of_modules(module: str, name: str) -> None:
     assert import_module(module).DefaultSource.name() == name
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "bolide.spark.session",
+        "bolide.spark.topics",
+        "bolide.spark.archive.read_archive",
+        "bolide.spark.pipelines.builtin.RunSettings",
+        "bolide.spark.pipelines.declared.read_pipeline",
+        "bolide.spark.pipelines.lag.samples_at",
+        "bolide.spark.pipelines.lag_forecast.by_window",
+        "bolide.spark.pipelines.runner.find_connection",
+        "bolide.spark.pipelines.runner.run",
+        "bolide.spark.progress.lag",
+        "bolide.spark.view.topic_view",
+    ],
+)
+def test_import_paths_of_the_documentation_exist(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert callable(getattr(import_module(module), name))

@@ -64,7 +64,7 @@ def test_where_loss_is_allowed_a_batch_counts_from_what_is_there(
     end = advance({A: 3}, {A: Bounds(50, 90)}, max_rows=10, fail_on_data_loss=False)
 
     assert end == {A: 60}
-    assert "about 47 messages are gone, going on at 50" in caplog.text
+    assert "about 47 messages are gone, continuing at 50" in caplog.text
 
 
 def test_a_queue_that_was_made_anew_is_data_loss() -> None:
@@ -85,7 +85,7 @@ def test_ranges_come_from_the_two_positions_alone_and_in_order() -> None:
     assert ranges_between(start, end) == [QueueRange(B, 5, 9), QueueRange(C, 0, 2)]
 
 
-# Queues that are away
+# Absent queues
 
 
 def test_queues_that_are_away_are_waited_for_until_patience_ends() -> None:
@@ -121,5 +121,5 @@ def test_an_absence_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
             absence.should_wait([A])
 
     assert [record.message for record in caplog.records] == [
-        "nobody serves orders/broker-a/0 at the moment"
+        "no broker serves orders/broker-a/0 at the moment"
     ]

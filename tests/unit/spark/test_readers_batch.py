@@ -30,7 +30,7 @@ def reader(cluster: ClusterProcess, **given: object) -> BatchReader:
 
 
 def rows(plan: BatchReader) -> list[tuple[int, int, bytes]]:
-    """Read as tasks do: each with a copy of the reader and of its partition."""
+    """Read as tasks do: each with a pickled copy of the reader and of its partition."""
     found: list[tuple[int, int, bytes]] = []
     for partition in plan.partitions():
         copy, part = pickle.loads(pickle.dumps((plan, partition)))

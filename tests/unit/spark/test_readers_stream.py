@@ -49,7 +49,7 @@ def reader(cluster: ClusterProcess, **given: object) -> StreamReader:
 
 
 def send(cluster: ClusterProcess, topic: str, number: int) -> None:
-    """So many to each of the two queues: a producer takes them in turn."""
+    """Send that many messages to each of the two queues; a producer alternates."""
     cluster.send(Message(topic, b"body %d" % n) for n in range(2 * number))
 
 
@@ -58,7 +58,7 @@ def offset(topic: str, *queues: int) -> Offset:
 
 
 def bodies(stream: StreamReader, start: Offset, end: Offset) -> list[tuple[int, int]]:
-    """Read as tasks do: with a copy of a reader that has not been asked for anything."""
+    """Read as tasks do: with a pickled copy of an unused reader."""
     copy: StreamReader = pickle.loads(pickle.dumps(StreamReader(stream._options)))
     found: list[tuple[int, int]] = []
     for partition in copy.partitions(start, end):
@@ -184,7 +184,7 @@ def test_a_pattern_may_match_nothing_yet(cluster: ClusterProcess) -> None:
     assert stream.latestOffset({}, ALL) == offset("nothing-yet", 0)
 
 
-# A group that is told
+# Commit group
 
 
 def test_a_group_is_told_the_position_and_consumer_progress_shows_the_lag(
@@ -218,7 +218,7 @@ def test_a_group_is_told_of_what_is_there_while_a_broker_is_away(own: ClusterPro
     stream.commit(end)
 
     queues = [MessageQueue("orders", "broker-a", number) for number in (0, 1)]
-    told = stream._ask(lambda cluster: cluster.committed("told", queues))
+    told = stream._query(lambda cluster: cluster.committed("told", queues))
     assert told == dict.fromkeys(queues, 2)
 
 
@@ -228,7 +228,7 @@ def test_a_group_that_cannot_be_told_stops_nothing(caplog: pytest.LogCaptureFixt
 
     stream.commit(offset("t", 5))
 
-    assert "group g was not told the position" in caplog.text
+    assert "cannot commit the position of group g" in caplog.text
 
 
 # Outages and losses

@@ -89,7 +89,7 @@ def test_who_uses_a_file_while_it_is_replaced_does_not_give_the_old_one_back(
     with kept.use(path) as old:
         kept.remove(path, move_away)
         new = os.open(make_file(tmp_path / "a", b"new"), os.O_RDWR)
-        kept.keep(path, new)
+        kept.add(path, new)
         assert os.read(old, 3) == b"old"
     with kept.use(path) as descriptor:
         assert os.read(descriptor, 3) == b"new"

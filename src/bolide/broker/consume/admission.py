@@ -60,7 +60,7 @@ class PullAdmission:
         group, topic = self._check(request)
         wanted = self._wanted(request, group)
         if header.topic.startswith(RETRY_PREFIX):
-            wanted = self._filters.of_retries(header.consumer_group, wanted)
+            wanted = self._filters.retry_filter(header.consumer_group, wanted)
         return Admitted(group, topic, wanted)
 
     def _check(self, request: Request[PullHeader]) -> tuple[GroupConfig, TopicConfig]:
@@ -91,7 +91,7 @@ class PullAdmission:
         if self._cell.value.reject_pull_consumer_enable:
             self._refuse_pull_consumer(request)
         if header.sys_flag & _HAS_SUBSCRIPTION:
-            return self._filters.pulled_by(header.expression_type, header.subscription)
+            return self._filters.pull_filter(header.expression_type, header.subscription)
         members = self._clients.consumer_group(header.consumer_group)
         if members is None:
             raise SubscriptionNotFound(
@@ -118,7 +118,9 @@ class PullAdmission:
             )
         if subscription.sub_version < header.sub_version:
             raise SubscriptionOutdated("the consumer's subscription not latest")
-        return self._filters.subscribed(header.consumer_group, subscription, header.sub_version)
+        return self._filters.subscription_filter(
+            header.consumer_group, subscription, header.sub_version
+        )
 
     def _refuse_pull_consumer(self, request: Request[PullHeader]) -> None:
         group = request.header.consumer_group

@@ -1,6 +1,7 @@
 """Queue assignment by the broker (`QueryAssignmentProcessor`).
 
-For consumers that do not rebalance by themselves.
+Consumers that do not rebalance by themselves query the broker for their queues. `Assignments`
+divides the queues of a topic, on all brokers of the cluster, among the members of a group.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.errors import BolideError
-from bolide.model import shares
+from bolide.model import allocation
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import READ, is_retry_topic
 from bolide.protocol import fastjson
@@ -42,26 +43,36 @@ from bolide.store.tables import Table
 
 log = logging.getLogger(__name__)
 
-_ASK_WITHIN = 1.0
-_AGAIN = 1.0
-"""Seconds until NameServers that did not answer are asked again."""
+_ROUTE_TIMEOUT = 1.0
+_RETRY_DELAY = 1.0
+"""Seconds until NameServers that did not answer are queried again."""
 
-_MOST = 10_000
+_MAX_CACHED = 10_000
 
 QueueList = list[MessageQueue]
+Queues = Sequence[MessageQueue]
+Strategy = Callable[[Queues, int, int], Queues]
+
+STRATEGIES: dict[str, Strategy] = {"AVG": allocation.average, "AVG_BY_CIRCLE": allocation.by_circle}
+"""Strategies by the names that clients send."""
+
+WHOLE_BROKER = -1
+"""Queue id that stands for all queues of a broker."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedQueues:
+    """Queues of a topic on other brokers."""
+
     queues: QueueList
-    """Those of other brokers."""
-    until: float
+    expires: float
 
 
 class ClusterQueues:
-    """Asks when somebody wants to know, at most every now and then for each topic.
+    """All queues of a topic in the cluster.
 
-    What this broker has itself it knows best: its own queues are those of its table.
+    Queues of other brokers come from a NameServer and are cached per topic; queues of this broker
+    come from its own topic table.
     """
 
     def __init__(
@@ -73,17 +84,17 @@ class ClusterQueues:
         self._cell = cell
         self._topics = topics
         self._now = now
-        self._known: dict[str, _Known] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._cache: dict[str, _CachedQueues] = {}
+        self._refreshing: dict[str, asyncio.Lock] = {}
         self._client: RemotingClient | None = None
-        """The way to NameServers, once the broker serves."""
+        """Client for NameServers; None until the broker serves."""
 
     def use(self, client: RemotingClient) -> None:
         """Ask the NameServers through this client from now on."""
         self._client = client
 
     async def find(self, topic: str) -> QueueList | None:
-        """All queues, sorted; None if there is no such topic, or nobody says so."""
+        """All queues, sorted; None if no broker is known to have the topic."""
         others = await self._others(topic)
         own = self._own(topic)
         return sorted([*(others or []), *own]) if others is not None or own else None
@@ -96,43 +107,46 @@ class ClusterQueues:
         return [MessageQueue(topic, config.broker_name, number) for number in range(count)]
 
     async def _others(self, topic: str) -> QueueList | None:
-        turn = self._turns.setdefault(topic, asyncio.Lock())
+        lock = self._refreshing.setdefault(topic, asyncio.Lock())
         try:
-            async with turn:  # who comes meanwhile waits for the same answer
-                known = self._known.get(topic)
-                if known is None or self._now() >= known.until:
-                    await self._learn(topic, known)
+            async with lock:  # single-flight: concurrent queries wait for one refresh
+                cached = self._cache.get(topic)
+                if cached is None or self._now() >= cached.expires:
+                    await self._refresh(topic, cached)
         finally:
-            if not turn.locked():
-                self._turns.pop(topic, None)
-        found = self._known.get(topic)
-        return None if found is None else found.queues
+            if not lock.locked():
+                self._refreshing.pop(topic, None)
+        cached = self._cache.get(topic)
+        return None if cached is None else cached.queues
 
-    async def _learn(self, topic: str, before: _Known | None) -> None:
+    async def _refresh(self, topic: str, cached: _CachedQueues | None) -> None:
         try:
-            route = await self._ask(topic)
+            route = await self._fetch_route(topic)
         except TopicNotFound:
-            self._known.pop(topic, None)
+            self._cache.pop(topic, None)
             return
         except BolideError as exc:
-            log.debug("no NameServer tells the route of %s: %s", topic, exc)
-            if before is not None:
-                before.until = self._now() + _AGAIN
+            log.debug("no NameServer returns the route of %s: %s", topic, exc)
+            if cached is not None:
+                cached.expires = self._now() + _RETRY_DELAY
             return
-        if len(self._known) >= _MOST:
-            del self._known[next(iter(self._known))]
+        if len(self._cache) >= _MAX_CACHED:  # evict the oldest entry
+            del self._cache[next(iter(self._cache))]
         interval = self._cell.value.load_balance_poll_name_server_interval
-        self._known[topic] = _Known(self._foreign(topic, route), self._now() + interval)
+        self._cache[topic] = _CachedQueues(self._foreign(topic, route), self._now() + interval)
 
-    async def _ask(self, topic: str) -> TopicRoute:
-        """Raises what the last NameServer that was asked raised, TopicNotFound without any."""
+    async def _fetch_route(self, topic: str) -> TopicRoute:
+        """Query NameServers in turn.
+
+        Raises the error of the last NameServer, or TopicNotFound if there is none.
+        """
         failure: BolideError = TopicNotFound(f"no NameServer knows topic {topic!r}")
         if self._client is None:
             raise failure
         code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
         for server in self._cell.value.name_servers:
             try:
-                reply = await self._client.call(server, code, header, within=_ASK_WITHIN)
+                reply = await self._client.call(server, code, header, within=_ROUTE_TIMEOUT)
                 return fastjson.decode(reply.body, TopicRoute)
             except BolideError as exc:
                 failure = exc
@@ -147,18 +161,8 @@ class ClusterQueues:
         ]
 
 
-Queues = Sequence[MessageQueue]
-Strategy = Callable[[Queues, int, int], Queues]
-
-STRATEGIES: dict[str, Strategy] = {"AVG": shares.average, "AVG_BY_CIRCLE": shares.by_circle}
-"""By the names that clients send."""
-
-WHOLE_BROKER = -1
-"""The queue id that means all of a broker."""
-
-
 class RequestModes:
-    """By which requests groups get the messages of topics, out of a table that is loaded."""
+    """Whether a group pulls or pops a topic, backed by a loaded table."""
 
     def __init__(self, table: Table[RequestModeTable]) -> None:
         self._table = table
@@ -166,20 +170,20 @@ class RequestModes:
 
     @property
     def table(self) -> RequestModeTable:
-        """All of them as peers get them; not to be changed."""
+        """All settings in their wire form; callers must not modify it."""
         return self._table.value
 
     def find(self, topic: str, group: str) -> RequestModeSetting | None:
         return self.table.message_request_mode_map.get(topic, {}).get(group)
 
-    async def set(self, wanted: RequestModeSetting) -> None:
-        """In force at once, and on the disk when it returns.
+    async def set(self, setting: RequestModeSetting) -> None:
+        """Apply a setting at once; returns after the file is written.
 
         Raises:
-            ServerError: it could not be written.
+            ServerError: the file cannot be written; the setting is in force until a restart.
         """
         topics = self.table.message_request_mode_map
-        topics.setdefault(wanted.topic, {})[wanted.consumer_group] = wanted
+        topics.setdefault(setting.topic, {})[setting.consumer_group] = setting
         self._table.changed()
         try:
             await uninterrupted(on_saving_thread(self._save))
@@ -194,7 +198,7 @@ class RequestModes:
 
 
 class Assignments:
-    """Answers consumers that ask what is theirs."""
+    """Computes the queues of each consumer."""
 
     def __init__(
         self,
@@ -208,23 +212,23 @@ class Assignments:
         self.queues = queues
         self.modes = modes
 
-    async def query(self, asked: AssignmentQuery) -> list[Assignment] | None:
-        """The queues of one client; None if that cannot be said: it keeps what it has."""
-        queues = await self.queues.find(asked.topic)
+    async def query(self, query: AssignmentQuery) -> list[Assignment] | None:
+        """The queues of one client; None if they are not known: the client keeps its queues."""
+        queues = await self.queues.find(query.topic)
         if queues is None:
             return None
-        mode = self._mode(asked.topic, asked.consumer_group)
-        mine = self._share(asked, queues, mode)
-        if mine is None:
+        mode = self._mode(query.topic, query.consumer_group)
+        assigned = self._share(query, queues, mode)
+        if assigned is None:
             return None
-        each_once = dict.fromkeys(mine)
-        return [Assignment(message_queue=queue, mode=mode.mode) for queue in each_once]
+        distinct = dict.fromkeys(assigned)
+        return [Assignment(message_queue=queue, mode=mode.mode) for queue in distinct]
 
     def _mode(self, topic: str, group: str) -> RequestModeSetting:
         if found := self.modes.find(topic, group):
             return found
         config = self._cell.value
-        # Retries of pops come with the pops: what is in a retry topic of its own is pulled.
+        # A pop returns its retries itself, so an ordinary retry topic is always pulled.
         mode = RequestMode.PULL if is_retry_topic(topic) else config.default_message_request_mode
         return RequestModeSetting(
             topic=topic,
@@ -234,19 +238,19 @@ class Assignments:
         )
 
     def _share(
-        self, asked: AssignmentQuery, queues: Queues, mode: RequestModeSetting
+        self, query: AssignmentQuery, queues: Queues, mode: RequestModeSetting
     ) -> Queues | None:
-        if asked.message_model is MessageModel.BROADCASTING:
+        if query.message_model is MessageModel.BROADCASTING:
             return queues
         if not self._cell.value.server_load_balancer_enable:
             return queues
-        strategy = STRATEGIES.get(asked.strategy_name or "")
-        members = sorted(self._clients.consumer_ids(asked.consumer_group))
-        if strategy is None or asked.client_id not in members:
-            # One that is not known here yet must not give up what it has.
-            log.warning("no queues of %s for %s: %s", asked.topic, asked.client_id, asked)
+        strategy = STRATEGIES.get(query.strategy_name or "")
+        members = sorted(self._clients.consumer_ids(query.consumer_group))
+        if strategy is None or query.client_id not in members:
+            # A client without a heartbeat here yet must keep its queues.
+            log.warning("no queues of %s for %s: %s", query.topic, query.client_id, query)
             return None
-        index = members.index(asked.client_id)
+        index = members.index(query.client_id)
         if mode.mode is RequestMode.POP:
             return pop_share(strategy, queues, index, len(members), mode.pop_share_queue_num)
         return strategy(queues, index, len(members))
@@ -255,15 +259,15 @@ class Assignments:
 def pop_share(
     strategy: Strategy, queues: Queues, index: int, members: int, shared_with: int
 ) -> Queues:
-    """The queues a member pops from: several may pop from one.
+    """The queues that a member pops from; members may share queues.
 
     Args:
-        strategy: how they would be shared if each had one owner.
-        queues: all of them, sorted.
-        index: which of the members.
-        members: how many there are.
-        shared_with: how many members after it in the list have their queues in common with it;
-            0 or less is all, and then a queue stands for a whole broker.
+        strategy: divides the queues among members, one owner each.
+        queues: all queues, sorted.
+        index: position of the member in the sorted list of members.
+        members: number of members.
+        shared_with: number of following members whose queues this member also pops from; 0 or
+            less means all members, and the result has one entry for each whole broker.
     """
     if shared_with <= 0 or shared_with >= members - 1:
         brokers = dict.fromkeys(queue.broker_name for queue in queues)
@@ -271,12 +275,12 @@ def pop_share(
         return [MessageQueue(topic, name, WHOLE_BROKER) for name in brokers]
     if members > len(queues):
         return [queues[index % len(queues)]] if queues else []
-    friends = [(index + step) % members for step in range(shared_with + 1)]
-    return [queue for friend in friends for queue in strategy(queues, friend, members)]
+    owners = [(index + step) % members for step in range(shared_with + 1)]
+    return [queue for owner in owners for queue in strategy(queues, owner, members)]
 
 
 class AssignmentHandlers:
-    """Says which queues are whose, and whether they are pulled or popped."""
+    """Handles assignment queries and the settings of request modes."""
 
     def __init__(self, *, assignments: Assignments, topics: TopicTable, groups: GroupTable) -> None:
         self._assignments = assignments
@@ -285,22 +289,22 @@ class AssignmentHandlers:
 
     @handles(NoHeader, RequestCode.QUERY_ASSIGNMENT, max_body=MAX_BODY)
     async def query(self, request: Request[NoHeader]) -> Reply:
-        asked = await read_json(request, AssignmentQuery)
-        found = await self._assignments.query(asked)
-        return Reply(body=fastjson.encode(bodies.Assignments(message_queue_assignments=found)))
+        query = await read_json(request, AssignmentQuery)
+        assigned = await self._assignments.query(query)
+        return Reply(body=fastjson.encode(bodies.Assignments(message_queue_assignments=assigned)))
 
     @handles(NoHeader, RequestCode.SET_MESSAGE_REQUEST_MODE, max_body=MAX_BODY)
     async def set_mode(self, request: Request[NoHeader]) -> Reply:
-        wanted = await read_json(request, RequestModeSetting)
-        if is_retry_topic(wanted.topic):
+        setting = await read_json(request, RequestModeSetting)
+        if is_retry_topic(setting.topic):
             raise NoPermission(
-                f"retry topic is not allowed to set mode: {wanted.topic} is pulled;"
-                " set the mode of the topic that the retries are of"
+                f"retry topic is not allowed to set mode: {setting.topic} is pulled;"
+                " set the mode of the original topic"
             )
-        self._topics.require(wanted.topic)
-        self._groups.require(wanted.consumer_group)
-        log.info("%s sets %s", request.connection.peer, wanted)
-        await self._assignments.modes.set(wanted)
+        self._topics.require(setting.topic)
+        self._groups.require(setting.consumer_group)
+        log.info("%s sets %s", request.connection.peer, setting)
+        await self._assignments.modes.set(setting)
         return Reply()
 
     @handles(NoHeader, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)

@@ -1,8 +1,9 @@
-"""Messages that expire: consumers get none whose time is over.
+"""Message expiry: consumers do not receive messages whose expiry time has passed.
 
-Only records tell which messages expire, and to look into each costs. So the topics that ever got
-such a message are noted, and only their records are looked at; those of retries, too, as soon as
-there is one such topic, for any message may come there.
+Only the record of a message contains its expiry time, and decoding every record is expensive. So a
+table lists the topics that have received an expiring message, and only records of these topics are
+decoded. Once the table has an entry, records of all retry topics are decoded as well, since a
+message of any topic may be retried.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ _NAME = PropertyName.EXPIRES_AT.encode()
 
 
 class ExpiringTopics(Struct, kw_only=True):
-    """Topics that got a message that expires."""
+    """File format: topics that have received an expiring message."""
 
     topics: list[str] = msgspec.field(default_factory=list)
 
@@ -38,7 +39,7 @@ EXPIRING_TOPICS = TableKind("bolideExpiringTopics.json", ExpiringTopics, 0.0, ms
 
 
 class Expiring:
-    """The topics with messages that expire, out of a table that is loaded."""
+    """Topics with expiring messages, backed by a loaded table."""
 
     def __init__(
         self,
@@ -56,16 +57,16 @@ class Expiring:
         """A topic gets its first message that expires."""
 
     def is_new(self, topic: str, properties: str, batch: bytes = b"") -> bool:
-        """Whether a message expires, or one of a batch, and its topic is not noted yet."""
+        """Whether a message, or one of a batch, expires and its topic is not in the table yet."""
         if PropertyName.EXPIRES_AT not in properties and _NAME not in batch:
             return False
         return topic not in self._topics and not (self._topics and is_retry_topic(topic))
 
     async def add(self, topic: str) -> None:
-        """Note a topic on the disk: before it gets its message, so that no crash forgets it.
+        """Add a topic and write the table, before the message is stored: a crash must not lose it.
 
         Raises:
-            ServerError: it cannot be written.
+            ServerError: the table cannot be written.
         """
         await uninterrupted(self._add(topic))
 
@@ -84,13 +85,13 @@ class Expiring:
             self.on_change(topic)
 
     def wanted(self, topic: str, wanted: MessageFilter) -> MessageFilter:
-        """The filter of a consumer of a topic, without what has expired by the time it is read."""
+        """Extend a consumer's filter: messages that have expired when read do not match."""
         if not self._topics or not (topic in self._topics or is_retry_topic(topic)):
             return wanted
-        now, further = self._now, wanted.record
+        now, other = self._now, wanted.record
 
         def is_wanted(data: memoryview) -> bool:
-            return not _is_expired(data, now()) and (further is None or further(data))
+            return not _is_expired(data, now()) and (other is None or other(data))
 
         return replace(wanted, record=is_wanted)
 
@@ -105,7 +106,7 @@ def _is_expired(data: memoryview, now: float) -> bool:
 
 
 def has_expired(record: Record, now: float) -> bool:
-    """Whether the time of a message was over at `now`, in seconds since 1970."""
+    """Whether a message has expired at `now`, in seconds since the epoch."""
     if _NAME not in bytes(record.properties):
         return False
     expiry = expiry_of(record.decode_properties())
@@ -113,9 +114,9 @@ def has_expired(record: Record, now: float) -> bool:
 
 
 def check_expiry(properties: Mapping[str, str]) -> None:
-    """Raises MessageIllegal if a message says that it expires, but not when."""
+    """Raise MessageIllegal if the expiry time of a message is not a number."""
     text = properties.get(PropertyName.EXPIRES_AT)
     if text is not None and parse_expiry(text) is None:
         raise MessageIllegal(
-            f"property {PropertyName.EXPIRES_AT}: {text!r} is no number of milliseconds since 1970"
+            f"property {PropertyName.EXPIRES_AT}: {text!r} is not a time in milliseconds since 1970"
         )

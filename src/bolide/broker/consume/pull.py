@@ -10,7 +10,7 @@ from bolide.broker.background import Background
 from bolide.broker.consume.admission import Admitted, PullAdmission
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import LongPolling, Waiter
-from bolide.broker.filters.filters import Filters, Judged, NotCompiled
+from bolide.broker.filters.filters import Filters, FunctionFilter, NotCompiled
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.gate import Hooks
 from bolide.broker.listeners import Listeners
@@ -129,7 +129,7 @@ class Pulls:
         header, parts = pull.header, self.parts
         if not parts.cell.value.use_server_side_reset_offset:
             return None
-        target = parts.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        target = parts.offsets.claim_reset(header.consumer_group, header.topic, header.queue_id)
         if target is None:
             return None
         low = parts.store.min_offset(header.topic, header.queue_id)
@@ -141,7 +141,7 @@ class Pulls:
         try:
             found = self._read(pull, may_block=False)
         except NotInMemory:
-            return self.parts.background.answer(self._serve_cold(pull))
+            return self.parts.background.defer(self._serve_cold(pull))
         if pull.header.sys_flag & SUSPEND and _code(pull, found) == ResponseCode.PULL_NOT_FOUND:
             return self._hold(pull)
         return self.reply(pull, found)
@@ -214,7 +214,7 @@ class Pulls:
                 else self._answer_now(pull, is_last=is_last)
             )
         except NotInMemory:
-            self.parts.background.settle(later, self._serve_cold(pull))
+            self.parts.background.complete(later, self._serve_cold(pull))
             return True
         except Exception as exc:  # noqa: BLE001  the dispatcher turns it into a response
             later.fail(exc)
@@ -307,7 +307,7 @@ _EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
 class FunctionFilteredPulls:
-    """Answers pulls whose messages a function judges, if they are `Judged`.
+    """Answers pulls whose messages a function judges, if they are `FunctionFilter`.
 
     Args:
         read: the next records of a pull, from its offset on.
@@ -339,7 +339,7 @@ class FunctionFilteredPulls:
         deadline = loop.time() + seconds
         while True:
             found = await self._read(pull)
-            if found.status is ReadStatus.FOUND and isinstance(pull.wanted, Judged):
+            if found.status is ReadStatus.FOUND and isinstance(pull.wanted, FunctionFilter):
                 await self._judge(pull, found, pull.wanted.function)
             left = deadline - loop.time()
             if not _goes_on(pull, found, left):
@@ -356,7 +356,7 @@ class FunctionFilteredPulls:
         records = [bytes(record) for record in found.records]  # the log may go on without them
         header = pull.header
         asker = header.consumer_group, header.topic, header.queue_id
-        verdicts = await self._functions.judge(function, records, asker)
+        verdicts = await self._functions.evaluate(function, records, asker)
         kept = [memoryview(each) for each, wanted in zip(records, verdicts, strict=True) if wanted]
         found.records, found.size = kept, sum(map(len, kept))
         found.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
@@ -422,12 +422,12 @@ class PullHandlers:
         try:
             pull = self._pulls.admitted(request)
         except NotCompiled as exc:
-            return self._background.answer(self._compile_and_serve(request, exc.text))
+            return self._background.defer(self._compile_and_serve(request, exc.text))
         return self._pulls.reset(pull) or self._serve(pull)
 
     def _serve(self, pull: Pull) -> Reply | DeferredReply:
-        if isinstance(pull.wanted, Judged):
-            return self._background.answer(self._judged.serve(pull, self._pulls.seconds(pull)))
+        if isinstance(pull.wanted, FunctionFilter):
+            return self._background.defer(self._judged.serve(pull, self._pulls.seconds(pull)))
         return self._pulls.serve(pull)
 
     async def _compile_and_serve(self, request: Request[PullHeader], text: str) -> Reply:

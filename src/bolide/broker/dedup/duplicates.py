@@ -1,4 +1,4 @@
-"""Keyed messages are taken once: a repeat is answered with the place of the first."""
+"""Idempotent append of keyed messages: a duplicate is answered with the position of the first."""
 
 import time
 from collections.abc import Callable, Container, Sequence
@@ -13,15 +13,15 @@ from bolide.store.appending import Appended
 from bolide.store.contract import Store
 
 
-class Places(NamedTuple):
-    """Where messages are, in their order: the new ones, and the first sends of the others."""
+class DedupResult(NamedTuple):
+    """Positions of messages in request order; duplicates have that of the first send."""
 
     appended: list[Appended]
     fresh: list[Appended]
 
 
 class Duplicates:
-    """Stands between the sends of topics that have windows and the store; of one event loop."""
+    """Appends messages to topics with de-duplication windows; belongs to one event loop."""
 
     def __init__(
         self,
@@ -36,33 +36,37 @@ class Duplicates:
         self._intake = intake
         self._now = now
 
-    def append(self, topic: str, queue_id: int, drafts: Sequence[RecordDraft]) -> Places:
-        """Append the messages that are new, all of them or none, and keep their keys.
+    def append(self, topic: str, queue_id: int, drafts: Sequence[RecordDraft]) -> DedupResult:
+        """Append the new messages, all or none, and record their keys.
 
         The windows of the topic must be ready. Raises as `Intake.append_batch`.
         """
         window = self.windows.require(topic, queue_id)
         before, end = len(window), self._store.max_offset(topic, queue_id)
-        oldest = window.span.oldest(self._now(), end)
-        window.slide(oldest, 2 * len(drafts))
+        oldest = window.length.oldest(self._now(), end)
+        window.evict_expired(oldest, 2 * len(drafts))
         keys = [find_key(draft.properties) for draft in drafts]
-        known = {key: place for key in keys if key and (place := window.find(key, oldest))}
+        known = {key: appended for key in keys if key and (appended := window.find(key, oldest))}
         new = _first_seen(known, keys)
         fresh = self._append_new([drafts[at] for at in new])
-        for at, place in zip(new, fresh, strict=True):
+        for at, appended in zip(new, fresh, strict=True):
             if (key := keys[at]) is not None:
-                known[key] = place
-                _keep(window, key, place, end if _is_elsewhere(drafts[at], topic) else None)
-        self.windows.grew(len(window) - before)
-        unkeyed = iter([place for at, place in zip(new, fresh, strict=True) if keys[at] is None])
-        return Places([next(unkeyed) if key is None else known[key] for key in keys], fresh)
+                known[key] = appended
+                _record(window, key, appended, end if _is_delayed(drafts[at], topic) else None)
+        self.windows.record_growth(len(window) - before)
+        unkeyed = iter(
+            [appended for at, appended in zip(new, fresh, strict=True) if keys[at] is None]
+        )
+        return DedupResult([next(unkeyed) if key is None else known[key] for key in keys], fresh)
 
     def is_delivered(self, draft: RecordDraft, physical_offset: int) -> bool:
-        """Whether the delayed message that waits at a position went to its queue already: a broker
-        that is killed has forgotten some of its last deliveries.
+        """Whether a delayed message was delivered to its queue before a crash.
+
+        Args:
+            physical_offset: position of the message in the delay queue.
 
         Raises:
-            NotYet: that is being read.
+            NotYet: the window is still being recovered.
         """
         topic = str(draft.topic, "utf-8", "replace")
         key = find_key(draft.properties) if self.windows.covers(topic) else None
@@ -72,9 +76,9 @@ class Duplicates:
             raise NotYet
         window = self.windows.require(topic, draft.queue_id)
         if window.delivered.get(key) != draft.born_timestamp:
-            return False  # another one had the key before
-        place = window.find(key, 0)
-        return place is not None and place.physical_offset > physical_offset
+            return False  # an earlier message had the key
+        appended = window.find(key, 0)
+        return appended is not None and appended.physical_offset > physical_offset
 
     def _append_new(self, drafts: list[RecordDraft]) -> list[Appended]:
         if len(drafts) == 1:
@@ -83,7 +87,7 @@ class Duplicates:
 
 
 def _first_seen(known: Container[bytes], keys: Sequence[bytes | None]) -> list[int]:
-    """Which of several have no key, or one that neither is known nor stands before them."""
+    """Return the indexes of messages without a key, or whose key occurs for the first time."""
     new: list[int] = []
     seen: set[bytes] = set()
     for at, key in enumerate(keys):
@@ -94,12 +98,16 @@ def _first_seen(known: Container[bytes], keys: Sequence[bytes | None]) -> list[i
     return new
 
 
-def _is_elsewhere(draft: RecordDraft, topic: str) -> bool:
-    """Whether it goes to a delay queue first."""
+def _is_delayed(draft: RecordDraft, topic: str) -> bool:
+    """Whether the message is addressed to a delay queue first."""
     return draft.topic != topic.encode()
 
 
-def _keep(window: Window, key: bytes, place: Appended, position: int | None) -> None:
-    """`position` is that in its own queue, of a message that went to another one."""
-    offset = place.queue_offset if position is None else position
-    window.add(key, place, window.span.mark(place.store_timestamp, offset))
+def _record(window: Window, key: bytes, appended: Appended, queue_end: int | None) -> None:
+    """Record a key.
+
+    Args:
+        queue_end: end of the own queue of a message that was appended to a delay queue, else None.
+    """
+    queue_offset = appended.queue_offset if queue_end is None else queue_end
+    window.add(key, appended, window.length.stamp(appended.store_timestamp, queue_offset))

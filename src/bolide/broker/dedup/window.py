@@ -1,7 +1,7 @@
-"""The keys that a queue has taken lately, and where their messages lie.
+"""The de-duplication window of one queue: recent keys and the positions of their messages.
 
-A key is kept as a digest of 16 bytes, a place packed into 40: about 200 bytes of memory a key,
-and nothing for the garbage collector to walk through.
+A key is stored as a digest of 16 bytes and a position packed into 40. A key takes about 200 bytes
+of memory, and the garbage collector has no objects to traverse.
 """
 
 import re
@@ -15,53 +15,53 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.record import Buffer
 from bolide.store.appending import Appended
 
-MOST_MESSAGES = 10_000_000
-MOST_SECONDS = 7 * 24 * 3600
+MAX_MESSAGES = 10_000_000
+MAX_SECONDS = 7 * 24 * 3600
 
 _COUNT = re.compile("[0-9]{1,9}")
 _TIME = re.compile("([0-9]{1,9})(s|m|h|d)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 _KEY = re.compile(b"(?:^|\x02)%s\x01([^\x02]+)" % PropertyName.DEDUP_KEY.encode())
-_SLID_AT_ONCE = 1000
-_PLACE = struct.Struct(">qiqqiq")  # an Appended and its mark
+_EVICTED_AT_ONCE = 1000
+_ENTRY = struct.Struct(">qiqqiq")  # an Appended and its stamp
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """How long a key is kept: for so many messages of its queue, or for so many seconds."""
+class WindowLength:
+    """How long a key is retained: for a number of messages of its queue, or of seconds."""
 
     messages: int = 0
     seconds: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `100000`, `30s`, `10m`, `2h` or `7d`.
+        """Parse `100000`, `30s`, `10m`, `2h` or `7d`.
 
         Raises:
-            ValueError: it is none of these, or too much; says what it may be.
+            ValueError: the text is malformed or out of bounds; the message states the bounds.
         """
-        if _COUNT.fullmatch(text) and 1 <= int(text) <= MOST_MESSAGES:
+        if _COUNT.fullmatch(text) and 1 <= int(text) <= MAX_MESSAGES:
             return cls(messages=int(text))
         if found := _TIME.fullmatch(text):
             seconds = int(found[1]) * _UNITS[found[2]]
-            if 1 <= seconds <= MOST_SECONDS:
+            if 1 <= seconds <= MAX_SECONDS:
                 return cls(seconds=seconds)
         raise ValueError(
-            f"it is a number of messages, 1 to {MOST_MESSAGES}, or a time, 1s to 7d,"
+            f"expected a number of messages, 1 to {MAX_MESSAGES}, or a time, 1s to 7d,"
             " written like 30s, 10m, 2h or 7d"
         )
 
-    def mark(self, store_timestamp: int, queue_offset: int) -> int:
-        """Where in the span a message stands."""
+    def stamp(self, store_timestamp: int, queue_offset: int) -> int:
+        """The stamp of a message, by which it leaves the window: its store time or queue offset."""
         return store_timestamp if self.seconds else queue_offset
 
     def oldest(self, now: float, end: int) -> int:
-        """The least mark that is inside, now and with the queue ending at `end`."""
+        """The lowest stamp inside the window, now and with the queue ending at `end`."""
         return int((now - self.seconds) * 1000) if self.seconds else end - self.messages
 
 
 def find_key(properties: Buffer) -> bytes | None:
-    """The digest of the key that a property string holds; of two the later counts."""
+    """Return the digest of the key in a property string; the last of several keys counts."""
     found = _KEY.findall(properties)
     return digest(found[-1]) if found else None
 
@@ -71,96 +71,98 @@ def digest(key: bytes) -> bytes:
 
 
 class Window:
-    """The keys of one queue, in the order they came."""
+    """Keys of one queue, in arrival order."""
 
-    __slots__ = ("_order", "_places", "_stale", "delivered", "span")
+    __slots__ = ("_entries", "_order", "_stale", "delivered", "length")
 
-    def __init__(self, span: Span) -> None:
-        self.span = span
+    def __init__(self, length: WindowLength) -> None:
+        self.length = length
         self.delivered: dict[bytes, int] = {}
-        """Keys of messages that were delayed, whose places are those of their deliveries; and when
-        they were born."""
-        self._places: dict[bytes, bytes] = {}
+        """Keys of delayed messages whose positions are those of their deliveries, with their
+        born times."""
+        self._entries: dict[bytes, bytes] = {}
         self._order: deque[bytes] = deque()
         self._stale: dict[bytes, int] = {}
-        """How often a key stands in the order besides its place: to take it out of the middle
-        takes long."""
+        """Number of outdated entries per key in the order: removing them from the middle is
+        slow."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._entries)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._places
+        return key in self._entries
 
     def find(self, key: bytes, oldest: int) -> Appended | None:
-        """Where the first message with this key went, if its mark is not below `oldest`."""
-        packed = self._places.get(key)
+        """Return the position of the first message with this key if its stamp is at least
+        `oldest`."""
+        packed = self._entries.get(key)
         if packed is None:
             return None
-        *place, mark = _PLACE.unpack(packed)
-        return Appended._make(place) if mark >= oldest else None
+        *appended, stamp = _ENTRY.unpack(packed)
+        return Appended._make(appended) if stamp >= oldest else None
 
-    def add(self, key: bytes, appended: Appended, mark: int) -> None:
-        """Keep a key, in place of one that is out of date."""
-        if key in self._places:
-            self._forget(key)
-            self._pass_over(key)
-        self._places[key] = _PLACE.pack(*appended, mark)
+    def add(self, key: bytes, appended: Appended, stamp: int) -> None:
+        """Record a key, replacing one that has expired."""
+        if key in self._entries:
+            self._discard(key)
+            self._add_stale(key)
+        self._entries[key] = _ENTRY.pack(*appended, stamp)
         self._order.append(key)
 
-    def slide(self, oldest: int, least: int = 0) -> None:
-        """Forget keys whose mark is below; of many only some, for a broker must go on.
+    def evict_expired(self, oldest: int, at_least: int = 0) -> None:
+        """Evict keys with stamps below `oldest`, a bounded number per call.
 
         Args:
-            oldest: the least mark that stays.
-            least: how many at least, as far as there are.
+            oldest: the lowest stamp that stays.
+            at_least: the bound is at least this number.
         """
-        for _ in range(max(_SLID_AT_ONCE, least)):
+        for _ in range(max(_EVICTED_AT_ONCE, at_least)):
             if not self._order or not self._is_below(self._order[0], oldest):
                 break
-            self._step()
+            self._evict_first()
 
-    def drop(self, count: int) -> None:
-        """Forget so many of the oldest, as far as there are."""
+    def evict_oldest(self, count: int) -> None:
+        """Evict up to `count` of the oldest keys."""
         left = max(len(self) - count, 0)
         while len(self) > left:
-            self._step()
+            self._evict_first()
 
-    def take_back(self, position: int, generation: int) -> None:
-        """Forget what lay behind a position of the log before this generation."""
+    def discard_lost(self, position: int, generation: int) -> None:
+        """Discard keys of records that a failed flush lost: behind `position` and before
+        `generation`."""
         lost: set[bytes] = set()
         for key in reversed(self._order):
-            if key in self._places:
-                place = self._place(key)
-                if place.end <= position:
+            if key in self._entries:
+                appended = self._position(key)
+                if appended.end <= position:
                     break
-                if place.generation < generation:
+                if appended.generation < generation:
                     lost.add(key)
         for key in lost:
-            self._forget(key)
-            self._pass_over(key)
+            self._discard(key)
+            self._add_stale(key)
 
     def _is_below(self, key: bytes, oldest: int) -> bool:
-        return key in self._stale or self._mark(key) < oldest
+        return key in self._stale or self._stamp(key) < oldest
 
-    def _step(self) -> None:
-        """Go on behind the first of the order."""
+    def _evict_first(self) -> None:
+        """Remove the first entry of the order."""
         key = self._order.popleft()
-        times = self._stale.pop(key, 0)
-        if not times:
-            self._forget(key)
-        elif times > 1:
-            self._stale[key] = times - 1
+        count = self._stale.pop(key, 0)
+        if not count:
+            self._discard(key)
+        elif count > 1:
+            self._stale[key] = count - 1
 
-    def _pass_over(self, key: bytes) -> None:
+    def _add_stale(self, key: bytes) -> None:
         self._stale[key] = self._stale.get(key, 0) + 1
 
-    def _forget(self, key: bytes) -> None:
-        del self._places[key]
+    def _discard(self, key: bytes) -> None:
+        del self._entries[key]
         self.delivered.pop(key, None)
 
-    def _mark(self, key: bytes) -> int:
-        return int(_PLACE.unpack(self._places[key])[-1])
+    def _stamp(self, key: bytes) -> int:
+        return int(_ENTRY.unpack(self._entries[key])[-1])
 
-    def _place(self, key: bytes) -> Appended:
-        return Appended._make(_PLACE.unpack(self._places[key])[:-1])
+    def _position(self, key: bytes) -> Appended:
+        return Appended._make(_ENTRY.unpack(self._entries[key])[:-1])

@@ -15,7 +15,7 @@ from bolide.broker.consume.pull import COMMIT, SUSPEND, Pull, Pulls
 from bolide.broker.fast_path._pulls import PullReplies, read_pull
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlans
-from bolide.broker.filters.filters import Judged
+from bolide.broker.filters.filters import FunctionFilter
 from bolide.broker.gate import Gate
 from bolide.kernel import Sieve
 from bolide.kernel.units import UNIT_SIZE
@@ -367,7 +367,7 @@ def _is_key_of(key: bytes, request: Request[PullHeader]) -> bool:
 
 def _is_plain(wanted: MessageFilter) -> bool:
     """Whether compiled code can decide what is wanted."""
-    if isinstance(wanted, Judged) or not isinstance(wanted.record, Sieve | None):
+    if isinstance(wanted, FunctionFilter) or not isinstance(wanted.record, Sieve | None):
         return False
     if wanted.codes is None:
         return wanted.code is None

@@ -262,7 +262,7 @@ class SendPath:
     def end_burst(self) -> None:
         """Count the sends of a burst, and report its queues if a consumer waits."""
         if self._count:
-            self._statistics.took(self._count, self._seconds / self._count)
+            self._statistics.add_put_latency(self._count, self._seconds / self._count)
             self._count, self._seconds = 0, 0.0
         if self._intake.is_awaited:
             self.report_queues()

@@ -1,4 +1,4 @@
-"""The filters of a broker: which expressions it takes, and what they want of a queue."""
+"""The filters of a broker: turns filter expressions into message filters for reads."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from bolide.broker.filters.subscriptions import (
     FUNCTION,
     SQL92,
     FilterTable,
+    filter_for,
+    filter_for_subscription,
     is_by_tags,
-    not_filtered_by,
-    wanted_by,
-    wanted_by_subscription,
+    unsupported_type,
 )
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.settings.config import BrokerConfig
@@ -29,7 +29,7 @@ _RETRY_TOPIC = b"\x02" + PropertyName.RETRY_TOPIC.encode() + b"\x01"
 
 
 class NotCompiled(Exception):
-    """What is wanted cannot be said without a wait: see `Filters.compile`."""
+    """The expression must be compiled first, in a worker thread: see `Filters.compile`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -37,18 +37,18 @@ class NotCompiled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(MessageFilter):
-    """All that is wanted by `record`, if the function of this name says so too."""
+class FunctionFilter(MessageFilter):
+    """Messages that pass `record` and that the named filter function accepts."""
 
     function: str = ""
 
 
 class Filters:
-    """Belongs to one event loop.
+    """Filter expressions of consumers; belongs to one event loop.
 
     Args:
-        table: what groups filter by.
-        functions: those that administrators registered.
+        table: SQL filters registered by groups.
+        functions: filter functions registered by administrators.
     """
 
     def __init__(
@@ -63,95 +63,98 @@ class Filters:
         self.functions = functions
         self._clients = clients
 
-    # ---- what is wanted
+    # ---- message filters
 
-    def wanted_by(self, expression_type: str | None, expression: str | None) -> MessageFilter:
-        """The filter of an expression, for readers that know no functions.
+    def filter_for(self, expression_type: str | None, expression: str | None) -> MessageFilter:
+        """Return the filter of an expression, for readers that do not support functions.
 
         Raises:
-            SubscriptionMalformed: it cannot be read.
-            ServerError: this broker does not filter by its type.
+            SubscriptionMalformed: the expression is invalid.
+            ServerError: this broker does not support the expression type.
         """
-        self._refuse_type(expression_type)
-        return wanted_by(expression_type, expression)
+        self._check_type(expression_type)
+        return filter_for(expression_type, expression)
 
-    def pulled_by(self, expression_type: str | None, expression: str | None) -> MessageFilter:
-        """As `wanted_by`, for pulls: a function makes it `Judged`.
+    def pull_filter(self, expression_type: str | None, expression: str | None) -> MessageFilter:
+        """As `filter_for`, for pulls: a function yields a `FunctionFilter`.
 
         Raises:
-            NotCompiled: it is an expression that nobody has filtered by lately.
+            NotCompiled: the SQL expression is not in the cache.
         """
         if expression_type == FUNCTION:
-            return Judged(function=self.functions.require(expression or "").name)
-        self._refuse_type(expression_type)
+            return FunctionFilter(function=self.functions.require(expression or "").name)
+        self._check_type(expression_type)
         if expression_type == SQL92 and not is_compiled(expression or ""):
             raise NotCompiled(expression or "")
-        return wanted_by(expression_type, expression)
+        return filter_for(expression_type, expression)
 
     @staticmethod
     async def compile(texts: Iterable[str]) -> None:
-        """Have expressions ready, or what is wrong with them: what follows need not wait."""
+        """Compile expressions in a worker thread and cache the results, errors included."""
         await asyncio.to_thread(_compile_all, list(texts))
 
-    def subscribed(self, group: str, subscription: Subscription, version: int) -> MessageFilter:
-        """The filter of a group by what it registered.
+    def subscription_filter(
+        self, group: str, subscription: Subscription, version: int
+    ) -> MessageFilter:
+        """Return the filter that a group registered.
 
         Raises:
-            FilterNotFound: its SQL was never registered, or cannot be read; says why.
-            FilterOutdated: what is registered is older than `version`.
-            NotCompiled: as `pulled_by`.
+            FilterNotFound: its SQL was never registered, or is invalid.
+            FilterOutdated: the registered filter is older than `version`.
+            NotCompiled: as `pull_filter`.
         """
         if subscription.expression_type != SQL92:
-            return self.pulled_by(subscription.expression_type, subscription.sub_string)
+            return self.pull_filter(subscription.expression_type, subscription.sub_string)
         found = self.table.find(subscription.topic, group)
         if found is None:
             raise FilterNotFound(
                 "The broker's consumer filter data is not exist!Your expression may be wrong!"
-                f" {_fault_of(subscription.sub_string)}"
+                f" {_error_of(subscription.sub_string)}"
             )
         if found.client_version < version:
             raise FilterOutdated("the consumer's consumer filter data not latest")
-        return self.pulled_by(SQL92, found.expression)
+        return self.pull_filter(SQL92, found.expression)
 
-    def of_retries(self, group: str, wanted: MessageFilter) -> MessageFilter:
-        """What a group wants of its retry topic: all, unless `filterSupportRetry` is set."""
+    def retry_filter(self, group: str, wanted: MessageFilter) -> MessageFilter:
+        """Return the filter for the retry topic of a group: unchanged, unless
+        `filterSupportRetry` is set."""
         if not self._cell.value.filter_support_retry:
             return wanted
-        further = wanted.record
+        record_filter = wanted.record
 
-        def is_wanted(record: memoryview) -> bool:
-            if further is not None and not further(record):
+        def matches_record(record: memoryview) -> bool:
+            if record_filter is not None and not record_filter(record):
                 return False
             properties = b"\x02" + property_bytes(record)
             topic = find_property(properties, _RETRY_TOPIC)
             found = self.table.find(topic, group) if topic else None
             return found is None or _matches(found.expression or "", properties)
 
-        return replace(wanted, record=is_wanted)
+        return replace(wanted, record=matches_record)
 
-    # ---- what heartbeats and checks say
+    # ---- registration
 
     async def check(self, subscription: Subscription) -> str | None:
-        """Whether a group may filter so; what is worth telling if it may.
+        """Check a subscription; return a warning for the client, if any.
 
         Raises:
-            Refusal: it may not, and why.
+            Refusal: the subscription is refused.
         """
         if is_by_tags(subscription.expression_type):
             return None
         if subscription.expression_type == FUNCTION:
             self.functions.require(subscription.sub_string)
             return None
-        self._refuse_type(subscription.expression_type)
+        self._check_type(subscription.expression_type)
         await self.compile([subscription.sub_string])
-        wanted_by_subscription(subscription)
+        filter_for_subscription(subscription)
         ignored = compile_sql(subscription.sub_string).ignored
         return (
             f"the expression ends before {ignored[:100]!r}, which is ignored" if ignored else None
         )
 
     async def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
-        """Note what a heartbeat says."""
+        """Register the subscriptions of a heartbeat."""
         given = list(subscriptions)
         by_sql = [each.sub_string for each in given if each.expression_type == SQL92]
         new = [text for text in by_sql if not is_compiled(text)]
@@ -159,17 +162,17 @@ class Filters:
             await self.compile(new)
         self.table.register(group, given)
 
-    # ---- chores
+    # ---- maintenance
 
     def sweep(self) -> None:
-        """Forget what nobody has filtered by for long."""
+        """Drop filters of groups that have been offline for long."""
         self.table.sweep(
             lambda group: self._clients.consumer_group(group) is not None,
             self._cell.value.filter_data_clean_time_span,
         )
 
     def save(self) -> None:
-        """Write what changed. Blocks."""
+        """Save the table if it changed. Blocks."""
         self.table.table.save()
 
     def save_due(self, now: float) -> None:
@@ -178,29 +181,30 @@ class Filters:
     async def stop(self) -> None:
         await self.functions.stop()
 
-    def _refuse_type(self, expression_type: str | None) -> None:
+    def _check_type(self, expression_type: str | None) -> None:
         if is_by_tags(expression_type):
             return
         if expression_type == FUNCTION:
             raise ServerError("filter functions are for consumers that pull: use tags or SQL92")
         if not self._cell.value.enable_property_filter:
-            raise not_filtered_by(expression_type)
+            raise unsupported_type(expression_type)
 
 
 def _compile_all(texts: list[str]) -> None:
     for text in texts:
-        _fault_of(text)
+        _error_of(text)
 
 
 def _matches(expression: str, properties: bytes) -> bool:
-    """Whether a retry is wanted; one that nobody can judge is, or it would be lost."""
+    """Whether a retried message matches; an invalid expression matches, or the message would be
+    lost."""
     try:
         return compile_sql(expression).matches(properties)
     except BadExpression:
         return True
 
 
-def _fault_of(text: str) -> str:
+def _error_of(text: str) -> str:
     try:
         compile_sql(text)
     except BadExpression as exc:

@@ -1,10 +1,10 @@
-"""The process that runs filter functions, and the frames it exchanges with its broker.
+"""The worker process that runs filter functions, and the frames it exchanges with the broker.
 
-A frame is four bytes with its length and that many bytes of MessagePack.
+A frame is a length of four bytes followed by that many bytes of MessagePack.
 
-`worker_pool` starts it as `python -m bolide.broker.filters.function_worker SECONDS BYTES`. Source
-registered by an administrator runs only here. The process may use BYTES of memory beyond its own
-footprint, and a question that takes longer than SECONDS ends the process.
+`worker_pool` starts the process as `python -m bolide.broker.filters.function_worker SECONDS BYTES`.
+Source registered by an administrator runs only here. The process may use BYTES of memory beyond its
+own footprint, and a request that takes longer than SECONDS kills the process.
 """
 
 import inspect
@@ -24,115 +24,114 @@ from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompr
 from bolide.protocol.record import Record, read_record
 
 LENGTH = struct.Struct(">I")
-MAX_ANSWER = 1024 * 1024
-
-
-class Load(msgspec.Struct, tag=True):
-    """Make a function of its source; of one name the last one counts."""
-
-    name: str
-    source: str
-
-
-class Judge(msgspec.Struct, tag=True):
-    """Say of records which of them a function accepts."""
-
-    name: str
-    records: list[bytes]
-
-
-class Answer(msgspec.Struct):
-    verdicts: list[bool] = []
-    failed: int = 0
-    """For how many records the function raised; these are not accepted."""
-    error: str = ""
-    """The last error: of a record, or why there is no function."""
-
-
-Question = Load | Judge
-
-_encoder = msgspec.msgpack.Encoder()
-_questions = msgspec.msgpack.Decoder(Question)
-_answers = msgspec.msgpack.Decoder(Answer)
-
-
-def encode(message: Question | Answer) -> bytes:
-    data = _encoder.encode(message)
-    return LENGTH.pack(len(data)) + data
-
-
-def decode_question(data: bytes) -> Question:
-    question: Question = _questions.decode(data)
-    return question
-
-
-def decode_answer(data: bytes) -> Answer:
-    """Raises msgspec.MsgspecError: a function may have written to where answers go."""
-    return _answers.decode(data)
-
-
+MAX_REPLY = 1024 * 1024
 ENTRY = "accept"
 
 Function = Callable[[StoredMessage], object]
 
 
+class LoadRequest(msgspec.Struct, tag=True):
+    """Compile the source of a function, replacing an earlier one of that name."""
+
+    name: str
+    source: str
+
+
+class EvaluateRequest(msgspec.Struct, tag=True):
+    """Evaluate a function on records."""
+
+    name: str
+    records: list[bytes]
+
+
+class WorkerReply(msgspec.Struct):
+    verdicts: list[bool] = []
+    failed: int = 0
+    """Number of records for which the function raised; they are not accepted."""
+    error: str = ""
+    """The last error of a record, or the reason why the function cannot be loaded."""
+
+
+WorkerRequest = LoadRequest | EvaluateRequest
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder = msgspec.msgpack.Decoder(WorkerRequest)
+_reply_decoder = msgspec.msgpack.Decoder(WorkerReply)
+
+
+def encode(message: WorkerRequest | WorkerReply) -> bytes:
+    data = _encoder.encode(message)
+    return LENGTH.pack(len(data)) + data
+
+
+def decode_request(data: bytes) -> WorkerRequest:
+    request: WorkerRequest = _request_decoder.decode(data)
+    return request
+
+
+def decode_reply(data: bytes) -> WorkerReply:
+    """Raises msgspec.MsgspecError: a function may have written to the reply pipe."""
+    return _reply_decoder.decode(data)
+
+
 def main() -> None:
     seconds, memory = float(sys.argv[1]), int(sys.argv[2])
-    questions, answers = _own_pipes()
+    requests, replies = _own_pipes()
     _limit_memory(memory)
     try:
-        _serve(questions, answers, seconds)
-    except BaseException:  # noqa: BLE001  exit() in a function too
+        _serve(requests, replies, seconds)
+    except BaseException:  # noqa: BLE001  boundary to user code, which may call exit()
         sys.excepthook(*sys.exc_info())
-    _end()
+    _kill_group()
 
 
-def _serve(questions: BinaryIO, answers: BinaryIO, seconds: float) -> None:
+def _serve(requests: BinaryIO, replies: BinaryIO, seconds: float) -> None:
     functions: dict[str, Function] = {}
-    own = os.getpid()
-    _write(answers, Answer())
-    while question := _read(questions):
-        signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal is not caught: the end
-        answer = _answer(question, functions)
-        if os.getpid() != own:
-            return  # a function forked: one answer is enough
+    own_pid = os.getpid()
+    _write(replies, WorkerReply())
+    while request := _read(requests):
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM is not caught: it kills the process
+        reply = _handle(request, functions)
+        if os.getpid() != own_pid:
+            return  # a function forked: only the parent replies
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _write(answers, answer)
+        _write(replies, reply)
 
 
-def _end() -> None:
-    """With all that functions have started, threads and processes: nobody else ends those."""
+def _kill_group() -> None:
+    """Kill the process group: threads and processes started by functions have no other owner."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
-def _answer(question: Question, functions: dict[str, Function]) -> Answer:
-    if isinstance(question, Judge):
-        return _judge(functions[question.name], question.records)
-    return _load(question, functions)
+def _handle(request: WorkerRequest, functions: dict[str, Function]) -> WorkerReply:
+    if isinstance(request, EvaluateRequest):
+        return _evaluate(functions[request.name], request.records)
+    return _load(request, functions)
 
 
-def _load(question: Load, functions: dict[str, Function]) -> Answer:
+def _load(request: LoadRequest, functions: dict[str, Function]) -> WorkerReply:
     try:
-        functions[question.name] = _made(question)
-    except Exception as exc:  # noqa: BLE001  whatever the source does
-        return Answer(error=_text(exc))
-    return Answer()
+        functions[request.name] = _compile(request)
+    except Exception as exc:  # noqa: BLE001  boundary to user code
+        return WorkerReply(error=_describe(exc))
+    return WorkerReply()
 
 
-def _made(question: Load) -> Function:
-    place = f"<filter {question.name}>"
-    names: dict[str, Any] = {"__name__": question.name}
-    exec(compile(question.source, place, "exec"), names)  # noqa: S102  what this process is for
+def _compile(request: LoadRequest) -> Function:
+    location = f"<filter {request.name}>"
+    names: dict[str, Any] = {"__name__": request.name}
+    exec(compile(request.source, location, "exec"), names)  # noqa: S102  what this process is for
     function: Function | None = names.get(ENTRY)
-    if function is None or not _is_fit(function):
+    if function is None or not _is_valid(function):
         raise TypeError(f"it defines no function {ENTRY}(message) that returns True or False")
     return function
 
 
-def _is_fit(function: Function) -> bool:
-    """Whether it takes one message and returns no coroutine or generator, which are always true."""
+def _is_valid(function: Function) -> bool:
+    """Whether the function takes one message and is no coroutine or generator function, whose
+    results are always true."""
     is_plain = callable(function) and not (
         inspect.iscoroutinefunction(function)
         or inspect.isgeneratorfunction(function)
@@ -142,26 +141,26 @@ def _is_fit(function: Function) -> bool:
         return is_plain and inspect.signature(function).bind(None) is not None
     except TypeError:
         return False
-    except ValueError:  # some functions of C do not tell
+    except ValueError:  # some C functions have no signature
         return True
 
 
-def _judge(function: Function, records: list[bytes]) -> Answer:
-    answer = Answer(verdicts=[])
+def _evaluate(function: Function, records: list[bytes]) -> WorkerReply:
+    reply = WorkerReply(verdicts=[])
     for data in records:
         try:
-            answer.verdicts.append(bool(function(_message(data))))
+            reply.verdicts.append(bool(function(_message(data))))
         except MemoryError:
             os._exit(1)  # not the fault of this message alone
-        except Exception as exc:  # noqa: BLE001  whatever the function does
-            answer.verdicts.append(False)
-            answer.failed += 1
-            answer.error = _text(exc)
-    return answer
+        except Exception as exc:  # noqa: BLE001  boundary to user code
+            reply.verdicts.append(False)
+            reply.failed += 1
+            reply.error = _describe(exc)
+    return reply
 
 
 def _message(data: bytes) -> StoredMessage:
-    """As consumers get it."""
+    """Decode a record as consumers do."""
     record = read_record(data)
     assert isinstance(record, Record)
     message = record.message()
@@ -175,31 +174,33 @@ def _message(data: bytes) -> StoredMessage:
     return msgspec.structs.replace(message, body=body, sys_flag=plain)
 
 
-def _text(exc: Exception) -> str:
-    """What it says, with where in the function it was; what it says may be anything."""
-    place, trace = "", exc.__traceback__
+def _describe(exc: Exception) -> str:
+    """Describe an exception with the line in the function; str() of the exception may fail."""
+    location, trace = "", exc.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith("<filter "):
-            place = f" in line {trace.tb_lineno}"
+            location = f" in line {trace.tb_lineno}"
         trace = trace.tb_next
     try:
-        said = str(exc)
-    except Exception:  # noqa: BLE001  whatever the function does
-        said = "it does not say why"
-    return f"{type(exc).__name__}{place}: {said}"[:500].encode(errors="backslashreplace").decode()
+        text = str(exc)
+    except Exception:  # noqa: BLE001  boundary to user code
+        text = "no message"
+    return (
+        f"{type(exc).__name__}{location}: {text}"[:500].encode(errors="backslashreplace").decode()
+    )
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes of the broker; what functions print goes to its standard error."""
-    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    """Return the pipes to the broker; output of functions goes to its standard error."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("rb") as empty:
+        os.dup2(empty.fileno(), 0)
     os.dup2(2, 1)
-    return questions, answers
+    return requests, replies
 
 
 def _limit_memory(extra: int) -> None:
-    import resource  # noqa: PLC0415  there is none on every system
+    import resource  # noqa: PLC0415  not available on every system
 
     with suppress(OSError, ValueError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -208,19 +209,19 @@ def _limit_memory(extra: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
-def _read(pipe: BinaryIO) -> Question | None:
-    """The next question; None when the broker is gone."""
+def _read(pipe: BinaryIO) -> WorkerRequest | None:
+    """Read the next request; None when the broker has closed the pipe."""
     head = pipe.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
     (size,) = LENGTH.unpack(head)
     data = pipe.read(size)
-    return decode_question(data) if len(data) == size else None
+    return decode_request(data) if len(data) == size else None
 
 
-def _write(pipe: BinaryIO, answer: Answer) -> None:
-    with suppress(BrokenPipeError):  # the broker is gone, and the next read says so
-        pipe.write(encode(answer))
+def _write(pipe: BinaryIO, reply: WorkerReply) -> None:
+    with suppress(BrokenPipeError):  # the broker has exited; the next read returns None
+        pipe.write(encode(reply))
         pipe.flush()
 
 

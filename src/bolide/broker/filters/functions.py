@@ -1,9 +1,9 @@
-"""Filter functions: Python source registered by an administrator, and its requests.
+"""Filter functions: Python source registered by an administrator, and the requests that manage it.
 
-RocketMQ's FilterServer idea, with processes of the broker's own (`worker_pool`). A function that
-raises does not accept that message. One that hangs or dies says nothing of its batch: the pull is
-refused and comes again, so that no message is passed over unseen. If that goes on, `Cooldowns`
-make room for other functions.
+This is the idea of RocketMQ's FilterServer, with worker processes owned by the broker
+(`worker_pool`). A function that raises does not accept that message. When a function hangs or kills
+its worker, the pull is refused and retried, so that no message is skipped unseen. After repeated
+failures, `Cooldowns` keeps such a function from occupying the workers.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from bolide.broker.background import on_saving_thread
-from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool, WorkersBusy
+from bolide.broker.filters.worker_pool import FunctionCode, WorkerFailed, WorkerPool, WorkersBusy
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.protocol import fastjson
@@ -37,9 +37,16 @@ from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.tables import Table, TableKind
 
-FIRST, LONGEST = 1.0, 30.0
-"""Seconds; each pause is twice as long as the one before."""
-_MANY = 1024
+log = logging.getLogger(__name__)
+
+FIRST_COOLDOWN, MAX_COOLDOWN = 1.0, 30.0
+"""Seconds; each cooldown is twice as long as the one before."""
+_EVICTION_SIZE = 1024
+MAX_SOURCE = 64 * 1024
+_MAX_FUNCTIONS = 256
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WARNING_INTERVAL = 60.0
+"""Seconds between two log lines about a failing function."""
 
 
 class Cooldown(NamedTuple):
@@ -49,42 +56,33 @@ class Cooldown(NamedTuple):
 
 
 class Cooldowns:
-    """Who has to wait, by whatever tells them apart."""
+    """Exponential back-off of failing functions, by key."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._pauses: dict[Hashable, Cooldown] = {}
+        self._by_key: dict[Hashable, Cooldown] = {}
 
     def __len__(self) -> int:
-        return len(self._pauses)
+        return len(self._by_key)
 
     def find(self, key: Hashable) -> Cooldown | None:
-        """The pause that is not over yet."""
-        found = self._pauses.get(key)
+        """Return the cooldown that is not over yet."""
+        found = self._by_key.get(key)
         return found if found is not None and found.end > self._now() else None
 
-    def failed(self, key: Hashable, reason: str) -> None:
-        before, now = self._pauses.pop(key, None), self._now()
-        seconds = min(before.seconds * 2, LONGEST) if before else FIRST
-        if len(self._pauses) >= _MANY:
-            self._pauses = {each: p for each, p in self._pauses.items() if p.end > now}
-        self._pauses[key] = Cooldown(reason, seconds, now + seconds)
+    def record_failure(self, key: Hashable, reason: str) -> None:
+        before, now = self._by_key.pop(key, None), self._now()
+        seconds = min(before.seconds * 2, MAX_COOLDOWN) if before else FIRST_COOLDOWN
+        if len(self._by_key) >= _EVICTION_SIZE:
+            self._by_key = {each: pause for each, pause in self._by_key.items() if pause.end > now}
+        self._by_key[key] = Cooldown(reason, seconds, now + seconds)
 
-    def worked(self, key: Hashable) -> None:
-        self._pauses.pop(key, None)
-
-
-log = logging.getLogger(__name__)
-
-MAX_SOURCE = 64 * 1024
-_MAX_FUNCTIONS = 256
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_QUIET = 60.0
-"""Seconds between two lines about one function that fails."""
+    def reset(self, key: Hashable) -> None:
+        self._by_key.pop(key, None)
 
 
 class FunctionTable(Struct, kw_only=True):
-    """What was registered, by name."""
+    """Registered functions by name."""
 
     functions: dict[str, FilterFunction] = msgspec.field(default_factory=dict)
 
@@ -98,18 +96,18 @@ FILTER_FUNCTIONS = TableKind(
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a function has done since the broker started."""
+class FunctionCounts:
+    """Counters of a function since the broker started."""
 
     judged: int = 0
     accepted: int = 0
     failed: int = 0
     error: str = ""
-    told: float = field(default=0.0, repr=False)
+    warned_at: float = field(default=0.0, repr=False)
 
 
 class FilterFunctions:
-    """The functions of one broker, out of a table that is loaded; belongs to one event loop."""
+    """The filter functions of one broker, on a loaded table; belongs to one event loop."""
 
     def __init__(
         self,
@@ -121,26 +119,26 @@ class FilterFunctions:
         self._cell = cell
         self._now = now
         self._pool: WorkerPool | None = None
-        self._tallies: dict[str, Tally] = {}
-        self._pauses = Cooldowns()
-        self._writing = asyncio.Lock()  # one file, one writer
+        self._counts: dict[str, FunctionCounts] = {}
+        self._cooldowns = Cooldowns()
+        self._write_lock = asyncio.Lock()  # serializes writers of the table file
 
     @property
     def all(self) -> list[FilterFunction]:
         return sorted(self._functions.values(), key=lambda function: function.name)
 
-    def tally(self, name: str) -> Tally:
-        return self._tallies.setdefault(name, Tally())
+    def counts(self, name: str) -> FunctionCounts:
+        return self._counts.setdefault(name, FunctionCounts())
 
     def find(self, name: str) -> FilterFunction | None:
         return self._functions.get(name)
 
     def require(self, name: str) -> FilterFunction:
-        """The function that a subscription names.
+        """Return the function that a subscription names.
 
         Raises:
-            SubscriptionMalformed: there is none of that name.
-            ServerError: functions are off.
+            SubscriptionMalformed: there is no function of that name.
+            ServerError: filter functions are disabled.
         """
         if not self._cell.value.filter_server_nums:
             raise ServerError(
@@ -155,68 +153,70 @@ class FilterFunctions:
             )
         return found
 
-    async def judge(self, name: str, records: list[bytes], asker: Hashable = None) -> list[bool]:
-        """Which records a function accepts.
+    async def evaluate(
+        self, name: str, records: list[bytes], caller: Hashable = None
+    ) -> list[bool]:
+        """Return which records a function accepts.
 
         Args:
-            asker: whose records they are: where they kill a worker, others are not kept waiting.
+            caller: owner of the records; a cooldown after a failure applies to this caller only.
 
         Raises:
-            Refusal: nobody knows: there is no such function, or it hangs or dies.
+            Refusal: there is no such function, or it hangs or dies.
         """
         function = self.require(name)
-        key = (asker, name, function.version)
-        if pause := self._pauses.find(key):
-            raise ServerError(f"{pause.reason}; it is tried again every {pause.seconds:g} s")
+        key = (caller, name, function.version)
+        if cooldown := self._cooldowns.find(key):
+            raise ServerError(f"{cooldown.reason}; it is tried again every {cooldown.seconds:g} s")
         try:
-            answer = await self._workers().judge(_code(function), records)
+            reply = await self._workers().evaluate(_code(function), records)
         except WorkersBusy as exc:
             raise ServerError(str(exc)) from exc
         except WorkerFailed as exc:
-            reason = f"{exc}; no message is passed over: mend it by updateFilter"
-            self._pauses.failed(key, reason)
-            self._note(name, str(exc))
+            reason = f"{exc}; no message is skipped: fix it with updateFilter"
+            self._cooldowns.record_failure(key, reason)
+            self._record_error(name, str(exc))
             raise ServerError(reason) from exc
-        self._pauses.worked(key)
-        if len(answer.verdicts) != len(records):
-            self._note(name, answer.error)
-            raise ServerError(f"filter function {name!r} is broken: {answer.error}")
-        tally = self.tally(name)
-        tally.judged += len(records)
-        tally.accepted += sum(answer.verdicts)
-        tally.failed += answer.failed
-        if answer.failed:
-            self._note(name, answer.error)
-        return answer.verdicts
+        self._cooldowns.reset(key)
+        if len(reply.verdicts) != len(records):
+            self._record_error(name, reply.error)
+            raise ServerError(f"filter function {name!r} is broken: {reply.error}")
+        counts = self.counts(name)
+        counts.judged += len(records)
+        counts.accepted += sum(reply.verdicts)
+        counts.failed += reply.failed
+        if reply.failed:
+            self._record_error(name, reply.error)
+        return reply.verdicts
 
     async def update(self, name: str, source: str) -> None:
-        """Register a function, or replace it; it is on the disk when this returns.
+        """Register or replace a function; the table is on disk when this returns.
 
         Raises:
-            Refusal: functions are off, or this is none; says why.
+            Refusal: filter functions are disabled, or the source is invalid.
         """
         if not self._cell.value.filter_server_nums:
             raise NoPermission("filter functions are off: set filterServerNums and restart")
         if not _NAME.fullmatch(name):
             raise InvalidParameter(f"{name!r}: a name has 1 to 64 letters, digits, _ and -")
         if len(source.encode()) > MAX_SOURCE:
-            raise InvalidParameter(f"a source of more than {MAX_SOURCE} bytes")
+            raise InvalidParameter(f"the source has more than {MAX_SOURCE} bytes")
         if name not in self._functions and len(self._functions) >= _MAX_FUNCTIONS:
             raise InvalidParameter(f"there are {_MAX_FUNCTIONS} functions: delete some first")
-        await self._check(FilterFunction(name=name, source=source))
-        async with self._writing:
+        await self._check_source(FilterFunction(name=name, source=source))
+        async with self._write_lock:
             version = max(int(self._now() * 1000), self._version_after(name))
             function = FilterFunction(name=name, source=source, version=version)
-            await self._keep(self._functions | {name: function})
-        self._tallies.pop(name, None)
+            await self._save(self._functions | {name: function})
+        self._counts.pop(name, None)
 
     async def delete(self, name: str) -> None:
-        """Raises QueryNotFound if there is none."""
-        async with self._writing:
+        """Raises QueryNotFound if there is no such function."""
+        async with self._write_lock:
             if name not in self._functions:
                 raise QueryNotFound(f"there is no filter function {name!r}; see listFilters")
-            await self._keep({key: each for key, each in self._functions.items() if key != name})
-        self._tallies.pop(name, None)
+            await self._save({key: each for key, each in self._functions.items() if key != name})
+        self._counts.pop(name, None)
 
     async def stop(self) -> None:
         if self._pool is not None:
@@ -240,17 +240,17 @@ class FilterFunctions:
             )
         return self._pool
 
-    async def _check(self, function: FilterFunction) -> None:
+    async def _check_source(self, function: FilterFunction) -> None:
         try:
-            fault = await self._workers().check(_code(function))
+            error = await self._workers().check(_code(function))
         except WorkersBusy as exc:
             raise ServerError(f"{function.name!r} is not registered: {exc}") from exc
         except WorkerFailed as exc:
             raise InvalidParameter(f"{function.name!r} is not registered: {exc}") from exc
-        if fault:
-            raise InvalidParameter(f"{function.name!r} is not registered: {fault}")
+        if error:
+            raise InvalidParameter(f"{function.name!r} is not registered: {error}")
 
-    async def _keep(self, functions: dict[str, FilterFunction]) -> None:
+    async def _save(self, functions: dict[str, FilterFunction]) -> None:
         before = self._table.value
         self._table.value = FunctionTable(functions=functions)
         self._table.changed()
@@ -260,20 +260,20 @@ class FilterFunctions:
             self._table.value = before
             raise ServerError(f"{self._table.path} cannot be written: {exc}") from exc
 
-    def _note(self, name: str, error: str) -> None:
-        tally, now = self.tally(name), time.monotonic()
-        tally.error = error
-        if now - tally.told >= _QUIET or not tally.told:
-            tally.told = now
+    def _record_error(self, name: str, error: str) -> None:
+        counts, now = self.counts(name), time.monotonic()
+        counts.error = error
+        if now - counts.warned_at >= _WARNING_INTERVAL or not counts.warned_at:
+            counts.warned_at = now
             log.warning("filter function %s: %s", name, error)
 
 
-def _code(function: FilterFunction) -> Code:
-    return Code(function.name, function.source, function.version)
+def _code(function: FilterFunction) -> FunctionCode:
+    return FunctionCode(function.name, function.source, function.version)
 
 
 class FilterHandlers:
-    """Changes the filter functions of a broker and tells of them."""
+    """Serve the registration and listing of filter functions."""
 
     def __init__(self, functions: FilterFunctions) -> None:
         self._functions = functions
@@ -312,12 +312,12 @@ class FilterHandlers:
         return Reply(body=fastjson.encode(states))
 
     def _state(self, name: str) -> FilterFunctionState:
-        tally, function = self._functions.tally(name), self._functions.find(name)
+        counts, function = self._functions.counts(name), self._functions.find(name)
         return FilterFunctionState(
             name=name,
             version=function.version if function else 0,
-            judged=tally.judged,
-            accepted=tally.accepted,
-            failed=tally.failed,
-            error=tally.error,
+            judged=counts.judged,
+            accepted=counts.accepted,
+            failed=counts.failed,
+            error=counts.error,
         )

@@ -1,4 +1,4 @@
-"""Processes that run filter functions: started when first needed, killed when they hang."""
+"""Worker processes for filter functions: started on first use, killed when they hang."""
 
 import asyncio
 import logging
@@ -13,12 +13,12 @@ import msgspec
 
 from bolide.broker.filters.function_worker import (
     LENGTH,
-    MAX_ANSWER,
-    Answer,
-    Judge,
-    Load,
-    Question,
-    decode_answer,
+    MAX_REPLY,
+    EvaluateRequest,
+    LoadRequest,
+    WorkerReply,
+    WorkerRequest,
+    decode_reply,
     encode,
 )
 from bolide.errors import BolideError
@@ -27,24 +27,25 @@ from bolide.remoting.tasks import uninterrupted
 log = logging.getLogger(__name__)
 
 _WORKER = "bolide.broker.filters.function_worker"
-_ENDING = "the broker is ending"
-_START_SECONDS = 30.0
-_TURN_SECONDS = 5.0
+_CLOSING = "the broker is ending"
+_START_TIMEOUT = 30.0
+_ACQUIRE_TIMEOUT = 5.0
 _GRACE = 2.0
-"""Seconds later than the broker a worker ends itself: for when the broker is no more."""
+"""Seconds after the timeout of the broker at which a worker kills itself, in case the broker
+died."""
 
 
 class WorkerFailed(BolideError):
-    """A worker gave no answer: it took too long, or died. Nothing is known of the messages."""
+    """A worker did not reply: it timed out or died. The records were not evaluated."""
 
 
 class WorkersBusy(BolideError):
-    """There was no worker to ask: others kept them all."""
+    """All workers were in use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """A function as workers get it: another `version` is another function."""
+class FunctionCode:
+    """The source of a function; another `version` is another function."""
 
     name: str
     source: str
@@ -52,11 +53,11 @@ class Code:
 
 
 class WorkerPool:
-    """At most so many workers, each with one question at a time; belongs to one event loop.
+    """At most `count` workers, each with one request in flight; belongs to one event loop.
 
     Args:
-        count: how many.
-        seconds: what a batch of messages may take.
+        count: number of workers.
+        seconds: time limit of a batch of records.
         memory: bytes that a function may use.
     """
 
@@ -64,71 +65,72 @@ class WorkerPool:
         self._seconds = seconds
         self._memory = memory
         self._count = count
-        self._turns = asyncio.Semaphore(count)
+        self._free_workers = asyncio.Semaphore(count)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._stopped = False
 
-    async def judge(self, code: Code, records: list[bytes]) -> Answer:
-        """Which records a function accepts.
+    async def evaluate(self, code: FunctionCode, records: list[bytes]) -> WorkerReply:
+        """Return which records a function accepts.
 
         Raises:
-            WorkerFailed: nobody knows; the worker is replaced.
-            WorkersBusy: nobody was asked.
+            WorkerFailed: the worker failed and is replaced.
+            WorkersBusy: no worker became free.
         """
-        return await uninterrupted(self._ask(code, records))
+        return await uninterrupted(self._submit(code, records))
 
-    async def check(self, code: Code) -> str:
-        """Why a source makes no function; empty if it does.
+    async def check(self, code: FunctionCode) -> str:
+        """Return why a source cannot be loaded; empty if it can.
 
         Raises:
-            WorkerFailed: it took too long to say.
-            WorkersBusy: nobody was asked.
+            WorkerFailed: loading timed out.
+            WorkersBusy: no worker became free.
         """
-        return (await uninterrupted(self._ask(code, None))).error
+        return (await uninterrupted(self._submit(code, None))).error
 
     async def stop(self) -> None:
-        """End all workers; those who wait for one are told that it failed."""
+        """Kill all workers; requests in flight fail with WorkerFailed."""
         self._stopped = True
         self._idle.clear()
         await asyncio.gather(*(worker.kill() for worker in list(self._all)))
 
-    async def _ask(self, code: Code, records: list[bytes] | None) -> Answer:
-        await self._turn()
+    async def _submit(self, code: FunctionCode, records: list[bytes] | None) -> WorkerReply:
+        await self._acquire()
         try:
-            return await self._ask_one(code, records)
+            return await self._run(code, records)
         finally:
-            self._turns.release()
+            self._free_workers.release()
 
-    async def _turn(self) -> None:
-        """Not for ever: whoever waits holds messages in memory, and their client asks again."""
+    async def _acquire(self) -> None:
+        """Wait for a free worker, but not long: the caller holds messages in memory, and its
+        client retries."""
         try:
-            async with asyncio.timeout(_TURN_SECONDS):
-                await self._turns.acquire()
+            async with asyncio.timeout(_ACQUIRE_TIMEOUT):
+                await self._free_workers.acquire()
         except TimeoutError as exc:
             raise WorkersBusy(
                 f"filter functions keep their {self._count} processes busy: raise filterServerNums"
             ) from exc
 
-    async def _ask_one(self, code: Code, records: list[bytes] | None) -> Answer:
-        worker = await self._take()
+    async def _run(self, code: FunctionCode, records: list[bytes] | None) -> WorkerReply:
+        worker = await self._checkout()
         try:
             async with asyncio.timeout(self._seconds):
-                answer = await worker.run(code, records)
+                reply = await worker.run(code, records)
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as exc:
             await self._replace(worker)
             raise WorkerFailed(self._reason(code, exc)) from exc
         self._idle.append(worker)
-        return answer
+        return reply
 
-    async def _take(self) -> "_Worker":
+    async def _checkout(self) -> "_Worker":
         while self._idle:
             worker = self._idle.pop()
             if worker.process.returncode is None:
                 return worker
             self._all.discard(worker)
         if self._stopped:
-            raise WorkerFailed(_ENDING)
+            raise WorkerFailed(_CLOSING)
         return await self._start()
 
     async def _start(self) -> "_Worker":
@@ -141,23 +143,23 @@ class WorkerPool:
             raise WorkerFailed(f"no process for filter functions can be started: {exc}") from exc
         worker = _Worker(process)
         self._all.add(worker)
-        if self._stopped:  # while it was being started
+        if self._stopped:  # stopped during the start
             await self._replace(worker)
-            raise WorkerFailed(_ENDING)
+            raise WorkerFailed(_CLOSING)
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                await worker.answer()
+            async with asyncio.timeout(_START_TIMEOUT):
+                await worker.read_reply()
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as exc:
             await self._replace(worker)
             raise WorkerFailed("the process for filter functions does not start") from exc
         return worker
 
     async def _replace(self, worker: "_Worker") -> None:
-        """The next question starts another."""
+        """Kill a worker; the next request starts another."""
         self._all.discard(worker)
         await worker.kill()
 
-    def _reason(self, code: Code, exc: Exception) -> str:
+    def _reason(self, code: FunctionCode, exc: Exception) -> str:
         if isinstance(exc, TimeoutError):
             return f"filter function {code.name!r} took more than {self._seconds:g} s for a batch"
         return f"filter function {code.name!r} ended its process, out of memory perhaps"
@@ -168,33 +170,33 @@ class _Worker:
     process: Process
     loaded: dict[str, int] = field(default_factory=dict)
 
-    async def run(self, code: Code, records: list[bytes] | None) -> Answer:
+    async def run(self, code: FunctionCode, records: list[bytes] | None) -> WorkerReply:
         if self.loaded.get(code.name) != code.version or records is None:
             self.loaded.pop(code.name, None)
-            answer = await self._ask(Load(code.name, code.source))
-            if answer.error or records is None:
-                return answer
+            reply = await self._request(LoadRequest(code.name, code.source))
+            if reply.error or records is None:
+                return reply
             self.loaded[code.name] = code.version
-        return await self._ask(Judge(code.name, records))
+        return await self._request(EvaluateRequest(code.name, records))
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _request(self, request: WorkerRequest) -> WorkerReply:
         assert self.process.stdin is not None
-        self.process.stdin.write(encode(question))
+        self.process.stdin.write(encode(request))
         await self.process.stdin.drain()
-        return await self.answer()
+        return await self.read_reply()
 
-    async def answer(self) -> Answer:
+    async def read_reply(self) -> WorkerReply:
         """Raises EOFError, OSError or MsgspecError."""
         assert self.process.stdout is not None
         (size,) = LENGTH.unpack(await self.process.stdout.readexactly(LENGTH.size))
-        if size > MAX_ANSWER:
+        if size > MAX_REPLY:
             raise EOFError
-        return decode_answer(await self.process.stdout.readexactly(size))
+        return decode_reply(await self.process.stdout.readexactly(size))
 
     async def kill(self) -> None:
-        """With all that it started."""
+        """Kill the worker and all processes it started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
-        # What it forked may keep the pipes open for a while, or for ever.
+        # Processes it forked may keep the pipes open indefinitely.
         self.process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001

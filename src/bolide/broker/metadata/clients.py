@@ -238,7 +238,7 @@ class ClientTable:
         if consumer_group is not None:
             self._leave_consumers(consumer_group, connection)
 
-    def lost(self, connection: Connection) -> None:
+    def connection_lost(self, connection: Connection) -> None:
         """Remove all clients of a closed connection."""
         membership = self._memberships.get(connection)
         if membership is None:

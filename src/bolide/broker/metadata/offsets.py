@@ -94,7 +94,7 @@ class OffsetTable:
         """Whether a reset of a queue is pending."""
         return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", ())
 
-    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+    def claim_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the pending reset of a queue and clear it.
 
         A commit offset that comes with the same pull predates the reset and must be ignored.

@@ -6,7 +6,7 @@ A change is written "+name=value", which sets an attribute, or "-name", which re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from bolide.broker.dedup.window import Span
+from bolide.broker.dedup.window import WindowLength
 from bolide.model.names import is_dead_letter_topic, is_retry_topic
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import InvalidParameter
@@ -42,7 +42,7 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
     "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
     "message.type": Attribute(_one_of(_MESSAGE_TYPES, "MIXED")),
-    DEDUP_WINDOW: Attribute(Span.parse),  # not in RocketMQ
+    DEDUP_WINDOW: Attribute(WindowLength.parse),  # not in RocketMQ
 }
 
 

@@ -189,8 +189,8 @@ class PopAckHandlers:
         deferred = DeferredReply()
         if not change(name, receipt, invisible, deferred):
             raise NoMessage(
-                f"message {header.offset} of {header.topic}-{header.queue_id} is not with this"
-                f" consumer any more: {header.extra_info!r} is settled, or its time was over"
+                f"message {header.offset} of {header.topic}-{header.queue_id} is not leased to"
+                f" this consumer any more: {header.extra_info!r} was acknowledged or has expired"
             )
         return deferred
 

@@ -69,7 +69,7 @@ class Positions:
         """
         topic, group, queue_id = name
         queue = self._state.queues.get(name)
-        if queue is None or self._offsets.take_reset(group, topic, queue_id) is not None:
+        if queue is None or self._offsets.claim_reset(group, topic, queue_id) is not None:
             queue = self._position(name, init_mode)
         committed = self._offsets.find(group, topic, queue_id)
         if committed is not None and committed != queue.published:
@@ -109,7 +109,7 @@ class Positions:
     def _position(self, name: QueueName, init_mode: int) -> PopQueue:
         """Position a queue that is new or was reset."""
         topic, group, queue_id = name
-        self._offsets.take_reset(group, topic, queue_id)
+        self._offsets.claim_reset(group, topic, queue_id)
         committed = self._offsets.find(group, topic, queue_id)
         if committed is None or committed < 0:
             committed = self._initial(topic, queue_id, init_mode)
@@ -171,7 +171,7 @@ class QueueRead(NamedTuple):
 
     topic: str
     queue_id: int
-    offset: int
+    queue_offset: int
     limits: ReadLimits
     wanted: MessageFilter
 
@@ -205,7 +205,7 @@ class PopResult:
 
     pop_time: int = 0
     rest: int = 0
-    """Messages left behind in the queues it looked at."""
+    """Messages left behind in the visited queues."""
     hit_scan_limit: bool = False
     """Whether the scan limit ended the pop: another attempt gets further."""
     batches: list[QueueBatch] = field(default_factory=list)

@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 _TICK = 0.5
 _REWRITES_PER_RETENTION = 4
-_LONGEST_SLEEP = 60.0
-_SHORTEST_SLEEP = 0.001
+_MAX_SLEEP = 60.0
+_MIN_SLEEP = 0.001
 
 
 @dataclass(slots=True, kw_only=True)
@@ -246,11 +246,11 @@ class Pop:
 
     def _pause(self) -> float:
         due = self.state.next_due
-        longest = _TICK if self.checkpointer.is_behind else _LONGEST_SLEEP
+        max_sleep = _TICK if self.checkpointer.is_behind else _MAX_SLEEP
         if due is None:
-            return longest
+            return max_sleep
         # Not longer than a tick: the wall clock may be set forward.
-        return min(max((due - self.state.now) / 1000, _SHORTEST_SLEEP), _TICK, longest)
+        return min(max((due - self.state.now) / 1000, _MIN_SLEEP), _TICK, max_sleep)
 
     async def _sleep(self, seconds: float) -> None:
         if seconds == 0.0:

@@ -26,7 +26,7 @@ from bolide.protocol.pop_info import (
     Receipt,
     message_offsets,
     order_counts,
-    retry_mark,
+    retry_kind,
     start_offsets,
 )
 from bolide.protocol.record import Record
@@ -36,84 +36,10 @@ from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.store.errors import NotInMemory, StoreClosed, StoreUnwritable
 from bolide.store.reading import EVERYTHING
 
-_revive_numbers = count()
-
-
-def empty_reply(header: PopHeader, code: ResponseCode, pop_time: int, rest: int) -> Reply:
-    """Build the reply without messages; clients read its header whatever the code is."""
-    answer = PopReply(
-        pop_time=pop_time,
-        invisible_time=header.invisible_time,
-        revive_qid=ORDERED if header.order else 0,
-        rest_num=rest,
-    )
-    return Reply(code=code, header=answer, remark="NO_MESSAGE_IN_QUEUE")
-
-
-def found_reply(admitted: AdmittedPop, result: PopResult, config: BrokerConfig) -> Reply:
-    header = admitted.header
-    revive_queue = ORDERED if header.order else next(_revive_numbers) % config.revive_queue_num
-    batches = result.batches
-    counts = [
-        order_counts(batch.topic, batch.queue_id, info.counts or {}, info.least_count)
-        for batch, info in result.orders
-    ]
-    answer = PopReply(
-        pop_time=result.pop_time,
-        invisible_time=max(header.invisible_time, 0),
-        revive_qid=revive_queue,
-        rest_num=result.rest,
-        start_offset_info=start_offsets(
-            (batch.topic, batch.queue_id, batch.start) for batch in batches
-        ),
-        msg_offset_info=message_offsets(
-            (batch.topic, batch.queue_id, batch.offsets) for batch in batches
-        ),
-        order_count_info=";".join(counts) if header.order else None,
-    )
-    body = b"".join(_body(admitted, result, batch, revive_queue, config) for batch in batches)
-    return Reply(header=answer, body=body, remark="FOUND")
-
-
-def _body(
-    admitted: AdmittedPop,
-    result: PopResult,
-    batch: QueueBatch,
-    revive_queue: int,
-    config: BrokerConfig,
-) -> bytes:
-    if not is_retry_topic(batch.topic) or config.pop_response_return_actual_retry_topic:
-        return b"".join(batch.found.records)
-    if batch.topic == admitted.header.topic:
-        return b"".join(batch.found.records)
-    return b"".join(
-        _with_original_topic(admitted, result, batch, record, revive_queue, config.broker_name)
-        for record in batch.found.records
-    )
-
-
-def _with_original_topic(
-    admitted: AdmittedPop,
-    result: PopResult,
-    batch: QueueBatch,
-    data: memoryview,
-    revive_queue: int,
-    broker_name: str,
-) -> bytes:
-    try:
-        record = read_record(data)
-    except BadRecord:
-        return bytes(data)  # the consumer reports the damage
-    assert isinstance(record, Record)
-    receipt = Receipt(
-        batch.start, result.pop_time, max(admitted.header.invisible_time, 0), revive_queue,
-        retry_mark(batch.topic), broker_name, batch.queue_id, record.queue_offset,
-    )  # fmt: skip
-    return with_original_topic(record, admitted.header.topic, receipt)
-
-
 _ABANDONED_AFTER_MS = 500
 """Milliseconds after its deadline at which the client of a pop has given up."""
+
+_revive_numbers = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +76,7 @@ class PopHandlers:
         self._pop.retry_topics.check(header.consumer_group, header.topic)
         wanted = EVERYTHING
         if header.exp:
-            wanted = self._parts.filters.wanted_by(header.exp_type, header.exp)
+            wanted = self._parts.filters.filter_for(header.exp_type, header.exp)
         admitted = AdmittedPop(header, topic, wanted, request.connection.peer, self._parts.now())
         return self._serve(admitted)
 
@@ -159,7 +85,7 @@ class PopHandlers:
     def _serve(self, admitted: AdmittedPop) -> Reply | DeferredReply:
         result = self._try_pop(admitted)
         if isinstance(result, _ColdPop):
-            return self._parts.background.answer(self._finish_cold(admitted, result))
+            return self._parts.background.defer(self._finish_cold(admitted, result))
         reply = self._reply_with_messages(admitted, result)
         if reply is None:
             return self._hold(admitted, result)
@@ -280,7 +206,7 @@ class PopHandlers:
             deferred.fail(exc)
             return True
         if isinstance(result, _ColdPop):
-            self._parts.background.settle(deferred, self._finish_cold(admitted, result))
+            self._parts.background.complete(deferred, self._finish_cold(admitted, result))
             return True
         reply = self._reply_with_messages(admitted, result)
         if reply is not None:
@@ -303,6 +229,79 @@ class _ColdPop:
 
     steps: PopSteps
     reading: QueueRead
+
+
+def empty_reply(header: PopHeader, code: ResponseCode, pop_time: int, rest: int) -> Reply:
+    """Build the reply without messages; clients read its header whatever the code is."""
+    answer = PopReply(
+        pop_time=pop_time,
+        invisible_time=header.invisible_time,
+        revive_qid=ORDERED if header.order else 0,
+        rest_num=rest,
+    )
+    return Reply(code=code, header=answer, remark="NO_MESSAGE_IN_QUEUE")
+
+
+def found_reply(admitted: AdmittedPop, result: PopResult, config: BrokerConfig) -> Reply:
+    header = admitted.header
+    revive_queue = ORDERED if header.order else next(_revive_numbers) % config.revive_queue_num
+    batches = result.batches
+    counts = [
+        order_counts(batch.topic, batch.queue_id, info.counts or {}, info.least_count)
+        for batch, info in result.orders
+    ]
+    answer = PopReply(
+        pop_time=result.pop_time,
+        invisible_time=max(header.invisible_time, 0),
+        revive_qid=revive_queue,
+        rest_num=result.rest,
+        start_offset_info=start_offsets(
+            (batch.topic, batch.queue_id, batch.start) for batch in batches
+        ),
+        msg_offset_info=message_offsets(
+            (batch.topic, batch.queue_id, batch.offsets) for batch in batches
+        ),
+        order_count_info=";".join(counts) if header.order else None,
+    )
+    body = b"".join(_body(admitted, result, batch, revive_queue, config) for batch in batches)
+    return Reply(header=answer, body=body, remark="FOUND")
+
+
+def _body(
+    admitted: AdmittedPop,
+    result: PopResult,
+    batch: QueueBatch,
+    revive_queue: int,
+    config: BrokerConfig,
+) -> bytes:
+    if not is_retry_topic(batch.topic) or config.pop_response_return_actual_retry_topic:
+        return b"".join(batch.found.records)
+    if batch.topic == admitted.header.topic:
+        return b"".join(batch.found.records)
+    return b"".join(
+        _with_original_topic(admitted, result, batch, record, revive_queue, config.broker_name)
+        for record in batch.found.records
+    )
+
+
+def _with_original_topic(
+    admitted: AdmittedPop,
+    result: PopResult,
+    batch: QueueBatch,
+    data: memoryview,
+    revive_queue: int,
+    broker_name: str,
+) -> bytes:
+    try:
+        record = read_record(data)
+    except BadRecord:
+        return bytes(data)  # the consumer reports the damage
+    assert isinstance(record, Record)
+    receipt = Receipt(
+        batch.start, result.pop_time, max(admitted.header.invisible_time, 0), revive_queue,
+        retry_kind(batch.topic), broker_name, batch.queue_id, record.queue_offset,
+    )  # fmt: skip
+    return with_original_topic(record, admitted.header.topic, receipt)
 
 
 def _as_pull(admitted: AdmittedPop, queue_id: int, start: int) -> PullHeader:

@@ -69,7 +69,7 @@ class Checkpoint:
         )  # fmt: skip
 
 
-class Order:
+class OrderedPop:
     """The ordered pop in flight on a queue."""
 
     __slots__ = ("due", "info", "journal_offset", "queue")
@@ -101,7 +101,7 @@ class Order:
         return OrderPopped(*self.queue.name, self.queue.next_offset, self.info)
 
 
-Lease = Checkpoint | Order
+Lease = Checkpoint | OrderedPop
 
 
 class PopQueue:
@@ -121,7 +121,7 @@ class PopQueue:
         self.epoch = 0
         """Incremented whenever all leases of the queue are dropped."""
         self.checkpoints: dict[tuple[int, int], Checkpoint] = {}  # by start and pop time
-        self.order: Order | None = None
+        self.order: OrderedPop | None = None
         self.in_flight = 0
         """Unacknowledged messages, except those of the ordered pop."""
         self.is_busy = False

@@ -41,7 +41,7 @@ from bolide.protocol.pop_info import Receipt, normal_topic
 from bolide.protocol.property_string import encode_properties
 from bolide.protocol.record import (
     MAX_PROPERTIES_SIZE,
-    Place,
+    Placement,
     Record,
     RecordDraft,
     encode_record,
@@ -166,7 +166,7 @@ def with_original_topic(record: Record, topic: str, receipt: Receipt) -> bytes:
         record.reconsume_times, record.prepared_transaction_offset,
     )  # fmt: skip
     data = encode_record(draft, max_body_size=len(record.body))
-    place = Place(record.queue_offset, record.physical_offset, record.store_timestamp)
+    place = Placement(record.queue_offset, record.physical_offset, record.store_timestamp)
     place_record(data, 0, place)
     return bytes(data)
 

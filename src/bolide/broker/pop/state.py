@@ -22,7 +22,7 @@ from bolide.broker.pop.events import (
     Removed,
     Repositioned,
 )
-from bolide.broker.pop.pop_queue import Checkpoint, Lease, Order, PopQueue
+from bolide.broker.pop.pop_queue import Checkpoint, Lease, OrderedPop, PopQueue
 
 _MIN_COMPACTED = 1024
 
@@ -176,7 +176,7 @@ class PopState:
                 queue.next_offset = event.offset
             case OrderPopped():
                 queue.next_offset = event.next_offset
-                self._order(queue, event, journal_offset)
+                self._set_order(queue, event, journal_offset)
             case OrderAcknowledged():
                 self._acknowledge_order(queue, event)
             case OrderChanged():
@@ -261,10 +261,10 @@ class PopState:
                 self._clear(self.queues.pop(name))
                 self.changed.discard(name)
 
-    def _order(self, queue: PopQueue, event: OrderPopped, journal_offset: int) -> None:
+    def _set_order(self, queue: PopQueue, event: OrderPopped, journal_offset: int) -> None:
         if queue.order is not None:
             self._leases.pop(queue.order, None)
-        queue.order = Order(queue, event.info)
+        queue.order = OrderedPop(queue, event.info)
         if queue.order.pending_count:
             self._register(queue.order, journal_offset)
 

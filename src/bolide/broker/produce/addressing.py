@@ -1,4 +1,4 @@
-"""Where a new message is stored first, and what the broker adds to every message it takes."""
+"""The topic and queue in which a new message is stored, and the properties the broker adds."""
 
 import re
 from dataclasses import dataclass
@@ -19,17 +19,19 @@ from bolide.protocol.record import RecordDraft
 from bolide.protocol.refusals import NoPermission
 from bolide.remoting.address import split_address
 
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 _NOT_DELIVERED = (TransactionType.PREPARED, TransactionType.ROLLBACK)
+_SET_BY_BROKER = (PropertyName.REGION, PropertyName.TRACE_ON, PropertyName.CLUSTER)
+_UNKNOWN_HOST = Host("0.0.0.0", 0)  # noqa: S104  a placeholder
 
 
 def address(
     draft: RecordDraft, properties: dict[str, str], max_level: int, timetable: Timetable
 ) -> RecordDraft:
-    """The draft with its properties written, sent to wait if it has a delay level or a time.
+    """Encode the properties; redirect a message with a delay level or a delivery time.
 
     Raises:
-        MessageIllegal, ServerError: it asks for a time that the broker does not take.
+        MessageIllegal, ServerError: the delivery time is invalid or not accepted.
     """
     level = delay_level(properties)
     if level > 0:
@@ -41,16 +43,16 @@ def address(
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """The level a message asks for; 0 for none and for what is no number."""
+    """The delay level of a message; 0 if it is missing or not a number."""
     text = properties.get(PropertyName.DELAY_LEVEL, "")
     plain = text.removeprefix("-")
-    if not (plain.isascii() and plain.isdigit() and len(plain) <= _MOST_DIGITS):
+    if not (plain.isascii() and plain.isdigit() and len(plain) <= _MAX_DIGITS):
         return 0
     return int(text)
 
 
 def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> RecordDraft:
-    """The draft as it waits in the queue of its level; its properties say where it belongs."""
+    """The draft for the queue of a delay level; its properties name the real topic and queue."""
     kept = {name: text for name, text in properties.items() if name not in TIMER_PROPERTIES}
     kept[PropertyName.DELAY_LEVEL] = str(level)
     kept[PropertyName.REAL_TOPIC] = draft.topic.decode()
@@ -63,41 +65,40 @@ def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> Recor
 
 
 def is_half(draft: RecordDraft, properties: dict[str, str]) -> bool:
-    """Whether a message is sent in a transaction."""
-    return _says_half(properties) and not _is_tried_again(draft, properties)
+    """Whether a message is a half message."""
+    return _is_prepared(properties) and not _is_retry(draft, properties)
 
 
 def without_transaction(draft: RecordDraft, properties: dict[str, str]) -> RecordDraft:
-    """The draft as a plain message; half messages and their ends would never be delivered.
+    """Clear the transaction flags of a retry; other messages must not have any.
+
+    A stored message with such flags would never be delivered.
 
     Raises:
-        NoPermission: it is of a transaction, and cannot be.
+        NoPermission: the message is transactional and not a half message that is sent singly.
     """
-    if not _says_half(properties) and transaction_type(draft.sys_flag) not in _NOT_DELIVERED:
+    if not _is_prepared(properties) and transaction_type(draft.sys_flag) not in _NOT_DELIVERED:
         return draft
-    if _is_tried_again(draft, properties):
+    if _is_retry(draft, properties):
         plain = with_transaction_type(draft.sys_flag, TransactionType.NONE)
         return draft._replace(sys_flag=plain)
     raise NoPermission(
-        "a message is sent in a transaction by itself, with property TRAN_MSG=true: this one is in"
+        "a transactional message must be sent singly, with property TRAN_MSG=true: this one is in"
         " a batch, or has the sysFlag of a transaction without that property"
     )
 
 
-def _says_half(properties: dict[str, str]) -> bool:
+def _is_prepared(properties: dict[str, str]) -> bool:
     return properties.get(PropertyName.TRANSACTION_PREPARED, "").lower() == "true"
 
 
-def _is_tried_again(draft: RecordDraft, properties: dict[str, str]) -> bool:
-    """Clients before 4.6.1 leave the marks on a message they send to their retry topic."""
+def _is_retry(draft: RecordDraft, properties: dict[str, str]) -> bool:
+    """Clients before 4.6.1 leave transaction flags on messages for their retry topic."""
     return draft.reconsume_times > 0 and delay_level(properties) > 0
 
 
-_SET_BY_BROKER = (PropertyName.REGION, PropertyName.TRACE_ON, PropertyName.CLUSTER)
-
-
 class SendReplyFields(Header, frozen=True, kw_only=True):
-    """What stands in every answer to a send, refusals too: clients read it without a check."""
+    """Fields of every answer to a send, also of refusals: clients read them unconditionally."""
 
     region: str = field(name="MSG_REGION")
     trace_on: bool = field(name="TRACE_ON")
@@ -105,27 +106,24 @@ class SendReplyFields(Header, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class BrokerProperties:
-    """The marks of a broker; made anew when its settings change."""
+    """Properties that the broker adds to every message; rebuilt when settings change."""
 
     answer: SendReplyFields
     properties: dict[str, str]
     suffix: str
-    """The same as a property string."""
+    """`properties` as a property string."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
         answer = SendReplyFields(region=config.region_id, trace_on=config.trace_on)
         texts = (config.region_id, "true" if config.trace_on else "false")
-        marks = dict(zip(_SET_BY_BROKER, (*texts, config.broker_cluster_name), strict=True))
-        return cls(answer, marks, encode_properties(marks))
+        added = dict(zip(_SET_BY_BROKER, (*texts, config.broker_cluster_name), strict=True))
+        return cls(answer, added, encode_properties(added))
 
     def add_to(self, properties: str) -> str:
-        """The property string with the marks behind it; it has none of them yet."""
-        joint = "" if not properties or properties.endswith(PAIR_END) else PAIR_END
-        return f"{properties}{joint}{self.suffix}"
-
-
-_NOWHERE = Host("0.0.0.0", 0)  # noqa: S104  an address that is none
+        """Append to a property string that has none of the added properties yet."""
+        separator = "" if not properties or properties.endswith(PAIR_END) else PAIR_END
+        return f"{properties}{separator}{self.suffix}"
 
 
 _INTERPRETED = re.compile("\x02(?:" + "|".join(map(re.escape, INTERPRETED_PREFIXES)) + ")")
@@ -138,9 +136,9 @@ def is_stored_as_is(properties: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def packed_peer(peer: str) -> bytes:
-    """The packed form of a connection's `host:port`; zeros for one that has none."""
+    """Pack a connection's `host:port`; zeros for a connection without an IP address."""
     try:
         ip, port = split_address(peer)
         return pack_host(Host(ip.partition("%")[0], port))
     except ValueError:
-        return pack_host(_NOWHERE)
+        return pack_host(_UNKNOWN_HOST)

@@ -1,4 +1,7 @@
-"""Request-reply: replies are pushed to the waiting client and stored (`ReplyMessageProcessor`)."""
+"""Request-reply: replies are pushed to the requesting client and stored.
+
+Counterpart of RocketMQ's `ReplyMessageProcessor`.
+"""
 
 import time
 from collections import defaultdict
@@ -26,13 +29,16 @@ from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
 from bolide.remoting.errors import RemotingError
 
-PATIENCE = 10.0
-"""Seconds that a client has to say that it got a reply."""
+PUSH_TIMEOUT = 10.0
+"""Seconds that a client has to acknowledge a pushed reply."""
+
+_NOT_STORED = "0"
+"""Message id in the answer to a reply that was not stored."""
 
 
 @dataclass(slots=True)
-class _Load:
-    """Replies that nobody has said to have got: how many, and the bytes of their bodies."""
+class _InFlight:
+    """Number and body bytes of replies that are pushed and not acknowledged."""
 
     count: int = 0
     size: int = 0
@@ -41,19 +47,23 @@ class _Load:
         self.count += count
         self.size += size
 
-    def has_room(self, most: "_Load", size: int) -> bool:
-        """Whether one more may be under way; one alone may be of any size."""
-        return self.count < most.count and (not self.count or self.size + size <= most.size)
+    def has_room(self, limit: "_InFlight", size: int) -> bool:
+        """Whether one more reply may be pushed; a single reply may have any size."""
+        return self.count < limit.count and (not self.count or self.size + size <= limit.size)
 
 
-MOST_OF_ONE = _Load(1000, 24 * 1024 * 1024)
-"""To one client at a time: a dead one must not fill the broker. What is read of one connection
-before it must wait is more, so it cannot stop those who reply to it either."""
-MOST = _Load(10_000, 256 * 1024 * 1024)
+CLIENT_LIMIT = _InFlight(1000, 24 * 1024 * 1024)
+"""Limit per client, so that an unresponsive client cannot fill the broker's memory.
+
+It is below the amount of requests that a connection may have in flight, so such a client cannot
+block the connections of the repliers either.
+"""
+TOTAL_LIMIT = _InFlight(10_000, 256 * 1024 * 1024)
+"""Limit of the broker."""
 
 
 class ReplyPusher:
-    """Pushes replies; belongs to one event loop."""
+    """Pushes replies to clients; belongs to one event loop."""
 
     def __init__(
         self, clients: ClientTable, store_host: Host, now: Callable[[], float] = time.time
@@ -61,29 +71,31 @@ class ReplyPusher:
         self._clients = clients
         self._store_host = str(store_host)
         self._now = now
-        self._under_way: defaultdict[Connection, _Load] = defaultdict(_Load)
-        self._total = _Load()
+        self._in_flight: defaultdict[Connection, _InFlight] = defaultdict(_InFlight)
+        self._total = _InFlight()
 
     async def push(self, header: SendHeader, body: bytes, born_host: str) -> None:
-        """Hand a reply to the client that its properties name, and wait until that has it.
+        """Push a reply to the client that its properties name, and wait for the acknowledgement.
 
         Raises:
-            ServerError: there is no such client, or it did not take the reply.
-            SystemBusy: too many replies are under way.
+            ServerError: the client is not connected, or it did not accept the reply.
+            SystemBusy: too many replies are in flight.
         """
         properties = decode_properties(header.properties)
         client_id = properties.get(PropertyName.REPLY_TO_CLIENT)
         if client_id is None:
             name = PropertyName.REPLY_TO_CLIENT
-            raise ServerError(f"reply message properties[{name}] is null: it names who asked")
+            raise ServerError(
+                f"reply message properties[{name}] is null: it names the requesting client"
+            )
         connection = self._clients.find_producer(client_id)
         if connection is None or connection.is_closed:
             raise ServerError(
-                f"push reply message fail, channel of <{client_id}> not found: it has ended, or"
-                " has sent no heartbeat to this broker"
+                f"push reply message fail, channel of <{client_id}> not found: the client has"
+                " disconnected, or has sent no heartbeat to this broker"
             )
         frame = self._frame(header, body, born_host, properties)
-        with self._turn(connection, client_id, len(body)):
+        with self._reserve(connection, client_id, len(body)):
             await _push(connection, frame, client_id)
 
     def _frame(
@@ -111,37 +123,35 @@ class ReplyPusher:
         return Frame(code=code, fields=pushed.to_fields(), body=body)
 
     @contextmanager
-    def _turn(self, connection: Connection, client_id: str, size: int) -> Iterator[None]:
-        here = self._under_way.get(connection, _Load())
-        if not here.has_room(MOST_OF_ONE, size) or not self._total.has_room(MOST, size):
-            raise SystemBusy(f"too many replies are under way to {client_id}: wait a little")
-        here = self._under_way[connection]
-        for load in (here, self._total):
+    def _reserve(self, connection: Connection, client_id: str, size: int) -> Iterator[None]:
+        of_client = self._in_flight.get(connection, _InFlight())
+        if not of_client.has_room(CLIENT_LIMIT, size) or not self._total.has_room(
+            TOTAL_LIMIT, size
+        ):
+            raise SystemBusy(f"too many replies are in flight to {client_id}: try again later")
+        of_client = self._in_flight[connection]
+        for load in (of_client, self._total):
             load.add(1, size)
         try:
             yield
         finally:
-            for load in (here, self._total):
+            for load in (of_client, self._total):
                 load.add(-1, -size)
-            if not here.count:
-                del self._under_way[connection]
+            if not of_client.count:
+                del self._in_flight[connection]
 
 
 async def _push(connection: Connection, frame: Frame, client_id: str) -> None:
     try:
-        answer = await connection.call(frame, PATIENCE)
+        answer = await connection.call(frame, PUSH_TIMEOUT)
     except RemotingError as exc:
         raise ServerError(f"push reply message to {client_id} fail: {exc}") from exc
     if answer.code != ResponseCode.SUCCESS:
         raise ServerError(f"push reply message to {client_id} fail: {answer.remark}")
 
 
-_NO_PLACE = "0"
-"""Stands for the id of a reply that was not stored."""
-
-
 class ReplyHandlers:
-    """A reply has arrived if it was pushed, whether or not it could be stored."""
+    """Receives replies; a pushed reply counts as successful, whether or not it can be stored."""
 
     def __init__(
         self,
@@ -171,11 +181,11 @@ class ReplyHandlers:
     ) -> DeferredReply:
         peer = request.connection.peer
         incoming = Incoming(header, request.body, packed_peer(peer), peer, self._now())
-        later = self._background.answer(self._take(incoming))
-        later.on_lost = None  # it is passed on, whether or not its sender stays
-        return later
+        deferred = self._background.defer(self._process(incoming))
+        deferred.on_lost = None  # push the reply even if its sender disconnects
+        return deferred
 
-    async def _take(self, incoming: Incoming) -> Reply:
+    async def _process(self, incoming: Incoming) -> Reply:
         try:
             await self._sends.admit(incoming)
         except Refusal as exc:
@@ -185,7 +195,7 @@ class ReplyHandlers:
             return self._answer(incoming, failure, await self._sends.keep(incoming))
         if failure is not None:
             return self._sends.refuse(incoming, failure)
-        return self._sends.conclude(incoming, self._passed_on(incoming))
+        return self._sends.conclude(incoming, self._pushed_only(incoming))
 
     async def _push(self, incoming: Incoming) -> Refusal | None:
         try:
@@ -194,20 +204,20 @@ class ReplyHandlers:
             return exc
         return None
 
-    def _answer(self, incoming: Incoming, failure: Refusal | None, kept: Reply) -> Reply:
+    def _answer(self, incoming: Incoming, failure: Refusal | None, stored: Reply) -> Reply:
         if failure is not None:
             marks = self._sends.marks.answer
             return Reply(code=failure.code, remark=failure.remark, header=marks)
-        if isinstance(kept.header, SendReply):
-            return structs.replace(kept, code=ResponseCode.SUCCESS, remark=None)
-        return self._passed_on(incoming)
+        if isinstance(stored.header, SendReply):
+            return structs.replace(stored, code=ResponseCode.SUCCESS, remark=None)
+        return self._pushed_only(incoming)
 
-    def _passed_on(self, incoming: Incoming) -> Reply:
-        """The answer for a reply that has no place in the store."""
+    def _pushed_only(self, incoming: Incoming) -> Reply:
+        """The answer to a reply that was pushed and not stored."""
         marks = self._sends.marks.answer
         return Reply(
             header=SendReply(
-                msg_id=_NO_PLACE,
+                msg_id=_NOT_STORED,
                 queue_id=max(incoming.header.queue_id, 0),
                 queue_offset=0,
                 region=marks.region,

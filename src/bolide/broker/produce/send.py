@@ -155,7 +155,7 @@ class SendHandlers:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
             if topic is None or is_retry_topic(header.topic) or self._must_wait(incoming):
-                later = self._parts.background.answer(self._take_slowly(incoming))
+                later = self._parts.background.defer(self._take_slowly(incoming))
                 later.on_lost = None  # what came is stored, whether or not its sender stays
                 return later
             reply = self._take(incoming, topic)

@@ -1,4 +1,4 @@
-"""Messages that consumers could not handle: sent back to be tried again, or to the dead letters."""
+"""Send-back of messages that a consumer failed to process: to the retry or dead-letter topic."""
 
 import logging
 import random
@@ -42,7 +42,7 @@ _DEAD_LETTER_QUEUES = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackParts:
-    """What send-backs need of the broker."""
+    """Components that send-backs use."""
 
     cell: ConfigCell[BrokerConfig]
     store: Store
@@ -57,7 +57,7 @@ class SendBackParts:
 
 
 class SendBackHandlers:
-    """Take back what consumers could not handle."""
+    """Stores failed messages for redelivery, or as dead letters after too many attempts."""
 
     def __init__(self, parts: SendBackParts) -> None:
         self._parts = parts
@@ -70,10 +70,10 @@ class SendBackHandlers:
         group = parts.groups.require(header.group)
         if not config.broker_permission & WRITE:
             raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
-        if group.retry_queue_nums <= 0:  # the group wants no retries
+        if group.retry_queue_nums <= 0:  # the group has retries disabled
             return Reply()
-        record = await self._message_at(header.offset)
-        if has_expired(record, parts.now()):  # nobody gets it any more
+        record = await self._record_at(header.offset)
+        if has_expired(record, parts.now()):  # an expired message is not delivered again
             return Reply()
         dead = is_dead(header, group, record.reconsume_times)
         topic = await self._topic_for(header, group, dead=dead)
@@ -82,12 +82,14 @@ class SendBackHandlers:
             code = await parts.durability.reached(parts.intake.append(draft))
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
-        if code != ResponseCode.SUCCESS:  # or the client would move on, and a crash might lose it
-            raise ServerError(f"{ResponseCode(code).name}: the disk takes long; send it back again")
+        if (
+            code != ResponseCode.SUCCESS
+        ):  # on success the client commits; a crash could lose the retry
+            raise ServerError(f"{ResponseCode(code).name}: the disk is slow; send it back again")
         self._count(header, record, dead=dead)
         return Reply()
 
-    async def _message_at(self, physical_offset: int) -> Record:
+    async def _record_at(self, physical_offset: int) -> Record:
         data = await record_at(self._parts.store, physical_offset)
         if data is None:
             raise ServerError(f"look message by offset failed, {physical_offset}: no message there")
@@ -111,7 +113,9 @@ class SendBackHandlers:
         self, header: SendBackHeader, record: Record, topic: TopicConfig, *, dead: bool
     ) -> RecordDraft:
         properties = record.decode_properties()
-        origin = normal_topic(record.topic, header.group)  # popped messages may be retries
+        origin = normal_topic(
+            record.topic, header.group
+        )  # a popped message may come from a retry topic
         properties.setdefault(PropertyName.RETRY_TOPIC, origin)
         properties.setdefault(PropertyName.ORIGIN_MESSAGE_ID, _offset_id(record))
         properties[PropertyName.WAIT_STORED] = "false"
@@ -133,17 +137,17 @@ class SendBackHandlers:
         if dead:
             self._parts.statistics.dead_lettered(header.group, origin, 1)
             log.info(
-                "a message of %s goes to the dead letters of %s after %s tries: %s",
+                "message of %s moved to the dead letters of %s after %s attempts: %s",
                 origin, header.group, record.reconsume_times, _offset_id(record),
             )  # fmt: skip
 
 
 def is_dead(header: SendBackHeader, group: GroupConfig, reconsume_times: int) -> bool:
-    """Whether a message was tried often enough, by its client's rule or else by its group's."""
-    most = group.retry_max_times
+    """Whether a message has used up its attempts; the client's limit overrides the group's."""
+    limit = group.retry_max_times
     if header.max_reconsume_times is not None:
-        most = header.max_reconsume_times
-    return header.delay_level < 0 or reconsume_times >= most
+        limit = header.max_reconsume_times
+    return header.delay_level < 0 or reconsume_times >= limit
 
 
 def _offset_id(record: Record) -> str:

@@ -35,10 +35,13 @@ log = logging.getLogger(__name__)
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104  compared, not bound
-_TRANSFER_LIMITS = "maxTransfer"
+_TRANSFER_LIMIT_PREFIX = "maxTransfer"
 
 VIP_PORT_DELTA: Final = -2
 """Distance from the listen port to the VIP port, which RocketMQ's clients may use for sends."""
+
+ALL_IGNORED = IGNORED | store_settings.IGNORED
+"""Keys of a broker.conf that have no effect; the console and mqadmin still show them."""
 
 
 class BrokerRole(StrEnum):
@@ -322,10 +325,6 @@ def load_settings(
     return broker, store
 
 
-ALL_IGNORED = IGNORED | store_settings.IGNORED
-"""Keys of a broker.conf that have no effect; the console and mqadmin still show them."""
-
-
 def check(config: BrokerConfig) -> None:
     """Check settings that depend on each other.
 
@@ -356,7 +355,7 @@ def refuse_unsupported(texts: Mapping[str, str]) -> None:
 
 def limits_are_given(texts: Mapping[str, str]) -> bool:
     """Whether one of RocketMQ's limits of a pull is set."""
-    return any(key.startswith(_TRANSFER_LIMITS) for key in texts)
+    return any(key.startswith(_TRANSFER_LIMIT_PREFIX) for key in texts)
 
 
 def keys_of(kind: type) -> set[str]:

@@ -163,7 +163,7 @@ class ResumePoint:
     """Queue offset of the first message to enqueue."""
     done_before_ms: int = 0
     done_below_offset: int = 0
-    """See `TimerEnqueue`."""
+    """See `TimerEnqueuer`."""
     delivered: set[DeliveryIdentity] = field(default_factory=set)
     """Deliveries already made from the slots to read."""
 

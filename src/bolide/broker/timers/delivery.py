@@ -35,47 +35,6 @@ Continuation = Callable[[RecordDraft, dict[str, str]], Sequence[RecordDraft] | N
 to append in its place, in that order, or None to deliver the message unchanged."""
 
 
-def delivered_draft(
-    record: Record, properties: dict[str, str], store_host: bytes
-) -> RecordDraft | None:
-    """Build the message for its real topic, with all properties; None if it names no valid
-    topic."""
-    topic = properties.get(PropertyName.REAL_TOPIC)
-    queue_id = _number(properties.get(PropertyName.REAL_QUEUE_ID, ""))
-    if topic is None or queue_id is None or topic in {HALF_TOPIC, TIMER_TOPIC}:
-        return None
-    return _draft(record, topic, queue_id, bytes(record.properties), store_host)
-
-
-def rolled_draft(record: Record, properties: dict[str, str], store_host: bytes) -> RecordDraft:
-    """Build the copy of a message that is appended to the timer topic again."""
-    times = _number(properties.get(PropertyName.TIMER_ROLL_TIMES, "")) or 0
-    updated = properties | {PropertyName.TIMER_ROLL_TIMES: str(times + 1)}
-    text = encode_properties(updated).encode()
-    if len(text) > MAX_PROPERTIES_SIZE:  # deliver it even without the count
-        text = bytes(record.properties)
-    return _draft(record, TIMER_TOPIC, 0, text, store_host)
-
-
-def with_properties(draft: RecordDraft, properties: dict[str, str]) -> RecordDraft:
-    return draft._replace(properties=encode_properties(properties).encode())
-
-
-def _draft(
-    record: Record, topic: str, queue_id: int, properties: bytes, store_host: bytes
-) -> RecordDraft:
-    return RecordDraft(
-        topic.encode(), bytes(record.body), properties, queue_id, record.born_timestamp,
-        record.born_host, store_host, record.flag, record.sys_flag, record.reconsume_times,
-        record.prepared_transaction_offset,
-    )  # fmt: skip
-
-
-def _number(text: str) -> int | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
-    return int(text) if plain else None
-
-
 class TimerDelivery:
     """Delivers from the due queue; belongs to one event loop."""
 
@@ -278,3 +237,44 @@ def _times(timer: DueTimer, now_ms: int) -> dict[str, str]:
         PropertyName.TIMER_ENQUEUE_MS: str(timer.entry.written),
         PropertyName.TIMER_DEQUEUE_MS: str(now_ms),
     }
+
+
+def delivered_draft(
+    record: Record, properties: dict[str, str], store_host: bytes
+) -> RecordDraft | None:
+    """Build the message for its real topic, with all properties; None if it names no valid
+    topic."""
+    topic = properties.get(PropertyName.REAL_TOPIC)
+    queue_id = _number(properties.get(PropertyName.REAL_QUEUE_ID, ""))
+    if topic is None or queue_id is None or topic in {HALF_TOPIC, TIMER_TOPIC}:
+        return None
+    return _draft(record, topic, queue_id, bytes(record.properties), store_host)
+
+
+def rolled_draft(record: Record, properties: dict[str, str], store_host: bytes) -> RecordDraft:
+    """Build the copy of a message that is appended to the timer topic again."""
+    times = _number(properties.get(PropertyName.TIMER_ROLL_TIMES, "")) or 0
+    updated = properties | {PropertyName.TIMER_ROLL_TIMES: str(times + 1)}
+    text = encode_properties(updated).encode()
+    if len(text) > MAX_PROPERTIES_SIZE:  # deliver it even without the count
+        text = bytes(record.properties)
+    return _draft(record, TIMER_TOPIC, 0, text, store_host)
+
+
+def with_properties(draft: RecordDraft, properties: dict[str, str]) -> RecordDraft:
+    return draft._replace(properties=encode_properties(properties).encode())
+
+
+def _draft(
+    record: Record, topic: str, queue_id: int, properties: bytes, store_host: bytes
+) -> RecordDraft:
+    return RecordDraft(
+        topic.encode(), bytes(record.body), properties, queue_id, record.born_timestamp,
+        record.born_host, store_host, record.flag, record.sys_flag, record.reconsume_times,
+        record.prepared_transaction_offset,
+    )  # fmt: skip
+
+
+def _number(text: str) -> int | None:
+    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return int(text) if plain else None

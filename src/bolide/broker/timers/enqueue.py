@@ -39,7 +39,7 @@ class SlottedTimer(NamedTuple):
     """Recall key of the message that this one recalls."""
 
 
-class TimerEnqueue:
+class TimerEnqueuer:
     """Reads the timer queue and fills slots.
 
     Args:
@@ -90,11 +90,11 @@ class TimerEnqueue:
         return bool(slotted)
 
     async def _add_to_slots(self, slotted: list[SlottedTimer]) -> None:
-        entry = [each.entry for each in slotted]
+        entries = [each.entry for each in slotted]
         # The clock may pass the slot meanwhile: a restart must not resume behind it.
-        self._due_queue.pinned_slot = self._files.number(min(each.due for each in entry))
+        self._due_queue.pinned_slot = self._files.number(min(each.due for each in entries))
         try:
-            await uninterrupted(asyncio.to_thread(self._files.add, entry))
+            await uninterrupted(asyncio.to_thread(self._files.add, entries))
             for each in slotted:
                 self.reached_offset = each.entry.physical_offset
                 self._announce(each)

@@ -122,7 +122,7 @@ class TimerHandlers:
     async def page(self, request: Request[ListTimersHeader]) -> Reply:
         header = request.header
         count = min(max(header.max_num, 1), _MAX_PAGE)
-        await self._timers.caught_up()
+        await self._timers.wait_until_enqueued()
         page = await asyncio.to_thread(
             self._timers.listing.page, header.topic, header.begin, count, self._now_ms()
         )

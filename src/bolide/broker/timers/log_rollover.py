@@ -14,7 +14,7 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.timers.delivery import rolled_draft
 from bolide.broker.timers.due_queue import DueQueue
-from bolide.broker.timers.enqueue import DEFAULT_WINDOW_MS, TimerEnqueue
+from bolide.broker.timers.enqueue import DEFAULT_WINDOW_MS, TimerEnqueuer
 from bolide.kernel import read_record
 from bolide.model.names import TIMER_TOPIC
 from bolide.protocol.codes import ResponseCode
@@ -52,7 +52,7 @@ class LogRollover:
         *,
         files: TimerFiles,
         due_queue: DueQueue,
-        enqueue: TimerEnqueue,
+        enqueuer: TimerEnqueuer,
         window_ms: int,
         store_host: bytes,
         carried_to: int,
@@ -65,7 +65,7 @@ class LogRollover:
         self._durability = durability
         self._files = files
         self._due_queue = due_queue
-        self._enqueue = enqueue
+        self._enqueuer = enqueuer
         self._window_ms = window_ms
         self._store_host = store_host
         self._save = save
@@ -84,7 +84,9 @@ class LogRollover:
 
     async def step(self, end: int) -> bool:
         """Re-append a batch of timers that lie before `end`; return whether to continue at once."""
-        if end <= self.carried_to or (self._enqueue.behind and self._enqueue.reached_offset < end):
+        if end <= self.carried_to or (
+            self._enqueuer.behind and self._enqueuer.reached_offset < end
+        ):
             return False
         if self._must_repeat:
             self._must_repeat, self._next_slot = False, self._due_queue.cursor

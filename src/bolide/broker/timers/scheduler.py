@@ -21,7 +21,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.checkpointing import Checkpointer, Progress, ResumePoint, open_files
 from bolide.broker.timers.delivery import Continuation, TimerDelivery
 from bolide.broker.timers.due_queue import DueQueue, Prefetcher
-from bolide.broker.timers.enqueue import TimerEnqueue
+from bolide.broker.timers.enqueue import TimerEnqueuer
 from bolide.broker.timers.inspection import TimerCounts, TimerListing
 from bolide.broker.timers.log_rollover import LogRollover
 from bolide.broker.timers.timetable import timer_draft
@@ -37,7 +37,7 @@ from bolide.store.timers import SLOTS, TimerCheckpoint, TimerFiles
 
 log = logging.getLogger(__name__)
 
-_AFTER_FAILURE = 0.1
+_RETRY_DELAY = 0.1
 _MAX_SLEEP = 1.0
 """Upper bound of a sleep, since the wall clock may be set forward."""
 _UNUSED_SLEEP = 60.0
@@ -51,10 +51,10 @@ class _Parts(NamedTuple):
     """Parts that exist while the timer files are open."""
 
     due_queue: DueQueue
-    enqueue: TimerEnqueue
+    enqueuer: TimerEnqueuer
     delivery: TimerDelivery
     rollover: LogRollover
-    known_to: int
+    recovered_to: int
     """The last slot that may hold deliveries made before the start."""
 
 
@@ -122,11 +122,11 @@ class Timers:
         await asyncio.to_thread(self._close)
 
     async def _open(self) -> _Parts:
-        start = await uninterrupted(
+        resume_point = await uninterrupted(
             asyncio.to_thread(open_files, self._files, self._store, self._now_ms())
         )
-        self._parts = parts = self._build(start)
-        self._checkpointer.checkpoint = start.checkpoint
+        self._parts = parts = self._build(resume_point)
+        self._checkpointer.checkpoint = resume_point.checkpoint
         await self._save_now()  # from now on, a crash is distinguishable from lost files
         return parts
 
@@ -137,24 +137,24 @@ class Timers:
             self._files.close()
         self._parts = self._checkpointer.progress = None  # no checkpoint is written for other files
 
-    def _build(self, start: ResumePoint) -> _Parts:
+    def _build(self, resume_point: ResumePoint) -> _Parts:
         files = self._files
         prefetcher = Prefetcher(self._store, files)
         due_queue = DueQueue(
             files,
             prefetch=prefetcher.prefetch,
-            cursor=start.cursor,
+            cursor=resume_point.cursor,
             on_earlier=self._earlier_due.set,
         )
-        enqueue = TimerEnqueue(
+        enqueuer = TimerEnqueuer(
             self._store,
             files,
             due_queue,
             self.counts,
-            queue_offset=start.queue_offset,
+            queue_offset=resume_point.queue_offset,
             window_ms=self._window_ms,
-            done_before_ms=start.done_before_ms,
-            done_below_offset=start.done_below_offset,
+            done_before_ms=resume_point.done_before_ms,
+            done_below_offset=resume_point.done_below_offset,
         )
         delivery = TimerDelivery(
             self._store,
@@ -165,8 +165,8 @@ class Timers:
             counts=self.counts,
             store_host=self._store_host,
             continuations=self._continuations,
-            delivered=start.delivered,
-            delivered_from=start.delivered_from,
+            delivered=resume_point.delivered,
+            delivered_from=resume_point.delivered_from,
         )
         rollover = LogRollover(
             self._store,
@@ -174,15 +174,15 @@ class Timers:
             self._durability,
             files=files,
             due_queue=due_queue,
-            enqueue=enqueue,
+            enqueuer=enqueuer,
             window_ms=self._window_ms,
             store_host=self._store_host,
-            carried_to=start.carried_to,
+            carried_to=resume_point.carried_to,
             save=self._save_now,
         )
         delivery.is_carried = rollover.is_carried
-        known_to = files.number(self._now_ms()) + _CLOCK_TOLERANCE_SLOTS
-        return _Parts(due_queue, enqueue, delivery, rollover, known_to)
+        recovered_to = files.number(self._now_ms()) + _CLOCK_TOLERANCE_SLOTS
+        return _Parts(due_queue, enqueuer, delivery, rollover, recovered_to)
 
     # ---- the tasks
 
@@ -199,7 +199,7 @@ class Timers:
                 self._failing.discard(step.__name__)
             except Exception as exc:  # noqa: BLE001  logged; the step is retried
                 self._report_failure(step.__name__, exc)
-                seconds = _AFTER_FAILURE
+                seconds = _RETRY_DELAY
             if not seconds:
                 await asyncio.sleep(0)  # let other tasks run
                 continue
@@ -220,7 +220,7 @@ class Timers:
             parts = await self._open()
         elif self._files.number(self._now_ms()) + _CLOCK_TOLERANCE_SLOTS < parts.due_queue.cursor:
             parts = await self._follow_clock()
-        more = await parts.enqueue.step(self._now_ms())
+        more = await parts.enqueuer.step(self._now_ms())
         more |= await parts.due_queue.load(self._now_ms())
         parts.due_queue.advance(self._now_ms())
         self._record_progress(parts)
@@ -251,10 +251,10 @@ class Timers:
 
     def _pause(self, parts: _Parts) -> float:
         left = parts.due_queue.until_load(self._now_ms())
-        if parts.enqueue.behind or self._requested_end > parts.rollover.carried_to:
-            return _AFTER_FAILURE if left is None else min(left / 1000, _AFTER_FAILURE)
+        if parts.enqueuer.behind or self._requested_end > parts.rollover.carried_to:
+            return _RETRY_DELAY if left is None else min(left / 1000, _RETRY_DELAY)
         if parts.due_queue.is_full:  # deliveries free memory without a notification
-            return _AFTER_FAILURE
+            return _RETRY_DELAY
         if left is None:
             if not len(parts.due_queue):
                 self.counts.reset()
@@ -287,12 +287,12 @@ class Timers:
 
     # ---- progress
 
-    async def caught_up(self) -> None:
+    async def wait_until_enqueued(self) -> None:
         """Wait, up to a second, until all messages that arrived before are enqueued."""
         end = self._store.max_offset(TIMER_TOPIC, 0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT):
-                while self._parts is None or self._parts.enqueue.queue_offset < end:
+                while self._parts is None or self._parts.enqueuer.queue_offset < end:
                     if not end:
                         return
                     await asyncio.sleep(_CATCH_UP_POLL)
@@ -315,18 +315,18 @@ class Timers:
             behind = max((self._now_ms() - reached) // 1000, 0)
         return {
             "timerReadBehind": str(behind),
-            "timerOffsetBehind": str(parts.enqueue.behind if parts else 0),
+            "timerOffsetBehind": str(parts.enqueuer.behind if parts else 0),
             "timerCongestNum": str(self.counts.total),
             "timerEnqueueTps": f"{self.counts.arrivals.per_second:.1f}",
             "timerDequeueTps": f"{self.counts.deliveries.per_second:.1f}",
         }
 
     def _record_progress(self, parts: _Parts) -> None:
-        if parts.due_queue.cursor > parts.known_to:
+        if parts.due_queue.cursor > parts.recovered_to:
             parts.delivery.forget_delivered()
         self._checkpointer.progress = Progress(
             parts.due_queue.cursor * self._files.precision_ms,
-            parts.enqueue.queue_offset,
+            parts.enqueuer.queue_offset,
             self._files.log_end,
             parts.delivery.delivered_from(self._store.log.written),
             parts.rollover.carried_to,

@@ -34,6 +34,15 @@ from bolide.store.reading import ReadLimits, ReadResult
 
 log = logging.getLogger(__name__)
 
+_READ_LIMITS = ReadLimits(max_count=32, max_size=1024 * 1024, max_scanned=32)
+_MAX_DEFERRED = 100_000
+_SKIPPED_PER_TURN = 1000
+_MAX_CLOSED_BEHIND = 200_000
+"""Closed halves that may lie behind an open one; a restart reads that many op messages."""
+_RETRY_DELAY = 1.0
+_MAX_BLOCKED_WAIT, _BLOCKED_POLL = 2.0, 0.05
+"""Seconds that one round waits for blocked producers, and between two attempts."""
+
 
 class AllBlocked(Exception):
     """Producers of the group are connected, but none of them reads."""
@@ -141,16 +150,6 @@ class CheckRules:
         return Verdict.DEFER if half.immunity is not None else Verdict.YOUNG
 
 
-_READ_LIMITS = ReadLimits(max_count=32, max_size=1024 * 1024, max_scanned=32)
-_MAX_DEFERRED = 100_000
-_SKIPPED_PER_TURN = 1000
-_MAX_CLOSED_BEHIND = 200_000
-"""Closed halves that may lie behind an open one; a restart reads that many op messages."""
-_AFTER_FAILURE = 1.0
-_MAX_BLOCKED_WAIT, _BLOCKED_POLL = 2.0, 0.05
-"""Seconds that one round waits for blocked producers, and between two attempts."""
-
-
 class PendingCheck(NamedTuple):
     """A check request to send. An answer counts only once the copy of the half is readable."""
 
@@ -194,7 +193,7 @@ class CheckBack:
         while True:
             if await self._attempt(self._queue.load()):
                 break
-            await asyncio.sleep(_AFTER_FAILURE)
+            await asyncio.sleep(_RETRY_DELAY)
         while True:
             await self._sleep()
             await self._attempt(self.run_round())
@@ -241,7 +240,11 @@ class CheckBack:
         """Examine the open halves once; return the number of check requests sent."""
         self._queue.retry_unwritten_ops()
         is_open = self._queue.open.is_open
-        self._deferred = {offset: due for offset, due in self._deferred.items() if is_open(offset)}
+        self._deferred = {
+            queue_offset: due
+            for queue_offset, due in self._deferred.items()
+            if is_open(queue_offset)
+        }
         self._blocked_wait_left = _MAX_BLOCKED_WAIT
         self._counted_from = -1
         sent, checks = 0, list[PendingCheck]()
@@ -258,36 +261,36 @@ class CheckBack:
 
     async def _due_halves(self, end: int) -> AsyncIterator[Half]:
         """Yield the due open halves before `end`, in queue order."""
-        offset = await self._next_due(0)
-        while offset < end:
-            found = await self._read(offset)
+        queue_offset = await self._next_due(0)
+        while queue_offset < end:
+            found = await self._read(queue_offset)
             behind = min(found.next_offset, end)
             halves = [half for data in found.records if (half := Half.find(data))]
-            self._close_missing(offset, behind, halves)
+            self._close_missing(queue_offset, behind, halves)
             for half in halves:
                 if half.queue_offset < end and self._is_due(half.queue_offset):
                     yield half
-            if behind <= offset:
+            if behind <= queue_offset:
                 return
-            offset = await self._next_due(behind)
+            queue_offset = await self._next_due(behind)
 
-    async def _next_due(self, offset: int) -> int:
-        """Return the first offset from there on that may be due."""
+    async def _next_due(self, queue_offset: int) -> int:
+        """Return the first queue offset from there on that may be due."""
         for skipped in itertools.count():
             if not skipped % _SKIPPED_PER_TURN:
                 await asyncio.sleep(0)  # let other tasks run
-            offset = self._queue.open.next_open(offset)
-            if self._is_due(offset):
+            queue_offset = self._queue.open.next_open(queue_offset)
+            if self._is_due(queue_offset):
                 break
-            offset += 1
-        return offset
+            queue_offset += 1
+        return queue_offset
 
-    def _is_due(self, offset: int) -> bool:
-        deferred_until = self._deferred.get(offset, 0.0)
-        return deferred_until <= self._parts.now() and self._queue.open.is_open(offset)
+    def _is_due(self, queue_offset: int) -> bool:
+        deferred_until = self._deferred.get(queue_offset, 0.0)
+        return deferred_until <= self._parts.now() and self._queue.open.is_open(queue_offset)
 
-    async def _read(self, offset: int) -> ReadResult:
-        queue = (HALF_TOPIC, 0, offset, _READ_LIMITS)
+    async def _read(self, queue_offset: int) -> ReadResult:
+        queue = (HALF_TOPIC, 0, queue_offset, _READ_LIMITS)
         try:
             return self._parts.store.read(*queue, may_block=False)
         except NotInMemory:
@@ -297,8 +300,8 @@ class CheckBack:
         """Close halves that could not be read: damaged, or deleted with their log file."""
         present = {half.queue_offset for half in halves}
         missing = [each for each in self._queue.open.between(begin, end) if each not in present]
-        for offset in missing:
-            self._queue.open.close(offset)
+        for queue_offset in missing:
+            self._queue.open.close(queue_offset)
         if missing:
             log.error(
                 "%s half messages from queue offset %s on are missing: deleted or damaged",
@@ -337,9 +340,8 @@ class CheckBack:
         now, move_by = self._parts.now(), self.rules.move_by(half)
         if move_by <= now or self._blocks_progress():
             self._move(half, check_times=half.check_times)
-        elif (
-            until > now and len(self._deferred) < _MAX_DEFERRED
-        ):  # beyond the limit, halves are read again in each round
+        elif until > now and len(self._deferred) < _MAX_DEFERRED:
+            # Beyond the limit, halves are read again in each round.
             self._deferred[half.queue_offset] = min(until, move_by)
 
     def _blocks_progress(self) -> bool:

@@ -153,7 +153,7 @@ class TransactionHandlers:
             await (ender.end(end_request) if op is None else ender.wait_durable(op))
             return Reply()
 
-        deferred = self._background.answer(end())
+        deferred = self._background.defer(end())
         deferred.on_lost = None
         return deferred
 
@@ -167,7 +167,7 @@ class TransactionHandlers:
         header = request.header
         half = await self._require(header.msg_id)
         state = TransactionType.COMMIT if header.commit else TransactionType.ROLLBACK
-        by = f"{header.by or 'an administrator'} at {request.connection.peer}"
+        by = f"{header.by or 'somebody'} at {request.connection.peer}"
         physical_offset = half.record.physical_offset
         await self._transactions.ender.end(EndRequest(physical_offset, None, state, None, by=by))
         return Reply()

@@ -15,7 +15,7 @@ from bolide.model.message import TransactionType, transaction_type, with_transac
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import encode_properties
-from bolide.protocol.record import Place, Record, RecordDraft, encode_record, place_record
+from bolide.protocol.record import Placement, Record, RecordDraft, encode_record, place_record
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.appending import Appended
 
@@ -128,16 +128,16 @@ class Half:
             sys_flag=with_transaction_type(record.sys_flag, TransactionType.COMMIT),
         )._replace(prepared_transaction_offset=record.physical_offset)
 
-    def copy_at(self, draft: RecordDraft, place: Appended) -> "Half":
+    def copy_at(self, draft: RecordDraft, appended: Appended) -> "Half":
         """Return the copy of this half that was stored there."""
         return Half(
             self.record._replace(
                 topic=draft.topic.decode(),
                 properties=memoryview(draft.properties),
                 queue_id=draft.queue_id,
-                queue_offset=place.queue_offset,
-                physical_offset=place.physical_offset,
-                store_timestamp=place.store_timestamp,
+                queue_offset=appended.queue_offset,
+                physical_offset=appended.physical_offset,
+                store_timestamp=appended.store_timestamp,
                 store_host=draft.store_host,
             )
         )
@@ -150,7 +150,7 @@ class Half:
             self.topic, self.queue_id, properties, record.store_host, sys_flag=flags
         )
         encoded = encode_record(draft, max_body_size=len(record.body))
-        place = Place(record.queue_offset, record.physical_offset, record.store_timestamp)
+        place = Placement(record.queue_offset, record.physical_offset, record.store_timestamp)
         place_record(encoded, 0, place)
         return bytes(encoded)
 

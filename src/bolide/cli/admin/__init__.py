@@ -1,4 +1,5 @@
-"""`bolide admin`, alone `mqadmin`: RocketMQ's commands to look after a cluster.
+"""`bolide admin`, also installed as `mqadmin`: RocketMQ's commands to administer a cluster.
 
-One file a noun, one function a verb: it takes words, calls `AdminClient`, and prints.
+Each module has the commands on one subject. A command parses its options, calls `AdminClient`, and
+prints the result.
 """

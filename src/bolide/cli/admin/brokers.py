@@ -35,7 +35,7 @@ def broker_status(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show the figures of a running broker."""
+    """Show the runtime statistics of a broker."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> dict[str, Texts | None]:
@@ -47,9 +47,9 @@ def broker_status(
         print_json(found)
     else:
         for address, figures in found.items():
-            place = f"{address:<24} " if cluster else ""
+            prefix = f"{address:<24} " if cluster else ""
             for key, value in sorted((figures or {}).items()):
-                print(f"{place}{key:<32}: {value}")
+                print(f"{prefix}{key:<32}: {value}")
     _end(found)
 
 
@@ -84,18 +84,18 @@ def get_broker_config(
 
 def update_broker_config(
     key: Annotated[str, typer.Option("-k", "--key", help="Name of the setting.")],
-    value: Annotated[str, typer.Option("-v", "--value", help="Its new value.")],
+    value: Annotated[str, typer.Option("-v", "--value", help="New value.")],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     slaves: Annotated[
-        Switch, typer.Option("-a", "--updateAllBroker", help="With -c: whether slaves too.")
+        Switch, typer.Option("-a", "--updateAllBroker", help="With -c: whether to include slaves.")
     ] = "false",
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
     """Change a setting of a running broker.
 
-    The broker keeps it in its file too.
+    The broker also saves it in its configuration file.
     """
     require_one(broker, cluster)
 
@@ -121,7 +121,7 @@ def update_broker_config(
 async def _from_each(
     addresses: Iterable[str], ask: Callable[[str], Awaitable[Texts]]
 ) -> dict[str, Texts | None]:
-    """What each broker says; None, and a line on standard error, of one that does not."""
+    """The reply of each broker; None, and a line on standard error, for each failure."""
     found: dict[str, Texts | None] = {}
     for address in addresses:
         try:
@@ -138,7 +138,7 @@ def _end(found: dict[str, Texts | None]) -> None:
 
 
 def _titles(brokers: list[BrokerRoute]) -> dict[str, str]:
-    """Masters and slaves by address."""
+    """Titles of masters and slaves, by address."""
     found = {}
     for broker in brokers:
         master = broker.broker_addrs.get(_MASTER, "NO_MASTER")
@@ -168,7 +168,7 @@ def update_filter(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Register a filter function, or replace it.
+    """Register or replace a filter function.
 
     Brokers run it for consumers that subscribe with filter="NAME", if filterServerNums is set.
     """
@@ -194,7 +194,7 @@ def delete_filter(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Delete a filter function; consumers that filter by it get nothing from then on."""
+    """Delete a filter function; consumers that use it then receive no messages."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
@@ -215,7 +215,7 @@ def list_filters(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show the filter functions of brokers, and what they have done since these started."""
+    """Show the filter functions of brokers, with counters since the start of the broker."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:

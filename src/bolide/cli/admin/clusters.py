@@ -14,7 +14,7 @@ from bolide.cli.command_line import FAILED
 from bolide.errors import BolideError
 from bolide.protocol.bodies.routes import ClusterInfo
 
-Place = tuple[str, str, int, str]
+BrokerEntry = tuple[str, str, int, str]
 """Cluster, broker name, broker id and address."""
 
 Figures = Mapping[str, str]
@@ -22,10 +22,10 @@ Figures = Mapping[str, str]
 
 def cluster_list(
     more: Annotated[
-        bool, typer.Option("-m", "--moreStats", help="Show messages of yesterday and today.")
+        bool, typer.Option("-m", "--moreStats", help="Show message counts of yesterday and today.")
     ] = False,
     interval: Annotated[
-        int | None, typer.Option("-i", "--interval", min=1, help="Print again every so many s.")
+        int | None, typer.Option("-i", "--interval", min=1, help="Repeat every so many seconds.")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")
@@ -48,15 +48,15 @@ def cluster_list(
 
 async def _show(admin: AdminClient, cluster: str | None, more: bool, as_json: bool) -> bool:
     """Print all brokers; False if one of them did not answer."""
-    found: dict[Place, Figures | None] = {}
-    for place in _places(await admin.clusters.info(), cluster):
+    found: dict[BrokerEntry, Figures | None] = {}
+    for entry in _entries(await admin.clusters.info(), cluster):
         try:
-            found[place] = await admin.brokers.runtime(place[3])
+            found[entry] = await admin.brokers.runtime(entry[3])
         except BolideError as exc:
             warn(exc)
-            found[place] = None
+            found[entry] = None
     if as_json:
-        print_json([_document(place, figures) for place, figures in found.items()])
+        print_json([_document(entry, figures) for entry, figures in found.items()])
     elif more:
         _print_totals(found)
     else:
@@ -64,7 +64,7 @@ async def _show(admin: AdminClient, cluster: str | None, more: bool, as_json: bo
     return None not in found.values()
 
 
-def _places(info: ClusterInfo, wanted: str | None) -> Iterator[Place]:
+def _entries(info: ClusterInfo, wanted: str | None) -> Iterator[BrokerEntry]:
     if wanted is not None and wanted not in info.cluster_addr_table:
         raise ClusterNotFound(wanted, info.cluster_addr_table)
     for cluster in sorted(info.cluster_addr_table):
@@ -75,8 +75,8 @@ def _places(info: ClusterInfo, wanted: str | None) -> Iterator[Place]:
                     yield cluster, name, broker_id, address
 
 
-def _document(place: Place, figures: Figures | None) -> dict[str, object]:
-    cluster, name, broker_id, address = place
+def _document(entry: BrokerEntry, figures: Figures | None) -> dict[str, object]:
+    cluster, name, broker_id, address = entry
     return {
         "cluster": cluster,
         "brokerName": name,
@@ -86,7 +86,7 @@ def _document(place: Place, figures: Figures | None) -> dict[str, object]:
     }
 
 
-def _print_load(found: Mapping[Place, Figures | None]) -> None:
+def _print_load(found: Mapping[BrokerEntry, Figures | None]) -> None:
     table = Table(
         "#Cluster Name",
         "#Broker Name",
@@ -101,15 +101,15 @@ def _print_load(found: Mapping[Place, Figures | None]) -> None:
         "#SPACE",
         "#ACTIVATED",
     )
-    for place, figures in found.items():
-        table.add(*place, *_load(figures or {}))
+    for entry, figures in found.items():
+        table.add(*entry, *_load(figures or {}))
     table.print()
 
 
 def _load(figures: Figures) -> list[str]:
     sends = f"{_rate(figures, 'putTps'):.2f}({_queue(figures, 'send')})"
     waiting = f"{_queue(figures, 'pull')}|{_queue(figures, 'ack')}"
-    # 4.9 spells it with one r.
+    # RocketMQ 4.9 misspells the name with one r.
     transferred = max(_rate(figures, "getTransferredTps"), _rate(figures, "getTransferedTps"))
     pulls = f"{transferred:.2f}({waiting})"
     oldest = _number(figures, "earliestMessageTimeStamp")
@@ -132,15 +132,13 @@ def _queue(figures: Figures, kind: str) -> str:
 
 
 def _timer(figures: Figures) -> str:
-    behind = (
-        f"{_number(figures, 'timerReadBehind'):.0f}-{_number(figures, 'timerOffsetBehind'):.0f}"
-    )
+    lag = f"{_number(figures, 'timerReadBehind'):.0f}-{_number(figures, 'timerOffsetBehind'):.0f}"
     rates = f"{_number(figures, 'timerEnqueueTps'):.1f}, {_number(figures, 'timerDequeueTps'):.1f}"
-    return f"{behind}({_number(figures, 'timerCongestNum') / 10_000:.1f}w, {rates})"
+    return f"{lag}({_number(figures, 'timerCongestNum') / 10_000:.1f}w, {rates})"
 
 
 def _rate(figures: Figures, name: str) -> float:
-    """The first of "10s 60s 600s"."""
+    """The 10-second rate, first of the rates over 10, 60 and 600 seconds."""
     return _float((figures.get(name, "").split() or [""])[0])
 
 
@@ -155,7 +153,7 @@ def _float(text: str) -> float:
         return 0.0
 
 
-def _print_totals(found: Mapping[Place, Figures | None]) -> None:
+def _print_totals(found: Mapping[BrokerEntry, Figures | None]) -> None:
     titles = ("#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
     table = Table("#Cluster Name", "#Broker Name", *titles)
     for (cluster, name, _, _), figures in found.items():

@@ -1,4 +1,4 @@
-"""The admin commands by RocketMQ's names, each with an example."""
+"""The table of admin commands: RocketMQ's name, function and example of each."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -82,10 +82,10 @@ _COMMANDS: dict[str, tuple[Verb, str]] = {
 
 
 def load() -> dict[str, Any]:
-    """All commands, as a group has them."""
+    """The commands, as the commands of a group."""
     app = typer.Typer(rich_markup_mode=None)
     for name, (verb, example) in _COMMANDS.items():
-        # The first sign keeps the line from being wrapped.
+        # \b prevents click from wrapping the line.
         epilog = f"\b\nExample: mqadmin {name} -n 127.0.0.1:9876 {example}"
         app.command(name, epilog=epilog)(verb)
     app.command("help")(show_help)
@@ -96,7 +96,7 @@ def show_help(
     ctx: typer.Context,
     command: Annotated[str | None, typer.Argument(help="Name of a command.")] = None,
 ) -> None:
-    """Show what a command does, and its options."""
+    """Show the help of a command."""
     parent = ctx.parent
     assert parent is not None
     if command is None:

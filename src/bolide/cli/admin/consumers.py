@@ -1,4 +1,4 @@
-"""Clients and how far they are: consumerProgress, consumerConnection, producerConnection."""
+"""Client commands: consumerProgress, consumerConnection, producerConnection."""
 
 from typing import Annotated
 
@@ -18,19 +18,22 @@ from bolide.protocol.bodies.stats import ConsumeStats
 
 def consumer_progress(
     group: Annotated[
-        str | None, typer.Option("-g", "--groupName", help="One group; else all are listed.")
+        str | None, typer.Option("-g", "--groupName", help="One group; by default all.")
     ] = None,
     topic: Annotated[
         str | None, typer.Option("-t", "--topicName", help="With -g: only this topic.")
     ] = None,
     show_clients: Annotated[
-        Switch, typer.Option("-s", "--showClientIP", help="With -g: who consumes each queue.")
+        Switch,
+        typer.Option(
+            "-s", "--showClientIP", help="With -g: show the client that consumes each queue."
+        ),
     ] = "false",
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show how far consumers are, and how fast."""
+    """Show the lag and the rate of consumers."""
     if group is None:
         found = run(name_server, lambda admin: admin.progress.of_all())
         print_json(found) if as_json else _print_groups(found)
@@ -40,7 +43,7 @@ def consumer_progress(
     async def act(admin: AdminClient) -> tuple[ConsumeStats, dict[MessageQueue, str] | None]:
         stats = await admin.offsets.progress(wanted, topic, cluster)
         if not stats.offset_table:
-            await admin.clients.consumers(wanted)  # which says that nobody is there
+            await admin.clients.consumers(wanted)  # raises GroupOffline without consumers
         return stats, await _owners(admin, wanted) if is_true(show_clients) else None
 
     stats, owners = run(name_server, act)
@@ -53,14 +56,14 @@ def consumer_progress(
 def consumer_connection(
     group: Annotated[str, typer.Option("-g", "--consumerGroup", help="Name of the group.")],
     broker: Annotated[
-        str | None, typer.Option("-b", "--brokerAddr", help="Ask only this broker.")
+        str | None, typer.Option("-b", "--brokerAddr", help="Query only this broker.")
     ] = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show who consumes for a group.
+    """Show the connected consumers of a group.
 
-    What they have subscribed to stands below.
+    Their subscriptions are listed below.
     """
     found = run(name_server, lambda admin: admin.clients.consumers(group, broker))
     if as_json:
@@ -75,9 +78,9 @@ def producer_connection(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show who produces for a group.
+    """Show the connected producers of a group.
 
-    The brokers of the topic are asked.
+    Queries the brokers of the topic.
     """
     found = run(name_server, lambda admin: admin.clients.producers(group, topic))
     if as_json:
@@ -91,7 +94,7 @@ def producer_connection(
 
 
 async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
-    """The address of the client that holds each queue, as far as clients tell."""
+    """The IP address of the client that consumes each queue, as far as clients report it."""
     owners: dict[MessageQueue, str] = {}
     try:
         for each in (await admin.clients.consumers(group)).connection_set:
@@ -99,7 +102,7 @@ async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
             running = await admin.clients.running(group, client_id)
             owners |= dict.fromkeys(running.mq_table, client_id.partition("@")[0])
     except BolideError:
-        return owners  # an old client, or one that just left: its queues show N/A
+        return owners  # an old client, or one that has just left; its queues show N/A
     return owners
 
 
@@ -108,11 +111,11 @@ def _print_progress(stats: ConsumeStats, owners: dict[MessageQueue, str] | None)
     titles += ["#Client IP"] if owners is not None else []
     table = Table(*titles, "#Diff", "#Inflight", "#LastTime")
     for queue, at in sorted(stats.offset_table.items()):
-        place = [queue.topic, queue.broker_name, queue.queue_id]
+        columns = [queue.topic, queue.broker_name, queue.queue_id]
         owner = [] if owners is None else [owners.get(queue, "N/A")]
-        behind = [at.broker_offset - at.consumer_offset, at.pull_offset - at.consumer_offset]
+        lags = [at.broker_offset - at.consumer_offset, at.pull_offset - at.consumer_offset]
         last = time_text(at.last_timestamp, millis=False) if at.last_timestamp else "N/A"
-        table.add(*place, at.broker_offset, at.consumer_offset, *owner, *behind, last)
+        table.add(*columns, at.broker_offset, at.consumer_offset, *owner, *lags, last)
     table.print()
     print(f"\nConsume TPS: {stats.consume_tps:.2f}")
     print(f"Consume Diff Total: {lag_of(stats)}")

@@ -31,22 +31,31 @@ def update_sub_group(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     consume: Annotated[
-        Switch, typer.Option("-s", "--consumeEnable", help="Whether it may consume.")
+        Switch, typer.Option("-s", "--consumeEnable", help="Whether the group may consume.")
     ] = "true",
     from_min: Annotated[
-        Switch, typer.Option("-m", "--consumeFromMinEnable", help="Whether it may begin first.")
+        Switch,
+        typer.Option(
+            "-m",
+            "--consumeFromMinEnable",
+            help="Whether the group may start at the minimum offset.",
+        ),
     ] = "false",
     broadcast: Annotated[
-        Switch, typer.Option("-d", "--consumeBroadcastEnable", help="Whether it may broadcast.")
+        Switch,
+        typer.Option("-d", "--consumeBroadcastEnable", help="Whether the group may broadcast."),
     ] = "false",
     orderly: Annotated[
-        Switch, typer.Option("-o", "--consumeMessageOrderly", help="Whether pops keep the order.")
+        Switch, typer.Option("-o", "--consumeMessageOrderly", help="Whether pops are ordered.")
     ] = "false",
     retry_queues: Annotated[
         int, typer.Option("-q", "--retryQueueNums", min=0, help="Queues of its retry topic.")
     ] = 1,
     retry_times: Annotated[
-        int, typer.Option("-r", "--retryMaxTimes", help="Tries before the dead letters.")
+        int,
+        typer.Option(
+            "-r", "--retryMaxTimes", help="Retries before a message goes to the dead-letter topic."
+        ),
     ] = 16,
     retry_policy: Annotated[
         str | None, typer.Option("-p", "--groupRetryPolicy", help="JSON of a retry policy.")
@@ -56,10 +65,18 @@ def update_sub_group(
     ] = 0,
     when_slow: Annotated[
         int,
-        typer.Option("-w", "--whichBrokerWhenConsumeSlowly", min=0, help="Id of it when behind."),
+        typer.Option(
+            "-w",
+            "--whichBrokerWhenConsumeSlowly",
+            min=0,
+            help="Id of the broker to consume from when behind.",
+        ),
     ] = 1,
     notify: Annotated[
-        Switch, typer.Option("-a", "--notifyConsumerIdsChanged", help="Tell members of changes.")
+        Switch,
+        typer.Option(
+            "-a", "--notifyConsumerIdsChanged", help="Notify members of membership changes."
+        ),
     ] = "true",
     attributes: Annotated[
         str | None, typer.Option("--attributes", help="Changes: +a=b,+c=d,-e")
@@ -67,7 +84,7 @@ def update_sub_group(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Create a consumer group, or change it."""
+    """Create or change a consumer group."""
     require_one(broker, cluster)
     config = GroupConfig(
         group_name=group,
@@ -103,14 +120,14 @@ def delete_sub_group(
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     offsets: Annotated[
-        Switch, typer.Option("-r", "--removeOffset", help="Whether its positions go too.")
+        Switch, typer.Option("-r", "--removeOffset", help="Whether to delete its offsets too.")
     ] = "false",
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
     """Delete a consumer group.
 
-    With -c its retry and dead letter topics go too.
+    With -c its retry and dead-letter topics are deleted too.
     """
     require_one(broker, cluster)
 
@@ -133,7 +150,7 @@ def delete_sub_group(
 
 
 def config_text(config: GroupConfig) -> str:
-    """As Java's tools print it."""
+    """The configuration in the format of Java's tools."""
     values = {
         "groupName": config.group_name,
         "consumeEnable": config.consume_enable,
@@ -176,19 +193,19 @@ def _policy(text: str | None) -> RetryPolicy:
 def set_consume_mode(
     topic: Annotated[str, typer.Option("-t", "--topicName", help="Name of the topic.")],
     group: Group,
-    mode: Annotated[RequestMode, typer.Option("-m", "--mode", help="How they get messages.")],
+    mode: Annotated[RequestMode, typer.Option("-m", "--mode", help="Consume mode.")],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     share: Annotated[
         int,
         typer.Option(
-            "-q", "--popShareQueueNum", help="Members that share queues when popping; 0 is all."
+            "-q", "--popShareQueueNum", help="Members that share a queue in pop mode; 0: all."
         ),
     ] = 0,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Have a group's consumers that ask brokers for their queues pull or pop."""
+    """Set whether consumers with broker-side queue assignment pull or pop."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
@@ -201,7 +218,7 @@ def set_consume_mode(
             facts = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": share}
             print_json({"brokers": addresses, **facts})
         else:
-            said = f"consume mode[{mode}] popShareQueueNum[{share}]"
-            print(f"topic[{topic}] group[{group}] {said}")
+            mode_text = f"consume mode[{mode}] popShareQueueNum[{share}]"
+            print(f"topic[{topic}] group[{group}] {mode_text}")
 
     run(name_server, act)

@@ -24,14 +24,12 @@ from bolide.cli.admin.session import (
 from bolide.protocol.bodies.timers import PendingTimer
 from bolide.protocol.bodies.transactions import OpenTransaction
 
-TimerTopic = Annotated[str, typer.Option("-t", "--topic", help="Only those of this topic.")]
+TimerTopic = Annotated[str, typer.Option("-t", "--topic", help="Only this topic.")]
 ProducerGroup = Annotated[
-    str | None, typer.Option("-g", "--producerGroup", help="Only those of this group.")
+    str | None, typer.Option("-g", "--producerGroup", help="Only this group.")
 ]
-TransactionTopic = Annotated[
-    str | None, typer.Option("-t", "--topic", help="Only those of this topic.")
-]
-HalfId = Annotated[str, typer.Option("-i", "--msgId", help="Id of the half, as the lists show it.")]
+TransactionTopic = Annotated[str | None, typer.Option("-t", "--topic", help="Only this topic.")]
+HalfId = Annotated[str, typer.Option("-i", "--msgId", help="Id of the half message, as listed.")]
 
 
 def list_timers(
@@ -39,12 +37,12 @@ def list_timers(
     cluster: ClusterName = None,
     topic: TimerTopic = "",
     count: Annotated[
-        int, typer.Option("-m", "--max", min=1, help="How many of each broker to show at most.")
+        int, typer.Option("-m", "--max", min=1, help="Maximum number of timers per broker.")
     ] = 100,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List the messages that wait for their time."""
+    """List pending timer messages."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
@@ -63,13 +61,13 @@ def list_timers(
 
 def recall_message(
     topic: Annotated[str, typer.Option("-t", "--topic", help="Topic of the messages.")],
-    key: Annotated[str, typer.Option("-k", "--key", help="A word of their keys, or a unique id.")],
+    key: Annotated[str, typer.Option("-k", "--key", help="Key or unique id of the messages.")],
     broker: BrokerAddress = None,
     cluster: ClusterName = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Take back messages that wait for their time: they are not delivered."""
+    """Recall pending timer messages, so that they are not delivered."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
@@ -105,7 +103,7 @@ def open_transactions(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List the transactions that have not ended, with their age and their producers."""
+    """List open transactions with their age and producer group."""
     require_one(broker, cluster)
     found = run(
         name_server,
@@ -122,7 +120,7 @@ def discarded_transactions(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List the transactions whose producers were asked too often."""
+    """List transactions that were set aside after too many check-backs."""
     require_one(broker, cluster)
     found = run(
         name_server,
@@ -134,19 +132,21 @@ def discarded_transactions(
 def resolve_transaction(
     half: HalfId,
     commit: Annotated[
-        bool | None, typer.Option("--commit/--rollback", help="Deliver the message, or forget it.")
+        bool | None, typer.Option("--commit/--rollback", help="Deliver or discard the message.")
     ] = None,
     broker: BrokerAddress = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", help="Who decides; the user of this computer if not given."),
+        typer.Option("--by", help="Who decides; by default, the current user."),
     ] = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """End a transaction in its producer's place."""
+    """Commit or roll back a transaction in place of its producer."""
     if commit is None:
-        raise typer.BadParameter("say how it ends: --commit delivers, --rollback forgets it")
+        raise typer.BadParameter(
+            "give --commit to deliver the message, or --rollback to discard it"
+        )
     who = by or getpass.getuser()
 
     async def act(admin: AdminClient) -> None:
@@ -165,7 +165,7 @@ def resume_transaction(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Have the producers of a discarded transaction asked again."""
+    """Resume the check-back of a transaction that was set aside."""
 
     async def act(admin: AdminClient) -> None:
         await admin.transactions.resume(half, address=broker)
@@ -196,7 +196,7 @@ async def _list_transactions(
 
 
 def _show_transactions(found: list[OpenTransaction], as_json: bool, *, is_open: bool) -> None:
-    """Those that are open also tell when their producers are asked next."""
+    """Print transactions; open ones with the time of their next check-back."""
     if as_json:
         for each in found:
             print_json(each)

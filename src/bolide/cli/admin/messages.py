@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PULLED_AT_ONCE = 32
 MessageId = Annotated[str, typer.Option("-i", "--msgId", help="Id of the message.")]
 ConsumerGroup = Annotated[
-    str | None, typer.Option("-g", "--consumerGroup", help="With -d: have this group consume it.")
+    str | None, typer.Option("-g", "--consumerGroup", help="With -d: the group that consumes it.")
 ]
 ClientId = Annotated[
     str | None, typer.Option("-d", "--clientId", help="With -g: the client that consumes it.")
@@ -42,26 +42,27 @@ ClientId = Annotated[
 def query_msg_by_id(
     topic: Topic,
     message_ids: Annotated[
-        str, typer.Option("-i", "--msgId", help="Ids of messages, with commas between.")
+        str, typer.Option("-i", "--msgId", help="Message ids, separated by commas.")
     ],
     group: ConsumerGroup = None,
     client_id: ClientId = None,
     send_again: Annotated[
-        Switch, typer.Option("-s", "--sendMessage", help="Send the message once more.")
+        Switch, typer.Option("-s", "--sendMessage", help="Send the message again.")
     ] = "false",
     unit_name: Annotated[
         str, typer.Option("-u", "--unitName", help="With -s: the producer's unit.")
     ] = "",
     charset: Annotated[
-        str | None, typer.Option("-f", "--bodyFormat", help="Print the body too, in this charset.")
+        str | None,
+        typer.Option("-f", "--bodyFormat", help="Also print the body, decoded with this charset."),
     ] = None,
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show messages by either kind of id.
+    """Show messages by unique id or offset message id.
 
-    Which groups have consumed them stands below.
+    Also shows which groups have consumed them.
     """
     _check_charset(charset)
 
@@ -82,13 +83,13 @@ def query_msg_by_key(
     topic: Topic,
     key: Annotated[str, typer.Option("-k", "--msgKey", help="One key of the message.")],
     begin: Annotated[
-        int, typer.Option("-b", "--beginTimestamp", help="Stored then or later, in ms.")
+        int, typer.Option("-b", "--beginTimestamp", help="First store time, in ms.")
     ] = 0,
     end: Annotated[
-        int | None, typer.Option("-e", "--endTimestamp", help="Stored then or before, in ms.")
+        int | None, typer.Option("-e", "--endTimestamp", help="Last store time, in ms.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("-m", "--maxNum", min=1, help="At most so many from each broker.")
+        int, typer.Option("-m", "--maxNum", min=1, help="Maximum number of messages per broker.")
     ] = DEFAULT_LIMIT,
     cluster: OfCluster = None,
     as_json: Json = False,
@@ -116,13 +117,14 @@ def query_msg_by_unique_key(
     group: ConsumerGroup = None,
     client_id: ClientId = None,
     show_all: Annotated[
-        bool, typer.Option("-a", "--showAll", help="All messages of that id; else the oldest.")
+        bool,
+        typer.Option("-a", "--showAll", help="All messages with the id; by default the oldest."),
     ] = False,
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show a message by its sender's id."""
+    """Show a message by its unique id."""
 
     async def act(admin: AdminClient) -> None:
         found = await admin.messages.by_unique_id(topic, message_id, cluster)
@@ -144,24 +146,26 @@ def consume_message(
         int | None, typer.Option("-i", "--queueId", min=0, help="With -b: one queue.")
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("-o", "--offset", min=0, help="With -b and -i: from here on.")
+        int | None, typer.Option("-o", "--offset", min=0, help="With -b and -i: first offset.")
     ] = None,
     group: Annotated[
         str, typer.Option("-g", "--consumerGroup", help="Consume as this group.")
     ] = TOOLS_GROUP,
     begin: Annotated[
-        str | None, typer.Option("-s", "--beginTimestamp", help="Stored then or later.")
+        str | None, typer.Option("-s", "--beginTimestamp", help="First store time.")
     ] = None,
-    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", help="Stored before.")] = None,
+    end: Annotated[
+        str | None, typer.Option("-e", "--endTimestamp", help="Last store time, exclusive.")
+    ] = None,
     count: Annotated[
-        int, typer.Option("-c", "--MessageNumber", min=1, help="At most so many messages.")
+        int, typer.Option("-c", "--MessageNumber", min=1, help="Maximum number of messages.")
     ] = 128,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
     """Print messages of a topic.
 
-    No position of the group changes.
+    The committed offsets of the group do not change.
     """
     if queue_id is not None and broker is None:
         raise typer.BadParameter("-i needs -b: queues are numbered on each broker")
@@ -222,7 +226,7 @@ def _check_charset(charset: str | None) -> None:
 async def _queues(
     admin: AdminClient, topic: str, broker: str | None, queue_id: int | None
 ) -> list[MessageQueue]:
-    """The queues that the options mean, in order."""
+    """The queues selected by the options, sorted."""
     route = await admin.topics.route(topic)
     counts = {data.broker_name: data.read_queue_nums for data in route.queue_datas}
     found = [
@@ -244,7 +248,7 @@ async def _span(
     offset: int | None,
     times: tuple[int | None, int | None],
 ) -> tuple[int, int]:
-    """The first offset that is wanted, and the one behind the last."""
+    """The first offset to print, and the offset after the last."""
     begin, end = times
     first = await (
         admin.offsets.min(queue) if begin is None else admin.offsets.search(queue, begin)
@@ -269,16 +273,18 @@ async def _messages(
 
 def send_message(
     topic: Topic,
-    body: Annotated[str, typer.Option("-p", "--body", help="What the message says.")],
-    keys: Annotated[str, typer.Option("-k", "--key", help="Keys, with blanks between.")] = "",
-    tags: Annotated[str, typer.Option("-c", "--tags", help="Its tag.")] = "",
+    body: Annotated[str, typer.Option("-p", "--body", help="Body of the message.")],
+    keys: Annotated[str, typer.Option("-k", "--key", help="Keys, separated by spaces.")] = "",
+    tags: Annotated[str, typer.Option("-c", "--tags", help="Tag of the message.")] = "",
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", help="With -i: name of one broker.")
     ] = None,
     queue_id: Annotated[
         int | None, typer.Option("-i", "--qid", min=0, help="With -b: one queue.")
     ] = None,
-    trace: Annotated[Switch, typer.Option("-m", "--msgTraceEnable", help="Trace it.")] = "false",
+    trace: Annotated[
+        Switch, typer.Option("-m", "--msgTraceEnable", help="Trace the message.")
+    ] = "false",
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
@@ -298,7 +304,7 @@ def send_message(
 async def resend(
     admin: AdminClient, message: StoredMessage, unit_name: str, *, as_json: bool
 ) -> None:
-    """Send a stored message again, properties and all but the key that makes it a repeat."""
+    """Send a stored message again with its properties, except the deduplication key."""
     properties = dict(message.properties)
     properties.pop(PropertyName.DEDUP_KEY, None)
     again = Message.unchecked(message.topic, message.body, properties, message.flag)
@@ -310,7 +316,7 @@ async def resend(
 
 
 def _producer(admin: AdminClient, unit_name: str = "", *, trace: bool = False) -> "Producer":
-    """One of a group that nobody else is in; other commands do without it and load faster."""
+    """A producer in a group of its own; imported here so that other commands start faster."""
     from bolide.client.producer.producer import Producer  # noqa: PLC0415
 
     group = f"mqadmin-{time.time_ns()}"

@@ -1,4 +1,4 @@
-"""Positions of groups: resetOffsetByTime."""
+"""Offset commands: resetOffsetByTime."""
 
 import time
 from datetime import datetime
@@ -25,7 +25,8 @@ def reset_offset_by_time(
         str, typer.Option("-s", "--timestamp", help="now, milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
     ],
     force: Annotated[
-        Switch, typer.Option("-f", "--force", help="false: only backwards, never past messages.")
+        Switch,
+        typer.Option("-f", "--force", help="false: only backwards, so that no message is skipped."),
     ] = "true",
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", help="With -q: address of one broker.")
@@ -34,13 +35,14 @@ def reset_offset_by_time(
         int | None, typer.Option("-q", "--queue", min=0, help="With -b: one queue.")
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("-o", "--offset", min=0, help="With -b and -q: to this offset.")
+        int | None,
+        typer.Option("-o", "--offset", min=0, help="With -b and -q: reset to this offset."),
     ] = None,
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Move a consumer group to a time.
+    """Reset a consumer group to a time.
 
     Its consumers may be running.
     """
@@ -48,8 +50,8 @@ def reset_offset_by_time(
     names = f"group[{group}], topic[{topic}]"
     times = f"timestamp(string)[{when}], timestamp(long)[{timestamp}]"
     if broker is not None and queue_id is not None:
-        place = (broker, MessageQueue(topic, "", queue_id))
-        target = _reset_queue(name_server, group, place, timestamp, offset)
+        target_queue = (broker, MessageQueue(topic, "", queue_id))
+        target = _reset_queue(name_server, group, target_queue, timestamp, offset)
         if as_json:
             print_json({"broker": broker, "topic": topic, "queueId": queue_id, "offset": target})
             return
@@ -80,7 +82,7 @@ def reset_offset_by_time(
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds of what -s may say; raises a usage error."""
+    """A time option in milliseconds: `now`, milliseconds or a date; raises a usage error."""
     if text == "now":
         return int(time.time() * 1000)
     if text.lstrip("-").isdecimal():
@@ -95,11 +97,11 @@ def parse_time(text: str) -> int:
 def _reset_queue(
     name_server: str | None,
     group: str,
-    place: tuple[str, MessageQueue],
+    target_queue: tuple[str, MessageQueue],
     timestamp: int,
     offset: int | None,
 ) -> int:
-    address, queue = place
+    address, queue = target_queue
 
     async def act(admin: AdminClient) -> int:
         target = offset
@@ -122,8 +124,8 @@ def _print_moved(moved: Moved) -> None:
     table = Table("#brokerName", "#queueId", *titles)
     for each in moved:
         offsets = (each.broker_offset, each.consumer_offset)
-        place = (each.queue.broker_name, each.queue.queue_id)
-        table.add(*place, *offsets, each.timestamp_offset, each.reset_offset)
+        names = (each.queue.broker_name, each.queue.queue_id)
+        table.add(*names, *offsets, each.timestamp_offset, each.reset_offset)
     table.print()
 
 

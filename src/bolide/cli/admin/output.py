@@ -21,7 +21,7 @@ _GAP = "  "
 
 
 class Table:
-    """Columns under titles, as wide as they need to be."""
+    """A text table with columns as wide as their contents."""
 
     def __init__(self, *titles: str) -> None:
         self._rows: list[tuple[str, ...]] = [titles]
@@ -37,12 +37,12 @@ class Table:
 
 
 def print_json(value: object) -> None:
-    """One line; structs by their wire names."""
+    """Print one line of JSON; structs have their wire names."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
 def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:
-    """What is known of each queue, in one object with the queue's own names."""
+    """One object per queue: the fields of the queue and of its value."""
     return [
         msgspec.to_builtins(queue) | msgspec.to_builtins(value)
         for queue, value in sorted(table.items(), key=lambda item: item[0])
@@ -50,7 +50,7 @@ def by_queue(table: Mapping[MessageQueue, object]) -> list[dict[str, object]]:
 
 
 def time_text(timestamp_ms: int, *, millis: bool = True) -> str:
-    """As RocketMQ's tools write it, in local time; the number itself where it is no time."""
+    """Local time in the format of RocketMQ's tools; the number itself if out of range."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms // 1000).astimezone()
     except (ValueError, OverflowError, OSError):  # a client may have sent any number
@@ -72,7 +72,7 @@ def java_text(value: object) -> str:
 
 
 def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str | None) -> None:
-    """Line by line under RocketMQ's titles; the body goes into a file that is named."""
+    """Print a message in the format of RocketMQ's tools; the body is saved to a file."""
     keys = message.properties.get(PropertyName.KEYS)
     lines = {
         "OffsetID": message.offset_message_id,
@@ -105,7 +105,7 @@ def print_message(message: "StoredMessage", tracks: "list[Track]", charset: str 
 
 
 def document_of(message: "StoredMessage") -> dict[str, object]:
-    """For JSON: the body as base64, and as text where it is one."""
+    """A message for JSON output: the body as base64, and as text if it is UTF-8."""
     try:
         text = message.body.decode()
     except UnicodeDecodeError:
@@ -134,7 +134,7 @@ def document_of(message: "StoredMessage") -> dict[str, object]:
 
 
 def line_of(message: "StoredMessage") -> str:
-    """All of it on one line, as Java's tools print it."""
+    """A message on one line, in the format of Java's tools."""
     facts = {
         "brokerName": message.broker_name,
         "queueId": message.queue_id,
@@ -160,7 +160,7 @@ def line_of(message: "StoredMessage") -> str:
 
 
 def _save_body(message: "StoredMessage") -> Path:
-    """Only its owner may read the file, and a link that lies in its place is not followed."""
+    """Save the body to a file that only its owner can read; symbolic links are not followed."""
     import tempfile  # noqa: PLC0415  other commands start faster without it
 
     directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"

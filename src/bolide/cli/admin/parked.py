@@ -1,4 +1,4 @@
-"""Keys that a group has set aside: listParked, resumeParked, deadLetterParked; ours alone."""
+"""Parked keys: listParked, resumeParked, deadLetterParked; not part of RocketMQ."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ from bolide.cli.admin.session import Group, Json, NameServer, run
 
 OfTopic = Annotated[str | None, typer.Option("-t", "--topic", help="Only keys of this topic.")]
 Key = Annotated[
-    str | None, typer.Option("-k", "--key", help="Only this key; '' for messages without one.")
+    str | None, typer.Option("-k", "--key", help="Only this key; '' for messages without a key.")
 ]
-AllKeys = Annotated[bool, typer.Option("-a", "--all", help="All keys that are parked.")]
+AllKeys = Annotated[bool, typer.Option("-a", "--all", help="All parked keys.")]
 
 
 def list_parked(
@@ -22,7 +22,7 @@ def list_parked(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List the keys that a group's ordered consumers have set aside."""
+    """List the keys that the ordered consumers of a group have parked."""
     _show(run(name_server, lambda admin: admin.parked.keys(group, topic=topic, key=key)), as_json)
 
 
@@ -34,14 +34,14 @@ def resume_parked(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Have parked keys handled again.
+    """Resume parked keys.
 
-    Their messages are handled in order, and then what came later.
+    Their parked messages are handled in order, followed by later messages.
     """
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.resume(group, topic=topic, key=key))
     _show(found, as_json)
-    _tell(found, as_json, "will be handled again")
+    _print_outcome(found, as_json, "will be handled again")
 
 
 def dead_letter_parked(
@@ -52,14 +52,14 @@ def dead_letter_parked(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Make dead letters of the messages of parked keys.
+    """Send the messages of parked keys to the dead-letter topic.
 
-    What came later is handled.
+    Later messages of these keys are handled normally.
     """
     _require_choice(key, all_keys)
     found = run(name_server, lambda admin: admin.parked.dead_letter(group, topic=topic, key=key))
     _show(found, as_json)
-    _tell(found, as_json, "will be dead letters")
+    _print_outcome(found, as_json, "will be dead letters")
 
 
 def _require_choice(key: str | None, all_keys: bool) -> None:
@@ -67,12 +67,11 @@ def _require_choice(key: str | None, all_keys: bool) -> None:
         raise typer.BadParameter("give either -k, one key, or -a, all of them")
 
 
-def _tell(found: list[ParkedKeySummary], as_json: bool, fate: str) -> None:
-    """The consumer that has their queues does it; the table shows how it found them."""
+def _print_outcome(found: list[ParkedKeySummary], as_json: bool, outcome: str) -> None:
+    """Print what the consumers of the queues will do; the table shows the state before."""
     if not as_json:
-        print(
-            f"{len(found)} {'key' if len(found) == 1 else 'keys'} {fate}, by the consumers online"
-        )
+        count = f"{len(found)} {'key' if len(found) == 1 else 'keys'}"
+        print(f"{count} {outcome}, by the consumers online")
 
 
 def _show(found: list[ParkedKeySummary], as_json: bool) -> None:
@@ -83,8 +82,8 @@ def _show(found: list[ParkedKeySummary], as_json: bool) -> None:
     table = Table(*titles)
     for each in found:
         queue, since = each.queue, time_text(each.since_ms)
-        place = (queue.topic, queue.broker_name, queue.queue_id)
-        table.add(*place, each.key, each.count, since, _state(each), each.error)
+        columns = (queue.topic, queue.broker_name, queue.queue_id)
+        table.add(*columns, each.key, each.count, since, _state(each), each.error)
     table.print()
 
 

@@ -18,10 +18,12 @@ Switch = Literal["true", "false"]
 NameServer = Annotated[
     str | None,
     typer.Option(
-        "-n", "--namesrvAddr", help="Name servers, host:port;host:port; else from NAMESRV_ADDR."
+        "-n",
+        "--namesrvAddr",
+        help="NameServers, host:port;host:port; by default from NAMESRV_ADDR.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Name of the topic.")]
 Group = Annotated[str, typer.Option("-g", "--groupName", help="Name of the consumer group.")]
 BrokerAddress = Annotated[
@@ -46,7 +48,7 @@ def require_one(broker: str | None, cluster: str | None) -> None:
 
 
 def run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Let `act` use a client; an error of ours ends the program with one line."""
+    """Run `act` with an open client; a BolideError ends the program with a one-line message."""
     try:
         return asyncio.run(_run(name_server, act))
     except BolideError as exc:
@@ -54,12 +56,12 @@ def run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T]]) -> 
 
 
 def warn(exc: BolideError) -> None:
-    """Tell of a failure that does not stop the rest."""
+    """Print a failure that does not stop the command to standard error."""
     print(f"{Path(sys.argv[0]).name}: {reason_of(exc)}", file=sys.stderr)
 
 
 def reason_of(exc: BolideError) -> str:
-    """One line that says what failed, and where."""
+    """The message of an error on one line, with its notes."""
     text = " ".join(str(exc).split()) or type(exc).__name__
     notes = "".join(f" ({note})" for note in getattr(exc, "__notes__", ()))
     return text + notes
@@ -73,7 +75,7 @@ async def _run(name_server: str | None, act: Callable[[AdminClient], Awaitable[T
 async def targets(
     admin: AdminClient, broker: str | None, cluster: str | None, *, slaves: bool = False
 ) -> list[str]:
-    """The brokers that -b or -c means."""
+    """The addresses of the brokers selected by -b or -c."""
     if broker is not None:
         return [broker]
     assert cluster is not None

@@ -49,11 +49,14 @@ def update_topic(
     ] = 8,
     perm: Perm = 6,
     order: Annotated[
-        Switch, typer.Option("-o", "--order", help="Whether the queues of each broker are fixed.")
+        Switch,
+        typer.Option("-o", "--order", help="Whether the number of queues of each broker is fixed."),
     ] = "false",
-    unit: Annotated[Switch, typer.Option("-u", "--unit", help="A topic of one unit.")] = "false",
+    unit: Annotated[
+        Switch, typer.Option("-u", "--unit", help="Whether the topic belongs to one unit.")
+    ] = "false",
     unit_subscribed: Annotated[
-        Switch, typer.Option("-s", "--hasUnitSub", help="Whether units subscribe to it.")
+        Switch, typer.Option("-s", "--hasUnitSub", help="Whether units subscribe to the topic.")
     ] = "false",
     attributes: Annotated[
         str | None, typer.Option("-a", "--attributes", help="Changes: +a=b,+c=d,-e")
@@ -61,7 +64,7 @@ def update_topic(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Create a topic, or change it."""
+    """Create or change a topic."""
     require_one(broker, cluster)
     config = TopicConfig(
         topic_name=topic,
@@ -99,10 +102,7 @@ def update_topic_perm(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Change who may use a topic, nothing else.
-
-    The bits say whether it may be written to and read from.
-    """
+    """Change the read and write permission of a topic."""
     require_one(broker, cluster)
 
     async def act(admin: AdminClient) -> None:
@@ -126,7 +126,7 @@ def delete_topic(
 ) -> None:
     """Delete a topic and its messages.
 
-    It goes from the brokers of the cluster and from the name servers.
+    The topic is deleted from the brokers of the cluster and from the NameServers.
     """
     run(name_server, lambda admin: admin.topics.delete(topic, cluster))
     if as_json:
@@ -138,12 +138,12 @@ def delete_topic(
 
 def topic_list(
     with_clusters: Annotated[
-        bool, typer.Option("-c", "--clusterModel", help="Show clusters and consumer groups too.")
+        bool, typer.Option("-c", "--clusterModel", help="Also show clusters and consumer groups.")
     ] = False,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List all topics that the name server knows."""
+    """List all topics."""
     if with_clusters:
         _list_with_groups(name_server, as_json)
         return
@@ -177,9 +177,9 @@ def topic_status(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show the ends of a topic's queues.
+    """Show the offsets of the queues of a topic.
 
-    The last column tells when something was written there.
+    The last column is the time of the last write.
     """
     stats = run(name_server, lambda admin: admin.topics.stats(topic, cluster))
     if as_json:
@@ -203,7 +203,7 @@ def _print_perm(address: str, old: TopicConfig, perm: int, *, whole: bool) -> No
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """`{"+a": "b", "-c": ""}` of `+a=b,-c`; raises a usage error."""
+    """Parse `+a=b,-c` to `{"+a": "b", "-c": ""}`; raises a usage error."""
     found = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = word.partition("=")
@@ -216,7 +216,7 @@ def parse_attributes(text: str) -> dict[str, str]:
 
 
 def config_text(config: TopicConfig) -> str:
-    """As Java's tools print it."""
+    """The configuration in the format of Java's tools."""
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
         f"writeQueueNums={config.write_queue_nums}, perm={_perm_text(config.perm)}, "
@@ -233,7 +233,7 @@ def _perm_text(perm: int) -> str:
 async def _set_order_conf(
     admin: AdminClient, config: TopicConfig, broker: str | None, cluster: str | None
 ) -> str | None:
-    """Fix how many queues each broker has, which an ordered topic needs to stay in order."""
+    """Set the order configuration, which fixes the number of queues of an ordered topic."""
     if not config.order:
         return None
     topic, queues = config.topic_name, config.write_queue_nums
@@ -271,7 +271,7 @@ async def _topic_entry(admin: AdminClient, topic: str) -> dict[str, object]:
     try:
         clusters = await admin.topics.clusters(topic)
         groups = await admin.topics.groups(topic)
-    except BolideError:  # a topic whose brokers are away is listed all the same
+    except BolideError:  # a topic whose brokers do not answer is listed too
         clusters, groups = [], []
     return {"cluster": ",".join(clusters), "topic": topic, "consumerGroups": groups}
 
@@ -294,7 +294,7 @@ def _print_route(route: TopicRoute) -> None:
 def update_order_conf(
     topic: Topic,
     method: Annotated[
-        Literal["put", "get", "delete"], typer.Option("-m", "--method", help="What to do.")
+        Literal["put", "get", "delete"], typer.Option("-m", "--method", help="Operation.")
     ],
     value: Annotated[
         str | None, typer.Option("-v", "--orderConf", help="With put: broker:queues;broker:queues")
@@ -304,7 +304,7 @@ def update_order_conf(
 ) -> None:
     """Set, show or delete the order configuration of a topic.
 
-    Name servers with orderMessageEnable tell producers these queues and no others.
+    NameServers with orderMessageEnable send it to producers, which then use only these queues.
     """
     queues = _parsed(value or "") if method == "put" else {}
 
@@ -334,7 +334,7 @@ async def _require(admin: AdminClient, topic: str) -> str:
 
 
 def _parsed(text: str) -> dict[str, int]:
-    """`{"broker-a": 4}` of `broker-a:4`; raises a usage error."""
+    """Parse `broker-a:4` to `{"broker-a": 4}`; raises a usage error."""
     found = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         broker, _, count = part.rpartition(":")

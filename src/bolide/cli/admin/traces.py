@@ -21,26 +21,24 @@ _END_TITLES = ("#Type", "#ProducerGroup", "#ClientHost", "#EndTime", "#FromCheck
 
 
 def query_msg_trace_by_id(
-    message_id: Annotated[str, typer.Option("-i", "--msgId", help="Id that the sender was told.")],
-    topic: Annotated[
-        str, typer.Option("-t", "--traceTopic", help="Topic that clients trace to.")
-    ] = TRACE_TOPIC,
+    message_id: Annotated[str, typer.Option("-i", "--msgId", help="Unique id of the message.")],
+    topic: Annotated[str, typer.Option("-t", "--traceTopic", help="Trace topic.")] = TRACE_TOPIC,
     begin: Annotated[
-        int, typer.Option("-b", "--beginTimestamp", help="Traces stored from then on, in ms.")
+        int, typer.Option("-b", "--beginTimestamp", help="First store time of traces, in ms.")
     ] = 0,
     end: Annotated[
-        int | None, typer.Option("-e", "--endTimestamp", help="Traces stored until then, in ms.")
+        int | None, typer.Option("-e", "--endTimestamp", help="Last store time of traces, in ms.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("-num", "--maxNum", help="Trace messages to look at.")
+        int, typer.Option("-num", "--maxNum", help="Maximum number of trace messages to read.")
     ] = DEFAULT_LIMIT,
     cluster: OfCluster = None,
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """Show who sent and who consumed a message, when, and how long it took.
+    """Show the trace of a message: its sender, its consumers, times and durations.
 
-    Clients tell it if their trace is on.
+    Clients record traces only if tracing is enabled.
     """
 
     async def act(admin: AdminClient) -> None:
@@ -56,7 +54,7 @@ def query_msg_trace_by_id(
 
 
 def _print_tables(traced: list[TraceEntry]) -> None:
-    """As RocketMQ's tool: a table for each send, and one for each group that consumed."""
+    """Print, like RocketMQ's tool, one table per send and one per consumer group."""
     for each in traced:
         if each.record.kind == PUB:
             _print_table(_PUB_TITLES, [_row("Pub", each)])
@@ -75,7 +73,7 @@ def _print_tables(traced: list[TraceEntry]) -> None:
 
 
 def _running(traced: list[TraceEntry]) -> list[TraceEntry]:
-    """Consumptions of which no end was told."""
+    """Consumptions without a record of their end."""
     ended = {each.record.request_id for each in traced if each.record.kind == SUB_AFTER}
     began = (each for each in traced if each.record.kind == SUB_BEFORE)
     return [each for each in began if each.record.request_id not in ended]
@@ -88,24 +86,24 @@ def _print_table(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> 
     print()
 
 
-def _row(title: str, traced: TraceEntry) -> tuple[object, ...]:
-    record = traced.record
-    took = "-" if record.cost_ms is None else f"{record.cost_ms}ms"
+def _row(title: str, entry: TraceEntry) -> tuple[object, ...]:
+    record = entry.record
+    duration = "-" if record.cost_ms is None else f"{record.cost_ms}ms"
     status = {True: "success", False: "failed", None: "running"}[record.success]
-    return title, record.group, traced.client_host, _time(traced), took, status
+    return title, record.group, entry.client_host, _time(entry), duration, status
 
 
-def _end_row(traced: TraceEntry) -> tuple[object, ...]:
-    record = traced.record
-    said = (record.from_check, record.transaction_state)
-    return "EndTrans", record.group, traced.client_host, _time(traced), *said
+def _end_row(entry: TraceEntry) -> tuple[object, ...]:
+    record = entry.record
+    end = (record.from_check, record.transaction_state)
+    return "EndTrans", record.group, entry.client_host, _time(entry), *end
 
 
-def _time(traced: TraceEntry) -> str:
-    return time_text(traced.time_ms, millis=False)
+def _time(entry: TraceEntry) -> str:
+    return time_text(entry.time_ms, millis=False)
 
 
-def _document(traced: TraceEntry) -> dict[str, object]:
-    said = structs.asdict(traced.record)
-    told = {name: value for name, value in said.items() if value is not None}
-    return told | {"client_host": traced.client_host, "stored_ms": traced.stored_ms}
+def _document(entry: TraceEntry) -> dict[str, object]:
+    fields = structs.asdict(entry.record)
+    present = {name: value for name, value in fields.items() if value is not None}
+    return present | {"client_host": entry.client_host, "stored_ms": entry.stored_ms}

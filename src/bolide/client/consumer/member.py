@@ -146,7 +146,7 @@ class PushMember(Membership):
             "pullBatchSize": settings.pull_batch_size,
             "pullInterval": int(settings.pull_interval * 1000),
             "pullThresholdForQueue": settings.flow_limits.count,
-            "clientRebalance": not settings.asks_brokers,
+            "clientRebalance": not settings.is_balanced_by_broker,
             "popInvisibleTime": int(settings.pop_invisible * 1000),
             "popBatchNums": settings.pop_batch_size,
             "popThresholdForQueue": settings.pop_threshold,

@@ -1,4 +1,4 @@
-"""Settings of consumers of every kind."""
+"""Settings of the consumers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -23,13 +23,13 @@ S = TypeVar("S", bound="ConsumerSettings")
 _MODELS = {"clustering": MessageModel.CLUSTERING, "broadcasting": MessageModel.BROADCASTING}
 _MAX_PULL = 1024
 MAX_POP = 32
-"""Most messages of a pop: brokers refuse more."""
-_SHORTEST_POP, _LONGEST_POP = 5.0, 300.0
+"""Largest batch of one pop that brokers accept."""
+_MIN_INVISIBLE, _MAX_INVISIBLE = 5.0, 300.0
 _REBALANCES = ("client", "broker")
 
 
 class ConsumerArguments(ClientArguments, total=False):
-    """The keyword arguments of every consumer; `ConsumerSettings` says what they do."""
+    """The keyword arguments of every consumer; see `ConsumerSettings`."""
 
     consume_from: str
     consume_timestamp: Timestamp | None
@@ -45,7 +45,7 @@ class ConsumerArguments(ClientArguments, total=False):
 
 
 class LitePullArguments(ConsumerArguments, total=False):
-    """Those of a lite pull consumer; `LitePullSettings` says what they do."""
+    """The keyword arguments of a lite pull consumer; see `LitePullSettings`."""
 
     auto_commit: bool
     pull_batch_size: int
@@ -55,7 +55,7 @@ class LitePullArguments(ConsumerArguments, total=False):
 
 
 class PushArguments(ConsumerArguments, total=False):
-    """Those of a push consumer; `PushSettings` says what they do."""
+    """The keyword arguments of a push consumer; see `PushSettings`."""
 
     concurrency: int
     pull_batch_size: int
@@ -77,39 +77,39 @@ class PushArguments(ConsumerArguments, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """Durations are seconds."""
+    """Settings of every consumer; durations are in seconds."""
 
     consume_from: str = "last"
-    """Where a group without offsets begins: "last", "first" or "timestamp"."""
+    """Where a group without committed offsets begins: "last", "first" or "timestamp"."""
 
     consume_timestamp: Timestamp | None = None
-    """`"20131223171201"` in local time, a datetime or seconds since 1970; None is half an hour
+    """`"20131223171201"` in local time, a datetime or seconds since 1970; None means half an hour
     before the start."""
 
     model: str = "clustering"
-    """Members share the messages; with "broadcasting" each gets all of them."""
+    """With "clustering" a message goes to one member, with "broadcasting" to every member."""
 
     allocate: Strategy = average
-    """How queues are shared out: a function of `client.consuming.assignment`, or your own."""
+    """The strategy that assigns queues: a function of `bolide.assignment`, or your own."""
 
     commit_interval: float = 5.0
-    """Between two commits of offsets."""
+    """Time between two commits of offsets."""
 
     suspend: float = 20.0
-    """How long a broker may hold a pull that finds nothing."""
+    """How long a broker may suspend a pull that finds no message (long polling)."""
 
     max_reconsume_times: int | None = None
-    """After so many retries a message is a dead letter. None is 16, and no end of them for ordered
+    """Retries before a message becomes a dead letter. None means 16, and no limit for ordered
     handlers."""
 
     offset_store: OffsetStore | None = None
-    """Keeps the offsets, instead of the brokers or, when broadcasting, a file."""
+    """A custom store of offsets, instead of the brokers or, when broadcasting, a file."""
 
     offset_directory: str | Path | None = None
-    """Where the file of a broadcasting consumer is; ~/.rocketmq_offsets by default."""
+    """Directory of a broadcasting consumer's offset file; ~/.rocketmq_offsets by default."""
 
     filter_hooks: Sequence[FilterHook] = ()
-    """Each says of every message whether it is wanted."""
+    """Predicates; a message is delivered if all of them return True."""
 
     on_assignment: AssignmentListener | None = None
     """Called when the queues assigned to this consumer change."""
@@ -137,7 +137,7 @@ class ConsumerSettings:
 
     @property
     def sent_back_times(self) -> int:
-        """How often a message is sent back before it is a dead letter."""
+        """How often a message is sent back before it becomes a dead letter."""
         times = self.max_reconsume_times
         return DEFAULT_MAX_RECONSUME_TIMES if times is None else times
 
@@ -158,20 +158,20 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitePullSettings(ConsumerSettings):
-    """For consumers that are polled."""
+    """Settings of a lite pull consumer."""
 
     auto_commit: bool = True
-    """Commit in `poll`, every `commit_interval`, what polls before it returned."""
+    """Whether `poll` commits the messages of earlier polls every `commit_interval`."""
 
     pull_batch_size: int = 10
     flow_limits: FlowLimits = field(default_factory=FlowLimits)
-    """How much of each queue is held before pulling stops."""
+    """How much of each queue is buffered before pulling stops."""
 
     most_held: int = 10_000
-    """Messages of all queues together that may wait to be polled."""
+    """Messages of all queues together that may be buffered."""
 
     topic_check_interval: float = 30.0
-    """How often those who listen for a topic's queues are told of changes."""
+    """Time between two checks for `listen_for_queues`."""
 
     def __post_init__(self) -> None:
         ConsumerSettings.__post_init__(self)
@@ -181,54 +181,54 @@ class LitePullSettings(ConsumerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushSettings(ConsumerSettings):
-    """For consumers that call handlers."""
+    """Settings of a push consumer."""
 
     suspend: float = 15.0
     concurrency: int = 20
-    """How many handlers run at a time: so many tasks, and so many threads."""
+    """How many handlers run at a time; applies to tasks and to threads separately."""
 
     pull_batch_size: int = 256
-    """Messages to ask for at once; brokers may give fewer, those of RocketMQ give 32."""
+    """Messages to request with one pull; brokers may return fewer (RocketMQ's return 32)."""
 
     pull_batch_bytes: int = 256 * 1024
     pull_interval: float = 0.0
-    """Between two pulls of one queue that found something."""
+    """Pause before the next pull of a queue after messages were found."""
 
     flow_limits: FlowLimits = field(default_factory=FlowLimits)
-    """How much of each queue is held before pulling stops."""
+    """How much of each queue is buffered before pulling stops."""
 
     consume_timeout: float = 15 * 60.0
-    """A message that a handler is at for so long is sent back."""
+    """A message whose handler runs longer is sent back."""
 
     ordered_suspend: float = 1.0
-    """How long a queue waits after its ordered handler failed."""
+    """How long a queue waits after its ordered handler fails."""
 
     close_timeout: float = 15.0
-    """How long closing waits for handlers at work."""
+    """How long closing waits for running handlers."""
 
     post_subscription_when_pull: bool = False
     """Send the expression with every pull, for members whose subscriptions differ."""
 
     consume_hooks: Sequence[ConsumeHook] = ()
-    """Called around each call of a handler."""
+    """Called before and after each handler call."""
 
     trace: bool | Trace = False
-    """Tell of every consumption on the trace topic; `Trace` says how."""
+    """Whether to send a trace of every handler call to the trace topic; see `Trace`."""
 
     telemetry: Telemetry | None = None
-    """Spans around calls of handlers, as by `client.telemetry.OpenTelemetry()`."""
+    """Creates spans around handler calls, such as `tracing.opentelemetry.OpenTelemetry()`."""
 
     rebalance: str = "client"
-    """Who shares the queues out: "client", all members by themselves, or "broker", which may then
-    have them popped instead of pulled (`mqadmin setConsumeMode`). Topics with ordered handlers are
-    always shared out by the members."""
+    """Who assigns the queues: "client", each member by itself, or "broker", which may have them
+    popped instead of pulled (`mqadmin setConsumeMode`). Topics with ordered handlers are always
+    assigned by the members."""
 
     pop_invisible: float = 60.0
-    """How long a popped message belongs to this member, 5 to 300; prolonged while it is held."""
+    """Lease of a popped message, 5 to 300; renewed while the message is in process."""
 
     pop_batch_size: int = 32
     pop_threshold: int = 96
-    """Popped messages of one queue, or of one broker, that may be held before popping stops."""
+    """Popped messages of one queue, or of one broker, in process before popping stops."""
 
     def __post_init__(self) -> None:
         ConsumerSettings.__post_init__(self)
@@ -239,46 +239,46 @@ class PushSettings(ConsumerSettings):
         self._require_over(0, "consume_timeout")
 
     @property
-    def asks_brokers(self) -> bool:
-        """Whether brokers say which queues are ours."""
+    def is_balanced_by_broker(self) -> bool:
+        """Whether the brokers assign the queues."""
         return self.rebalance == "broker" and not self.is_broadcasting
 
     def _require_pops(self) -> None:
         if self.rebalance not in _REBALANCES:
             words = ", ".join(_REBALANCES)
             raise ConfigError(f"rebalance={self.rebalance!r}: must be one of {words}")
-        if self.asks_brokers and self.allocate not in STRATEGY_NAMES:
+        if self.is_balanced_by_broker and self.allocate not in STRATEGY_NAMES:
             raise ConfigError(
-                "allocate: brokers share queues out by average or average_by_circle only;"
+                "allocate: brokers assign queues by average or average_by_circle only;"
                 ' use one of these, or rebalance="client"'
             )
         if not 1 <= self.pop_batch_size <= MAX_POP:
             raise ConfigError(f"pop_batch_size={self.pop_batch_size}: must be 1 to {MAX_POP}")
-        if not _SHORTEST_POP <= self.pop_invisible <= _LONGEST_POP:
+        if not _MIN_INVISIBLE <= self.pop_invisible <= _MAX_INVISIBLE:
             raise ConfigError(
                 f"pop_invisible={self.pop_invisible:g}: must be"
-                f" {_SHORTEST_POP:g} to {_LONGEST_POP:g} seconds"
+                f" {_MIN_INVISIBLE:g} to {_MAX_INVISIBLE:g} seconds"
             )
         self._require_least(1, "pop_threshold")
 
 
 def split_arguments(kind: type[S], arguments: Mapping[str, Any]) -> tuple[S, ClientSettings]:
-    """Sort keyword arguments into those of the consumer and those of its client.
+    """Split keyword arguments into those of the consumer and those of its client.
 
     Raises:
-        ConfigError: one cannot be used; names it.
-        TypeError: there is no argument of that name.
+        ConfigError: a setting is invalid.
+        TypeError: an argument is unknown.
     """
     names = {each.name for each in fields(kind)}
     own = {name: value for name, value in arguments.items() if name in names}
     rest = {name: value for name, value in arguments.items() if name not in names}
     settings, client = kind(**own), ClientSettings.of(**rest)
-    # Broadcasting consumers keep their offsets by client id: it must be the same next time.
+    # A broadcasting consumer finds its offset file by client id, which must not change.
     return settings, client if settings.is_broadcasting else client.with_own_name()
 
 
 class PopArguments(ClientArguments, total=False):
-    """The keyword arguments of a pop consumer; `PopSettings` says what they do."""
+    """The keyword arguments of a pop consumer; see `PopSettings`."""
 
     consume_from: str
     invisible: float
@@ -289,21 +289,21 @@ class PopArguments(ClientArguments, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopSettings(ConsumerSettings):
-    """For consumers that pop; durations are seconds."""
+    """Settings of a pop consumer."""
 
     invisible: float = 30.0
-    """How long a message belongs to who received it, unless `receive` says otherwise."""
+    """Lease of a received message, unless `receive` sets another."""
 
     ordered: bool = False
-    """Keep the order of each queue: no more of it until all that was received is done."""
+    """Keep queue order: a queue is blocked until its received messages are acknowledged."""
 
     def __post_init__(self) -> None:
         ConsumerSettings.__post_init__(self)
         self._require_over(0, "invisible")
         if self.is_broadcasting:
-            raise ConfigError('model="broadcasting": members of a group that pops share messages')
+            raise ConfigError('model="broadcasting": a pop consumer cannot broadcast')
         if self.consume_from == ConsumeFrom.TIMESTAMP:
             raise ConfigError(
-                'consume_from="timestamp": a group that pops begins "first" or "last";'
+                'consume_from="timestamp": a pop consumer begins "first" or "last";'
                 " its offsets can be reset by time afterwards"
             )

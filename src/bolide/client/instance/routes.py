@@ -167,7 +167,7 @@ class Routes:
             self._forget_brokers()
 
     async def _learn(self, topic: str, fallback: Fallback | None) -> _Known:
-        return await self._learning.done(
+        return await self._learning.run(
             (topic, fallback), lambda: self._renew(topic, fallback), f"route {topic}"
         )
 

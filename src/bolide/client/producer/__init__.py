@@ -1,1 +1,1 @@
-"""Producers: from a message to the broker that stored it."""
+"""Producers: plain, batched, transactional and request-reply sends."""

@@ -6,7 +6,10 @@ from contextlib import suppress
 
 
 class BackPressure:
-    """Sends over the limits wait, first come, first served; one alone may be of any size."""
+    """Limits on sends and bytes in flight; further sends wait in FIFO order.
+
+    A single send may exceed the byte limit if no other is in flight.
+    """
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -16,12 +19,12 @@ class BackPressure:
         self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
 
     @property
-    def under_way(self) -> tuple[int, int]:
-        """Sends and bytes."""
+    def in_flight(self) -> tuple[int, int]:
+        """The number of sends and of bytes in flight."""
         return self._count, self._bytes
 
     def try_enter(self, size: int) -> bool:
-        """Enter if there is room and nobody waits."""
+        """Enter if the limits allow it and no other send waits."""
         if self._waiting or not self._has_room(size):
             return False
         self._count += 1
@@ -29,37 +32,37 @@ class BackPressure:
         return True
 
     async def enter(self, size: int) -> None:
-        """Wait for room; the caller sets the deadline."""
+        """Wait until the limits allow the send; the caller sets the deadline."""
         if self.try_enter(size):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[turn] = size
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[admitted] = size
         try:
-            await turn
+            await admitted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.leave(size)  # its turn came in the same moment
+            if admitted.done() and not admitted.cancelled():
+                self.leave(size)  # admitted and cancelled at the same time
             else:
-                self._waiting.pop(turn, None)  # a send that left may have met it first
-                self._let_in()
+                self._waiting.pop(admitted, None)  # `leave` may have removed it already
+                self._admit_waiting()
             raise
 
     def leave(self, size: int) -> None:
         self._count -= 1
         self._bytes -= size
         if self._waiting:
-            self._let_in()
+            self._admit_waiting()
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         while self._waiting:
-            turn, size = next(iter(self._waiting.items()))
-            if not turn.cancelled():
+            admitted, size = next(iter(self._waiting.items()))
+            if not admitted.cancelled():
                 if not self._has_room(size):
                     return
                 self._count += 1
                 self._bytes += size
-                turn.set_result(None)
-            del self._waiting[turn]
+                admitted.set_result(None)
+            del self._waiting[admitted]
 
     def _has_room(self, size: int) -> bool:
         if not self._count:
@@ -68,7 +71,7 @@ class BackPressure:
 
 
 class InFlightCalls:
-    """Counts those inside its `with` block."""
+    """Counts the tasks inside its `with` block."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -83,7 +86,7 @@ class InFlightCalls:
             self._last_left.set()
 
     async def finish(self, seconds: float) -> None:
-        """Wait until all have left, no longer than that."""
+        """Wait until all tasks have left, at most `seconds`."""
         if not self._count:
             return
         self._last_left = asyncio.Event()

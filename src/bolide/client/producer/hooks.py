@@ -1,4 +1,4 @@
-"""Hooks of a producer: code of users that sees every try of a send."""
+"""Hooks of a producer: user code called for every try of a send."""
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -19,7 +19,7 @@ class SendKind(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class SendContext:
-    """One try of a send. `messages` has more than one item only for a batch."""
+    """One try of a send; `messages` has several items only for a batch."""
 
     group: str
     messages: tuple[Message, ...]
@@ -33,11 +33,11 @@ class SendContext:
     result: SendResult | None = None
     error: Exception | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """For the hooks: what `before` puts here, `after` finds."""
+    """Free for values that hooks pass from `before` to `after`."""
 
 
 class SendHook(Protocol):
-    """Sees each try before it leaves and after it ended. What a hook raises is only logged."""
+    """Called before and after each try; exceptions are logged."""
 
     def before(self, context: SendContext) -> None: ...
 
@@ -45,14 +45,14 @@ class SendHook(Protocol):
 
 
 class ForbiddenHook(Protocol):
-    """Raises to forbid a send; the error reaches the sender, and nothing is sent."""
+    """Raises to forbid a send; the exception reaches the caller of `send`."""
 
     def __call__(self, context: SendContext) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class EndTransactionContext:
-    """A transaction that its producer ends, by itself or because the broker asked."""
+    """The end of a transaction, reported by its producer or in reply to a broker's check."""
 
     group: str
     message: Message | StoredMessage
@@ -65,10 +65,10 @@ class EndTransactionContext:
     state: TransactionState
     from_check: bool
     error: Exception | None = None
-    """Why the broker could not be told, or did not take it."""
+    """Why the report failed, if it did."""
 
 
 class EndTransactionHook(Protocol):
-    """Sees each end once the broker was told. What a hook raises is only logged."""
+    """Called after each end was reported to the broker; exceptions are logged."""
 
     def ended(self, context: EndTransactionContext) -> None: ...

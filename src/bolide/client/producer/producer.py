@@ -1,4 +1,4 @@
-"""The producer: sends messages, each to one queue of its topic, and says where it was stored."""
+"""The producer: single, batched, one-way and request-reply sends."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from bolide.client.instance.routes import Fallback
 from bolide.client.instance.settings import ClientSettings
 from bolide.client.instance.validation import check_group
 from bolide.client.producer.back_pressure import BackPressure, InFlightCalls
-from bolide.client.producer.express import Express
+from bolide.client.producer.fast_path import SendFastPath
 from bolide.client.producer.hooks import ForbiddenHook, SendHook
-from bolide.client.producer.outgoing import Batches, Outgoing, Packer
-from bolide.client.producer.queue_choice import Faults, KeyedQueues
-from bolide.client.producer.request_reply import Requests, as_request, reply_to
+from bolide.client.producer.queue_choice import BrokerFaults, KeyedQueues
+from bolide.client.producer.request_reply import Requester, as_request, reply_to
 from bolide.client.producer.results import SendResult
+from bolide.client.producer.retrying_sender import RetryingSender
 from bolide.client.producer.selectors import QueueSelector, by_hash, dedup_queue
-from bolide.client.producer.sending import Sending
+from bolide.client.producer.send_request import Batches, RequestBuilder, SendRequest
 from bolide.client.producer.settings import (
     SETTING_NAMES,
     ProducerArguments,
@@ -38,13 +38,13 @@ _PLAIN_ARGUMENTS = frozenset({"timeout"})
 
 
 class SendArguments(TypedDict, total=False):
-    """How a message is sent.
+    """Options of a send.
 
-    `timeout` is the seconds for all of it, tries and waiting included. `queue` says where it goes,
-    `selector` chooses the queue by the message and `key`; a `key` alone goes by its hash. With any
-    of these there is one try; else the queues take turns, and other brokers are tried. A message
-    with a `dedup_key` goes to the queue of that, unless one of these says another; that queue is
-    tried until the time is over, and no other one.
+    `timeout` is in seconds and includes retries and waiting. `queue` sets the queue, `selector`
+    chooses it by the message and `key`, and a `key` alone is hashed. With any of these there is a
+    single try; otherwise queues are chosen round robin and retries go to other brokers. A message
+    with a `dedup_key` goes to the queue of that key, unless one of these options is given; only
+    that queue is tried, until the timeout.
     """
 
     timeout: float | None
@@ -56,14 +56,14 @@ class SendArguments(TypedDict, total=False):
 class Producer(LookupMethods):
     """Sends messages while its `async with` block runs.
 
-    It starts whether or not the cluster can be reached; sends fail until it can.
+    It starts even if the cluster is unreachable; sends fail until it is reachable.
     """
 
     def __init__(self, group: str, **arguments: Unpack[ProducerArguments]) -> None:
-        """Say who sends, and how; `ClientSettings` and `ProducerSettings` tell the arguments.
+        """See `ClientSettings` and `ProducerSettings` for the arguments.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         check_group(group)
         given: dict[str, Any] = dict(arguments)
@@ -72,7 +72,7 @@ class Producer(LookupMethods):
         self.settings = ProducerSettings(**own)
         self._client = ClientSettings.of(**given).with_own_name()
         self._life = Lifecycle("producer", group)
-        self._packer = Packer(group, self._client, self.settings)
+        self._builder = RequestBuilder(group, self._client, self.settings)
         self._pressure = BackPressure(
             self.settings.max_sends_under_way, self.settings.max_bytes_under_way
         )
@@ -80,33 +80,33 @@ class Producer(LookupMethods):
             self.settings.create_topic_key, self.settings.default_topic_queue_nums
         )
         self._keyed_queues = KeyedQueues()
-        self._under_way = InFlightCalls()
+        self._in_flight = InFlightCalls()
         self._topics: set[str] = set()
         self._telemetry = self.settings.telemetry or NoTelemetry()
         self._send_hooks: list[SendHook] = []
         self.tracing: TraceSender | None = None
-        """What sends the trace, if `trace` was asked for; its `dropped` counts what was lost."""
+        """Sends the trace if `trace` is set; its `dropped` counts lost records."""
         self._forbidden_hooks: list[ForbiddenHook] = []
 
     # Start and end
 
     async def start(self) -> None:
-        """Begin; `async with` does so.
+        """Start, as `async with` does.
 
         Raises:
-            WrongState: it was started before.
+            WrongState: the producer was started before.
             GroupTaken: another producer of the group shares the instance.
             ConfigError: a client of the same `instance_name` has other settings.
         """
         self._life.begin()
         try:
-            self._instance = await self._joined()
+            self._instance = await self._join()
         except BaseException:
             self._life.fail()
             raise
         self._loop = asyncio.get_running_loop()
-        faults = Faults(self.settings.fault_table, self._loop.time)
-        self._sending = Sending(
+        faults = BrokerFaults(self.settings.fault_table, self._loop.time)
+        self._sender = RetryingSender(
             self._instance,
             self.settings,
             faults if self.settings.latency_faults else None,
@@ -114,19 +114,16 @@ class Producer(LookupMethods):
             send_hooks=self._send_hooks,
             forbidden_hooks=self._forbidden_hooks,
         )
-        self._express = self._make_express()
+        self._fast_path = self._make_fast_path()
         group = self._client.wrap(self.group)
-        self._requests = Requests(self._instance, group, self._topics)
+        self._requester = Requester(self._instance, group, self._topics)
         if trace := Trace.of(self.settings.trace):
             self.tracing = TraceSender(trace, self._instance, group, "PRODUCE")
             self.tracing.start()
             self._send_hooks.append(SendTrace(self.tracing))
 
     async def close(self) -> None:
-        """Wait for the sends under way, `send_timeout` at most, and end; `async with` does so.
-
-        A second time does nothing.
-        """
+        """Wait for sends in flight, at most `send_timeout`, and stop. Idempotent."""
         if not self._life.end():
             return
         async with AsyncExitStack() as leaving:
@@ -136,10 +133,10 @@ class Producer(LookupMethods):
             )
             if self.tracing is not None:
                 leaving.push_async_callback(self.tracing.close)
-            leaving.callback(self._requests.close)
-            await self._under_way.finish(self.settings.send_timeout)
+            leaving.callback(self._requester.close)
+            await self._in_flight.finish(self.settings.send_timeout)
 
-    async def _joined(self) -> ClientInstance:
+    async def _join(self) -> ClientInstance:
         instance = await ClientInstance.acquire(self._client)
         try:
             instance.add_producer(self._client.wrap(self.group), self)
@@ -148,13 +145,13 @@ class Producer(LookupMethods):
             raise
         return instance
 
-    def _make_express(self) -> Express | None:
-        """None if all sends take the ordinary way: somebody wants to see them."""
+    def _make_fast_path(self) -> SendFastPath | None:
+        """None if settings require every send to take the ordinary path."""
         settings = self.settings
         if settings.telemetry is not None or settings.latency_faults or self._client.access_key:
             return None
-        return Express(
-            self._instance, settings, self._packer, self._sending, self._pressure, self._topics
+        return SendFastPath(
+            self._instance, settings, self._builder, self._sender, self._pressure, self._topics
         )
 
     # Sending
@@ -170,56 +167,56 @@ class Producer(LookupMethods):
     async def send(
         self, message: Message | Iterable[Message], **how: Unpack[SendArguments]
     ) -> SendResult | list[SendResult]:
-        """Send one message, or several as `send_batch` does, and wait until it is stored.
+        """Send a message, or several like `send_batch`, and wait until it is stored.
 
         Raises:
-            InvalidMessage: no broker would take it; names the field.
-            SendFailed: no try succeeded; names the brokers, and the last failure is the cause.
-            RouteNotFound: no broker has the topic.
-            NoNameServer: there is nobody to ask for the route.
-            Refusal: the broker refused, and no other one would do better.
+            InvalidMessage: brokers would refuse the message.
+            SendFailed: no try succeeded; the last failure is the cause.
+            RouteNotFound: the topic does not exist.
+            NoNameServer: no NameServer can be reached for the route.
+            Refusal: the broker refused with a code that is not retried.
         """
         if not isinstance(message, Message):
             return await self.send_batch(message, **how)
         self._life.require_running()
-        if self._express is not None and how.keys() <= _PLAIN_ARGUMENTS:
-            sent = self._express.post(message, how.get("timeout"))
+        if self._fast_path is not None and how.keys() <= _PLAIN_ARGUMENTS:
+            sent = self._fast_path.try_send(message, how.get("timeout"))
             if sent is not None:
-                with self._under_way:
+                with self._in_flight:
                     return await sent
-        with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
+        with self._in_flight, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
-            outgoing = await self._packer.pack(span.messages[0])
-            result = await self._send(outgoing, deadline, how)
+            request = await self._builder.build(span.messages[0])
+            result = await self._send(request, deadline, how)
             span.sent((result,))
             return result
 
     async def send_batch(
         self, messages: Iterable[Message], *, split: bool = True, **how: Unpack[SendArguments]
     ) -> list[SendResult]:
-        """Send messages of one topic together, in as few requests as size and number allow.
+        """Send messages of one topic in as few requests as size and count allow.
 
-        Those with a `dedup_key` are sent queue by queue, in their order within each.
+        Messages with a `dedup_key` are sent queue by queue, in order within each queue.
 
         Args:
-            messages: what to send; all of one topic and one wait flag, none delayed, all with a
+            messages: the messages; all of one topic and one wait flag, none delayed, all with a
                 `dedup_key` or none.
-            split: False refuses a list that one request cannot hold.
-            how: as in `send`, for each request.
+            split: False rejects a list that does not fit into one request.
+            how: like in `send`, for each request.
 
         Returns:
-            One result for each request, in order.
+            One result per request, in order.
 
         Raises:
-            InvalidMessage: they cannot be sent together; names the field.
-            BatchPartlySent: some requests succeeded, one did not; the cause tells why.
-            BolideError: as `send`, if the first request failed.
+            InvalidMessage: the messages cannot be sent as a batch.
+            BatchPartlySent: some requests succeeded before one failed with the cause.
+            BolideError: like `send`, if the first request failed.
         """
         self._life.require_running()
         given = list(messages)
-        with self._under_way, self._telemetry.sending(self.client_id, given) as span:
+        with self._in_flight, self._telemetry.sending(self.client_id, given) as span:
             given = list(span.messages)
-            whole = Batches(self._packer, given, split=split)
+            whole = Batches(self._builder, given, split=split)
             await whole.check()
             groups = [(whole, how)]
             if given[0].dedup_key is not None and not _names_queue(how):
@@ -244,9 +241,9 @@ class Producer(LookupMethods):
         sent, left = 0, sum(batches.size for batches, _ in groups)
         try:
             for batches, how in groups:
-                while outgoing := await batches.next():
-                    results.append(await self._send(outgoing, self._deadline(how), how))
-                    sent += len(outgoing.messages)
+                while request := await batches.next():
+                    results.append(await self._send(request, self._deadline(how), how))
+                    sent += len(request.messages)
         except BolideError as exc:
             if not results:
                 raise
@@ -256,49 +253,51 @@ class Producer(LookupMethods):
     async def send_encoded(
         self, topic: str, body: bytes, **how: Unpack[SendArguments]
     ) -> SendResult:
-        """Send a batch that the caller encoded as `protocol.batch` says; nothing is checked.
+        """Send a batch that the caller encoded with `protocol.batch`, without checks.
 
         For bulk writers: a fifth of the work of `send_batch`. Every message must have its own
-        `UNIQ_KEY` (`outgoing.make_ids`); the result tells no message ids. Raises as `send` does.
+        `UNIQ_KEY` (see `send_request.make_ids`); the result has no message ids. Raises like `send`.
         """
         self._life.require_running()
-        with self._under_way:
-            outgoing = self._packer.pack_encoded(topic, body)
-            return await self._send(outgoing, self._deadline(how), how)
+        with self._in_flight:
+            request = self._builder.build_encoded(topic, body)
+            return await self._send(request, self._deadline(how), how)
 
     async def send_oneway(self, message: Message, **how: Unpack[SendArguments]) -> None:
-        """Send without waiting for the broker: nobody says whether it was stored.
+        """Send without a reply: the sender does not learn whether the message was stored.
 
-        Raises as `send` does if it could not even be handed to a connection.
+        Raises like `send` if the message cannot be written to a connection.
         """
         self._life.require_running()
-        if self._express is not None and not how and self._express.throw(message):
+        if self._fast_path is not None and not how and self._fast_path.try_send_oneway(message):
             return
-        with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
+        with self._in_flight, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
-            outgoing = await self._packer.pack(span.messages[0])
-            chosen = await self._chosen(outgoing, deadline, how)
-            self._topics.add(outgoing.topic)
-            await self._sending.throw(outgoing, chosen, deadline)
+            request = await self._builder.build(span.messages[0])
+            chosen = await self._chosen(request, deadline, how)
+            self._topics.add(request.topic)
+            await self._sender.send_oneway(request, chosen, deadline)
 
     async def request(self, message: Message, **how: Unpack[SendArguments]) -> StoredMessage:
-        """Send a message and wait for the reply to it; `timeout` is for both.
+        """Send a message and wait for the reply to it; `timeout` includes both.
 
-        Whoever consumes the message answers with `reply`. A reply that comes later is dropped.
+        The consumer of the message replies with `reply`. Late replies are dropped.
 
         Raises:
-            RequestTimedOut: it was sent, and no reply came in time.
-            BolideError: as `send` does.
+            RequestTimedOut: the message was sent, and no reply arrived in time.
+            BolideError: like `send`.
         """
         self._life.require_running()
-        with self._under_way, self._telemetry.sending(self.client_id, (message,)) as span:
+        with self._in_flight, self._telemetry.sending(self.client_id, (message,)) as span:
             deadline = self._deadline(how)
-            asked = as_request(span.messages[0], self.client_id, deadline - self._loop.time())
-            outgoing = await self._packer.pack(asked)
-            await self._queues(outgoing.topic, deadline, message.topic)
-            await self._requests.make_known(outgoing.topic, deadline)
-            sent = self._send(outgoing, deadline, how)
-            return await self._requests.ask(asked, sent, deadline, lambda one: span.sent((one,)))
+            addressed = as_request(span.messages[0], self.client_id, deadline - self._loop.time())
+            request = await self._builder.build(addressed)
+            await self._queues(request.topic, deadline, message.topic)
+            await self._requester.announce_client(request.topic, deadline)
+            sent = self._send(request, deadline, how)
+            return await self._requester.request(
+                addressed, sent, deadline, lambda one: span.sent((one,))
+            )
 
     async def reply(
         self,
@@ -310,26 +309,26 @@ class Producer(LookupMethods):
         properties: Mapping[str, str] | None = None,
         **how: Unpack[SendArguments],
     ) -> SendResult:
-        """Answer a message that was sent by `request`, and wait until its sender has the answer.
+        """Reply to a message sent by `request`, and wait until its sender has the reply.
 
         Raises:
-            CannotReply: it is no request; names what is missing.
-            SendFailed: the one who asked is gone, or cannot be reached.
-            BolideError: as `send` does.
+            CannotReply: the message is not a request.
+            SendFailed: the requester cannot be reached.
+            BolideError: like `send`.
         """
-        answer = reply_to(request, body, tags=tags, keys=keys, properties=properties)
-        return await self.send(answer, **how)
+        reply = reply_to(request, body, tags=tags, keys=keys, properties=properties)
+        return await self.send(reply, **how)
 
     async def recall(self, topic: str, handle: str | None) -> str:
-        """Take back a message that waits for its time, by `recall_handle` of its send.
+        """Recall a timed message before its delivery, by the `recall_handle` of its send.
 
         Returns:
             The id of the message.
 
         Raises:
-            BadRecallHandle: it is no such handle, or None: the message did not wait.
-            IllegalOperation: the time is over, or the handle is of another topic.
-            NoPermission: the broker allows no recalls.
+            BadRecallHandle: the handle is malformed, or None because the message is not timed.
+            IllegalOperation: the message is delivered already, or of another topic.
+            NoPermission: the broker does not allow recalls.
         """
         lookups = self._running().lookups
         if handle is None:
@@ -339,26 +338,26 @@ class Producer(LookupMethods):
                 self._client.wrap(topic), handle, self._client.wrap(self.group)
             )
 
-    async def _send(self, outgoing: Outgoing, deadline: float, how: SendArguments) -> SendResult:
-        size = len(outgoing.body)
+    async def _send(self, request: SendRequest, deadline: float, how: SendArguments) -> SendResult:
+        size = len(request.body)
         if not self._pressure.try_enter(size):
-            async with self._sending.until(deadline, outgoing.messages[0].topic):
+            async with self._sender.within_deadline(deadline, request.messages[0].topic):
                 await self._pressure.enter(size)
         try:
-            queues = self._instance.routes.find_publish_queues(outgoing.topic)
-            free = queues and not how and not outgoing.is_keyed
-            chosen = queues if queues and free else await self._chosen(outgoing, deadline, how)
-            self._topics.add(outgoing.topic)
-            return await self._sending.send(outgoing, chosen, deadline)
+            queues = self._instance.routes.find_publish_queues(request.topic)
+            free = queues and not how and not request.is_keyed
+            chosen = queues if queues and free else await self._chosen(request, deadline, how)
+            self._topics.add(request.topic)
+            return await self._sender.send(request, chosen, deadline)
         finally:
             self._pressure.leave(size)
 
     async def _chosen(
-        self, outgoing: Outgoing, deadline: float, how: SendArguments
+        self, request: SendRequest, deadline: float, how: SendArguments
     ) -> MessageQueue | Sequence[MessageQueue]:
-        """The one queue it must go to, or all that it may go to."""
-        message = outgoing.messages[0]
-        queues = await self._queues(outgoing.topic, deadline, message.topic)
+        """The one queue the request must go to, or all that it may go to."""
+        message = request.messages[0]
+        queues = await self._queues(request.topic, deadline, message.topic)
         if not _names_queue(how):
             key = message.dedup_key
             return queues if key is None else dedup_queue(key, self._keyed_queues.of(queues))
@@ -369,11 +368,11 @@ class Producer(LookupMethods):
         return self._wrapped(queue)
 
     async def _queues(self, topic: str, deadline: float, shown: str) -> Sequence[MessageQueue]:
-        """All queues that messages of a topic may go to; `shown` is what the user calls it."""
+        """All writable queues of a topic; `shown` is its name without namespace."""
         queues = self._instance.routes.find_publish_queues(topic)
         if queues:
             return queues
-        async with self._sending.until(deadline, shown):
+        async with self._sender.within_deadline(deadline, shown):
             return await self._instance.routes.publish_queues(topic, self._fallback)
 
     def _deadline(self, how: SendArguments) -> float:
@@ -383,26 +382,26 @@ class Producer(LookupMethods):
     # Hooks and queues
 
     def add_send_hook(self, hook: SendHook) -> None:
-        """Have `hook` see every try of a send from now on."""
+        """Call `hook` before and after every try of a send."""
         self._send_hooks.append(hook)
 
     def add_forbidden_hook(self, hook: ForbiddenHook) -> None:
-        """Have `hook` asked before every try whether it is allowed; it raises if not."""
+        """Call `hook` before every try; it raises to forbid the try."""
         self._forbidden_hooks.append(hook)
 
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages of a topic may be sent to.
+        """The writable queues of a topic.
 
         Raises:
             RouteNotFound: the topic does not exist, or none of its queues is writable.
-            NoNameServer: there is nobody to ask.
+            NoNameServer: no NameServer can be reached.
         """
         routes, name = self._running().routes, self._client.wrap(topic)
         await routes.refresh(name)
         return [self._unwrapped(queue) for queue in await routes.publish_queues(name)]
 
     def topics(self) -> Collection[str]:
-        """For the instance: the topics whose routes are kept fresh."""
+        """For the client instance: the topics whose routes are refreshed periodically."""
         return self._topics
 
 

@@ -1,4 +1,4 @@
-"""The queue of a message: round robin past faulty brokers, and the queues of keys."""
+"""Queue selection: round robin, avoidance of slow or failing brokers, queues of keyed messages."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -9,15 +9,15 @@ from typing import NamedTuple
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 
-FAILURE = 30.0
-"""Seconds of latency that a send counts with if it failed."""
+FAILURE_LATENCY = 30.0
+"""Seconds of latency assumed for a failed send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTable:
-    """A send that took at least so long keeps its broker out for so long; seconds. RocketMQ 4.9's.
+    """For how long a broker is avoided after a send of at least a given latency; in seconds.
 
-    The two lists belong together, item by item.
+    `latencies` and `durations` correspond item by item. The defaults are those of RocketMQ 4.9.
     """
 
     latencies: Sequence[float] = (0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0)
@@ -34,7 +34,8 @@ class FaultTable:
 
     def duration(self, latency: float) -> float:
         pairs = zip(self.latencies, self.durations, strict=True)
-        return max(((least, out) for least, out in pairs if latency >= least), default=(0, 0.0))[1]
+        reached = (pair for pair in pairs if latency >= pair[0])
+        return max(reached, default=(0, 0.0))[1]
 
 
 class _Fault(NamedTuple):
@@ -42,31 +43,33 @@ class _Fault(NamedTuple):
     until: float
 
 
-class Faults:
-    """What is known of brokers by name; one that nothing is known of is available."""
+class BrokerFaults:
+    """Latencies and failures of brokers, by name; unknown brokers are available."""
 
     def __init__(self, table: FaultTable, now: Callable[[], float]) -> None:
         self._table = table
         self._now = now
         self._faults: dict[str, _Fault] = {}
-        self._turn = count()
+        self._next_index = count()
 
     def sent(self, broker_name: str, seconds: float) -> None:
-        """A send to it took so long."""
+        """Record a successful send."""
         self._faults[broker_name] = _Fault(seconds, self._now() + self._table.duration(seconds))
 
     def failed(self, broker_name: str, seconds: float) -> None:
-        """A send to it failed after so long."""
-        self._faults[broker_name] = _Fault(seconds, self._now() + self._table.duration(FAILURE))
+        """Record a failed send."""
+        self._faults[broker_name] = _Fault(
+            seconds, self._now() + self._table.duration(FAILURE_LATENCY)
+        )
 
     def is_available(self, broker_name: str) -> bool:
         fault = self._faults.get(broker_name)
         return fault is None or self._now() >= fault.until
 
     def best_of(self, broker_names: Sequence[str]) -> str:
-        """When all are out: one of the better half, in turn."""
+        """Round robin over the better half, for when no broker is available."""
         ranked = sorted(set(broker_names), key=self._rank)
-        return ranked[next(self._turn) % max(1, len(ranked) // 2)]
+        return ranked[next(self._next_index) % max(1, len(ranked) // 2)]
 
     def _rank(self, broker_name: str) -> tuple[bool, float, float]:
         fault = self._faults.get(broker_name, _Fault(0.0, 0.0))
@@ -74,37 +77,36 @@ class Faults:
 
 
 class QueueChoice:
-    """Round robin over the queues of each topic; with `faults` unavailable brokers are left out."""
+    """Round robin over the queues of each topic; with `faults`, unavailable brokers are skipped."""
 
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: BrokerFaults | None = None) -> None:
         self._faults = faults
-        self._turns: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
 
     def choose(
         self, topic: str, queues: Sequence[MessageQueue], avoid: str | None = None
     ) -> MessageQueue:
-        """The next of these queues, at another broker than `avoid` if there is one."""
-        turn = self.turn(topic, len(queues))
-        self.took(topic)
+        """The next of these queues, if possible at another broker than `avoid`."""
+        index = self.next_index(topic, len(queues))
+        self.advance(topic)
         if avoid is None and self._faults is None:
-            return queues[turn % len(queues)]
-        return self._choose_with_care(queues, turn, avoid)
+            return queues[index % len(queues)]
+        return self._choose_avoiding(queues, index, avoid)
 
-    def turn(self, topic: str, queues: int) -> int:
-        """Whose turn it is, by a number that goes on over all queues; it stays so until `took`."""
-        turn = self._turns.get(topic)
-        if turn is None:  # producers begin at different queues
-            turn = self._turns[topic] = random.randrange(queues)  # noqa: S311  to spread load
-        return turn
+    def next_index(self, topic: str, queues: int) -> int:
+        """The index of the next queue, to be taken modulo their number; `advance` increments it."""
+        index = self._indexes.get(topic)
+        if index is None:  # producers begin at different queues
+            index = self._indexes[topic] = random.randrange(queues)  # noqa: S311  to spread load
+        return index
 
-    def took(self, topic: str) -> None:
-        """The turn was used."""
-        self._turns[topic] += 1
+    def advance(self, topic: str) -> None:
+        self._indexes[topic] += 1
 
-    def _choose_with_care(
-        self, queues: Sequence[MessageQueue], turn: int, avoid: str | None
+    def _choose_avoiding(
+        self, queues: Sequence[MessageQueue], index: int, avoid: str | None
     ) -> MessageQueue:
-        start = turn % len(queues)
+        start = index % len(queues)
         in_order = [*queues[start:], *queues[:start]]
         others = [queue for queue in in_order if queue.broker_name != avoid] or in_order
         if self._faults is None:
@@ -117,23 +119,23 @@ class QueueChoice:
 
 
 class KeyedQueues:
-    """What a producer has seen of each topic.
+    """The queues that keyed messages of each topic are hashed to.
 
-    A broker that stops leaves the route. If its queues left the choice too, a message would go to
-    another queue than the first time, which does not know it; so sends to it fail until it is back.
-    How many queues a broker has is what its route says last.
+    A broker that stops disappears from the route. Its queues stay here, because otherwise a repeat
+    would be hashed to another queue, where it is not recognized as a duplicate; sends to them fail
+    until the broker is back. The number of queues of a broker is that of its latest route.
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, Sequence[MessageQueue]] = {}
+        self._routed: dict[str, Sequence[MessageQueue]] = {}
         self._known: dict[str, list[MessageQueue]] = {}
 
-    def of(self, told: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
-        """All queues of a topic, by those that its route names now; there is at least one."""
-        topic = told[0].topic
-        if self._told.get(topic) is not told:
-            self._told[topic] = told
-            here = {queue.broker_name for queue in told}
-            away = [q for q in self._known.get(topic, ()) if q.broker_name not in here]
-            self._known[topic] = sorted([*told, *away])
+    def of(self, routed: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
+        """All known queues of a topic; `routed`, the queues of its route, must not be empty."""
+        topic = routed[0].topic
+        if self._routed.get(topic) is not routed:
+            self._routed[topic] = routed
+            present = {queue.broker_name for queue in routed}
+            absent = [q for q in self._known.get(topic, ()) if q.broker_name not in present]
+            self._known[topic] = sorted([*routed, *absent])
         return self._known[topic]

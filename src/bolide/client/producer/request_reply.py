@@ -1,4 +1,4 @@
-"""Request-reply: requests that wait for a reply, and the replies."""
+"""Request-reply: sending requests, awaiting their replies, and building replies."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,9 +14,11 @@ from bolide.model.names import reply_topic
 from bolide.model.properties import PropertyName
 
 REPLY = "reply"
-"""What MSG_TYPE says of a reply."""
+"""The value of MSG_TYPE in a reply."""
 
-_CARRIED = (PropertyName.CORRELATION_ID, PropertyName.REPLY_TO_CLIENT, PropertyName.TTL)
+_COPIED = (PropertyName.CORRELATION_ID, PropertyName.REPLY_TO_CLIENT, PropertyName.TTL)
+_ANNOUNCE_TIMEOUT = 1.0
+"""Seconds that a request waits for heartbeats; an unreachable broker must not block requests."""
 
 
 def reply_to(
@@ -27,32 +29,28 @@ def reply_to(
     keys: str | Iterable[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> Message:
-    """The message that answers a request; any producer may send it.
+    """Build the reply to a request; any producer may send it.
 
     Raises:
-        CannotReply: the message does not say where its reply goes; names what is missing.
-        InvalidMessage: something given is not as it must be; names the field.
+        CannotReply: the message lacks the properties of a request.
+        InvalidMessage: an argument is invalid.
     """
-    said = request.properties
-    missing = [name for name in (PropertyName.CLUSTER, *_CARRIED[:2]) if not said.get(name)]
+    given = request.properties
+    missing = [name for name in (PropertyName.CLUSTER, *_COPIED[:2]) if not given.get(name)]
     if missing:
         raise CannotReply(request.message_id, missing)
-    topic = reply_topic(said[PropertyName.CLUSTER])
-    carried = {name: said[name] for name in _CARRIED if name in said}
+    topic = reply_topic(given[PropertyName.CLUSTER])
+    copied = {name: given[name] for name in _COPIED if name in given}
     plain = Message(topic, body, tags=tags, keys=keys, properties=properties)
-    return plain.with_properties({PropertyName.MESSAGE_TYPE: REPLY, **carried})
+    return plain.with_properties({PropertyName.MESSAGE_TYPE: REPLY, **copied})
 
 
 def is_reply(properties: Mapping[str, str]) -> bool:
     return properties.get(PropertyName.MESSAGE_TYPE) == REPLY
 
 
-_KNOWN_WITHIN = 1.0
-"""Seconds that a request waits for brokers to know its client: one that is gone holds up none."""
-
-
 def as_request(message: Message, client_id: str, seconds: float) -> Message:
-    """The message with what its replier needs."""
+    """Add the properties that a reply needs."""
     return message.with_properties(
         {
             PropertyName.CORRELATION_ID: str(uuid4()),
@@ -62,14 +60,14 @@ def as_request(message: Message, client_id: str, seconds: float) -> Message:
     )
 
 
-class Requests:
-    """The requests of one producer.
+class Requester:
+    """Sends the requests of one producer.
 
-    A reply goes to any broker that has the reply topic of the cluster, and that broker pushes it:
-    so all of those must know this client before it asks.
+    A reply goes to any broker with the reply topic of the cluster, which pushes it to the client.
+    Therefore all of these brokers must know the client before it sends a request.
 
     Args:
-        topics: whose routes the producer keeps fresh; those of replies are added.
+        topics: the topics whose routes the producer refreshes; reply topics are added.
     """
 
     def __init__(self, instance: ClientInstance, group: str, topics: set[str]) -> None:
@@ -77,38 +75,40 @@ class Requests:
         self._group = group
         self._topics = topics
 
-    async def make_known(self, topic: str, deadline: float) -> None:
-        """Have the brokers that replies may come by know this client; `topic` has a route."""
-        latest = min(deadline, asyncio.get_running_loop().time() + _KNOWN_WITHIN)
+    async def announce_client(self, topic: str, deadline: float) -> None:
+        """Send heartbeats to the brokers that replies may pass through; `topic` has a route."""
+        latest = min(deadline, asyncio.get_running_loop().time() + _ANNOUNCE_TIMEOUT)
         try:
             async with asyncio.timeout_at(latest):
-                await self._learn_reply_topics(topic)
+                await self._add_reply_topics(topic)
                 await self._instance.reach_brokers(self._group)
         except TimeoutError:
-            # It has longer to take that, and is passed over by later requests if it does not.
+            # A broker that fails the next heartbeat too is skipped by later requests.
             self._instance.heartbeat_soon()
 
-    async def _learn_reply_topics(self, topic: str) -> None:
+    async def _add_reply_topics(self, topic: str) -> None:
         route = self._instance.routes.find(topic)
         clusters = {broker.cluster for broker in route.broker_datas} if route else set()
         for cluster in clusters:
             replies = reply_topic(cluster or "")
             if replies not in self._topics:
-                with suppress(BolideError):  # without one the brokers of the topic must do
+                with suppress(
+                    BolideError
+                ):  # without a route only the brokers of the topic are used
                     await self._instance.routes.require(replies)
                 self._topics.add(replies)
 
-    async def ask(
+    async def request(
         self,
         message: Message,
         sent: Awaitable[SendResult],
         deadline: float,
         on_sent: Callable[[SendResult], None],
     ) -> StoredMessage:
-        """Await the send, tell of it, and await the reply.
+        """Await the send, call `on_sent` with its result, and await the reply.
 
         Raises:
-            RequestTimedOut: there was none by the deadline.
+            RequestTimedOut: no reply arrived by the deadline.
             BolideError: the send failed.
         """
         began = asyncio.get_running_loop().time()
@@ -117,7 +117,7 @@ class Requests:
             try:
                 on_sent(await sent)
             except SendFailed:
-                if not reply.done():  # it was stored all the same if there is a reply
+                if not reply.done():  # a reply proves that the message was stored
                     raise
             try:
                 async with asyncio.timeout_at(deadline):
@@ -126,6 +126,6 @@ class Requests:
                 raise RequestTimedOut(message.topic, deadline - began) from exc
 
     def close(self) -> None:
-        """End the waiting; nobody would pass replies on any more."""
+        """Fail the pending requests: their replies cannot arrive any more."""
         reason = WrongState("the producer was closed while a request waited for its reply")
         self._instance.open_requests.abandon(self, reason)

@@ -1,4 +1,4 @@
-"""What a producer is told of a message it sent."""
+"""Results of sends and transactions."""
 
 from enum import IntEnum
 
@@ -9,28 +9,28 @@ from bolide.protocol.codes import ResponseCode
 
 
 class SendStatus(IntEnum):
-    """How safe a stored message is. All of them mean that it is stored."""
+    """Durability of a stored message. Every status means that the message is stored."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
-    """It was not on disk yet when the broker gave up waiting."""
+    """The flush to disk did not finish within the broker's timeout."""
 
     SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
-    """No replica is near enough to wait for."""
+    """No replica is sufficiently in sync."""
 
     FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
-    """No replica had it when the broker gave up waiting."""
+    """No replica confirmed within the broker's timeout."""
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message is stored. Of a batch: where the first one is, and all ids with commas."""
+    """Where a message is stored. For a batch: the first message, and all ids joined by commas."""
 
     status: SendStatus
     message_id: str
-    """The id that consumers see."""
+    """The unique id, visible to consumers."""
 
     offset_message_id: str
-    """The id by which the broker finds it."""
+    """The id that encodes the broker's address and the physical offset."""
 
     queue: MessageQueue
     queue_offset: int
@@ -39,27 +39,27 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     trace_on: bool = True
     recall_handle: str | None = None
     repeats: int = 0
-    """How many of the messages the topic had already, by their `dedup_key`."""
+    """How many of the messages were duplicates by their `dedup_key`."""
 
     @property
     def message_ids(self) -> list[str]:
-        """The ids of the messages of a batch, in their order."""
+        """The ids of the messages of a batch, in order."""
         return self.message_id.split(",")
 
 
 class TransactionState(IntEnum):
-    """What became of a local transaction."""
+    """The outcome of a local transaction."""
 
     UNKNOWN = 0
-    """It cannot be told yet: the broker asks again later."""
+    """Undecided: the broker checks again later."""
 
     COMMIT = 8
     ROLLBACK = 12
 
 
 class TransactionResult(SendResult, frozen=True, kw_only=True):
-    """Where the half of a message is stored, and how its transaction ended."""
+    """Where the half message is stored, and how its transaction ended."""
 
     state: TransactionState
     is_confirmed: bool
-    """Whether the broker said that it has ended the transaction so; if not, it will ask."""
+    """Whether the broker confirmed the end; if not, it checks back."""

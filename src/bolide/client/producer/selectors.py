@@ -1,4 +1,4 @@
-"""Ways to choose the queue of a message: a selector gets the queues, the message and a key."""
+"""Queue selectors: functions of the queues, the message and a key."""
 
 import random
 from collections.abc import Callable, Collection, Sequence
@@ -15,17 +15,17 @@ _INT = range(-(2**31), 2**31)
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, key: Any) -> MessageQueue:
-    """Equal keys to equal queues, the same ones as Java's: texts and whole numbers hash alike."""
+    """Select by the hash of the key, as Java's client does for strings and integers."""
     return queues[abs(hash_code(key)) % len(queues)]
 
 
 def by_random(queues: Sequence[MessageQueue], message: Message, key: Any) -> MessageQueue:
-    """Any queue; the key does not matter."""
+    """Select a random queue; the key is ignored."""
     return random.choice(queues)  # noqa: S311  to spread load
 
 
 def by_machine_room(rooms: Collection[str]) -> QueueSelector:
-    """Any queue of the brokers in these rooms: those whose names begin with `room@`."""
+    """Select a random queue of brokers in these machine rooms, named `room@broker`."""
 
     def select(queues: Sequence[MessageQueue], message: Message, key: Any) -> MessageQueue:
         near = [queue for queue in queues if queue.broker_name.partition("@")[0] in rooms]
@@ -35,15 +35,16 @@ def by_machine_room(rooms: Collection[str]) -> QueueSelector:
 
 
 def dedup_queue(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """The queue that a message with this de-duplication key goes to, in whatever order they are.
+    """The queue of a deduplication key, independent of the order of `queues`.
 
-    Every producer must choose it so: a repeat is only known in the queue of the first send.
+    All producers must use the same mapping: a duplicate is only detected in the queue of the first
+    send.
     """
     return sorted(queues)[crc32(key.encode()) % len(queues)]
 
 
 def hash_code(key: Any) -> int:
-    """Java's hash of a key: of a String, an Integer, a Long, else of the text of it."""
+    """Java's hashCode of a String, Integer or Long; of other values, of their text."""
     if isinstance(key, int) and not isinstance(key, bool):
         if key in _INT:
             return key

@@ -1,4 +1,4 @@
-"""How a producer sends, beside how its client reaches the cluster."""
+"""Settings of a producer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, fields
@@ -19,7 +19,7 @@ RETRIED_CODES = frozenset({
 
 
 class ProducerArguments(ClientArguments, total=False):
-    """The keyword arguments of a producer; `ProducerSettings` says what they do."""
+    """The keyword arguments of a producer; see `ProducerSettings`."""
 
     send_timeout: float
     retries: int
@@ -42,23 +42,23 @@ class ProducerArguments(ClientArguments, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """Durations are seconds, sizes bytes."""
+    """Settings of a producer; durations in seconds, sizes in bytes."""
 
     send_timeout: float = 3.0
-    """For a whole send, retries included."""
+    """Timeout of a send, including retries."""
 
     retries: int = 2
-    """Tries after the first, each at another broker if there is one."""
+    """Tries after the first one, each at another broker if possible."""
 
     try_timeout: float | None = None
-    """For one try, if others may follow; by default all the time that is left."""
+    """Timeout of a try that others may follow; by default the remaining time."""
 
     retry_another_broker_when_not_store_ok: bool = False
-    """Try elsewhere too if a broker stored the message, but not as safely as it should."""
+    """Whether to try another broker if one stored the message with a status other than SEND_OK."""
 
     retried_codes: Collection[int] = RETRIED_CODES
     compress_over: int = 4096
-    """Bodies of at least so many bytes are compressed; batches never are."""
+    """Bodies of at least this size are compressed, except in batches."""
 
     compression: CompressionType = CompressionType.ZLIB
     compression_level: int = 5
@@ -66,20 +66,20 @@ class ProducerSettings:
     max_sends_under_way: int = 10_000
     max_bytes_under_way: int = 100 * 1024 * 1024
     default_topic_queue_nums: int = 4
-    """Queues of a topic that a broker makes for its first message."""
+    """Number of queues of a topic that a broker creates for its first message."""
 
     create_topic_key: str = "TBW102"
-    """The topic after which brokers make new ones."""
+    """The template topic from which brokers create new topics."""
 
     latency_faults: bool = False
-    """Pass over brokers that were slow or failed, for as long as `fault_table` says."""
+    """Whether to avoid brokers that were slow or failed, as `fault_table` defines."""
 
     fault_table: FaultTable = field(default_factory=FaultTable)
     trace: bool | Trace = False
-    """Tell of every send on the trace topic; `Trace` says how."""
+    """Whether to send a trace of every send to the trace topic; see `Trace`."""
 
     telemetry: Telemetry | None = None
-    """Spans around sends, as by `client.telemetry.OpenTelemetry()`."""
+    """Creates spans around sends, such as `tracing.opentelemetry.OpenTelemetry()`."""
 
     def __post_init__(self) -> None:
         at_least = {

@@ -1,7 +1,7 @@
-"""Transactional sends, and the checks by which brokers ask for their state.
+"""Transactional sends, and the checks by which brokers query the state of open transactions.
 
-The broker keeps such a message as a half until it is told how the transaction ended. If it is not
-told, it asks a producer of the group, any of them.
+The broker stores a half message until the producer reports the end of the transaction. Without a
+report it sends a check to any producer of the group.
 """
 
 import asyncio
@@ -35,20 +35,24 @@ from bolide.protocol.message_id import OffsetId
 
 log = logging.getLogger(__name__)
 
-Answer = TransactionState | None
-"""None counts as unknown."""
-Check = Callable[[StoredMessage], Answer | Awaitable[Answer]]
-Tell = Callable[[StoredMessage, CheckTransactionHeader, str, TransactionState], Awaitable[None]]
-"""Told the message, the question, the address it came from and the answer."""
+CheckResult = TransactionState | None
+"""None counts as UNKNOWN."""
+Check = Callable[[StoredMessage], CheckResult | Awaitable[CheckResult]]
+ReportState = Callable[
+    [StoredMessage, CheckTransactionHeader, str, TransactionState], Awaitable[None]
+]
+"""Takes the message, the check, the address of the broker that sent it, and the state."""
+LocalTransaction = Callable[..., CheckResult | Awaitable[CheckResult]]
+"""Called with the message and the `args` of `send_in_transaction`."""
 
-_MOST_WAITING = 2000
-"""Questions that wait for their turn; further ones are dropped: brokers ask again."""
+_MAX_WAITING = 2000
+"""Checks that may wait; further ones are dropped, because brokers repeat them."""
 
 
 class TransactionChecks:
     """Runs the checks of one producer; belongs to one event loop."""
 
-    def __init__(self, check: Check, limit: int, tell: Tell) -> None:
+    def __init__(self, check: Check, limit: int, report: ReportState) -> None:
         """Raises ConfigError."""
         if not callable(check):
             raise ConfigError(f"check={check!r}: must be a function that takes a message")
@@ -56,13 +60,13 @@ class TransactionChecks:
             raise ConfigError(f"check_threads={limit}: must be at least 1")
         self._check = check
         self._limit = limit
-        self._tell = tell
+        self._report = report
         self._waiting: asyncio.Queue[tuple[StoredMessage, CheckTransactionHeader, str]]
         self._workers: list[asyncio.Task[None]] = []
         self._pool: ThreadPoolExecutor | None = None
 
     def start(self, group: str) -> None:
-        self._waiting = asyncio.Queue(_MOST_WAITING)
+        self._waiting = asyncio.Queue(_MAX_WAITING)
         if not _is_coroutine_function(self._check):
             self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix=f"check-{group}")
         self._workers = [
@@ -71,7 +75,7 @@ class TransactionChecks:
         ]
 
     async def close(self) -> None:
-        """Give up what is under way; a check that is in its thread still goes on to its end."""
+        """Cancel the checks in flight; those that run in threads continue to their end."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -79,9 +83,11 @@ class TransactionChecks:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def ask(self, message: StoredMessage, header: CheckTransactionHeader, address: str) -> None:
+    def submit(self, message: StoredMessage, header: CheckTransactionHeader, address: str) -> None:
         if not self._workers or self._waiting.full():
-            log.warning("too many checks wait: that of %s is dropped", message.unique_id)
+            log.warning(
+                "too many transaction checks wait: the check of %s is dropped", message.unique_id
+            )
             return
         self._waiting.put_nowait((message, header, address))
 
@@ -89,24 +95,29 @@ class TransactionChecks:
         while True:
             message, header, address = await self._waiting.get()
             try:
-                await self._tell(message, header, address, await self._decide(message))
+                await self._report(message, header, address, await self._run_check(message))
             except Exception:
-                log.exception("transaction %s could not be answered for", message.unique_id)
+                log.exception(
+                    "the state of transaction %s could not be reported", message.unique_id
+                )
 
-    async def _decide(self, message: StoredMessage) -> TransactionState:
+    async def _run_check(self, message: StoredMessage) -> TransactionState:
         try:
             if self._pool is None:
-                answer = self._check(message)
+                result = self._check(message)
             else:
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._pool, self._check, message)
-            if inspect.isawaitable(answer):
-                answer = await answer
-            return TransactionState.UNKNOWN if answer is None else TransactionState(answer)
+                result = await loop.run_in_executor(self._pool, self._check, message)
+            if inspect.isawaitable(result):
+                result = await result
+            return TransactionState.UNKNOWN if result is None else TransactionState(result)
         except (Exception, asyncio.CancelledError):
             if (task := asyncio.current_task()) and task.cancelling():
-                raise  # we end, not something that the check waited for
-            log.exception("the check of transaction %s failed: unknown", message.unique_id)
+                raise  # the worker was cancelled, not an awaitable of the check
+            log.exception(
+                "the check of transaction %s failed; its state is reported as UNKNOWN",
+                message.unique_id,
+            )
             return TransactionState.UNKNOWN
 
 
@@ -115,54 +126,50 @@ def _is_coroutine_function(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-Local = Callable[..., Answer | Awaitable[Answer]]
-"""A local transaction: called with the message, and what else `send_in_transaction` was given."""
-
-
 class Transaction:
-    """A half message whose transaction is under way; end it, once."""
+    """An open transaction; end it exactly once."""
 
     def __init__(self, producer: "TransactionProducer", message: Message, half: SendResult) -> None:
         self.message = message
-        """As it was stored, with its id."""
+        """The message as stored, with its id."""
         self.half = half
         self._producer = producer
         self._is_over = False
 
     @property
     def id(self) -> str:
-        """By which checks can tell it again: consumers see it as the id of the message."""
+        """The id that checks see; for consumers it is the id of the message."""
         return self.half.transaction_id or self.half.message_id
 
     @property
     def is_over(self) -> bool:
-        """Whether somebody has said how it ended, or that he cannot."""
+        """Whether `end` was called."""
         return self._is_over
 
     async def commit(self) -> TransactionResult:
-        """Have the message delivered."""
+        """Deliver the message."""
         return await self.end(TransactionState.COMMIT)
 
     async def rollback(self) -> TransactionResult:
-        """Have the message forgotten."""
+        """Discard the message."""
         return await self.end(TransactionState.ROLLBACK)
 
     async def leave_open(self) -> TransactionResult:
-        """Say that it cannot be told yet: the broker will ask."""
+        """End with UNKNOWN: the broker checks back later."""
         return await self.end(TransactionState.UNKNOWN)
 
     async def end(self, state: TransactionState) -> TransactionResult:
-        """Tell the broker. That it cannot be told is no error here: it will ask.
+        """Report the state to the broker; a failure is no error, because the broker checks back.
 
         Raises:
-            WrongState: it was ended before.
+            WrongState: the transaction was ended before.
         """
         if self._is_over:
             raise WrongState(f"transaction {self.id} has ended: begin another one")
         self._is_over = True
-        confirmed = await self._producer.end_transaction(self, state)
+        is_confirmed = await self._producer.end_transaction(self, state)
         fields = msgspec.structs.asdict(self.half)
-        return TransactionResult(**fields, state=state, is_confirmed=confirmed)
+        return TransactionResult(**fields, state=state, is_confirmed=is_confirmed)
 
 
 class TransactionProducer(Producer):
@@ -177,79 +184,79 @@ class TransactionProducer(Producer):
         check_threads: int = 4,
         **arguments: Unpack[ProducerArguments],
     ) -> None:
-        """Say who sends, and who knows what became of a transaction.
+        """Create a producer with a function that checks open transactions.
 
         Args:
-            group: all producers of it must be able to answer for each other.
-            check: called with the message of a transaction that stayed open; says what became of
-                it. A coroutine function runs on the event loop, a plain one in a thread. What it
-                raises counts as unknown.
-            topics: topics whose brokers may ask at once, before anything was sent to them: after a
-                restart somebody has to answer for the transactions that were left open.
+            group: every producer of a group must be able to check the transactions of all others.
+            check: called with the message of an open transaction; returns its state. A coroutine
+                function runs on the event loop, a plain function in a thread. An exception counts
+                as UNKNOWN.
+            topics: topics whose brokers may send checks before the first send, for transactions
+                left open before a restart.
             check_threads: how many checks run at a time.
-            arguments: as of `Producer`.
+            arguments: those of `Producer`.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         super().__init__(group, **arguments)
-        self._checks = TransactionChecks(check, check_threads, self._answer)
+        self._checks = TransactionChecks(check, check_threads, self._report_checked)
         self._end_hooks: list[EndTransactionHook] = []
         self._topics |= {self._client.wrap(topic) for topic in topics}
 
     async def start(self) -> None:
-        """Begin; `async with` does so. Raises as `Producer.start`."""
+        """Start, as `async with` does. Raises like `Producer.start`."""
         await super().start()
         if self.tracing is not None:
             self.add_end_transaction_hook(EndTransactionTrace(self.tracing))
         self._checks.start(self.group)
         for topic in list(self._topics):
-            with suppress(BolideError):  # it is asked for again and again
+            with suppress(BolideError):  # routes are refreshed periodically
                 await self._instance.routes.refresh(topic)
 
     async def close(self) -> None:
-        """As `Producer.close`; checks that are under way are given up."""
+        """Like `Producer.close`; checks in flight are cancelled."""
         await self._checks.close()
         await super().close()
 
     # Transactions
 
     async def begin(self, message: Message, **how: Unpack[SendArguments]) -> Transaction:
-        """Store the half of a message. Nobody gets it until the transaction is committed.
+        """Store a half message, which is not delivered until the transaction is committed.
 
         Raises:
-            InvalidMessage: it has a delay level, or as `send`.
-            BolideError: as `send`; the transaction has not begun then.
+            InvalidMessage: the message has a delay level, or like `send`.
+            BolideError: like `send`; the transaction has not begun then.
         """
         if message.delay_level:
-            raise InvalidMessage(
-                "delay_level", "a message of a transaction is delivered when that ends, not later"
-            )
+            raise InvalidMessage("delay_level", "a transactional message cannot be delayed")
         half = await self.send(self._prepared(message), **how)
         stored = message.with_properties({PropertyName.UNIQUE_ID: half.message_id})
         return Transaction(self, stored, half)
 
     async def send_in_transaction(
-        self, message: Message, local: Local, *args: Any, **how: Unpack[SendArguments]
+        self, message: Message, local: LocalTransaction, *args: Any, **how: Unpack[SendArguments]
     ) -> TransactionResult:
-        """Store the half of a message, run the local transaction, and tell the broker of its end.
+        """Store a half message, run the local transaction, and report its end to the broker.
 
         Args:
-            message: what is delivered if the local transaction says COMMIT.
-            local: called with the message and `args`; a coroutine function, or a plain one, which
-                runs in a thread. If it raises, the transaction stays open for the check to decide.
+            message: delivered if the local transaction returns COMMIT.
+            local: called with the message and `args`; a coroutine function, or a plain function,
+                which runs in a thread. If it raises, the transaction stays open for the check.
             args: for `local`.
-            how: as in `send`.
+            how: like in `send`.
 
         Raises:
-            BolideError: as `begin`; `local` was not called then.
-            Exception: what `local` raised.
+            BolideError: like `begin`; `local` was not called then.
+            Exception: raised by `local`.
         """
         transaction = await self.begin(message, **how)
         if transaction.half.status is not SendStatus.SEND_OK:
-            return await transaction.rollback()  # it may be lost: the local one must not begin
+            return (
+                await transaction.rollback()
+            )  # the half may be lost: the local transaction must not begin
         try:
-            state = await _called(local, transaction.message, *args)
+            state = await _run_local(local, transaction.message, *args)
         except Exception:
             await transaction.leave_open()
             raise
@@ -259,10 +266,10 @@ class TransactionProducer(Producer):
     async def transaction(
         self, message: Message, **how: Unpack[SendArguments]
     ) -> AsyncIterator[Transaction]:
-        """A block that is the local transaction: it commits at its end, or rolls back if it raises.
+        """Run the block as the local transaction: commit at its end, roll back if it raises.
 
-        What becomes of it may be said inside too: `await transaction.leave_open()`. A block that is
-        cancelled leaves it open.
+        The block may end the transaction itself, as by `await transaction.leave_open()`. A
+        cancelled block leaves the transaction open.
         """
         transaction = await self.begin(message, **how)
         try:
@@ -275,7 +282,7 @@ class TransactionProducer(Producer):
             await transaction.commit()
 
     async def end_transaction(self, transaction: Transaction, state: TransactionState) -> bool:
-        """For `Transaction`: tell the broker that has the half; says whether it confirmed."""
+        """For `Transaction`: report its end to the broker; return whether the broker confirmed."""
         half = transaction.half
         header = EndTransactionHeader(
             topic=self._client.wrap(transaction.message.topic),
@@ -287,23 +294,25 @@ class TransactionProducer(Producer):
             transaction_id=half.transaction_id,
         )
         context = self._context(transaction.message, header, half.queue.broker_name)
-        with self._under_way:
+        with self._in_flight:
             try:
-                await self._tell(header, context)
+                await self._report_end(header, context)
             except BolideError as exc:
                 context.error = exc
                 log.warning(
-                    "transaction %s ended with %s, and its broker does not know: it will ask (%s)",
+                    "transaction %s: %s could not be reported; the broker will check back (%s)",
                     transaction.id, state.name, exc,
                 )  # fmt: skip
         self._run_hooks(context)
         return context.error is None and state is not TransactionState.UNKNOWN
 
-    async def _tell(self, header: EndTransactionHeader, context: EndTransactionContext) -> None:
+    async def _report_end(
+        self, header: EndTransactionHeader, context: EndTransactionContext
+    ) -> None:
         routes, code = self._instance.routes, RequestCode.END_TRANSACTION
         address = await routes.require_master(context.broker_name, header.topic or "")
         context.broker_address = address = self._instance.vip(address)
-        if context.state is TransactionState.UNKNOWN:  # nobody answers that
+        if context.state is TransactionState.UNKNOWN:  # brokers do not reply to UNKNOWN
             await self._instance.notify(address, code, header)
         else:
             await self._instance.call(address, code, header, within=self.settings.send_timeout)
@@ -314,44 +323,44 @@ class TransactionProducer(Producer):
             PropertyName.PRODUCER_GROUP: self._client.wrap(self.group),
         })  # fmt: skip
 
-    # Questions of brokers
+    # Checks
 
     def check_transaction(
         self, message: StoredMessage, header: CheckTransactionHeader, address: str
     ) -> None:
-        """For the instance: a broker asks what became of a transaction."""
-        self._checks.ask(message, header, address)
+        """For the client instance: run the check that a broker sent."""
+        self._checks.submit(message, header, address)
 
-    async def _answer(
+    async def _report_checked(
         self,
         message: StoredMessage,
-        asked: CheckTransactionHeader,
+        check: CheckTransactionHeader,
         address: str,
         state: TransactionState,
     ) -> None:
         header = EndTransactionHeader(
-            topic=asked.topic,
+            topic=check.topic,
             producer_group=self._client.wrap(self.group),
-            tran_state_table_offset=asked.tran_state_table_offset,
-            commit_log_offset=asked.commit_log_offset,
+            tran_state_table_offset=check.tran_state_table_offset,
+            commit_log_offset=check.commit_log_offset,
             commit_or_rollback=int(state),
             from_transaction_check=True,
             msg_id=message.unique_id or message.message_id,
-            transaction_id=asked.transaction_id,
+            transaction_id=check.transaction_id,
         )
-        name = asked.broker_name or self._instance.routes.name_of(address) or ""
+        name = check.broker_name or self._instance.routes.name_of(address) or ""
         context = self._context(message, header, name)
         context.broker_address = address
         try:
             await self._instance.notify(address, RequestCode.END_TRANSACTION, header)
-        except BolideError as exc:  # it asks again
+        except BolideError as exc:  # the broker repeats the check
             context.error = exc
         self._run_hooks(context)
 
     # Hooks
 
     def add_end_transaction_hook(self, hook: EndTransactionHook) -> None:
-        """Have `hook` see the end of every transaction from now on."""
+        """Call `hook` after the end of every transaction was reported."""
         self._end_hooks.append(hook)
 
     def _context(
@@ -375,10 +384,10 @@ class TransactionProducer(Producer):
             try:
                 hook.ended(context)
             except Exception:
-                log.exception("a hook of ended transactions failed")
+                log.exception("an end-transaction hook failed")
 
 
-async def _called(local: Local, *args: Any) -> TransactionState:
+async def _run_local(local: LocalTransaction, *args: Any) -> TransactionState:
     if inspect.iscoroutinefunction(local):
         outcome = await local(*args)
     else:

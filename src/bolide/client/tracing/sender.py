@@ -11,8 +11,8 @@ from typing import Final
 
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.instance.routes import Fallback
-from bolide.client.producer.outgoing import Packer
-from bolide.client.producer.sending import Sending
+from bolide.client.producer.retrying_sender import RetryingSender
+from bolide.client.producer.send_request import RequestBuilder
 from bolide.client.producer.settings import ProducerSettings
 from bolide.client.tracing.settings import Trace
 from bolide.errors import BolideError
@@ -95,8 +95,8 @@ class TraceSender:
         settings = ProducerSettings(send_timeout=_SEND_WITHIN)
         client = replace(instance.settings, namespace="")  # traces of all lie together
         self._fallback = Fallback(settings.create_topic_key, settings.default_topic_queue_nums)
-        self._packer = Packer(self._group, client, settings)
-        self._sending = Sending(
+        self._builder = RequestBuilder(self._group, client, settings)
+        self._sender = RetryingSender(
             instance, settings, None, group=self._group, send_hooks=[], forbidden_hooks=[]
         )
         self._waiting: deque[TraceRecord] = deque()
@@ -187,10 +187,10 @@ class TraceSender:
         deadline = self._loop.time() + _SEND_WITHIN
         topic = self.trace.topic
         try:
-            outgoing = await self._packer.pack(parcel.message(topic))
-            async with self._sending.until(deadline, topic):
+            request = await self._builder.build(parcel.message(topic))
+            async with self._sender.within_deadline(deadline, topic):
                 queues = await self._instance.routes.publish_queues(topic, self._fallback)
-            await self._sending.send(outgoing, queues, deadline)
+            await self._sender.send(request, queues, deadline)
         except BolideError as exc:
             self._drop(parcel.count, str(exc))
         except asyncio.CancelledError:

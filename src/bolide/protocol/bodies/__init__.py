@@ -1,1 +1,1 @@
-"""Typed bodies, one module a subject; `bolide.protocol.requests` says which code carries which."""
+"""Typed bodies, one module a subject; `bolide.protocol.requests` maps codes to bodies."""

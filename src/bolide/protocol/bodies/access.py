@@ -15,7 +15,7 @@ class User(Struct, kw_only=True):
 
 
 class PolicyEntry(Struct, kw_only=True):
-    """Who may do what with one resource, from where."""
+    """The actions allowed or denied on one resource, and from which addresses."""
 
     resource: str | None = None
     actions: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Clients as others see them: connections, and what a running consumer tells of itself."""
+"""Client connections, and the state that a running consumer reports."""
 
 from enum import StrEnum
 
@@ -63,7 +63,7 @@ class ProducerTable(Struct, kw_only=True):
 
 
 class HeldQueue(Struct, kw_only=True):
-    """A queue that a consumer holds and the messages it keeps of it (`ProcessQueueInfo`)."""
+    """A queue assigned to a consumer and its buffered messages (`ProcessQueueInfo`)."""
 
     commit_offset: Long = 0
     cached_msg_min_offset: Long = 0
@@ -90,7 +90,7 @@ class HeldPopQueue(Struct, kw_only=True):
 
 
 class TopicConsumption(Struct, kw_only=True):
-    """How a consumer gets on with one topic: times in milliseconds, rates per second."""
+    """Consumption statistics of one topic: times in milliseconds, rates per second."""
 
     pull_rt: float = field(name="pullRT", default=0.0)
     pull_tps: float = field(name="pullTPS", default=0.0)
@@ -113,7 +113,7 @@ class RunningConsumer(Struct, kw_only=True):
 
 
 class ConsumeVerdict(StrEnum):
-    """How the listener judged a message (`CMResult`)."""
+    """The result of the listener for a message (`CMResult`)."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"

@@ -1,4 +1,4 @@
-"""Filter functions of a broker; ours, RocketMQ has none."""
+"""Filter functions of a broker; Bolide's own, RocketMQ has none."""
 
 from msgspec import field
 
@@ -7,7 +7,7 @@ from bolide.protocol.header import Long
 
 
 class FilterFunction(Struct, kw_only=True):
-    """A function by its source; the version grows with each change."""
+    """A function and its source; the version increases with each change."""
 
     name: str
     source: str
@@ -15,7 +15,7 @@ class FilterFunction(Struct, kw_only=True):
 
 
 class FilterFunctionState(Struct, kw_only=True):
-    """A function and what it has done since its broker started."""
+    """A function and its statistics since the broker started."""
 
     name: str
     version: Long = 0

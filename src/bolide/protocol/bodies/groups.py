@@ -1,4 +1,4 @@
-"""Consumer groups as bodies carry them."""
+"""Bodies about consumer groups."""
 
 from enum import StrEnum
 
@@ -11,14 +11,14 @@ from bolide.protocol.header import Int, Long
 
 
 class RetryPolicyType(StrEnum):
-    """Which of the two members of a `RetryPolicy` counts."""
+    """Which of the two members of a `RetryPolicy` applies."""
 
     EXPONENTIAL = "EXPONENTIAL"
     CUSTOMIZED = "CUSTOMIZED"
 
 
 class ExponentialRetry(Struct, kw_only=True):
-    """Waits that grow by a factor, in milliseconds."""
+    """Exponential back-off, in milliseconds."""
 
     initial: Long = 5_000
     max: Long = 7_200_000
@@ -26,13 +26,13 @@ class ExponentialRetry(Struct, kw_only=True):
 
 
 class CustomizedRetry(Struct, kw_only=True):
-    """Waits one by one, in milliseconds; Java's standard ones if absent."""
+    """A list of delays, in milliseconds; Java's default delays if absent."""
 
     next: list[Long] | None = None
 
 
 class RetryPolicy(Struct, kw_only=True):
-    """How long a message that failed waits for its next try."""
+    """Back-off of a failed message before its next delivery."""
 
     type: RetryPolicyType = RetryPolicyType.CUSTOMIZED
     exponential_retry_policy: ExponentialRetry | None = None
@@ -49,7 +49,7 @@ class SimpleSubscription(Struct, kw_only=True):
 
 
 class GroupConfig(Struct, kw_only=True):
-    """What a broker knows of a group (`SubscriptionGroupConfig`)."""
+    """Configuration of a group at a broker (`SubscriptionGroupConfig`)."""
 
     group_name: str
     consume_enable: bool = True

@@ -1,4 +1,4 @@
-"""What a client tells a broker of itself."""
+"""The heartbeat that a client sends to a broker."""
 
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -12,7 +12,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class ConsumeType(StrEnum):
-    """How a consumer gets its messages. The order is Java's."""
+    """How a consumer receives messages. The order is Java's."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -20,7 +20,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether a group shares the messages or each member gets all. The order is Java's."""
+    """Whether the members of a group share the messages or each gets all. The order is Java's."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -28,7 +28,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a new group begins; the second to fourth are deprecated. The order is Java's."""
+    """Where a new group starts; the second to fourth are deprecated. The order is Java's."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     _ConsumeType = ConsumeType
     _MessageModel = MessageModel
     _ConsumeFromWhere = ConsumeFromWhere
-else:  # C++ clients write the ordinal, and fastjson takes it
+else:  # C++ clients write the ordinal, which fastjson accepts
     _ConsumeType = ConsumeType | int
     _MessageModel = MessageModel | int
     _ConsumeFromWhere = ConsumeFromWhere | int
 
 
 class Subscription(Struct, kw_only=True):
-    """What a group wants of one topic; the version is the time it was made (`SubscriptionData`)."""
+    """A subscription to one topic; the version is its creation time (`SubscriptionData`)."""
 
     topic: str
     sub_string: str = "*"
@@ -85,7 +85,7 @@ class ProducerGroup(Struct):
 
 
 class Heartbeat(Struct, kw_only=True):
-    """HEART_BEAT. A fingerprint that is not 0 asks for V2; `without_sub` then means no change."""
+    """HEART_BEAT. A nonzero fingerprint requests V2; `without_sub` then means no change."""
 
     client_id: str = field(name="clientID")
     producer_data_set: list[ProducerGroup] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Heartbeat(Struct, kw_only=True):
 
 
 class ClientCheck(Struct, kw_only=True):
-    """CHECK_CLIENT_CONFIG: can the broker serve this subscription?"""
+    """CHECK_CLIENT_CONFIG: asks whether the broker supports a subscription."""
 
     client_id: str
     group: str

@@ -16,6 +16,6 @@ class LockRequest(Struct, kw_only=True):
 
 
 class LockReply(Struct, kw_only=True):
-    """The queues that LOCK_BATCH_MQ was granted; clients want the member even when empty."""
+    """The queues granted by LOCK_BATCH_MQ; clients require the member even if it is empty."""
 
     locked: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)

@@ -1,4 +1,4 @@
-"""The JSON form of a queue; it also stands as the key of maps."""
+"""The JSON form of a queue, also used as a map key."""
 
 from bolide.model.message_queue import MessageQueue
 

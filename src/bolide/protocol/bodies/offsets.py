@@ -1,4 +1,4 @@
-"""What groups have consumed, by queue."""
+"""Offsets of consumer groups, by queue."""
 
 from msgspec import field
 
@@ -22,7 +22,7 @@ class ResetOffsets(Struct, kw_only=True):
 
 
 class QueueOffset(Struct, kw_only=True):
-    """A queue and its offset side by side (`MessageQueueForC`)."""
+    """A queue and its offset (`MessageQueueForC`)."""
 
     topic: str
     broker_name: str
@@ -51,7 +51,7 @@ class CorrectionOffsets(Struct, kw_only=True):
 
 
 class QueueTimeSpan(Struct, kw_only=True):
-    """When the messages of a queue were stored; the texts repeat the times for people."""
+    """Store times of a queue's messages; the texts repeat them in readable form."""
 
     message_queue: MessageQueue
     min_time_stamp: Long = 0

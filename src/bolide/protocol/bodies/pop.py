@@ -1,4 +1,4 @@
-"""Bodies of consumers that pop (5.x)."""
+"""Bodies of POP consumption (5.x)."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -12,7 +12,7 @@ from bolide.protocol.header import Int, Long
 
 
 class RequestMode(StrEnum):
-    """By which requests a group gets the messages of a topic."""
+    """Whether a group pulls or pops the messages of a topic."""
 
     PULL = "PULL"
     POP = "POP"
@@ -29,7 +29,7 @@ class AssignmentQuery(Struct, kw_only=True):
 
 
 class Assignment(Struct, kw_only=True):
-    """A queue given to a client; queue -1 means all of that broker."""
+    """A queue assigned to a client; queue -1 means all queues of that broker."""
 
     message_queue: MessageQueue
     mode: RequestMode = RequestMode.PULL
@@ -37,7 +37,7 @@ class Assignment(Struct, kw_only=True):
 
 
 class Assignments(Struct, kw_only=True):
-    """Answer to QUERY_ASSIGNMENT. Absent means keep what you have, empty means drop all."""
+    """Answer to QUERY_ASSIGNMENT. Absent: keep the current queues; empty: drop all."""
 
     message_queue_assignments: list[Assignment] | None = None
 
@@ -58,7 +58,7 @@ class RequestModeTable(Struct, kw_only=True):
 
 
 class BatchAck(Struct, kw_only=True):
-    """Acknowledged messages of one pop: their distances from the start offset, as a bit set."""
+    """Acknowledged messages of one pop: a bit set of distances from the start offset."""
 
     consumer_group: str = field(name="c")
     topic: str = field(name="t")

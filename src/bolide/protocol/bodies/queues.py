@@ -1,4 +1,4 @@
-"""Queues in detail: the mapping of static topics, entries of a consume queue."""
+"""The queue mapping of static topics, and entries of a consume queue."""
 
 from msgspec import field
 
@@ -8,7 +8,7 @@ from bolide.protocol.header import Int, Long
 
 
 class QueueMapping(Struct, kw_only=True):
-    """Where the logical queues of a static topic are now, as a NameServer keeps it."""
+    """Current location of the logical queues of a static topic, as a NameServer stores it."""
 
     topic: str
     scope: str = "__global__"
@@ -20,7 +20,7 @@ class QueueMapping(Struct, kw_only=True):
 
 
 class QueueMappingItem(Struct, kw_only=True):
-    """A stretch of a logical queue that one physical queue holds (`LogicQueueMappingItem`)."""
+    """The range of a logical queue in one physical queue (`LogicQueueMappingItem`)."""
 
     gen: Int = 0
     queue_id: Int = 0
@@ -61,7 +61,7 @@ class ConsumeQueueSlice(Struct, kw_only=True):
 
 
 class QueueWriteCheck(Struct, kw_only=True):
-    """Answer to CHECK_ROCKSDB_CQ_WRITE_PROGRESS; status 0 is in order."""
+    """Answer to CHECK_ROCKSDB_CQ_WRITE_PROGRESS; status 0 means success."""
 
     check_result: str | None = None
     check_status: Int = 0

@@ -1,4 +1,4 @@
-"""What a broker tells a NameServer of itself, plain or compressed (`RegisterBrokerBody`).
+"""A broker's registration at a NameServer, plain or compressed (`RegisterBrokerBody`).
 
 Compressed form, one zlib stream; every length and count is a 4-byte integer:
 
@@ -21,10 +21,10 @@ from bolide.protocol.errors import ProtocolError
 from bolide.protocol.fastjson import Struct
 
 MAX_INFLATED_SIZE = 32 * 1024 * 1024
-"""A registration that inflates to more is refused; 100,000 topics take less than a third of it."""
+"""Limit of a decompressed registration; 100,000 topics take less than a third of it."""
 
 MAX_TOPICS = 100_000
-"""Most topics in one registration: as many as fit a plain one, whose frame is limited."""
+"""Most topics in one registration: as many as fit into the frame of a plain one."""
 
 _INT = struct.Struct(">i")
 _PIECE = 64 * 1024
@@ -32,7 +32,7 @@ _TOPIC_WORDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFi
 
 
 class RegisterBrokerBody(Struct, kw_only=True):
-    """Body of REGISTER_BROKER; brokers before 3.0.11 say nothing of filter servers (None)."""
+    """Body of REGISTER_BROKER; brokers before 3.0.11 send no filter servers (None)."""
 
     topic_config_serialize_wrapper: MappedTopicConfigTable = msgspec.field(
         default_factory=MappedTopicConfigTable
@@ -41,7 +41,7 @@ class RegisterBrokerBody(Struct, kw_only=True):
 
 
 def compress(body: RegisterBrokerBody, *, with_mapping: bool = True) -> bytes:
-    """Write the compressed form; 4.x NameServers know no mapping section."""
+    """Encode the compressed form; 4.x NameServers do not accept a mapping section."""
     topics = body.topic_config_serialize_wrapper
     parts = [_block(fastjson.encode(topics.data_version))]
     parts.append(_INT.pack(len(topics.topic_config_table)))
@@ -55,7 +55,7 @@ def compress(body: RegisterBrokerBody, *, with_mapping: bool = True) -> bytes:
 
 
 def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
-    """Read the compressed form."""
+    """Decode the compressed form."""
     reader = _Blocks(data)
     version = fastjson.decode(reader.block(), DataVersion)
     topics = [_topic_of(reader.block()) for _ in range(_topic_count(reader))]
@@ -77,7 +77,7 @@ def decompress(data: bytes, *, with_mapping: bool) -> RegisterBrokerBody:
 
 
 class _Blocks:
-    """Inflates the stream little by little and reads its counts and length-prefixed blocks."""
+    """Decompresses the stream incrementally and reads counts and length-prefixed blocks."""
 
     def __init__(self, data: bytes) -> None:
         self._stream = zlib.decompressobj()
@@ -96,13 +96,13 @@ class _Blocks:
         return self._take(self.count())
 
     def finish(self) -> None:
-        """Read on to the end, where the checksum is."""
+        """Decompress to the end, which verifies the checksum."""
         while not self._stream.eof:
             self._inflate()
             self._inflated.clear()
 
     def _next_input(self) -> bytes:
-        """What zlib left of the last piece, else the next one."""
+        """Return the input that zlib has not consumed, or the next piece."""
         if self._stream.unconsumed_tail:
             return self._stream.unconsumed_tail
         begin, self._at = self._at, self._at + _PIECE

@@ -1,4 +1,4 @@
-"""What masters and slaves tell of themselves."""
+"""State of replication, timers and epochs, as brokers report it."""
 
 from msgspec import field
 
@@ -8,7 +8,7 @@ from bolide.protocol.header import Int, Long
 
 
 class HaConnection(Struct, kw_only=True):
-    """A slave as its master sees it."""
+    """The master's view of a slave."""
 
     addr: str | None = None
     slave_ack_offset: Long = 0
@@ -19,7 +19,7 @@ class HaConnection(Struct, kw_only=True):
 
 
 class HaClient(Struct, kw_only=True):
-    """A slave as it sees itself."""
+    """A slave's own view."""
 
     master_addr: str | None = None
     transferred_byte_in_second: Long = 0
@@ -40,7 +40,7 @@ class HaStatus(Struct, kw_only=True):
 
 
 class TimerMetric(Struct, kw_only=True):
-    """How many timer messages of a topic wait."""
+    """Number of pending timer messages of a topic."""
 
     count: Long = 0
     time_stamp: Long = 0
@@ -54,7 +54,7 @@ class TimerMetrics(Struct, kw_only=True):
 
 
 class Epoch(Struct, kw_only=True):
-    """The stretch of the log that one master wrote."""
+    """The range of the log that one master wrote."""
 
     epoch: Int
     start_offset: Long

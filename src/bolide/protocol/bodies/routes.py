@@ -1,4 +1,4 @@
-"""Routes as a NameServer tells them: where the queues of a topic are, and who is in a cluster."""
+"""Routes that a NameServer returns: queues of topics and members of clusters."""
 
 import msgspec
 
@@ -28,7 +28,7 @@ class BrokerRoute(Struct, kw_only=True):
 
 
 class TopicRoute(Struct, kw_only=True):
-    """All a client needs to reach a topic (`TopicRouteData`)."""
+    """The queues and brokers of a topic (`TopicRouteData`)."""
 
     queue_datas: list[QueueRoute] = msgspec.field(default_factory=list)
     broker_datas: list[BrokerRoute] = msgspec.field(default_factory=list)
@@ -38,7 +38,7 @@ class TopicRoute(Struct, kw_only=True):
 
 
 class ClusterInfo(Struct, kw_only=True):
-    """Who is in which cluster."""
+    """Brokers by name, and broker names by cluster."""
 
     broker_addr_table: dict[str, BrokerRoute] = msgspec.field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
@@ -59,7 +59,7 @@ class MemberGroupBody(Struct, kw_only=True):
 
 
 class TopicList(Struct, kw_only=True):
-    """Names of topics; `broker_addr` is any broker that knows more of them."""
+    """Topic names; `broker_addr` is a broker that has more of them."""
 
     topic_list: list[str] = msgspec.field(default_factory=list)
     broker_addr: str | None = None

@@ -1,4 +1,4 @@
-"""Counts and rates of a broker, lags of its groups."""
+"""Statistics of a broker and lag of its groups."""
 
 from msgspec import field
 
@@ -8,7 +8,7 @@ from bolide.protocol.header import Long
 
 
 class StatsWindow(Struct, kw_only=True):
-    """One counter over one stretch of time; `avgpt` is the average per call."""
+    """One counter over one time window; `avgpt` is the average per call."""
 
     sum: Long = 0
     tps: float = 0.0
@@ -24,7 +24,7 @@ class BrokerStats(Struct, kw_only=True):
 
 
 class QueueProgress(Struct, kw_only=True):
-    """How far a group is in one queue (`OffsetWrapper`)."""
+    """Offsets of a group in one queue (`OffsetWrapper`)."""
 
     broker_offset: Long = 0
     consumer_offset: Long = 0
@@ -40,7 +40,7 @@ class ConsumeStats(Struct, kw_only=True):
 
 
 class BrokerConsumeStats(Struct, kw_only=True):
-    """Answer to GET_BROKER_CONSUME_STATS: one map a group, by its name."""
+    """Answer to GET_BROKER_CONSUME_STATS: one map per group, by its name."""
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
     broker_addr: str | None = None

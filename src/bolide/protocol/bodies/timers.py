@@ -1,4 +1,4 @@
-"""What a broker tells of messages that wait for their time; ours, RocketMQ has no such requests."""
+"""Pending timers of a broker; Bolide's own, RocketMQ has no such requests."""
 
 from msgspec import field
 
@@ -7,7 +7,7 @@ from bolide.protocol.header import Int, Long
 
 
 class PendingTimer(Struct, kw_only=True):
-    """A message that waits."""
+    """A message with a delivery time that is not due yet."""
 
     topic: str
     deliver_ms: Long
@@ -17,9 +17,9 @@ class PendingTimer(Struct, kw_only=True):
     tags: str = ""
     store_timestamp: Long = 0
     size: Int = 0
-    """Bytes of its body."""
+    """Size of the body in bytes."""
     out_ms: Long = 0
-    """The same time as the record says it: RocketMQ's is that of a slot."""
+    """Delivery time in the record; with RocketMQ the due time is that of the slot."""
 
 
 class PendingTimers(Struct, kw_only=True):
@@ -27,4 +27,4 @@ class PendingTimers(Struct, kw_only=True):
 
     timers: list[PendingTimer] = field(default_factory=list)
     next: str = ""
-    """Where the next page begins; empty behind the last."""
+    """Start of the next page; empty after the last."""

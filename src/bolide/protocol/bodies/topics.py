@@ -1,4 +1,4 @@
-"""Topics as bodies carry them: configuration, tables, statistics."""
+"""Bodies about topics: configuration, tables, statistics."""
 
 from msgspec import field
 
@@ -10,7 +10,7 @@ from bolide.protocol.header import Int, Long
 
 
 class TopicConfig(Struct, kw_only=True):
-    """What a broker knows of a topic; 4.9 has no `attributes`."""
+    """Configuration of a topic at a broker; 4.9 has no `attributes`."""
 
     topic_name: str
     read_queue_nums: Int = 16
@@ -23,7 +23,7 @@ class TopicConfig(Struct, kw_only=True):
 
 
 class MappedTopicConfig(TopicConfig, kw_only=True):
-    """Answer to GET_TOPIC_CONFIG; the mapping only of a static topic."""
+    """Answer to GET_TOPIC_CONFIG; only static topics have a mapping."""
 
     mapping_detail: QueueMappingDetail | None = None
 
@@ -50,7 +50,7 @@ class MappedTopicConfigTable(TopicConfigTable, kw_only=True):
 
 
 class TopicOffset(Struct, kw_only=True):
-    """The two ends of a queue and when it was last written to."""
+    """Minimum and maximum offset of a queue, and its last update time."""
 
     min_offset: Long = 0
     max_offset: Long = 0

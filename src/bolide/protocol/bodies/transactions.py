@@ -1,4 +1,4 @@
-"""Transactions that have not ended, as administrators see them."""
+"""Open transactions, for administrators."""
 
 from msgspec import field
 
@@ -10,7 +10,7 @@ class OpenTransaction(Struct, kw_only=True):
     """A half message; times are milliseconds since 1970."""
 
     msg_id: str
-    """Its offset id, by which it is resolved."""
+    """Offset id of the half message, by which it is resolved."""
     transaction_id: str | None = None
     producer_group: str
     topic: str
@@ -21,7 +21,7 @@ class OpenTransaction(Struct, kw_only=True):
     began: Long
     check_times: int
     next_check: Long = 0
-    """Not before then its producer is asked again; 0: never."""
+    """Earliest time of the next check-back; 0: never."""
     size: int
     half_offset: Long
 
@@ -30,7 +30,7 @@ class Transactions(Struct, kw_only=True):
     """Answer to BOLIDE_LIST_TRANSACTIONS."""
 
     total: Long
-    """How many are open, or have been set aside, whatever group or topic was asked for."""
+    """Total open, or set aside, regardless of the group or topic requested."""
     next_begin: Long = -1
-    """Where to go on; -1: that was all."""
+    """Start of the next page; -1 after the last."""
     transactions: list[OpenTransaction] = field(default_factory=list)

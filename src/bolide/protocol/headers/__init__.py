@@ -1,1 +1,1 @@
-"""Typed headers, one module a subject; `bolide.protocol.requests` says which code carries which."""
+"""Typed headers, one module a subject; `bolide.protocol.requests` maps codes to headers."""

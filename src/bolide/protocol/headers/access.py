@@ -22,7 +22,7 @@ class SubjectHeader(Header, frozen=True):
 
 
 class DeleteAclHeader(Header, frozen=True, kw_only=True):
-    """AUTH_DELETE_ACL; without a resource all rules of the subject go."""
+    """AUTH_DELETE_ACL; without a resource all rules of the subject are deleted."""
 
     subject: str
     policy_type: str | None = None

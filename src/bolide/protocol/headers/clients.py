@@ -1,4 +1,4 @@
-"""Headers of the book-keeping between clients and broker."""
+"""Headers about clients and their registration at a broker."""
 
 from msgspec import field
 
@@ -33,7 +33,7 @@ class ProducerGroupHeader(Header, frozen=True):
 
 
 class RunningInfoHeader(Header, frozen=True, kw_only=True):
-    """GET_CONSUMER_RUNNING_INFO; the broker passes it on to the client."""
+    """GET_CONSUMER_RUNNING_INFO; the broker forwards it to the client."""
 
     consumer_group: str
     client_id: str
@@ -41,7 +41,7 @@ class RunningInfoHeader(Header, frozen=True, kw_only=True):
 
 
 class ConsumeDirectlyHeader(Header, frozen=True, kw_only=True):
-    """CONSUME_MESSAGE_DIRECTLY; the broker passes it on with its own name and the message."""
+    """CONSUME_MESSAGE_DIRECTLY; the broker forwards it with its own name and the message."""
 
     consumer_group: str
     client_id: str | None = None

@@ -55,7 +55,7 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerReply(Header, frozen=True):
-    """Who is master, if anyone is."""
+    """The current master, if there is one."""
 
     cluster_name: str | None = None
     broker_name: str | None = None

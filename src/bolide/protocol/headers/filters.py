@@ -1,4 +1,4 @@
-"""Headers about filter functions; ours, RocketMQ has none."""
+"""Headers about filter functions; Bolide's own, RocketMQ has none."""
 
 from bolide.protocol.header import Header
 

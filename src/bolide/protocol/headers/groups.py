@@ -24,7 +24,7 @@ class DeleteGroupHeader(Header, frozen=True, kw_only=True):
 
 
 class GroupForbiddenHeader(Header, frozen=True, kw_only=True):
-    """UPDATE_AND_GET_GROUP_FORBIDDEN; without `readable` it only asks."""
+    """UPDATE_AND_GET_GROUP_FORBIDDEN; without `readable` it is a query."""
 
     group: str
     topic: str
@@ -40,7 +40,7 @@ class AllGroupsHeader(Header, frozen=True, kw_only=True):
 
 
 class AllGroupsReply(Header, frozen=True):
-    """Without the total the body is complete."""
+    """Paging reply; without the total the body is complete."""
 
     total_group_num: Int | None = None
 

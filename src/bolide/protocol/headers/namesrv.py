@@ -8,7 +8,7 @@ from bolide.protocol.header import Header, Int, Long
 class RouteHeader(Header, frozen=True):
     """GET_ROUTEINFO_BY_TOPIC. The zone fields come from clients with `zoneMode` on.
 
-    Every client gets standard JSON, whether it asks for it or not: all of them can read it.
+    Every client gets standard JSON, whether or not it requests it: all of them can read it.
     """
 
     topic: str
@@ -33,7 +33,7 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerReply(Header, frozen=True):
-    """Tells a slave where its master is."""
+    """Address of the master, for a slave."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -58,7 +58,7 @@ class QueryDataVersionHeader(Header, frozen=True):
 
 
 class QueryDataVersionReply(Header, frozen=True):
-    """Whether the NameServer holds another version than the broker."""
+    """Whether the NameServer's version differs from the broker's."""
 
     changed: bool
 
@@ -146,7 +146,7 @@ class AddWritePermReply(Header, frozen=True):
 
 
 class DeleteTopicHeader(Header, frozen=True):
-    """DELETE_TOPIC_IN_NAMESRV; without a cluster the topic goes from all of them."""
+    """DELETE_TOPIC_IN_NAMESRV; without a cluster the topic is deleted from all of them."""
 
     topic: str
     cluster_name: str | None = None

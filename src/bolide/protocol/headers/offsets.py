@@ -1,4 +1,4 @@
-"""Headers about positions in a queue and what groups have consumed."""
+"""Headers about positions in queues and the offsets of consumer groups."""
 
 from enum import StrEnum
 
@@ -6,14 +6,14 @@ from bolide.protocol.header import Header, Int, Long
 
 
 class Boundary(StrEnum):
-    """Which message a search by time means when several have that time."""
+    """Which message a search by time returns if several have that time."""
 
     LOWER = "LOWER"
     UPPER = "UPPER"
 
 
 class QueryOffsetHeader(Header, frozen=True, kw_only=True):
-    """QUERY_CONSUMER_OFFSET. Unless told false, a new group on a young queue begins at zero."""
+    """QUERY_CONSUMER_OFFSET. Unless disabled, a new group on a young queue starts at zero."""
 
     consumer_group: str
     topic: str
@@ -22,7 +22,7 @@ class QueryOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class OffsetReply(Header, frozen=True):
-    """Answer to a question for one offset: 14, 29, 30, 31."""
+    """Reply with one offset: 14, 29, 30, 31."""
 
     offset: Long
 

@@ -1,10 +1,10 @@
-"""Headers of consumers that pop (5.x)."""
+"""Headers of POP consumption (5.x)."""
 
 from bolide.protocol.header import Header, Int, Long
 
 
 class PopHeader(Header, frozen=True, kw_only=True):
-    """POP_MESSAGE. Queue -1 means all; init mode 0 begins at the queue's start, 1 at its end."""
+    """POP_MESSAGE. Queue -1 means all; init mode 0 starts at the queue's start, 1 at its end."""
 
     consumer_group: str
     topic: str
@@ -54,7 +54,7 @@ class ChangeInvisibleTimeHeader(Header, frozen=True):
 
 
 class ChangeInvisibleTimeReply(Header, frozen=True):
-    """What the client makes its new POP_CK of."""
+    """The values from which the client builds its new POP_CK."""
 
     pop_time: Long
     invisible_time: Long
@@ -71,7 +71,7 @@ class PeekHeader(Header, frozen=True):
 
 
 class NotificationHeader(Header, frozen=True, kw_only=True):
-    """NOTIFICATION: tell me when there is something to pop."""
+    """NOTIFICATION: a long poll that ends when messages can be popped."""
 
     consumer_group: str
     topic: str
@@ -100,6 +100,6 @@ class PollingHeader(Header, frozen=True):
 
 
 class PollingReply(Header, frozen=True):
-    """How many pops wait for this queue."""
+    """Number of pops pending on this queue."""
 
     polling_num: Int

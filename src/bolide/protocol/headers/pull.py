@@ -26,7 +26,7 @@ class PullHeader(Header, frozen=True, kw_only=True):
 
 
 class PullReply(Header, frozen=True, kw_only=True):
-    """Answer to a pull, needed also when nothing was found."""
+    """Answer to a pull, required also if no message was found."""
 
     suggest_which_broker_id: Long
     next_begin_offset: Long

@@ -1,4 +1,4 @@
-"""Headers that look up single messages and queue entries."""
+"""Headers of lookups of single messages and queue entries."""
 
 from msgspec import field
 
@@ -17,14 +17,14 @@ class QueryMessageHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryMessageReply(Header, frozen=True):
-    """How far the index has come."""
+    """End of the key index."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
 class ViewMessageHeader(Header, frozen=True, kw_only=True):
-    """VIEW_MESSAGE_BY_ID; the offset is that in the commit log."""
+    """VIEW_MESSAGE_BY_ID; the offset is a physical offset."""
 
     topic: str | None = None
     offset: Long

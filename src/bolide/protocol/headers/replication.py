@@ -4,7 +4,7 @@ from bolide.protocol.header import Header, Long
 
 
 class HaAddresses(Header, frozen=True):
-    """EXCHANGE_BROKER_HA_INFO, both ways; empty, it asks the master for its own."""
+    """EXCHANGE_BROKER_HA_INFO, both ways; an empty one requests the master's addresses."""
 
     master_ha_address: str | None = None
     master_flush_offset: Long | None = None

@@ -1,4 +1,4 @@
-"""Headers by which messages come in: sends, replies to requests, send-backs, recalls."""
+"""Headers of sends, replies to requests, send-backs and recalls."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -27,7 +27,7 @@ _LONG_NAMES = {long: short for short, long in _SHORT_NAMES.items()}
 
 
 class SendHeader(Header, frozen=True, kw_only=True):
-    """SEND_MESSAGE and SEND_REPLY_MESSAGE; by their short names the V2 codes and the batch.
+    """SEND_MESSAGE and SEND_REPLY_MESSAGE; with short names, the V2 codes and the batch.
 
     A negative queue id lets the broker choose. `broker_name` may be that of a static topic.
     """
@@ -49,7 +49,7 @@ class SendHeader(Header, frozen=True, kw_only=True):
 
     @classmethod
     def from_short(cls, fields: Mapping[str, str] | None) -> Self:
-        """As `from_fields`, from the one-letter names of the V2 codes."""
+        """As `from_fields`, for the one-letter names of the V2 codes."""
         given = fields or {}
         return cls.from_fields(
             {long: given[short] for short, long in _SHORT_NAMES.items() if short in given}
@@ -69,13 +69,13 @@ class SendReply(Header, frozen=True, kw_only=True):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
-    repeats: Int | None = None  # ours: how many of the messages were stored by an earlier send
+    repeats: Int | None = None  # Bolide's own: messages that an earlier send stored already
     region: str = field(name="MSG_REGION", default="DefaultRegion")
     trace_on: bool = field(name="TRACE_ON", default=True)
 
 
 class SendBackHeader(Header, frozen=True, kw_only=True):
-    """CONSUMER_SEND_MSG_BACK. Delay level 0 lets the broker choose, -1 means the dead letters."""
+    """CONSUMER_SEND_MSG_BACK. Delay level 0: the broker chooses; -1: the dead-letter topic."""
 
     offset: Long
     group: str
@@ -87,7 +87,7 @@ class SendBackHeader(Header, frozen=True, kw_only=True):
 
 
 class PushReplyHeader(Header, frozen=True, kw_only=True):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT, broker to the client that waits for the reply."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT, broker to the client that sent the request."""
 
     producer_group: str
     topic: str

@@ -1,10 +1,10 @@
-"""Headers by which administrators see and take back what waits; ours, RocketMQ has none."""
+"""Headers to list and recall pending timers; Bolide's own, RocketMQ has none."""
 
 from bolide.protocol.header import Header, Int
 
 
 class ListTimersHeader(Header, frozen=True, kw_only=True):
-    """BOLIDE_LIST_TIMERS; `begin` is what `next` of the answer before says."""
+    """BOLIDE_LIST_TIMERS; `begin` is the `next` of the previous page."""
 
     topic: str = ""
     begin: str = ""
@@ -12,7 +12,7 @@ class ListTimersHeader(Header, frozen=True, kw_only=True):
 
 
 class RecallTimersHeader(Header, frozen=True, kw_only=True):
-    """BOLIDE_RECALL_TIMERS: by a word of their KEYS, or by unique id."""
+    """BOLIDE_RECALL_TIMERS: by one of their keys, or by unique id."""
 
     topic: str
     key: str

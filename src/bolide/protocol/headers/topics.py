@@ -45,6 +45,6 @@ class AllTopicsHeader(Header, frozen=True, kw_only=True):
 
 
 class AllTopicsReply(Header, frozen=True):
-    """Without the total the body is complete."""
+    """Paging reply; without the total the body is complete."""
 
     total_topic_num: Int | None = None

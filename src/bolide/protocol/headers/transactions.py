@@ -38,9 +38,9 @@ class ResumeCheckHeader(Header, frozen=True):
 
 
 class ListTransactionsHeader(Header, frozen=True, kw_only=True):
-    """BOLIDE_LIST_TRANSACTIONS; those that were set aside instead of the open ones if it says so.
+    """BOLIDE_LIST_TRANSACTIONS; lists open transactions, or with `set_aside` those set aside.
 
-    `begin` is a number in their queue, as `next_begin` of the answer before tells it.
+    `begin` is a queue offset: the `next_begin` of the previous page.
     """
 
     set_aside: bool = False
@@ -51,7 +51,7 @@ class ListTransactionsHeader(Header, frozen=True, kw_only=True):
 
 
 class ResolveTransactionHeader(Header, frozen=True, kw_only=True):
-    """BOLIDE_RESOLVE_TRANSACTION: commit or roll back as its producer would. `by` says who."""
+    """BOLIDE_RESOLVE_TRANSACTION: commit or roll back in place of the producer. `by` names who."""
 
     msg_id: str
     commit: bool

@@ -54,7 +54,7 @@ class Fault(NamedTuple):
     text: str
 
 
-def still_in_log(
+def ranges_still_in_log(
     state: State, bounds: Mapping[MessageQueue, Bounds]
 ) -> dict[MessageQueue, QueueRange]:
     """The part of each archived queue that the log still has; deleted queues have none."""
@@ -89,45 +89,50 @@ def log_counts(
         hours: consecutive hours that contain the whole range.
         hour_starts: the first offset of each hour but the first.
     """
-    inner = (min(max(edge, part.start), part.end) for edge in hour_starts)
-    cuts = [part.start, *inner, part.end]
-    sizes = (high - low for low, high in pairwise(cuts))
+    inner = (min(max(offset, part.start), part.end) for offset in hour_starts)
+    bounds = [part.start, *inner, part.end]
+    sizes = (high - low for low, high in pairwise(bounds))
     return dict(zip(hours, sizes, strict=True))
 
 
 def compare(
     table: Mapping[QueueHour, RowCounts],
     log: Mapping[QueueHour, int],
-    reach: Iterable[MessageQueue],
+    queues_in_log: Iterable[MessageQueue],
 ) -> list[HourComparison]:
     """Comparisons of every queue and hour that the table or the log has, in order."""
-    lines = []
-    known = set(reach)
+    comparisons = []
+    known = set(queues_in_log)
     for queue, hour in sorted({*table, *(key for key, count in log.items() if count)}):
         here = table.get((queue, hour), RowCounts(0, 0, 0))
         there = log.get((queue, hour), 0) if queue in known else None
         if not there and not here.still_in_log:
             there = None  # older than the log
-        lines.append(HourComparison(queue, hour, there, here.still_in_log, here.rows))
-    return lines
+        comparisons.append(HourComparison(queue, hour, there, here.still_in_log, here.rows))
+    return comparisons
 
 
 def find_faults(
-    state: State, table: Mapping[QueueHour, RowCounts], lines: Iterable[HourComparison]
+    state: State, table: Mapping[QueueHour, RowCounts], comparisons: Iterable[HourComparison]
 ) -> list[Fault]:
     """Descriptions of gaps and duplicates in queues, and of hours that differ."""
     faults = []
     for queue, end in sorted(state.covered.items()):
         rows = [found for (each, _), found in table.items() if each == queue]
-        faults += [Fault(str(queue), text) for text in _of_queue(state.start_of(queue), end, rows)]
-    for line in lines:
-        if line.difference:
-            text = f"hour {line.hour}: the log has {line.log:,} messages, the table {line.table:,}"
-            faults.append(Fault(str(line.queue), text))
+        faults += [
+            Fault(str(queue), text) for text in _queue_faults(state.start_of(queue), end, rows)
+        ]
+    for comparison in comparisons:
+        if comparison.difference:
+            text = (
+                f"hour {comparison.hour}: the log has {comparison.log:,} messages,"
+                f" the table {comparison.table:,}"
+            )
+            faults.append(Fault(str(comparison.queue), text))
     return faults
 
 
-def _of_queue(start: int, end: int, rows: Sequence[RowCounts]) -> Iterator[str]:
+def _queue_faults(start: int, end: int, rows: Sequence[RowCounts]) -> Iterator[str]:
     there, distinct = sum(each.rows for each in rows), sum(each.distinct for each in rows)
     if there != distinct:
         yield f"{there - distinct:,} rows are there more than once"
@@ -169,7 +174,7 @@ def check_files(table: ArchiveTable, state: State) -> tuple[list[DataFile], list
         if found.path.endswith(".parquet")
     }
     faults = [
-        Fault(path, "is not in the manifest; whoever reads the directories sees its rows as well")
+        Fault(path, "is not in the manifest; readers of the directories see its rows as well")
         for path in sorted(there.keys() - table.state().files.keys())
     ]
     readable = []
@@ -187,8 +192,8 @@ def count_rows(
     frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]
 ) -> dict[QueueHour, RowCounts]:
     """Rows of the table by queue and hour."""
-    marked = _flag_in_log(frame.select(*_QUEUE, "hour", "queue_offset"), parts)
-    counted = marked.groupBy(*_QUEUE, "hour").agg(
+    flagged = _flag_in_log(frame.select(*_QUEUE, "hour", "queue_offset"), parts)
+    counted = flagged.groupBy(*_QUEUE, "hour").agg(
         F.count("*"), F.countDistinct("queue_offset"), F.count_if("still_in_log")
     )
     return {
@@ -254,10 +259,10 @@ def _contents(frame: "DataFrame", *, with_properties: bool) -> dict[QueueHour, H
 def _hash(*, with_properties: bool) -> "Column":
     columns = ["queue_offset", "physical_offset", "message_id", "keys", "tags", "body"]
     columns += ["born_timestamp", "store_timestamp", "reconsume_times", "flag"]
-    of_message = [F.col(name) for name in columns]
+    values = [F.col(name) for name in columns]
     if with_properties:  # Spark cannot hash maps, as they have no order
-        of_message.append(F.array_sort(F.map_entries("properties")))
-    return F.xxhash64(*of_message)
+        values.append(F.array_sort(F.map_entries("properties")))
+    return F.xxhash64(*values)
 
 
 def _flag_in_log(frame: "DataFrame", parts: Mapping[MessageQueue, QueueRange]) -> "DataFrame":

@@ -21,7 +21,7 @@ class TableBusy(BolideError):
     def __init__(self, url: str, holder: str, stale_after: float) -> None:
         super().__init__(
             f"the archive at {url} is being written by {holder}; stop that run first. If it has"
-            f" died, its hold ends {stale_after:.0f} s after its last sign of life"
+            f" died, its lease expires {stale_after:.0f} s after its last heartbeat"
         )
 
 
@@ -30,9 +30,9 @@ class LeaseLost(BolideError):
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"the archive at {url} was taken over by another run, because this one gave no sign of"
-            " life for too long; nothing of the change under way was kept. Start it again once the"
-            " other has ended"
+            f"the archive at {url} was taken over by another run, because this run sent no"
+            " heartbeat for too long; its change in progress was discarded. Start it again when"
+            " the other run has ended"
         )
 
 
@@ -46,7 +46,7 @@ class ArchiveGap(BolideError):
             text = (
                 f"{missing} messages are missing between offset {expected}, which comes next in"
                 f" the archive, and {found}: the log has lost them, or a checkpoint of another"
-                " table is in use. To go on without them, allow data loss (failOnDataLoss=false)"
+                " table is in use. To continue without them, allow data loss (failOnDataLoss=false)"
             )
         super().__init__(f"{queue}: {text}")
         self.queue, self.expected, self.found, self.missing = queue, expected, found, missing
@@ -57,7 +57,7 @@ class SeamGap(BolideError):
 
     def __init__(self, queue: MessageQueue, archived: int, oldest: int, end: int) -> None:
         if end < archived:
-            why = f"the log ends at {end} already: the topic was made anew, use another archive"
+            why = f"the log ends at {end} already: the topic was recreated, use another archive"
         else:
             why = (
                 f"the log begins at {oldest}: {oldest - archived} messages are in neither. To see"
@@ -73,7 +73,7 @@ class OtherLog(BolideError):
     def __init__(self, queue: MessageQueue, offset: int, archived: str, logged: str) -> None:
         super().__init__(
             f"{queue}: offset {offset} is message {archived} in the archive, but {logged} in the"
-            " log: the topic was made anew, use another archive"
+            " log: the topic was recreated, use another archive"
         )
         self.queue, self.offset = queue, offset
 

@@ -77,7 +77,7 @@ class Lease:
                 self._files.write_new(_LEASE, msgspec.json.encode(held))
                 return
             self._remove_if_stale()
-        raise TableBusy(self._files.url, "somebody who came first", STALE_AFTER)
+        raise TableBusy(self._files.url, "another run", STALE_AFTER)
 
     def _remove_if_stale(self) -> None:
         holder = _holder(self._files)

@@ -69,7 +69,7 @@ def find_compaction_groups(
     ]
 
 
-def merge(
+def compact_groups(
     spark: "SparkSession",
     writer: TableWriter,
     groups: Sequence[CompactionGroup],
@@ -80,14 +80,16 @@ def merge(
     """Compact group by group, one commit each; stops when `each` returns False."""
     done = CompactionResult()
     for group in groups:
-        made = _merge_one(spark, writer, group, target)
-        done = CompactionResult(done.hours + 1, done.before + len(group.files), done.after + made)
+        count_after = _compact_group(spark, writer, group, target)
+        done = CompactionResult(
+            done.hours + 1, done.before + len(group.files), done.after + count_after
+        )
         if not each(group):
             break
     return done
 
 
-def _merge_one(
+def _compact_group(
     spark: "SparkSession", writer: TableWriter, group: CompactionGroup, target: int
 ) -> int:
     count = -(-group.size // target)

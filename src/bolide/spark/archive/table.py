@@ -138,10 +138,12 @@ class ArchiveTable:
         if not self.exists:
             self.files.write_new(_TABLE, msgspec.json.encode(settings))
             return
-        there = self.settings()
+        existing = self.settings()
         for name in ("include_properties", "value_schema"):
-            if getattr(there.canonical, name) != getattr(settings.canonical, name):
-                raise OtherSettings(self.url, name, getattr(there, name), getattr(settings, name))
+            if getattr(existing.canonical, name) != getattr(settings.canonical, name):
+                raise OtherSettings(
+                    self.url, name, getattr(existing, name), getattr(settings, name)
+                )
 
 
 class TableWriter(ArchiveTable):
@@ -174,7 +176,9 @@ class TableWriter(ArchiveTable):
 
     def begin(self, offsets: Offsets) -> None:
         """Record the start offsets of queues that are new to the archive."""
-        new = {queue: at for queue, at in offsets.items() if queue not in self._current.begin}
+        new = {
+            queue: offset for queue, offset in offsets.items() if queue not in self._current.begin
+        }
         if new:
             self._apply(PendingCommit(self._next("begin", begin=new)))
 
@@ -191,7 +195,7 @@ class TableWriter(ArchiveTable):
         """
         name = f"{self._current.number + 1:012d}-{self._run}"
         added = [
-            msgspec.structs.replace(each, path=_place(each, f"{name}-{index:04d}"))
+            msgspec.structs.replace(each, path=_final_path(each, f"{name}-{index:04d}"))
             for index, each in enumerate(staged)
         ]
         moves = [(old.path, new.path) for old, new in zip(staged, added, strict=True)]
@@ -216,9 +220,9 @@ class TableWriter(ArchiveTable):
 
     def _apply(self, pending: PendingCommit) -> None:
         with self._changing:
-            self._apply_alone(pending)
+            self._apply_locked(pending)
 
-    def _apply_alone(self, pending: PendingCommit) -> None:
+    def _apply_locked(self, pending: PendingCommit) -> None:
         if self._closed:
             raise LeaseLost(self.url)
         self._lease.confirm()
@@ -286,7 +290,7 @@ class TableWriter(ArchiveTable):
                     self.files.delete(_path(directory, number))
 
 
-def _place(file: DataFile, name: str) -> str:
+def _final_path(file: DataFile, name: str) -> str:
     """The final path of a staged file: the same directories, below the table."""
     return "/".join([*file.path.split("/")[-3:-1], f"{name}.parquet"])
 

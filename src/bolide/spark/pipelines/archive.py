@@ -22,9 +22,9 @@ from bolide.spark.archive.maintenance import (
     TARGET_FILE_SIZE,
     CompactionGroup,
     CompactionResult,
+    compact_groups,
     drop_before,
     find_compaction_groups,
-    merge,
 )
 from bolide.spark.archive.manifest import State
 from bolide.spark.archive.reading import columns_of, hour_of
@@ -40,7 +40,7 @@ from bolide.spark.planning import require_queues
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EVERY = Trigger(60.0)
+_DEFAULT_TRIGGER = Trigger(60.0)
 _STARTS = {"startingoffsets", "startingtimestamp"}
 MIN_FILES_PAST_HOUR = 8
 """Small files of a past hour from which on it is compacted during a run."""
@@ -105,7 +105,7 @@ def plan(options: ArchiveOptions, run: RunSettings) -> Pipeline:
         source=ArchiveSource(options=source.options, path=options.path),
         sink=EachBatch(f"archive at {options.path}", work.write),
         checkpoint=checkpoint,
-        trigger=run.trigger_of(EVERY),
+        trigger=run.trigger_of(_DEFAULT_TRIGGER),
         commit_group=run.commit_group,
         around=work.around,
         summarize=work.summarize,
@@ -204,14 +204,14 @@ class ArchiveRun:
         writer, lossy = self._require_writer(), not self._source.fail_on_data_loss
         self._rows += append(rows, writer, allow_gaps=lossy)
         self._drop_old(writer)
-        self._merge(rows.sparkSession, writer, self._compaction_groups(writer.state())[:1])
+        self._compact(rows.sparkSession, writer, self._compaction_groups(writer.state())[:1])
 
     def summarize(self, spark: "SparkSession", screen: Screen) -> Sequence[Table]:
         """Run the final maintenance; returns a summary of the table and the run."""
         writer = self._require_writer()
         self._drop_old(writer)
         if not screen.stop_requested:
-            self._merge(spark, writer, self._compaction_groups(writer.state()))
+            self._compact(spark, writer, self._compaction_groups(writer.state()))
         return [self._summary(writer.state())]
 
     def _summary(self, state: State) -> Table:
@@ -237,7 +237,7 @@ class ArchiveRun:
             name.isdecimal() for name in files_at(spark, self._checkpoint).names("offsets")
         )
 
-        async def look(cluster: Cluster) -> dict[MessageQueue, tuple[Bounds, int]]:
+        async def lookup(cluster: Cluster) -> dict[MessageQueue, tuple[Bounds, int]]:
             queues = await require_queues(cluster, self._source)
             bounds = await cluster.bounds(queues)
             start = await cluster.resolve(self._source.start(default="earliest"), queues)
@@ -246,7 +246,7 @@ class ArchiveRun:
                 for queue in queues
             }
 
-        found = ask(self._source.connection(), look, patience=self._source.patience)
+        found = ask(self._source.connection(), lookup, patience=self._source.patience)
         bounds = {queue: each for queue, (each, _) in found.items()}
         refuse_shorter_log(state, bounds)
         refuse_other_messages(spark, writer, state, bounds, self._source)
@@ -265,16 +265,16 @@ class ArchiveRun:
             return []
         files, target = state.files_of(), self._maintenance.file_size
         now = hour_of(datetime.fromtimestamp(time.time(), UTC))
-        over = find_compaction_groups(
+        past = find_compaction_groups(
             files, before_hour=now, least=MIN_FILES_PAST_HOUR, target=target
         )
         growing = [file for file in files if file.hour >= now]
-        return over + find_compaction_groups(growing, least=MIN_FILES_CURRENT_HOUR, target=target)
+        return past + find_compaction_groups(growing, least=MIN_FILES_CURRENT_HOUR, target=target)
 
-    def _merge(
+    def _compact(
         self, spark: "SparkSession", writer: TableWriter, groups: Sequence[CompactionGroup]
     ) -> None:
-        done = merge(spark, writer, groups, target=self._maintenance.file_size)
+        done = compact_groups(spark, writer, groups, target=self._maintenance.file_size)
         self._compaction = CompactionResult(
             *(a + b for a, b in zip(self._compaction, done, strict=True))
         )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from bolide.spark.archive.maintenance import (
     CompactionGroup,
+    compact_groups,
     drop_before,
     find_compaction_groups,
-    merge,
 )
 from bolide.spark.archive.reading import hour_of
 from bolide.spark.archive.table import ArchiveTable
@@ -48,12 +48,12 @@ def _compact(
         dropped = drop_before(writer, now - timedelta(seconds=keep)) if keep is not None else 0
         last = "~" if options.all_hours else hour_of(now)
         groups = find_compaction_groups(writer.state().files_of(), before_hour=last, target=target)
-        told = _CompactionProgress(screen, sum(group.rows for group in groups))
-        done = merge(spark, writer, groups, target=target, each=told)
+        progress = _CompactionProgress(screen, sum(group.rows for group in groups))
+        done = compact_groups(spark, writer, groups, target=target, each=progress)
         files = len(writer.state().files)
     columns = ("hours merged", "files before", "files after", "rows deleted", "files in all")
     row = (done.hours, done.before, done.after, dropped, files)
-    return Outcome((Table(f"Archive at {options.path}", columns, [row]),), rows=told.rows)
+    return Outcome((Table(f"Archive at {options.path}", columns, [row]),), rows=progress.rows)
 
 
 class _CompactionProgress:

@@ -25,12 +25,12 @@ from bolide.spark.sink.options import SinkOptions
 KEYS = (
     "name", "nameServer", "source", "steps", "sink", "checkpoint", "trigger", "commitGroup",
 )  # fmt: skip
-EVERY_10_SECONDS = Trigger(10.0)
+_DEFAULT_TRIGGER = Trigger(10.0)
 
 _ROCKETMQ = "rocketmq"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _OUTPUT_MODES = ("append", "update", "complete")
-_OWN_SINK_KEYS = {"format", "mode", "partitionBy", "table", "unique"}
+_SINK_KEYS = {"format", "mode", "partitionBy", "table", "unique"}
 
 
 def read_pipeline(file: Path, run: RunSettings) -> Pipeline:
@@ -67,7 +67,7 @@ def _name(mapping: YamlMapping, file: Path) -> str:
 
 
 def _trigger(mapping: YamlMapping) -> Trigger:
-    return mapping["trigger"].checked(parse_trigger) if "trigger" in mapping else EVERY_10_SECONDS
+    return mapping["trigger"].checked(parse_trigger) if "trigger" in mapping else _DEFAULT_TRIGGER
 
 
 class _ClusterOptions:
@@ -115,7 +115,7 @@ def _steps(value: YamlNode, directory: Path) -> tuple[Step, ...]:
     steps = []
     for number, item in enumerate(value.items(), 1):
         if not item.is_mapping:
-            raise item.error(f"step {number}: say `sql: …` or `python: …`, each in a list item")
+            raise item.error(f"step {number}: write `sql: …` or `python: …`, each in a list item")
         steps.append(_step(item.mapping(), f"step {number}", directory))
     return tuple(steps)
 
@@ -171,7 +171,7 @@ def _jdbc_sink(mapping: YamlMapping, kind: str | None, cluster: _ClusterOptions)
     mapping.require("url")
     if "table" not in mapping and "dbtable" not in mapping:
         raise mapping.error("a jdbc sink needs the key 'table'")
-    options = mapping.texts(without=_OWN_SINK_KEYS)
+    options = mapping.texts(without=_SINK_KEYS)
     options.setdefault("dbtable", mapping.find_text("table") or "")
     return jdbc_sink(options, mapping["unique"].texts() if "unique" in mapping else ())
 
@@ -182,7 +182,7 @@ def _format_sink(mapping: YamlMapping, kind: str | None, cluster: _ClusterOption
         mapping.require("path")
     return FormatSink(
         format=kind,
-        options=mapping.texts(without=_OWN_SINK_KEYS),
+        options=mapping.texts(without=_SINK_KEYS),
         output_mode=_output_mode(mapping),
         partition_by=mapping["partitionBy"].texts() if "partitionBy" in mapping else (),
         table=mapping.find_text("table"),

@@ -83,6 +83,10 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain secrets
     schema: str | None = None
 
+    @property
+    def is_rocketmq(self) -> bool:
+        return self.format == "rocketmq"
+
     def load(self, spark: "SparkSession") -> "DataFrame":
         reader = spark.readStream.format(self.format).options(**self.options)
         return (reader.schema(self.schema) if self.schema else reader).load()
@@ -168,8 +172,8 @@ class FormatSink:
 
     @property
     def text(self) -> str:
-        place = self.table or self.options.get("path") or self.options.get("topic")
-        return " ".join(word for word in (self.format, place) if word)
+        location = self.table or self.options.get("path") or self.options.get("topic")
+        return " ".join(word for word in (self.format, location) if word)
 
     def writer(self, frame: "DataFrame", screen: Screen) -> "DataStreamWriter":
         del screen  # Spark's own sinks report no progress
@@ -187,10 +191,10 @@ def jdbc_sink(options: Mapping[str, str], unique: tuple[str, ...] = ()) -> EachB
     An interrupted batch is repeated. With `unique` columns no row is added twice: the first batch
     of a run, the only one that can be a repeat, is compared with the rows of the table.
     """
-    return EachBatch(f"jdbc {options.get('dbtable', '')}", _Rows(options, unique).write)
+    return EachBatch(f"jdbc {options.get('dbtable', '')}", _JdbcWriter(options, unique).write)
 
 
-class _Rows:
+class _JdbcWriter:
     def __init__(self, options: Mapping[str, str], unique: tuple[str, ...]) -> None:
         self._options = options
         self._unique = list(unique)
@@ -199,8 +203,8 @@ class _Rows:
     def write(self, rows: "DataFrame", batch: int, screen: Screen) -> None:
         del batch, screen
         if self._may_repeat:
-            there = rows.sparkSession.read.format("jdbc").options(**self._options).load()
-            rows = rows.join(there.select(*self._unique), on=self._unique, how="left_anti")
+            existing = rows.sparkSession.read.format("jdbc").options(**self._options).load()
+            rows = rows.join(existing.select(*self._unique), on=self._unique, how="left_anti")
         rows.write.format("jdbc").options(**self._options).mode("append").save()
         self._may_repeat = False
 
@@ -209,15 +213,15 @@ class StepFailed(ConfigError):
     """A step failed; the message names the step and its location."""
 
 
-def sql_step(text: str, place: str) -> Step:
+def sql_step(text: str, location: str) -> Step:
     def apply(frame: "DataFrame") -> "DataFrame":
         frame.createOrReplaceTempView(INPUT)
         return frame.sparkSession.sql(text)
 
-    return Step(f"sql: {' '.join(text.split())}", _naming(place, apply))
+    return Step(f"sql: {' '.join(text.split())}", _with_location(location, apply))
 
 
-def python_step(target: str, place: str, directory: Path) -> Step:
+def python_step(target: str, location: str, directory: Path) -> Step:
     """`package.module:function`, or `./file.py:function` beside the pipeline's file."""
     module, _, name = target.rpartition(":")
 
@@ -229,14 +233,14 @@ def python_step(target: str, place: str, directory: Path) -> Step:
             raise StepFailed(f"{target} gave {type(made).__name__}, not a DataFrame")
         return made
 
-    return Step(f"python: {target}", _naming(place, apply))
+    return Step(f"python: {target}", _with_location(location, apply))
 
 
 def check_target(target: str, directory: Path) -> None:
     """Raises ConfigError for a malformed target or a missing file; imports nothing."""
     module, _, name = target.rpartition(":")
     if not module or not name.isidentifier():
-        raise ConfigError(f"{target!r}: say module:function or ./file.py:function")
+        raise ConfigError(f"{target!r}: use module:function or ./file.py:function")
     if is_file(module) and not (directory / module).is_file():
         raise ConfigError(f"{target!r}: there is no file {directory / module}")
 
@@ -271,19 +275,19 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
-def _naming(
-    place: str, apply: Callable[["DataFrame"], "DataFrame"]
+def _with_location(
+    location: str, apply: Callable[["DataFrame"], "DataFrame"]
 ) -> Callable[["DataFrame"], "DataFrame"]:
     def applied(frame: "DataFrame") -> "DataFrame":
         try:
             return apply(frame)
         except Exception as exc:
-            raise StepFailed(f"{place}: {_why(exc)}") from exc
+            raise StepFailed(f"{location}: {_describe(exc)}") from exc
 
     return applied
 
 
-def _why(exc: Exception) -> str:
+def _describe(exc: Exception) -> str:
     """The first line of an error; errors of user code get their type and location as well."""
     if isinstance(exc, BolideError) or hasattr(
         exc, "getCondition"

@@ -21,7 +21,7 @@ class AlreadyRunning(BolideError):
     def __init__(self, pipeline: str, where: str) -> None:
         super().__init__(
             f"pipeline {pipeline!r} runs already, {where}: stop it with"
-            f" `bolide pipeline stop {pipeline}`, or say --force if it is not there any more"
+            f" `bolide pipeline stop {pipeline}`, or use --force if it has died"
         )
         self.pipeline = pipeline
 

@@ -31,8 +31,8 @@ from bolide.spark.pipelines.definition import Job, Outcome, Screen, Table
 from bolide.spark.pipelines.lag_forecast import forecast, trend_text
 from bolide.spark.pipelines.times import parse_duration
 
-_LOOKS_A_SECOND = 10
-_SHOWN = ("group_name", "topic", "lag", "in_rate", "out_rate", "forecast")
+_POLL_INTERVAL = 0.1
+_COLUMNS = ("group_name", "topic", "lag", "in_rate", "out_rate", "forecast")
 SCHEMA: Final = pa.schema([
     pa.field("taken", TIMESTAMP),
     pa.field("group_name", pa.string()),
@@ -109,10 +109,12 @@ class Sampler:
         """
         async with self._admin() as admin:
             taken = datetime.now(UTC)
-            asked = [
-                (at, group) for at in await _masters(admin) for group in await self._of(admin, at)
+            targets = [
+                (address, group)
+                for address in await _masters(admin)
+                for group in await self._groups_of(admin, address)
             ]
-            found = await gather_by_key(asked, lambda pair: _stats(admin, *pair))
+            found = await gather_by_key(targets, lambda pair: _stats(admin, *pair))
         return [
             position
             for (_, group), stats in found.items()
@@ -129,14 +131,14 @@ class Sampler:
             tls=to.tls,
         )
 
-    async def _of(self, admin: AdminClient, address: str) -> Sequence[str]:
+    async def _groups_of(self, admin: AdminClient, address: str) -> Sequence[str]:
         """The groups that a broker knows, by configuration or by their retry topics."""
         if self.groups:
             return self.groups
         known = set((await admin.groups.configs(address)).subscription_group_table)
         topics = (await admin.topics.configs(address)).topic_config_table
         known |= {group_of(topic) for topic in topics if topic.startswith(RETRY_PREFIX)}
-        return sorted(group for group in known if not _is_of_brokers(group))
+        return sorted(group for group in known if not _is_system_group(group))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,7 +152,7 @@ class LagMonitor:
     report: dict[str, str] | None = field(default=None, repr=False)
     once: bool = False
     _samples: pa.Table = field(default_factory=SCHEMA.empty_table)
-    _silent: bool = False
+    _warned: bool = False
 
     def run(self, spark: SparkSession, screen: Screen) -> Outcome:
         self._load_recent(spark)
@@ -160,7 +162,7 @@ class LagMonitor:
             started = time.monotonic()
             taken += self._sample(spark, screen)
             table = self._report(spark)
-            if self.once and self._is_enough():
+            if self.once and self._can_forecast():
                 break
             if not self.once:
                 screen.show(table)
@@ -175,11 +177,11 @@ class LagMonitor:
         except BolideError as exc:
             if self.once:
                 raise
-            if not self._silent:
+            if not self._warned:
                 screen.say(f"no sample now: {exc}")
-            self._silent = True
+            self._warned = True
             return 0
-        self._silent = False
+        self._warned = False
         self._samples = _recent(pa.concat_tables([self._samples, found]), self.window)
         if self.path and len(found):
             written = spark.createDataFrame(found).coalesce(1).write
@@ -193,15 +195,15 @@ class LagMonitor:
             self._samples = samples_at(spark, self.path).where(fn.col("taken") >= since).toArrow()
             self._samples = self._samples.cast(SCHEMA)
 
-    def _is_enough(self) -> bool:
+    def _can_forecast(self) -> bool:
         return len(set(self._samples.column("taken").to_pylist())) > 1 or not len(self._samples)
 
     def _report(self, spark: SparkSession) -> Table:
-        standing = forecast(spark.createDataFrame(self._samples))
+        forecasts = forecast(spark.createDataFrame(self._samples))
         if self.report is not None:
-            _send(standing, self.report)
-        rows = standing.orderBy(fn.desc("lag"), "group_name", "topic").collect()
-        return Table("lag", _SHOWN, _cells(rows))
+            _send(forecasts, self.report)
+        rows = forecasts.orderBy(fn.desc("lag"), "group_name", "topic").collect()
+        return Table("lag", _COLUMNS, _cells(rows))
 
 
 def samples_at(spark: SparkSession, path: str) -> DataFrame:
@@ -232,16 +234,16 @@ def _rounded(rate: float | None) -> float | None:
     return None if rate is None else round(rate, 1)
 
 
-def _send(standing: DataFrame, options: dict[str, str]) -> None:
-    said = standing.select(
+def _send(forecasts: DataFrame, options: dict[str, str]) -> None:
+    rows = forecasts.select(
         fn.to_json(fn.struct("*")).alias("body"), fn.col("group_name").alias("keys")
     )
-    said.coalesce(1).write.format("rocketmq").options(**options).mode("append").save()
+    rows.coalesce(1).write.format("rocketmq").options(**options).mode("append").save()
 
 
 def _wait(until: float, screen: Screen) -> None:
     while not screen.stop_requested and (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, 1 / _LOOKS_A_SECOND))
+        time.sleep(min(left, _POLL_INTERVAL))
 
 
 async def _masters(admin: AdminClient) -> list[str]:
@@ -263,7 +265,7 @@ def _positions(taken: datetime, group: str, stats: ConsumeStats) -> Iterator[Gro
         yield GroupPosition(taken, group, queue.topic, queue.broker_name, queue.queue_id, *ends)
 
 
-def _is_of_brokers(group: str) -> bool:
+def _is_system_group(group: str) -> bool:
     return group.startswith(SYSTEM_GROUP_PREFIX) or group == TOOLS_GROUP
 
 

@@ -71,7 +71,7 @@ def _refuse_circle(options: MirrorOptions, source: Source, sink: FormatSink) -> 
     there = SinkOptions.of(sink.options).connection().name_server
     if here == there and (options.to is None or options.to in _topics(options.topic)):
         raise ConfigError(
-            "mirror would send to the topic that it reads: say --to TOPIC, or --to-name-server"
+            "mirror would send to the topic that it reads: use --to TOPIC, or --to-name-server"
         )
 
 

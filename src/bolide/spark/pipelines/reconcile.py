@@ -25,8 +25,8 @@ from bolide.spark.archive.audit import (
     find_hour_starts,
     hours_between,
     log_counts,
+    ranges_still_in_log,
     start_ms,
-    still_in_log,
 )
 from bolide.spark.archive.manifest import DataFile, State
 from bolide.spark.archive.reading import read_files
@@ -98,7 +98,7 @@ def reconcile(
     faults += [
         Fault(str(each.queue), str(each)) for each in find_shorter_queues(state, bounds) + others
     ]
-    parts = still_in_log(state, bounds)
+    parts = ranges_still_in_log(state, bounds)
     here = count_rows(frame, parts)
     if options.deep:
         there, differing = compare_content(frame, parts, bounds, source)
@@ -148,7 +148,7 @@ class _LogReader:
     def bounds(self, topics: list[str]) -> dict[MessageQueue, Bounds]:
         """The bounds of the topics' queues; deleted topics have none."""
 
-        async def look(cluster: Cluster) -> dict[MessageQueue, Bounds]:
+        async def lookup(cluster: Cluster) -> dict[MessageQueue, Bounds]:
             found: dict[MessageQueue, Bounds] = {}
             for topic in topics:
                 try:
@@ -157,21 +157,21 @@ class _LogReader:
                     continue
             return found
 
-        return ask(self._connection, look, patience=self._patience)
+        return ask(self._connection, lookup, patience=self._patience)
 
     def counts(
         self, parts: Mapping[MessageQueue, QueueRange], hours: Mapping[str, list[str]]
     ) -> dict[QueueHour, int]:
         """Messages by queue and hour; `hours` has consecutive hours for each topic."""
 
-        async def look(cluster: Cluster) -> dict[QueueHour, int]:
+        async def lookup(cluster: Cluster) -> dict[QueueHour, int]:
             found: dict[QueueHour, int] = {}
             for queue, part in parts.items():
                 counts = await _counts(cluster, part, hours.get(queue.topic, []))
                 found |= {(queue, hour): count for hour, count in counts.items()}
             return found
 
-        return ask(self._connection, look, patience=self._patience)
+        return ask(self._connection, lookup, patience=self._patience)
 
 
 async def _counts(cluster: Cluster, part: QueueRange, hours: list[str]) -> dict[str, int]:

@@ -29,11 +29,11 @@ from bolide.spark.sink.options import SinkOptions
 
 _SLICE_ROWS = 100_000
 _SLICE_SECONDS = 30
-_WORTH_A_TASK = 100.0
+_ROWS_PER_TASK = 100.0
 """Rows per second that justify one more task."""
 REPLAYED_FROM: Final = "REPLAYED_FROM"
 """Property with the position of the first copy of a replayed message: topic/broker/queue@offset."""
-_NEEDED = ("topic", "broker", "queue_id", "queue_offset", "store_timestamp", "body")
+_REQUIRED_COLUMNS = ("topic", "broker", "queue_id", "queue_offset", "store_timestamp", "body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,18 +117,18 @@ class Replay:
         minutes = by_minute(self._selected(spark)).persist()
         try:
             counted = as_table("messages by hour", by_hour(minutes))
-            parts = time_slices(minutes, self._size)
+            slices = time_slices(minutes, self._slice_size)
         finally:
             minutes.unpersist()
-        total = sum(time_slice.messages for time_slice in parts)
+        total = sum(time_slice.messages for time_slice in slices)
         missing = self._missing(spark, total)
         screen.say(f"{total:,} messages to send" + (f"; {missing}" if missing else ""))
         if self.options.dry_run:
             return Outcome((counted,), 0, missing)
-        return self._send_all(spark, parts, screen, missing)
+        return self._send_all(spark, slices, screen, missing)
 
     @property
-    def _size(self) -> int:
+    def _slice_size(self) -> int:
         """Messages per slice: about half a minute's worth at the chosen rate."""
         rate = self.options.rate
         return _SLICE_ROWS if rate is None else min(_SLICE_ROWS, max(1, int(rate * _SLICE_SECONDS)))
@@ -136,11 +136,11 @@ class Replay:
     # Sending
 
     def _send_all(
-        self, spark: SparkSession, parts: list[TimeSlice], screen: Screen, missing: str | None
+        self, spark: SparkSession, slices: list[TimeSlice], screen: Screen, missing: str | None
     ) -> Outcome:
-        sent, total = 0, sum(time_slice.messages for time_slice in parts)
+        sent, total = 0, sum(time_slice.messages for time_slice in slices)
         screen.advance(0, total)
-        for time_slice in parts:
+        for time_slice in slices:
             if screen.stop_requested:
                 return Outcome(
                     (), sent, f"stopped after {sent:,} of {total:,}: {_resume_hint(time_slice)}"
@@ -231,7 +231,7 @@ def tasks_for(rate: float | None, parallelism: int) -> int:
     """The number of tasks that share the rate; all of them must run concurrently."""
     if rate is None:
         return parallelism
-    return max(1, min(parallelism, int(rate / _WORTH_A_TASK)))
+    return max(1, min(parallelism, int(rate / _ROWS_PER_TASK)))
 
 
 def _parse_bound(text: str | None, option: str) -> datetime | None:
@@ -253,7 +253,7 @@ def read_messages(
     if ArchiveTable.at(spark, path).exists:
         return read_archive(spark, path, start=start, end=end)
     found = spark.read.parquet(path)
-    if missing := [name for name in _NEEDED if name not in found.columns]:
+    if missing := [name for name in _REQUIRED_COLUMNS if name not in found.columns]:
         raise ConfigError(f"{path} is no archive, and lacks the columns {', '.join(missing)}")
     # An explicit schema: inference would read a topic named 0123 as a number.
     columns = [*from_arrow_schema(message_schema()).fields, StructField("hour", StringType())]
@@ -276,15 +276,15 @@ def select_listed(messages: DataFrame, ids: DataFrame) -> DataFrame:
     by_id = _by_id(messages.where(~is_dead), ids)
     if "dead_topic" not in ids.columns:
         return _first_of_each(by_id)
-    places = ids.select(fn.col("dead_topic").alias("topic"), *LOCATION[1:]).distinct()
-    by_place = messages.where(is_dead).join(places, ["topic", *LOCATION[1:]], "left_semi")
-    return _first_of_each(by_id.unionByName(by_place))
+    locations = ids.select(fn.col("dead_topic").alias("topic"), *LOCATION[1:]).distinct()
+    by_location = messages.where(is_dead).join(locations, ["topic", *LOCATION[1:]], "left_semi")
+    return _first_of_each(by_id.unionByName(by_location))
 
 
 def with_target(messages: DataFrame, to: str | None) -> DataFrame:
     """Add `target`, the topic to send to; retries and dead letters go to their origin topic."""
-    marks = (DEAD_LETTER_PREFIX, RETRY_PREFIX)
-    is_returned = fn.col("topic").startswith(marks[0]) | fn.col("topic").startswith(marks[1])
+    prefixes = (DEAD_LETTER_PREFIX, RETRY_PREFIX)
+    is_returned = fn.col("topic").startswith(prefixes[0]) | fn.col("topic").startswith(prefixes[1])
     origin = fn.when(is_returned, fn.col("properties")[PropertyName.RETRY_TOPIC])
     own = fn.coalesce(origin, fn.col("topic"))
     return messages.withColumn("target", own if to is None else fn.lit(to))
@@ -303,17 +303,17 @@ def ordered_by_queue(messages: DataFrame, tasks: int) -> DataFrame:
 
 def sink_rows(messages: DataFrame) -> DataFrame:
     """The columns that the sink expects."""
-    place = fn.expr("concat(topic, '/', broker, '/', queue_id, '@', queue_offset)")
-    said = fn.coalesce("properties", fn.expr("cast(map() as map<string,string>)"))
-    others = fn.map_filter(said, lambda name, _: name != REPLAYED_FROM)
-    mark = fn.create_map(fn.lit(REPLAYED_FROM), place)
+    position = fn.expr("concat(topic, '/', broker, '/', queue_id, '@', queue_offset)")
+    properties = fn.coalesce("properties", fn.expr("cast(map() as map<string,string>)"))
+    others = fn.map_filter(properties, lambda name, _: name != REPLAYED_FROM)
+    origin = fn.create_map(fn.lit(REPLAYED_FROM), position)
     return messages.select(
         fn.col("target").alias("topic"),
         "body",
         "keys",
         "tags",
         "flag",
-        fn.map_concat(others, mark).alias("properties"),
+        fn.map_concat(others, origin).alias("properties"),
         fn.col("topic").alias("source_topic"),
         fn.col("broker").alias("source_broker"),
         fn.col("queue_id").alias("source_queue_id"),

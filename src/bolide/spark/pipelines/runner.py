@@ -23,7 +23,6 @@ from bolide.spark.pipelines.monitoring.display import Display, Lines, RunScreen,
 from bolide.spark.pipelines.monitoring.query_monitor import (
     Backlog,
     QueryMonitor,
-    is_rocketmq,
     measure_backlog,
 )
 from bolide.spark.pipelines.monitoring.reporter import (
@@ -89,7 +88,7 @@ def run(
 def find_connection(work: Pipeline | Job, settings: RunSettings) -> Connection | None:
     """The cluster to report to: that of the source, else of the sink, else of the settings."""
     if isinstance(work, Pipeline):
-        if is_rocketmq(work.source):
+        if work.source.is_rocketmq:
             return SourceOptions.of(work.source.options).connection()
         sink = work.sink
         if isinstance(sink, FormatSink) and sink.format == "rocketmq":
@@ -102,7 +101,7 @@ def find_connection(work: Pipeline | Job, settings: RunSettings) -> Connection |
 
 def reads_cluster(work: Pipeline | Job) -> bool:
     """Whether the run needs the cluster; a job may have another source."""
-    return isinstance(work, Pipeline) and is_rocketmq(work.source)
+    return isinstance(work, Pipeline) and work.source.is_rocketmq
 
 
 class _Run:
@@ -121,7 +120,7 @@ class _Run:
         self._stop = stop
         self._reporter = self._new_reporter()
         self._monitor: QueryMonitor | None = None
-        self._published: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
 
     def run(self) -> Outcome:
         with ExitStack() as stack:
@@ -132,11 +131,11 @@ class _Run:
             try:
                 outcome = self._execute(screen)
             except Exception as exc:
-                self._end(Kind.FAILED, failure_reason(exc))
+                self._report_end(Kind.FAILED, failure_reason(exc))
                 if isinstance(exc, BolideError):
                     raise
                 raise RunFailed(failure_reason(exc)) from exc
-            self._end(self._kind(outcome), outcome.failure)
+            self._report_end(self._final_kind(outcome), outcome.failure)
         for table in outcome.tables:
             self._controls.show(table)
         return outcome
@@ -156,17 +155,17 @@ class _Run:
         query = start(pipeline, self._spark, screen)
         self._monitor = QueryMonitor(query, screen, backlog, once=pipeline.trigger.once)
         try:
-            self._monitor.until_end()
+            self._monitor.wait_for_end()
         finally:
             if query.isActive:  # an interrupt ended the wait
                 query.stop()
-            self._publish()
+            self._commit_position()
 
     def _measure_backlog(self, pipeline: Pipeline) -> Backlog:
         try:
             return measure_backlog(self._spark, pipeline)
         except BolideError as exc:
-            log.warning("cannot tell how much there is to read: %s", exc)
+            log.warning("cannot measure the backlog: %s", exc)
             return Backlog()
 
     # Reports
@@ -177,37 +176,40 @@ class _Run:
         work = self._work
         once = isinstance(work, Job) or work.trigger.once
         interval = min(self._controls.interval, MAX_INTERVAL)
-        facts = new_run(work.name, text_of(work), once=once, interval=interval)
+        description = new_run(work.name, text_of(work), once=once, interval=interval)
         return Reporter(
-            StatusTopic(self._connection), facts, stop=self._stop, on_tick=self._publish
+            StatusTopic(self._connection),
+            description,
+            stop=self._stop,
+            on_tick=self._commit_position,
         )
 
     def _screen(self, display: Display) -> RunScreen:
-        on_progress = _ignore_progress if self._reporter is None else self._reporter.progress
+        on_progress = _ignore_progress if self._reporter is None else self._reporter.record_progress
         return RunScreen(
             display, show=self._controls.show, stop=self._stop, on_progress=on_progress
         )
 
-    def _publish(self) -> None:
+    def _commit_position(self) -> None:
         """Commit the position of the pipeline's group, as Spark calls the reader one batch late."""
         work, monitor = self._work, self._monitor
         if not isinstance(work, Pipeline) or monitor is None or self._connection is None:
             return
         position = dict(monitor.position)
-        if not position or position == self._published or not is_rocketmq(work.source):
+        if not position or position == self._committed or not work.source.is_rocketmq:
             return
         try:
             ask(self._connection, lambda cluster: cluster.commit(work.group, position))
         except BolideError as exc:
-            log.warning("group %s was not told the position: %s", work.group, exc)
+            log.warning("cannot commit the position of group %s: %s", work.group, exc)
         else:
-            self._published = position
+            self._committed = position
 
-    def _end(self, kind: Kind, reason: str | None) -> None:
+    def _report_end(self, kind: Kind, reason: str | None) -> None:
         if self._reporter is not None:
             self._reporter.set_state(kind, reason)
 
-    def _kind(self, outcome: Outcome) -> Kind:
+    def _final_kind(self, outcome: Outcome) -> Kind:
         if outcome.failure:
             return Kind.FAILED
         return Kind.STOPPED if self._stop.is_set() else Kind.FINISHED
@@ -270,7 +272,7 @@ def refuse_second_run(connection: Connection, pipeline: str, *, needed: bool = F
     except BolideError as exc:
         if needed and isinstance(exc, NameServersUnreachable):
             raise
-        log.warning("cannot tell whether %s runs already: %s", pipeline, exc)
+        log.warning("cannot check whether %s is already running: %s", pipeline, exc)
         return
     for state in states:
         if state.pipeline == pipeline and state.state.is_live and not _was_killed(state):
@@ -303,29 +305,29 @@ def explain(work: Pipeline | Job, spark: "SparkSession") -> str:
     lines = [
         f"pipeline  {work.name}: {text_of(work)}",
         f"source    {work.source.format}",
-        *_indented(_options(work.source.options)),
-        *_indented(_ranges(backlog)),
+        *_indented(_option_lines(work.source.options)),
+        *_indented(_range_lines(backlog)),
         "steps     " + ("" if work.steps else "none"),
         *_indented(f"{number}. {step.text}" for number, step in enumerate(work.steps, 1)),
         f"columns   {', '.join(f'{name} {kind}' for name, kind in frame.dtypes)}",
         f"sink      {work.sink.text}",
-        *_indented(_options(getattr(work.sink, "options", {}))),
-        f"checkpoint {work.checkpoint}, {_reached(backlog)}",
+        *_indented(_option_lines(getattr(work.sink, "options", {}))),
+        f"checkpoint {work.checkpoint}, {_checkpoint_text(backlog)}",
         f"trigger   {work.trigger.text}",
         f"group     {work.group}",
         "",
-        _plan(frame),
+        _plan_text(frame),
     ]
     return "\n".join(lines)
 
 
-def _options(options: Mapping[str, str]) -> Iterable[str]:
+def _option_lines(options: Mapping[str, str]) -> Iterable[str]:
     for key, value in sorted(options.items()):
         is_secret = any(word in f"{key} {value}".lower() for word in _SECRETS)
         yield f"{key}={'***' if is_secret else value}"
 
 
-def _ranges(backlog: Backlog) -> Iterable[str]:
+def _range_lines(backlog: Backlog) -> Iterable[str]:
     for queue, start, end in backlog.ranges:
         place = f"{queue.topic} {queue.broker_name} {queue.queue_id}"
         yield f"{place}: from {start:,} to {end:,}, {max(0, end - start):,} to read"
@@ -333,11 +335,11 @@ def _ranges(backlog: Backlog) -> Iterable[str]:
         yield f"all: {backlog.rows:,} to read"
 
 
-def _reached(backlog: Backlog) -> str:
+def _checkpoint_text(backlog: Backlog) -> str:
     return "new" if backlog.batch is None else f"goes on after batch {backlog.batch}"
 
 
-def _plan(frame: "DataFrame") -> str:
+def _plan_text(frame: "DataFrame") -> str:
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         # Spark only prints the plan, and treats a plain SQL frame as a batch without this select.

@@ -32,7 +32,7 @@ def parse_duration(text: str, *, option: str) -> float:
     found = _SPAN.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if not seconds:
-        raise ConfigError(f"{option}={text!r}: say a length of time such as 30s, 5m, 2h or 7d")
+        raise ConfigError(f"{option}={text!r}: use a duration such as 30s, 5m, 2h or 7d")
     return seconds
 
 
@@ -44,7 +44,7 @@ def parse_moment(text: str, *, option: str, now: float | None = None) -> datetim
     """
     found = parse_position(text, option=option, now=now)
     if not isinstance(found, At):
-        raise ConfigError(f"{option}={text!r}: say a time such as 2026-01-31T12:00:00Z or -10m")
+        raise ConfigError(f"{option}={text!r}: use a time such as 2026-01-31T12:00:00Z or -10m")
     return datetime.fromtimestamp(found.timestamp_ms / 1000, UTC)
 
 
@@ -96,5 +96,5 @@ def parse_trigger(text: str) -> Trigger:
         return ONCE
     found = _INTERVAL.fullmatch(wanted)
     if found is None or found[2] not in _UNITS:
-        raise ConfigError(f"trigger {text!r}: say 'once', or an interval such as '10 seconds'")
+        raise ConfigError(f"trigger {text!r}: use 'once', or an interval such as '10 seconds'")
     return Trigger(float(found[1]) * _UNITS[found[2]])

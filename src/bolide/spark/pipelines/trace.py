@@ -36,15 +36,15 @@ from bolide.spark.pipelines.trace_analysis import (
     windows,
 )
 
-_REACH = timedelta(days=1)
+_MAX_SEND_AGE = timedelta(days=1)
 """Maximum time between the traced send of a message and its consumption."""
-_ORDERS: Mapping[str, tuple[str, ...]] = {
+_SORT_ORDERS: Mapping[str, tuple[str, ...]] = {
     "latencies": ("window_start", "topic", "group_name", "stage"),
     "failures": ("window_start", "topic", "group_name", "stage", "outcome"),
     "slowest": ("rank", "window_start"),
 }
 """The tables, and the sort order of their rows."""
-_SLOWEST_SHOWN = (
+_SLOWEST_COLUMNS = (
     "topic", "group_name", "total_ms", "send_ms", "store_ms", "consume_ms", "retry_times",
     "outcome", "sent", "keys", "message_id",
 )  # fmt: skip
@@ -122,12 +122,14 @@ class TraceTables:
     def summarize(self, spark: SparkSession, screen: Screen) -> Sequence[Table]:
         """The result tables of all windows that the run has touched."""
         del screen
-        return [self._result_table(spark, name, self._touched) for name in _ORDERS if self._touched]
+        return [
+            self._result_table(spark, name, self._touched) for name in _SORT_ORDERS if self._touched
+        ]
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """Read one of the tables."""
-        made = self._compute(spark.createDataFrame([], RECORDS))[name]
-        return spark.read.schema(made.schema).parquet(f"{self.path}/{name}").drop("start")
+        computed = self._compute(spark.createDataFrame([], RECORDS))[name]
+        return spark.read.schema(computed.schema).parquet(f"{self.path}/{name}").drop("start")
 
     def records(self, spark: SparkSession, since: datetime | None = None) -> DataFrame:
         """Distinct records, traced on the day of `since` or later."""
@@ -149,7 +151,7 @@ class TraceTables:
 
     def _recompute(self, spark: SparkSession, touched: Collection[int]) -> None:
         first = datetime.fromtimestamp(min(touched) / 1000, UTC)
-        records = self.records(spark, first - _REACH).persist()
+        records = self.records(spark, first - _MAX_SEND_AGE).persist()
         try:
             for name, frame in self._compute(records).items():
                 self._write(name, frame.where(_within(touched)))
@@ -157,29 +159,31 @@ class TraceTables:
             records.unpersist()
 
     def _compute(self, records: DataFrame) -> dict[str, DataFrame]:
-        sent, seen = sends(records), paths(records)
+        sent, consumed = sends(records), paths(records)
         return {
-            "latencies": latencies(sent, seen, self.width),
-            "failures": failures(sent, seen, self.width),
-            "slowest": slowest(seen, self.width, self.slowest),
+            "latencies": latencies(sent, consumed, self.width),
+            "failures": failures(sent, consumed, self.width),
+            "slowest": slowest(consumed, self.width, self.slowest),
         }
 
-    def _write(self, name: str, renewed: DataFrame) -> None:
+    def _write(self, name: str, recomputed: DataFrame) -> None:
         """One directory per window: only the windows written are replaced."""
-        started = renewed.withColumn("start", fn.date_format("window_start", "yyyy-MM-dd-HH-mm-ss"))
+        started = recomputed.withColumn(
+            "start", fn.date_format("window_start", "yyyy-MM-dd-HH-mm-ss")
+        )
         writer = started.coalesce(1).write.option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("start").mode("overwrite").parquet(f"{self.path}/{name}")
 
     def _result_table(self, spark: SparkSession, name: str, touched: Collection[int]) -> Table:
-        ordered = self.read(spark, name).where(_within(touched)).orderBy(*_ORDERS[name])
+        ordered = self.read(spark, name).where(_within(touched)).orderBy(*_SORT_ORDERS[name])
         if name == "slowest":
-            ordered = ordered.select(*_SLOWEST_SHOWN).limit(self.slowest)
+            ordered = ordered.select(*_SLOWEST_COLUMNS).limit(self.slowest)
         return as_table(name, ordered)
 
     def _delete_expired(self, spark: SparkSession) -> None:
         files = files_at(spark, self.path)
         oldest = datetime.now(UTC) - timedelta(seconds=self.keep)
-        for name in ("records", *_ORDERS):
+        for name in ("records", *_SORT_ORDERS):
             for directory in files.names(name):
                 _, found, value = directory.partition("=")
                 if found and value < oldest.strftime("%Y-%m-%d-%H-%M-%S")[: len(value)]:

@@ -54,7 +54,7 @@ RECORD_LOCATION: Final = ("broker", "queue_id", "queue_offset", "number")
 """Columns that identify a record uniquely, also when it is read twice."""
 Row = dict[str, Any]
 RECORDS = from_arrow_schema(SCHEMA)
-_SHARES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
+_PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 
 def record_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,7 +65,7 @@ def record_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _rows_of(message: Row) -> Iterator[Row]:
-    place = {name: message[name] for name in RECORD_LOCATION[:-1]} | {
+    location = {name: message[name] for name in RECORD_LOCATION[:-1]} | {
         "traced": message["store_timestamp"]
     }
     records = read_records(message["body"].decode("utf-8", "replace"))
@@ -75,7 +75,7 @@ def _rows_of(message: Row) -> Iterator[Row]:
             row["group_name"] = row.pop("group")
             row["time"] = None if record.time_ms is None else record.time_ms * 1000  # microseconds
             del row["time_ms"]
-        yield row | place | {"number": number}
+        yield row | location | {"number": number}
 
 
 def records_of(messages: DataFrame) -> DataFrame:
@@ -147,7 +147,7 @@ def paths(records: DataFrame) -> DataFrame:
     )
 
 
-def latencies(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
+def latencies(sent: DataFrame, consumed: DataFrame, width: float) -> DataFrame:
     """Percentiles and failure rates per window, topic, group and stage; `width` in seconds.
 
     Takes the results of `sends` and `paths`. A row belongs to the window of the send, or of the end
@@ -162,22 +162,22 @@ def latencies(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
     )
     by = ("window_start", "topic", "group_name")
     first = sent.select(_window(width, "time"), *by[1:], _stage("send", "cost_ms", "success"))
-    ended = seen.where("ended is not null")
+    ended = consumed.where("ended is not null")
     others = ended.select(_window(width, "ended"), *by[1:], stages.alias("stage"))
     measured = first.unionByName(others).select(*by, "stage.stage", "stage.ms", "stage.success")
-    shares = fn.percentile_approx("ms", [*_SHARES.values()], 10_000)
+    percentiles = fn.percentile_approx("ms", [*_PERCENTILES.values()], 10_000)
     failed = fn.count_if(~fn.col("success"))
     summed = measured.where("ms is not null").groupBy(*by, "stage")
     return summed.agg(
         fn.count("*").alias("messages"),
         fn.when(fn.count("success") > 0, failed).alias("failed"),
         fn.when(fn.count("success") > 0, failed / fn.count("success")).alias("failure_rate"),
-        *(shares[i].alias(name) for i, name in enumerate(_SHARES)),
+        *(percentiles[i].alias(name) for i, name in enumerate(_PERCENTILES)),
         fn.max("ms").alias("max_ms"),
     )
 
 
-def failures(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
+def failures(sent: DataFrame, consumed: DataFrame, width: float) -> DataFrame:
     """Failures per window, topic, group and outcome, with the id of an example message."""
     by = ("window_start", "topic", "group_name", "stage", "outcome")
     unsent = sent.where("not success").select(
@@ -187,7 +187,7 @@ def failures(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
         fn.lit("NOT_STORED_AS_ASKED").alias("outcome"),
         "message_id",
     )
-    broken = seen.where("not success").select(
+    broken = consumed.where("not success").select(
         _window(width, "ended"), *by[1:3], fn.lit("consume").alias("stage"), "outcome", "message_id"
     )
     return (
@@ -197,9 +197,9 @@ def failures(sent: DataFrame, seen: DataFrame, width: float) -> DataFrame:
     )
 
 
-def slowest(seen: DataFrame, width: float, count: int) -> DataFrame:
+def slowest(consumed: DataFrame, width: float, count: int) -> DataFrame:
     """The slowest paths of each window, from send to end of consumption."""
-    windowed = seen.where("total_ms is not null").select(_window(width, "ended"), "*")
+    windowed = consumed.where("total_ms is not null").select(_window(width, "ended"), "*")
     rank = fn.expr(
         "row_number() over (partition by window_start order by total_ms desc, message_id)"
     )
@@ -236,8 +236,8 @@ def _ms_between(start: str, end: str) -> Column:
 
 
 def _stage(name: str, ms: str, success: str | None = None) -> Column:
-    well = fn.col(success) if success else fn.lit(None).cast("boolean")
-    values = fn.lit(name).alias("stage"), fn.col(ms).alias("ms"), well.alias("success")
+    succeeded = fn.col(success) if success else fn.lit(None).cast("boolean")
+    values = fn.lit(name).alias("stage"), fn.col(ms).alias("ms"), succeeded.alias("success")
     return fn.struct(*values).alias("stage")
 
 

@@ -76,7 +76,7 @@ def _check_kinds(kinds: Mapping[str, str]) -> None:
             near = difflib.get_close_matches(name, _COLUMN_TYPES, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_COLUMN_TYPES)};"
             raise ConfigError(
-                f"column {name} has no meaning for a message: {hint} drop it or name it so"
+                f"column {name} has no meaning for a message: {hint} drop or rename it"
             )
         if name in _COLUMN_TYPES and kind not in _COLUMN_TYPES[name]:
             wanted = " or ".join(_COLUMN_TYPES[name])
@@ -85,7 +85,7 @@ def _check_kinds(kinds: Mapping[str, str]) -> None:
 
 def _check_present(kinds: Mapping[str, str], options: SinkOptions) -> None:
     if "body" not in kinds:
-        raise ConfigError("column body is missing: it is what a message says")
+        raise ConfigError("column body is missing: it holds the bodies of messages")
     if options.topic is None and "topic" not in kinds:
         raise ConfigError("no topic: give the option topic, or a column topic")
 
@@ -103,7 +103,7 @@ def _check_routing(
     kinds: Mapping[str, str], options: SinkOptions, source: tuple[str, ...] | None
 ) -> None:
     if "broker" in kinds and "queue_id" not in kinds and "queue_offset" not in kinds:
-        raise ConfigError("column broker says nothing without queue_id: add it, or drop broker")
+        raise ConfigError("column broker has no effect without queue_id: add it, or drop broker")
     if options.keep_order and source is None:
         raise ConfigError(f"keepOrder needs to know where rows came from: {_source_hint()}")
 
@@ -116,7 +116,7 @@ def _is_keyed(
     if options.dedup is Dedup.TRUE and source is None and "dedup_key" not in kinds:
         raise ConfigError(
             f"dedup=true needs a column dedup_key, or to know where rows came from:"
-            f" {_source_hint()}; or say dedup=row, which goes by the number of a row and is right"
+            f" {_source_hint()}; or set dedup=row, which uses the number of a row and is right"
             " only if a repeated batch has the same rows in the same order"
         )
     return options.dedup is not Dedup.AUTO or "dedup_key" in kinds

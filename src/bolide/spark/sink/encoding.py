@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bolide.client.producer.outgoing import make_ids
+from bolide.client.producer.send_request import make_ids
 from bolide.model.message_checks import InvalidMessage, level_text
 from bolide.model.properties import TRANSIENT_PREFIX, PropertyName
 from bolide.protocol.property_string import NAME_END, PAIR_END
@@ -25,10 +25,10 @@ from bolide.spark.sink.rows import Numbers, Rows, empty_to_null, map_distinct
 
 _HEAD = np.dtype([("size", ">u4"), ("magic_crc", "V8"), ("flag", ">i4"), ("body_size", ">u4")])
 _LENGTH = np.dtype(">i2")
-_INT = 2**31
+_INT32_LIMIT = 2**31
 SPARK_ROW = "SPARK_ROW"
 """Property that identifies a row: query, batch, partition, number. Stable unless rows move."""
-MAX_SIZE = 0x7FFF
+MAX_PROPERTIES_SIZE = 0x7FFF
 """Maximum size of a message's properties in bytes: their length is a signed short."""
 _SEPARATORS = f"[{NAME_END}{PAIR_END}]"
 _BY_COLUMN = {
@@ -36,6 +36,7 @@ _BY_COLUMN = {
     PropertyName.TAGS: "tags",
     PropertyName.SHARDING_KEY: "sharding_key",
 }
+_PROPERTY_OF = {column: name for name, column in _BY_COLUMN.items()}
 _ALL_NAMES = frozenset(value for name, value in vars(PropertyName).items() if name.isupper())
 
 
@@ -45,7 +46,7 @@ class ItemEncoder:
     def __init__(self, columns: Columns, options: SinkOptions) -> None:
         self._columns = columns
         self._options = options
-        self._texts = PropertyEncoder(columns, options)
+        self._properties = PropertyEncoder(columns, options)
 
     def encode(self, rows: Rows, dedup_keys: pa.Array | None) -> pa.Array:
         """One item for each row. Raises RowFailed for a row that cannot be sent."""
@@ -55,7 +56,7 @@ class ItemEncoder:
             added.append((SPARK_ROW, row_ids(rows)))
         if dedup_keys is not None:
             added.append((PropertyName.DEDUP_KEY, dedup_keys))
-        texts = self._texts.of(rows, added).cast(pa.binary())
+        texts = self._properties.encode(rows, added).cast(pa.binary())
         head = np.zeros(len(rows), _HEAD)
         head["body_size"] = pc.binary_length(bodies).to_numpy()
         head["flag"] = self._flags(rows)
@@ -66,11 +67,11 @@ class ItemEncoder:
 
     def _bodies(self, rows: Rows) -> pa.Array:
         bodies = rows.batch.column("body").cast(pa.binary())
-        sizes, most = pc.binary_length(bodies), self._options.max_message_size
+        sizes, limit = pc.binary_length(bodies), self._options.max_message_size
         rows.refuse(pc.is_null(bodies), "column body: it is null")
         rows.refuse(pc.equal(sizes, 0), "column body: it is empty")
         rows.refuse(
-            pc.greater(sizes, most), f"column body: it is over {most} bytes (maxMessageSize)"
+            pc.greater(sizes, limit), f"column body: it is over {limit} bytes (maxMessageSize)"
         )
         return bodies
 
@@ -78,8 +79,8 @@ class ItemEncoder:
         if not self._columns.has("flag"):
             return 0
         flags = pc.fill_null(rows.whole_numbers("flag"), 0)
-        odd = pc.or_(pc.less(flags, -_INT), pc.greater_equal(flags, _INT))
-        rows.refuse(odd, "column flag: it is no number of 32 bits")
+        invalid = pc.or_(pc.less(flags, -_INT32_LIMIT), pc.greater_equal(flags, _INT32_LIMIT))
+        rows.refuse(invalid, "column flag: it is no number of 32 bits")
         return flags.to_numpy()  # type: ignore[no-any-return]
 
 
@@ -110,7 +111,7 @@ class PropertyEncoder:
         self._levels = options.levels()
         self._reserved_names = pa.array(sorted(reserved_names(columns)))
 
-    def of(self, rows: Rows, added: Iterable[tuple[str, pa.Array]]) -> pa.Array:
+    def encode(self, rows: Rows, added: Iterable[tuple[str, pa.Array]]) -> pa.Array:
         """The property strings of rows, with additional properties.
 
         Raises:
@@ -123,8 +124,8 @@ class PropertyEncoder:
             *pairs, "", null_handling="replace", null_replacement=""
         )
         rows.refuse(
-            pc.greater(pc.binary_length(texts), MAX_SIZE),
-            f"its properties are over {MAX_SIZE} bytes",
+            pc.greater(pc.binary_length(texts), MAX_PROPERTIES_SIZE),
+            f"its properties are over {MAX_PROPERTIES_SIZE} bytes",
         )
         return texts
 
@@ -152,10 +153,13 @@ class PropertyEncoder:
         if levels is not None:
             both = pc.and_(pc.is_valid(levels), pc.is_valid(ms))
             rows.refuse(both, "it has both a delay and a delay_level: one of them is enough")
-        known = map_distinct(ms, self._level_of, pa.string())
-        others = pc.if_else(pc.is_valid(known), pa.scalar(None, pa.int64()), ms)
+        levels_by_delay = map_distinct(ms, self._level_of, pa.string())
+        others = pc.if_else(pc.is_valid(levels_by_delay), pa.scalar(None, pa.int64()), ms)
         self._check_timers(rows, others)
-        yield PropertyName.DELAY_LEVEL, known if levels is None else pc.coalesce(levels, known)
+        yield (
+            PropertyName.DELAY_LEVEL,
+            levels_by_delay if levels is None else pc.coalesce(levels, levels_by_delay),
+        )
         yield PropertyName.TIMER_DELAY_MS, others.cast(pa.string())
 
     def _explicit_levels(self, rows: Rows) -> pa.Array | None:
@@ -177,7 +181,7 @@ class PropertyEncoder:
             rows.refuse(
                 pc.is_valid(others),
                 "column delay: its milliseconds are those of no delay level"
-                f" ({self._options.delay_levels}): use one of these, or say timers=true if the"
+                f" ({self._options.delay_levels}): use one of these, or set timers=true if the"
                 " brokers take any delay",
             )
 
@@ -195,9 +199,6 @@ class PropertyEncoder:
         kept = np.concatenate([[0], np.cumsum(wanted.to_numpy(zero_copy_only=False))])
         lists = pa.ListArray.from_arrays(pa.array(kept[ends], pa.int32()), pairs)
         return pc.binary_join(lists, "")
-
-
-_PROPERTY_OF = {column: name for name, column in _BY_COLUMN.items()}
 
 
 def _pair(name: str, values: pa.Array) -> pa.Array:
@@ -221,10 +222,10 @@ def _keys(rows: Rows) -> pa.Array:
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         return _checked(rows, "keys")
     words = column.flatten().cast(pa.string())
-    odd = pc.or_(
+    invalid = pc.or_(
         pc.equal(pc.binary_length(words), 0), pc.match_substring_regex(words, "[ \x01\x02]")
     )
-    bad = pc.fill_null(odd, True)
+    bad = pc.fill_null(invalid, True)
     index = pc.index(bad, pa.scalar(True)).as_py()
     if index >= 0:
         row = pc.list_parent_indices(column)[index].as_py()
@@ -235,14 +236,14 @@ def _keys(rows: Rows) -> pa.Array:
 def _check_user_properties(
     rows: Rows, ends: Numbers, wanted: pa.Array, names: pa.Array, values: pa.Array
 ) -> None:
-    complaints = {
+    checks = {
         "the name of a property is empty": pc.equal(pc.binary_length(names), 0),
         "a property has no value": pc.equal(pc.fill_null(pc.binary_length(values), 0), 0),
         "the name of a property holds 0x01 or 0x02": pc.match_substring_regex(names, _SEPARATORS),
         "a property holds 0x01 or 0x02": pc.match_substring_regex(values, _SEPARATORS),
     }
-    for reason, odd in complaints.items():
-        found = pc.index(pc.and_(odd, wanted), pa.scalar(True)).as_py()
+    for reason, invalid in checks.items():
+        found = pc.index(pc.and_(invalid, wanted), pa.scalar(True)).as_py()
         if found >= 0:
             row = int(np.searchsorted(ends, found, side="right")) - 1
             raise rows.failure(row, f"column properties: {reason} ({names[found].as_py()!r})")

@@ -34,58 +34,58 @@ class Dedup(StrEnum):
 class SinkOptions(ConnectionOptions):
     """Options of the sink: where rows are sent, and how."""
 
-    topic: str | None = option(None, "Where all rows go; else each goes where its `topic` says.")
-    producer_group: str = option(DEFAULT_GROUP, "The group that sends.")
+    topic: str | None = option(
+        None, "Target topic of all rows; else the column `topic` of each row."
+    )
+    producer_group: str = option(DEFAULT_GROUP, "Producer group.")
     send_timeout: float = option(
         10.0,
-        "Milliseconds for one request, its retries included; after that it is sent again, as long"
-        " as `patienceMs` lasts.",
+        "Milliseconds for one request including `retries`; it is then sent again within"
+        " `patienceMs`.",
         key="sendTimeoutMs",
         scale=1000,
         bounds=(1, None),
     )
     retries: int = option(
-        2, "Tries of a request after the first, each at another broker if any will do.",
+        2, "Retries of a request, each at another broker if the row may go to any queue.",
         bounds=(0, None),
     )  # fmt: skip
     batch_size: int = option(
-        2000, "Rows to send in one request, if they are not over a MiB.", bounds=(1, 10_000)
+        2000, "Maximum rows in one request, which is at most 1 MiB.", bounds=(1, 10_000)
     )
-    in_flight: int = option(
-        4, "Requests of one task that may wait for answers at once.", bounds=(1, None)
-    )
+    in_flight: int = option(4, "Maximum requests in flight per task.", bounds=(1, None))
     max_rows_per_second: float | None = option(
         None,
-        "Rows that one task sends in a minute, at most; it spreads them evenly.",
+        "Maximum rows that one task sends per minute, spread evenly.",
         key="maxRowsPerMinute",
         scale=60,
         bounds=(1, None),
     )
     max_message_size: int = option(
         4 * 1024 * 1024,
-        "Bytes that a body may have; brokers have their own limit.",
+        "Maximum bytes of a body; brokers have their own limit.",
         bounds=(1, None),
     )
     mark_rows: bool = option(
-        True, "Give each message the property `SPARK_ROW`: query, batch, partition, row."
+        True, "Set the property `SPARK_ROW` of each message: query, batch, partition, row."
     )
     dedup: Dedup = option(
         Dedup.AUTO,
-        "Key messages so that a topic with `dedup.window` stores each row once: `auto` by the"
-        " column `dedup_key` if there is one, `true` else by the place in the source, `row` else"
-        " by query, batch, partition and row, `false` not at all.",
+        "Deduplication key, by which a topic with `dedup.window` stores each row once: `auto` uses"
+        " the column `dedup_key` if there is one, `true` falls back to the position in the source,"
+        " `row` to query, batch, partition and row; `false` sets no key.",
     )
     keep_order: bool = option(
         False, "Send the rows of one source queue to one queue, in their order."
     )
     delay_levels: str = option(
         StoreConfig().message_delay_level,
-        "The delays that brokers know by level, as their `messageDelayLevel`.",
+        "The brokers' delay levels, as their `messageDelayLevel`.",
     )
     timers: bool = option(
         False,
-        "Brokers take any delay in milliseconds, not only those of their levels (RocketMQ 5 with"
-        " `timerWheelEnable`).",
+        "Whether brokers accept any delay in milliseconds, not only their delay levels (RocketMQ 5"
+        " with `timerWheelEnable`).",
     )
 
     @classmethod

@@ -26,7 +26,7 @@ ANY_QUEUE = -1
 """Stands for any queue in place of an index into the queue list."""
 QueueList = Callable[[str], Sequence[MessageQueue]]
 """Returns the writable queues of a topic, sorted. Raises RouteNotFound."""
-MAX_LENGTH = 255
+MAX_KEY_LENGTH = 255
 
 
 class Routing:
@@ -54,10 +54,10 @@ class Routing:
         """
         choices = []
         if self._columns.is_routed:
-            choices.append(self._named(rows, queues))
+            choices.append(self._by_queue_id(rows, queues))
         if self._columns.has("sharding_key"):
             choices.append(
-                map_distinct(rows.text("sharding_key"), _hashed(len(queues)), pa.int64())
+                map_distinct(rows.text("sharding_key"), _hash_modulo(len(queues)), pa.int64())
             )
         if self._keep_order and self._columns.source is not None:
             choices.append(_by_source(rows, self._columns.source, len(queues)))
@@ -65,37 +65,37 @@ class Routing:
             choices.append(_by_key(dedup_keys, len(queues)))
         return pc.coalesce(*choices, pa.scalar(ANY_QUEUE, pa.int64())).to_numpy()  # type: ignore[no-any-return]
 
-    def _named(self, rows: Rows, queues: Sequence[MessageQueue]) -> pa.Array:
+    def _by_queue_id(self, rows: Rows, queues: Sequence[MessageQueue]) -> pa.Array:
         """Indexes of the queues that rows name; null where a row names none."""
         numbers = rows.whole_numbers("queue_id").to_pylist()
         has_broker = self._columns.has("broker")
         brokers = rows.text("broker").to_pylist() if has_broker else [None] * len(numbers)
-        places: dict[tuple[str | None, int], list[int]] = {}
-        for place, queue in enumerate(queues):
-            places.setdefault((queue.broker_name, queue.queue_id), []).append(place)
-            places.setdefault((None, queue.queue_id), []).append(place)
+        indexes: dict[tuple[str | None, int], list[int]] = {}
+        for queue_index, queue in enumerate(queues):
+            indexes.setdefault((queue.broker_name, queue.queue_id), []).append(queue_index)
+            indexes.setdefault((None, queue.queue_id), []).append(queue_index)
         found: list[int | None] = []
         for index, (broker, number) in enumerate(zip(brokers, numbers, strict=True)):
-            fitting = places.get((broker, number), []) if number is not None else [None]
-            if len(fitting) != 1:
-                raise rows.failure(index, _not_one(queues, broker, number))
-            found.append(fitting[0])
+            matches = indexes.get((broker, number), []) if number is not None else [None]
+            if len(matches) != 1:
+                raise rows.failure(index, _queue_error(queues, broker, number))
+            found.append(matches[0])
         return pa.array(found, pa.int64())
 
 
-def _not_one(queues: Sequence[MessageQueue], broker: str | None, number: int | None) -> str:
+def _queue_error(queues: Sequence[MessageQueue], broker: str | None, number: int | None) -> str:
     of_broker = f" of broker {broker!r}" if broker else ""
     names = sorted({queue.broker_name for queue in queues if queue.queue_id == number})
     if names and broker is None:
         return (
             f"column queue_id: brokers {', '.join(names)} all have a queue {number}:"
-            " add a column broker that says which"
+            " add a column broker"
         )
-    there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
-    return f"column queue_id: there is no queue {number}{of_broker} to send to, only {there}"
+    available = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
+    return f"column queue_id: there is no queue {number}{of_broker} to send to, only {available}"
 
 
-def _hashed(count: int) -> Callable[[str | None], int | None]:
+def _hash_modulo(count: int) -> Callable[[str | None], int | None]:
     return lambda key: None if key is None else abs(hash_code(key)) % count
 
 
@@ -140,10 +140,10 @@ class DedupKeys:
         found = list(self._candidates(rows))
         keys = pc.coalesce(*found) if len(found) > 1 else found[0]
         if self._dedup is not Dedup.AUTO:
-            rows.refuse(pc.is_null(keys), "it has no dedup_key, and nothing says where it is from")
+            rows.refuse(pc.is_null(keys), "it has neither a dedup_key nor a known origin")
         rows.refuse(
-            pc.greater(pc.utf8_length(keys), MAX_LENGTH),
-            f"its key for de-duplication is over {MAX_LENGTH} characters",
+            pc.greater(pc.utf8_length(keys), MAX_KEY_LENGTH),
+            f"its key for de-duplication is over {MAX_KEY_LENGTH} characters",
         )
         rows.refuse(
             pc.match_substring_regex(keys, "[[:cntrl:]]"),
@@ -161,18 +161,20 @@ class DedupKeys:
         if self._dedup is Dedup.ROW:
             yield row_ids(rows)
 
-    def _numbered(self, places: pa.Array) -> pa.Array:
+    def _numbered(self, positions: pa.Array) -> pa.Array:
         """The positions, with `#1`, `#2` … appended from the second row of a position on."""
-        before = pa.concat_arrays([pa.array([self._last], pa.string()), places[:-1]])
-        if pc.any(pc.equal(places, before)).as_py():
-            return pa.array([self._number(place) for place in places.to_pylist()], pa.string())
-        self._last, self._count = places[-1].as_py(), 0
-        return places
+        before = pa.concat_arrays([pa.array([self._last], pa.string()), positions[:-1]])
+        if pc.any(pc.equal(positions, before)).as_py():
+            return pa.array(
+                [self._number(position) for position in positions.to_pylist()], pa.string()
+            )
+        self._last, self._count = positions[-1].as_py(), 0
+        return positions
 
-    def _number(self, place: str | None) -> str | None:
-        self._count = self._count + 1 if place == self._last else 0
-        self._last = place
-        return f"{place}#{self._count}" if place and self._count else place
+    def _number(self, position: str | None) -> str | None:
+        self._count = self._count + 1 if position == self._last else 0
+        self._last = position
+        return f"{position}#{self._count}" if position and self._count else position
 
 
 def source_positions(rows: Rows, source: tuple[str, ...]) -> pa.Array:

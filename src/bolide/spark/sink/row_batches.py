@@ -52,7 +52,7 @@ class RowBatcher:
         self._keys = DedupKeys(columns, options)
         self._routing = Routing(columns, options)
 
-    def pack(self, batch: pa.RecordBatch, queues_of: QueueList) -> Iterator[RowBatch]:
+    def split(self, batch: pa.RecordBatch, queues_of: QueueList) -> Iterator[RowBatch]:
         """Split a record batch; the rows of one queue stay in order.
 
         Raises:
@@ -64,27 +64,33 @@ class RowBatcher:
             rows = Rows(part, self._task, numbers, self._options.topic)
             keys = self._keys.of(rows)
             for of_topic, own_keys in _by_topic(rows, keys):
-                yield from self._pack(of_topic, own_keys, queues_of)
+                yield from self._split_topic(of_topic, own_keys, queues_of)
             self.rows += len(rows)
 
-    def _pack(self, rows: Rows, keys: pa.Array | None, queues_of: QueueList) -> Iterator[RowBatch]:
+    def _split_topic(
+        self, rows: Rows, keys: pa.Array | None, queues_of: QueueList
+    ) -> Iterator[RowBatch]:
         topic = _checked_topic(rows)
         items = self._items.encode(rows, keys)
         if self._routing.is_free:
-            yield from self._cut(topic, None, items, self._unbatchable(rows, items), rows.numbers)
+            yield from self._split_queue(
+                topic, None, items, self._unbatchable(rows, items), rows.numbers
+            )
             return
         queues = queues_of(topic)
         choice, unbatchable = (
             self._routing.choose(rows, queues, keys),
             self._unbatchable(rows, items),
         )
-        for place in np.unique(choice):
-            chosen = np.flatnonzero(choice == place)
-            queue = None if place == ANY_QUEUE else queues[place]
+        for index in np.unique(choice):
+            chosen = np.flatnonzero(choice == index)
+            queue = None if index == ANY_QUEUE else queues[index]
             own = items.take(pa.array(chosen))
-            yield from self._cut(topic, queue, own, unbatchable[chosen], rows.numbers[chosen])
+            yield from self._split_queue(
+                topic, queue, own, unbatchable[chosen], rows.numbers[chosen]
+            )
 
-    def _cut(
+    def _split_queue(
         self,
         topic: str,
         queue: MessageQueue | None,
@@ -111,16 +117,16 @@ class RowBatcher:
         return unbatchable.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def batch_bounds(sizes: Numbers, unbatchable: Flags, most_rows: int) -> Iterator[tuple[int, int]]:
+def batch_bounds(sizes: Numbers, unbatchable: Flags, max_rows: int) -> Iterator[tuple[int, int]]:
     """Start and end of each batch, as large as the limits allow."""
     ends = np.cumsum(sizes)
-    turns = [*(np.flatnonzero(np.diff(unbatchable)) + 1).tolist(), len(sizes)]
+    switches = [*(np.flatnonzero(np.diff(unbatchable)) + 1).tolist(), len(sizes)]
     start = 0
     while start < len(sizes):
         before = ends[start - 1] if start else 0
         by_size = int(np.searchsorted(ends, before + MAX_BATCH_BYTES, side="right"))
-        turn = turns[bisect_right(turns, start)]
-        stop = min(max(by_size, start + 1), start + most_rows, turn)
+        switch = switches[bisect_right(switches, start)]
+        stop = min(max(by_size, start + 1), start + max_rows, switch)
         yield start, stop
         start = stop
 
@@ -153,5 +159,5 @@ def _checked_topic(rows: Rows) -> str:
     except InvalidMessage as exc:
         raise rows.failure(0, f"column topic: {exc.reason}") from exc
     if not is_sendable(topic):
-        raise rows.failure(0, "the topic belongs to the broker: nobody sends to it")
+        raise rows.failure(0, "the topic is reserved for the broker")
     return topic

@@ -17,10 +17,10 @@ class RowFailed(BolideError):
     """A row cannot be sent; the message names the row and the reason."""
 
     def __init__(self, partition: int, row: int, topic: str | None, key: str | None, reason: str):
-        place = f"row {row} of partition {partition}"
-        told = [f"topic {topic!r}" if topic else "", f"keys {key!r}" if key else ""]
-        words = ", ".join(filter(None, [place, *told]))
-        super().__init__(f"{words}: {reason}")
+        position = f"row {row} of partition {partition}"
+        details = [f"topic {topic!r}" if topic else "", f"keys {key!r}" if key else ""]
+        text = ", ".join(filter(None, [position, *details]))
+        super().__init__(f"{text}: {reason}")
         self.partition, self.row, self.topic, self.key = partition, row, topic, key
         self.reason = reason
 

@@ -47,7 +47,7 @@ class Sender:
         self._options = options
         self._partition = task.partition
         self._queue_locks: dict[MessageQueue, asyncio.Lock] = {}
-        self._seen: set[str] = set()  # topics that had a route before
+        self._known_topics: set[str] = set()  # topics that had a route before
 
     async def start(self) -> None:
         given = {field.name: getattr(self._connection, field.name) for field in fields(Connection)}
@@ -122,7 +122,7 @@ class Sender:
 
     async def _retry(self, topic: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Retry transient failures until the attempt succeeds or patience ends."""
-        patience = Backoff(f"sending to topic {topic}", self._options.patience)
+        backoff = Backoff(f"sending to topic {topic}", self._options.patience)
         began = time.monotonic()
         while True:
             try:
@@ -132,17 +132,17 @@ class Sender:
                     raise
                 if isinstance(exc, RouteNotFound) and time.monotonic() - began > _ROUTE_DELAY:
                     await self._refuse_absent_topic(topic)
-                await patience.back_off(exc)
+                await backoff.back_off(exc)
                 with suppress(BolideError):  # the broker may be back at another address
                     await self._producer.fetch_publish_queues(topic)
             else:
-                patience.succeeded()
-                self._seen.add(topic)
+                backoff.succeeded()
+                self._known_topics.add(topic)
                 return done
 
     async def _refuse_absent_topic(self, topic: str) -> None:
         """Topics that had a route before are retried instead."""
-        if topic not in self._seen:
+        if topic not in self._known_topics:
             await refuse_absent_topic(self._connection, topic)
 
 

@@ -19,7 +19,7 @@ class NoDedupWindow(BolideError):
         super().__init__(
             f"dedup: topic {topic!r} has no attribute {DEDUP_WINDOW} on broker {broker!r}, so rows"
             f" that come a second time would be stored again: set it (mqadmin updateTopic -t"
-            f" {topic} -a +{DEDUP_WINDOW}=10m …), or say dedup=false"
+            f" {topic} -a +{DEDUP_WINDOW}=10m …), or set dedup=false"
         )
         self.topic, self.broker = topic, broker
 

@@ -55,7 +55,7 @@ class _SinkWriter:
         """
         if overwrite:
             raise ConfigError(
-                "a topic cannot be overwritten: say .mode('append'), or .outputMode('append') or"
+                "a topic cannot be overwritten: use .mode('append'), or .outputMode('append') or"
                 " 'update' for a stream"
             )
         chosen = SinkOptions.of(options)
@@ -72,7 +72,7 @@ class _SinkWriter:
         batcher = RowBatcher(self._columns, self._options, task)
         with BlockingSender(self._connection, self._options, task) as sender:
             for batch in paced(iterator, self._options.max_rows_per_second):
-                for row_batch in batcher.pack(batch, sender.queues_of):
+                for row_batch in batcher.split(batch, sender.queues_of):
                     sender.send(row_batch)
         return WriteResult(task.partition, batcher.rows, sender.requests)
 

@@ -1,4 +1,4 @@
-"""The files of messages that wait for their time: timer log, timer wheel and their checkpoint."""
+"""The files of timers, messages with a delivery time: timer log, timer wheel, checkpoint."""
 
 from bolide.store.timers.checkpoint import TimerCheckpoint, TimerRecoveryPoint
 from bolide.store.timers.files import LoadedSlots, OpenedTimers, TimerFiles

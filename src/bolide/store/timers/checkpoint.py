@@ -1,22 +1,22 @@
-"""How far timers are: the file `config/timercheck` (`TimerCheckpoint`), 4096 bytes.
+"""The checkpoint of the timers: the file `config/timercheck` (`TimerCheckpoint`), 4096 bytes.
 
 | Offset | Size | Field                                                                       |
 | ------ | ---- | --------------------------------------------------------------------------- |
-| 0      | 8    | time of the first slot that may hold something undelivered, in milliseconds |
-| 8      | 8    | position of the timer log up to which it is on the disk                     |
-| 16     | 8    | number of the next message of the timer's topic to put into a slot          |
-| 24     | 8    | the same number of the master                                               |
+| 0      | 8    | time of the first slot that may hold undelivered entries, in milliseconds   |
+| 8      | 8    | position up to which the timer log is on the disk                           |
+| 16     | 8    | queue offset of the next message of the timer topic to put into a slot      |
+| 24     | 8    | the same offset of the master                                               |
 | 32     | 24   | version: state, time and counter                                            |
 
-RocketMQ leaves the rest alone, and there stands our mark, at 1024:
+RocketMQ does not use the rest; Bolide keeps its recovery point there, at 1024:
 
 | Offset | Size | Field                                                                       |
 | ------ | ---- | --------------------------------------------------------------------------- |
 | 0      | 8    | `bolide01`                                                                  |
-| 8      | 24   | the first three numbers again: if RocketMQ wrote since, the mark is void    |
-| 32     | 8    | position of the commit log before which nothing of the open slots went out  |
-| 40     | 8    | position of the commit log before which no message waits any more           |
-| 48     | 4    | CRC-32 of the mark up to here                                               |
+| 8      | 24   | copy of the first three numbers; a mismatch means RocketMQ wrote since      |
+| 32     | 8    | commit log position before which no entry of the open slots was delivered   |
+| 40     | 8    | commit log position before which no message is pending                      |
+| 48     | 4    | CRC-32 of the recovery point up to here                                     |
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _MAGIC = b"bolide01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerRecoveryPoint:
-    """What RocketMQ does not write down."""
+    """Commit log positions that RocketMQ's format does not have."""
 
     delivered_from: int = 0
     carried_to: int = 0
@@ -57,7 +57,7 @@ class TimerCheckpoint:
 
     @property
     def head(self) -> bytes:
-        """As replicas get it."""
+        """The part that is sent to replicas."""
         return _HEAD.pack(
             self.read_time, self.log_position, self.queue_offset, self.master_queue_offset,
             self.state_version, self.timestamp, self.counter,
@@ -74,7 +74,7 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, data: bytes) -> "TimerCheckpoint":
-        """A file that is too short says nothing, as one that is missing."""
+        """A file that is too short counts as missing."""
         if len(data) < _SIZE:
             return cls()
         time, position, queue, master, state, timestamp, counter = _HEAD.unpack_from(data)

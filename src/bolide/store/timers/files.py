@@ -1,9 +1,9 @@
-"""Timer log and timer wheel together: what waits is put in, and taken slot by slot.
+"""Timer log and timer wheel together: entries are added, and loaded slot by slot.
 
-The wheel says where the last unit of a slot stands, each unit where the one before it does. Both
-are derived: what is lost of them is put in again from the timer's queue. Units are written before
-the slots that lead to them, and both reach the disk before a checkpoint counts on them; so what it
-names is sound after any crash, and what lies behind is cut off.
+The wheel holds the position of a slot's last unit, each unit that of the unit before it. Both
+files are derived: lost entries are added again from the timer topic's queue. Units are written
+before the slots that point to them, and both are synced before a checkpoint covers them. So the
+part that the checkpoint covers is sound after any crash, and the rest is cut off.
 """
 
 import os
@@ -28,38 +28,38 @@ from bolide.store.timers.timer_log import (
 )
 from bolide.store.timers.wheel import SLOTS, Slot, TimerWheel
 
-_SOME = 64
+_SLOTS_AT_ONCE = 64
 
 
 class LoadedSlots(NamedTuple):
-    """What stands in some slots."""
+    """The entries of a range of slots."""
 
     last_slot: int
-    """The last of them; those behind it were not looked at."""
+    """The last slot loaded."""
     waiting: list[TimerEntry]
     """In the order of delivery."""
     recalls: list[TimerEntry]
     boundary: TimerKey | None = None
-    """Set if the last slot holds more than was asked for, all of it behind this key."""
+    """Set if the last slot holds more entries than the limit: those behind this key."""
 
 
 class OpenedTimers(NamedTuple):
-    """What an earlier run left."""
+    """The state found when the files are opened."""
 
     checkpoint: TimerCheckpoint
     is_whole: bool
-    """Whether log and wheel hold all that the checkpoint counts on."""
+    """Whether log and wheel hold everything that the checkpoint covers."""
     last: TimerEntry | None = None
-    """The newest unit, where the checkpoint may be older: that of RocketMQ."""
+    """The newest entry, if RocketMQ wrote the checkpoint, which may be older."""
 
 
 class TimerFiles:
-    """Any thread; they take turns.
+    """Thread-safe: a lock serializes access to the files.
 
     Args:
         root: directory of the store.
         file_size: bytes of a file of the log.
-        precision_ms: milliseconds of a slot.
+        precision_ms: duration of a slot in milliseconds.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class TimerFiles:
         self.precision_ms = precision_ms
         self.slots = slots
         self._disk = disk
-        self._turn = threading.Lock()  # one thread at a time uses the files
+        self._lock = threading.Lock()  # serializes access to the files
         self._log = TimerLog(root / "timerlog", file_size, disk)
         self._wheel = TimerWheel(root / "timerwheel", disk, slots)
         self._check_file = TimerCheckpointFile(root / "config" / "timercheck", disk)
         self.is_open = False
         self.first_slot: int | None = None
-        """The lowest one in which something stood when they were opened."""
+        """The lowest occupied slot when the files were opened."""
         self.last_slot = -1
-        """The highest number of a slot in which something was put."""
+        """The highest slot number that received an entry."""
 
     @property
     def exist(self) -> bool:
-        """Whether there is anything on the disk to open."""
+        """Whether the files exist on disk."""
         return self._check_file.exists
 
     @property
@@ -96,12 +96,12 @@ class TimerFiles:
     # ---- life
 
     def open(self) -> OpenedTimers:
-        """Open the files, or make them, and mend what a crash left of them. Blocks.
+        """Open or create the files, and recover them after a crash. Blocks.
 
         Raises:
-            DamagedFile: one has another length than the settings say.
+            DamagedFile: the length of a file contradicts the settings.
         """
-        with self._turn:
+        with self._lock:
             try:
                 found = self._open()
             except BaseException:
@@ -126,21 +126,21 @@ class TimerFiles:
         return OpenedTimers(check, True, self._recover(check))
 
     def _is_of_other_slots(self, check: TimerCheckpoint) -> bool:
-        """Whether timerPrecisionMs was another one: then no slot is found by its time."""
+        """Whether the wheel was written with another timerPrecisionMs, so slots do not match."""
         reader = TimerLogReader(self._log)
-        for slot in self._wheel.everything():
+        for slot in self._wheel.all_slots():
             found = reader.read(slot.last) if slot.last < check.log_position else None
             if found is not None:
                 return self.number(found[1].due) != slot.number
         return False
 
     def _give_up(self, check: TimerCheckpoint) -> None:
-        """Have nobody take a wheel that was just made for the one which the checkpoint knew."""
+        """Invalidate the checkpoint, so that a newly made wheel is not taken for the old one."""
         nowhere = self._log.files_end + 1
         self._check_file.save(replace(check, log_position=nowhere, recovery_point=None))
 
     def close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._close()
 
     def _close(self) -> None:
@@ -149,8 +149,8 @@ class TimerFiles:
         self._wheel.close()
 
     def begin_anew(self) -> None:
-        """Forget everything: nothing leads to what the log holds, it goes on in a new file."""
-        with self._turn:
+        """Clear the wheel and continue the log in a new file; no slot points to the old units."""
+        with self._lock:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -171,19 +171,19 @@ class TimerFiles:
         self._log.cut(end)
         return last
 
-    # ---- putting in
+    # ---- adding
 
     def number(self, time_ms: int) -> int:
-        """The number of the slot of a time."""
+        """Return the slot number of a time."""
         return time_ms // self.precision_ms
 
     def add(self, waiting: Sequence[TimerEntry]) -> None:
-        """Put messages into the slots of their times. Blocks.
+        """Add entries to the slots of their due times. Blocks.
 
         Raises:
-            OSError: none of them counts as put in.
+            OSError: none of the entries was added.
         """
-        with self._turn:
+        with self._lock:
             before = self._log.end
             try:
                 changed = self._append(waiting)
@@ -209,24 +209,24 @@ class TimerFiles:
         return list(changed.values())
 
     def clear(self, first: int, end: int) -> None:
-        """Take everything out of the slots of these numbers. Blocks."""
-        with self._turn:
+        """Empty the slots from `first` up to `end`. Blocks."""
+        with self._lock:
             for slot in list(self._wheel.occupied(first, end)):
                 self._wheel.write(Slot(slot.number))
 
-    # ---- taking out
+    # ---- loading
 
     def load(
         self, first: int, last: int, limit: int, behind: TimerKey | None = None
     ) -> LoadedSlots:
-        """What stands in slots from one number to another, but not much more than `limit`. Blocks.
+        """Load the entries of slots `first` to `last`, up to about `limit` entries. Blocks.
 
-        Of the first slot only what is behind a key, if one is given.
+        With `behind`, entries of the first slot up to that key are skipped.
         """
         last = min(last, first + self.slots - 1)
         waiting: list[TimerEntry] = []
         recalls: list[TimerEntry] = []
-        with self._turn:
+        with self._lock:
             for slot in self._wheel.occupied(first, last + 1):
                 found = self._of_slot(slot, limit, behind if slot.number == first else None)
                 if waiting and len(waiting) + len(found.waiting) > limit:
@@ -239,22 +239,22 @@ class TimerFiles:
         return LoadedSlots(last, waiting, recalls)
 
     def pages(self, first: int) -> Iterator[tuple[int, list[TimerEntry]]]:
-        """All that waits from a slot on: the slot's number, and what stands in it as it came."""
+        """Yield all slots from `first` on: the slot number and its entries in order of addition."""
         end = self.last_slot + 1
         while first < end and (slots := self._some_occupied(first, end)):
             for slot in slots:
-                with self._turn:
+                with self._lock:
                     found = list(self._chain(slot)) if self.is_open else []
                 yield slot.number, found[::-1]
             first = slots[-1].number + 1
 
     def _some_occupied(self, first: int, end: int) -> list[Slot]:
-        with self._turn:
+        with self._lock:
             found = self._wheel.occupied(first, end) if self.is_open else ()
-            return list(islice(found, _SOME))
+            return list(islice(found, _SLOTS_AT_ONCE))
 
     def _of_slot(self, slot: Slot, limit: int, behind: TimerKey | None) -> LoadedSlots:
-        """The first of a slot; with very many in it they are not in memory all at once."""
+        """Load the first entries of a slot, without holding a very large slot in memory."""
         waiting: list[TimerEntry] = []
         recalls: list[TimerEntry] = []
         is_cut = False
@@ -272,7 +272,7 @@ class TimerFiles:
         return LoadedSlots(slot.number, waiting, recalls)
 
     def _chain(self, slot: Slot) -> Iterator[TimerEntry]:
-        """From the newest to the oldest."""
+        """Yield the entries of a slot from the newest to the oldest."""
         reader, position, known = TimerLogReader(self._log), slot.last, slot.last
         while position >= self._log.start and position != NOWHERE:
             found = reader.read(position)
@@ -284,33 +284,33 @@ class TimerFiles:
             position = found[0]
 
     def _search(self, slot: Slot, end: int) -> Iterator[TimerEntry]:
-        """What stands in a slot before a position, where no unit leads to it."""
+        """Find the entries of a slot before a position by a scan, where the chain is broken."""
         for _, each in self._log.units(max(slot.first, self._log.start), end):
             if self.number(each.due) == slot.number:
                 yield each
 
     def next_occupied(self, first: int) -> int | None:
-        """The number of the first slot from one on in which something stands. Blocks."""
-        with self._turn:
+        """Return the number of the first occupied slot from `first` on. Blocks."""
+        with self._lock:
             slot = next(self._wheel.occupied(first, self.last_slot + 1), None)
             return slot.number if slot else None
 
-    # ---- upkeep
+    # ---- maintenance
 
     def save(self, value: TimerCheckpoint) -> None:
-        """Bring log and wheel to the disk, and then write down how far they are. Blocks."""
-        with ExitStack() as held:
-            with self._turn:
+        """Sync log and wheel, then save the checkpoint. Blocks."""
+        with ExitStack() as cleanup:
+            with self._lock:
                 used = [os.dup(each) for each in (*self._log.descriptors, self._wheel.descriptor)]
             for descriptor in used:
-                held.callback(os.close, descriptor)
+                cleanup.callback(os.close, descriptor)
             for descriptor in used:
                 self._disk.sync(descriptor)
         self._check_file.save(value)
 
     def trim(self, physical_offset: int) -> None:
-        """Remove the files of the log whose messages lie before a place of the commit log."""
-        with self._turn:
+        """Remove the timer log files whose messages all lie below a commit log position."""
+        with self._lock:
             while (second := self._log.second_start()) is not None:
                 unit = self._log.first_unit(second)
                 if unit is None or unit.physical_offset >= physical_offset:
@@ -319,7 +319,7 @@ class TimerFiles:
 
 
 def _in_order(waiting: list[TimerEntry]) -> list[TimerEntry]:
-    """By time and place; what stands twice, as a crash may leave it, counts once."""
+    """Sort by due time and physical offset, without the duplicates that a crash may leave."""
     waiting.sort()
     return [
         each

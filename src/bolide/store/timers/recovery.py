@@ -1,4 +1,4 @@
-"""Makes a timer wheel fit its log again after a crash."""
+"""Makes timer wheel and timer log consistent after a crash."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,21 +6,23 @@ from typing import NamedTuple
 from bolide.store.timers.timer_log import DELETE, NOWHERE, TimerEntry, TimerLog, TimerLogReader
 from bolide.store.timers.wheel import Slot, TimerWheel
 
-Numbered = Callable[[int], int]
-"""The number of the slot of a time."""
+SlotNumber = Callable[[int], int]
+"""Returns the slot number of a time."""
 
 
 class Revised(NamedTuple):
     end: int
-    """Where the log ends."""
+    """End of the log."""
     last: TimerEntry | None
-    """Its last unit."""
+    """The last entry of the log."""
 
 
-def revise(log: TimerLog, wheel: TimerWheel, flushed: int, number: Numbered, first: int) -> Revised:
-    """Have a wheel that RocketMQ left lead to all units: it is written later than they are.
+def revise(
+    log: TimerLog, wheel: TimerWheel, flushed: int, number: SlotNumber, first: int
+) -> Revised:
+    """Add units missing from a wheel that RocketMQ left: it writes the wheel after the units.
 
-    Slots before number `first` are of no interest any more.
+    Slots before number `first` are already delivered and skipped.
     """
     revised = Revised(log.file_start_before(flushed), None)
     changed: dict[int, Slot] = {}
@@ -41,10 +43,10 @@ def revise(log: TimerLog, wheel: TimerWheel, flushed: int, number: Numbered, fir
     return revised
 
 
-def mend(log: TimerLog, wheel: TimerWheel, end: int, number: Numbered, first: int) -> list[int]:
-    """Have slots forget the units behind an end; returns the numbers of those in use."""
+def mend(log: TimerLog, wheel: TimerWheel, end: int, number: SlotNumber, first: int) -> list[int]:
+    """Remove units behind `end` from the slots; returns the numbers of the slots in use."""
     in_use, beyond = [], []
-    for slot in wheel.everything():
+    for slot in wheel.all_slots():
         if slot.number >= first:
             in_use.append(slot.number)
             if slot.last >= end:
@@ -56,17 +58,17 @@ def mend(log: TimerLog, wheel: TimerWheel, end: int, number: Numbered, first: in
             broken.append(slot)
         else:
             wheel.write(shortened)
-    for slot in _searched(broken, log, end, number):
+    for slot in _rebuilt(broken, log, end, number):
         wheel.write(slot)
     return in_use
 
 
-def _shortened(slot: Slot, log: TimerLog, end: int, number: Numbered) -> Slot | None:
-    """The slot without what is behind the end, None if that cannot be told by its units."""
+def _shortened(slot: Slot, log: TimerLog, end: int, number: SlotNumber) -> Slot | None:
+    """Return the slot without units behind the end, or None if its chain is broken."""
     reader, position, dropped = TimerLogReader(log), slot.last, 0
     while position >= end:
         found = reader.read(position)
-        # A unit half of which a power cut took away has another time, or no size.
+        # A unit torn by a power cut has another time, or no size.
         if found is None or number(found[1].due) != slot.number or found[0] >= position:
             return None
         position, dropped = found[0], dropped + 1
@@ -75,8 +77,8 @@ def _shortened(slot: Slot, log: TimerLog, end: int, number: Numbered) -> Slot | 
     return slot._replace(last=position, waiting=max(slot.waiting - dropped, 1))
 
 
-def _searched(broken: list[Slot], log: TimerLog, end: int, number: Numbered) -> list[Slot]:
-    """The same by all units of the log from the first of them on."""
+def _rebuilt(broken: list[Slot], log: TimerLog, end: int, number: SlotNumber) -> list[Slot]:
+    """Rebuild broken slots by scanning the log from their first unit on."""
     found = {slot.number: Slot(slot.number) for slot in broken}
     firsts = [max(slot.first, log.start) for slot in broken if 0 <= slot.first < end]
     for position, unit in log.units(min(firsts), end) if firsts else ():

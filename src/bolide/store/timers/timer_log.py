@@ -1,8 +1,21 @@
-"""The timer log: units one behind the other, in files of fixed length (`TimerLog`).
+"""The timer log: contiguous units in files of fixed length (`TimerLog`).
 
-A file is named by the position of its first byte, 20 digits. It ends with 16 bytes that are no
-unit: the number of bytes left, a long 0 and 0xCBD43194. Files are written by calls, not through a
-mapping, so a full disk is an error and not the end of the process.
+A file is named by the position of its first byte, 20 digits. It ends with a blank of 16 bytes: the
+number of bytes left, a long 0 and 0xCBD43194. Files are written with `pwrite`, not through a
+mapping, so a full disk raises an error instead of killing the process. A unit, one for each
+pending message, has 52 bytes:
+
+| Offset | Size | Field                                                                   |
+| ------ | ---- | ----------------------------------------------------------------------- |
+| 0      | 4    | 52                                                                      |
+| 4      | 8    | position of the previous unit in the same slot, or -1                   |
+| 12     | 4    | magic: 1; bit 2: enters the timer again when due; bit 4: a recall       |
+| 16     | 8    | when it was written, in milliseconds                                    |
+| 24     | 4    | how long after that it is due, in milliseconds                          |
+| 28     | 8    | physical offset of the message                                          |
+| 36     | 4    | size of the message                                                     |
+| 40     | 4    | Java's hash of the name of the topic it belongs to                      |
+| 44     | 8    | 0                                                                       |
 """
 
 import os
@@ -30,14 +43,14 @@ _BLANK_MAGIC = 0xCBD43194
 _BLOCK = 16 * 1024
 
 TimerKey = tuple[int, int]
-"""When a message is due, and where it lies: the order of delivery."""
+"""Due time and physical offset of a message: the order of delivery."""
 
 
 class TimerEntry(NamedTuple):
-    """A message that waits; they sort by when they are due, then as they came."""
+    """A pending message. Entries sort by due time, then by physical offset."""
 
     due: int
-    """Milliseconds since 1970: what says in which slot it stands."""
+    """Milliseconds since 1970; determines the slot."""
     physical_offset: int
     size: int
     magic: int
@@ -50,11 +63,11 @@ class TimerEntry(NamedTuple):
 
     @property
     def is_recall(self) -> bool:
-        """Whether it names another message that is not to be delivered."""
+        """Whether the entry cancels the delivery of another message."""
         return self.magic & (DELETE | ROLL) == DELETE
 
     def encode(self, previous: int) -> bytes:
-        # The distance has four bytes; of what is so late the time of writing is told wrong.
+        # The delay field has four bytes: for longer delays the time of writing is falsified.
         written = max(min(self.written, self.due + _FARTHEST), self.due - _FARTHEST)
         return UNIT.pack(
             UNIT_SIZE, previous, self.magic, written, self.due - written,
@@ -63,7 +76,7 @@ class TimerEntry(NamedTuple):
 
 
 def decode_unit(data: bytes, at: int = 0) -> tuple[int, TimerEntry] | None:
-    """The position of the unit before it and what waits; None if that is no unit."""
+    """Return the previous unit's position and the entry, or None if the bytes are no unit."""
     if len(data) - at < UNIT_SIZE:
         return None
     size, previous, magic, written, delay, place, length, topic, _ = UNIT.unpack_from(data, at)
@@ -73,14 +86,14 @@ def decode_unit(data: bytes, at: int = 0) -> tuple[int, TimerEntry] | None:
 
 
 class TimerLog:
-    """Used by one thread at a time."""
+    """Not thread-safe."""
 
     def __init__(self, directory: Path, file_size: int, disk: Disk) -> None:
         self._directory = directory
         self._file_size = file_size
         self._disk = disk
         self._files: dict[int, int] = {}
-        """Descriptors by the position of the first byte, in order."""
+        """Descriptors by start position, in order."""
         self.end = 0
         self._unwritten = bytearray()
 
@@ -96,11 +109,11 @@ class TimerLog:
 
     @property
     def files_end(self) -> int:
-        """Where the last file ends."""
+        """End of the last file."""
         return max(self._files) + self._file_size if self._files else 0
 
     def open(self) -> None:
-        """Raises DamagedFile if a file has another length than is set, or one is missing."""
+        """Raises DamagedFile if a file is missing or its length contradicts the settings."""
         directory = self._directory
         paths = sorted(directory.iterdir()) if directory.is_dir() else []
         for path in [path for path in paths if path.name.isdigit()]:
@@ -133,7 +146,7 @@ class TimerLog:
     # ---- writing
 
     def append(self, unit: bytes) -> int:
-        """Take a unit; `write` brings what was taken into the files. Returns its position."""
+        """Buffer a unit until `write`; returns its position."""
         if self.end % self._file_size + UNIT_SIZE + _BLANK.size > self._file_size:
             self._close_file()
         position = self.end
@@ -142,7 +155,7 @@ class TimerLog:
         return position
 
     def write(self) -> None:
-        """Raises OSError; then `rewind` and try again."""
+        """Write buffered units to the files. Raises OSError; then `rewind` and try again."""
         if not self._unwritten:
             return
         begin = self.end - len(self._unwritten)
@@ -151,12 +164,12 @@ class TimerLog:
         self._unwritten.clear()
 
     def rewind(self, position: int) -> None:
-        """Forget what was taken behind a position."""
+        """Drop the units appended behind a position."""
         self._unwritten.clear()
         self.end = position
 
     def cut(self, position: int) -> None:
-        """End here: behind it there is nothing but zeros."""
+        """Truncate the log at a position and zero the bytes behind it."""
         for start in [each for each in self._files if each > position]:
             os.close(self._files.pop(start))
             self._disk.remove(self._path(start))
@@ -184,7 +197,7 @@ class TimerLog:
     # ---- reading
 
     def walk(self, position: int) -> Iterator[tuple[int, int, TimerEntry]]:
-        """Position, end and contents of units from one on, up to the first that is none."""
+        """Yield position, end and entry of each unit from a position on."""
         reader, end = TimerLogReader(self), self.files_end
         while position < end:
             if self._is_rest(position):
@@ -197,14 +210,14 @@ class TimerLog:
             position += UNIT_SIZE
 
     def units(self, position: int, end: int) -> Iterator[tuple[int, TimerEntry]]:
-        """Positions and contents of units from a place in a file up to an end."""
+        """Yield position and entry of each unit from a position up to an end."""
         for at, _, unit in self.walk(position):
             if at >= end:
                 return
             yield at, unit
 
     def file_start_before(self, position: int) -> int:
-        """Where the file begins that lies before that of a position, or else this one."""
+        """Start of the file before the one that holds a position, or of that one if it is first."""
         start = position - position % self._file_size
         return max(start - self._file_size, self.start)
 
@@ -213,16 +226,16 @@ class TimerLog:
         return found[1] if found else None
 
     def second_start(self) -> int | None:
-        """Where the second file begins, if there are two."""
+        """Start of the second file, if there are two."""
         return list(self._files)[1] if len(self._files) > 1 else None
 
     def read_block(self, position: int) -> tuple[int, bytes]:
-        """Bytes of one file around a position, and where they begin."""
+        """Return bytes of one file around a position, and their start."""
         start = position - position % self._file_size
         if start not in self._files:
             return position, b""
         at = (position - start) - (position - start) % _BLOCK
-        # A unit may reach over the end of a block.
+        # A unit may cross the end of a block.
         return start + at, bytes(read_at(self._files[start], _BLOCK + UNIT_SIZE, at))
 
     def _is_rest(self, position: int) -> bool:
@@ -230,7 +243,7 @@ class TimerLog:
 
 
 class TimerLogReader:
-    """Reads units here and there; those close together cost one call."""
+    """Random reads of units, with a block cache: nearby units cost one system call."""
 
     def __init__(self, log: TimerLog) -> None:
         self._log = log
@@ -238,7 +251,7 @@ class TimerLogReader:
         self._block = b""
 
     def read(self, position: int) -> tuple[int, TimerEntry] | None:
-        """The position of the unit before it in its slot, and what waits; None if none is there."""
+        """Return the position of the previous unit in the slot and the entry, or None."""
         at = position - self._start
         if not 0 <= at <= len(self._block) - UNIT_SIZE:
             self._start, self._block = self._log.read_block(position)

@@ -1,14 +1,15 @@
-"""The timer wheel: which units of the timer log are due in which second (`TimerWheel`).
+"""The timer wheel: a slot per second that leads to the units due then (`TimerWheel`).
 
-1,209,600 slots of 32 bytes, for two weeks of seconds: that of a time stands at its number (the
-time over the precision) modulo their count. What is left of an earlier round has another number.
+1,209,600 slots of 32 bytes, two weeks of seconds. The slot of a time is at its number (the time
+divided by the precision) modulo the slot count. A slot left from an earlier round has another
+number.
 
 | Offset | Size | Field                                          |
 | ------ | ---- | ---------------------------------------------- |
 | 0      | 8    | number                                         |
 | 8      | 8    | position of its first unit, -1 without one     |
 | 16     | 8    | position of its last unit, -1 without one      |
-| 24     | 4    | how many wait, recalls and recalled taken off  |
+| 24     | 4    | pending entries, without recalled ones         |
 | 28     | 4    | 0                                              |
 """
 
@@ -38,7 +39,7 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """Used by one thread at a time."""
+    """Not thread-safe."""
 
     def __init__(self, path: Path, disk: Disk, slots: int = SLOTS) -> None:
         self.path = path
@@ -53,13 +54,13 @@ class TimerWheel:
 
     @property
     def has_snapshots(self) -> bool:
-        """Whether RocketMQ wrote copies (timerWheelSnapshotFlush): then the file itself is old."""
+        """Whether RocketMQ wrote snapshots (timerWheelSnapshotFlush), which outdate the file."""
         return any(self.path.parent.glob(f"{self.path.name}.*"))
 
     def open(self) -> None:
         """Raises DamagedFile if the file has another length."""
         if not self.exists:
-            # Every byte has its place: a slot must not fail to be written behind its units.
+            # Allocated in full: writing a slot must not fail after its units are written.
             self.descriptor = self._disk.allocate(self.path, self._size)
             return
         size = self.path.stat().st_size
@@ -89,7 +90,7 @@ class TimerWheel:
         self._disk.zero(self.descriptor, 0, self._size)
 
     def occupied(self, first: int, end: int) -> Iterator[Slot]:
-        """The slots of these numbers in which something stands, in their order."""
+        """Yield the occupied slots from `first` up to `end`, in order."""
         end = min(end, first + self._slots)
         while first < end:
             index = first % self._slots
@@ -99,8 +100,8 @@ class TimerWheel:
                     yield Slot._make(slot)
             first += count
 
-    def everything(self) -> Iterator[Slot]:
-        """All slots in which something stands or stood, in no order."""
+    def all_slots(self) -> Iterator[Slot]:
+        """Yield all slots that have or had entries, unordered."""
         for index in range(0, self._slots, _BLOCK):
             for at, slot in enumerate(self._block(index, min(_BLOCK, self._slots - index))):
                 if slot[2] >= 0 and slot[0] > 0 and slot[0] % self._slots == index + at:

@@ -1,4 +1,4 @@
-"""Reads a whole store that nobody has open, says what is damaged, and mends what is derived."""
+"""Checks a whole store that is not open, reports damage, and repairs derived files."""
 
 from bolide.store.verify.report import Finding, Part, Report
 from bolide.store.verify.verifier import Progress, verify

@@ -1,7 +1,7 @@
-"""The key index against the log: each entry is a key of a record, each key has its entry.
+"""Compares the key index with the log: each entry is a key of a record, each key has an entry.
 
-Entries stand in the order of the log, so both are walked side by side. Files are looked at on the
-way: header, chains of the slots, order of the entries, zeros behind them.
+Entries are in log order, so both are walked side by side. The files themselves are checked on the
+way: header, slot chains, order of the entries, zeros behind them.
 """
 
 import os
@@ -30,7 +30,7 @@ _MAX_SECONDS = 0x7FFF_FFFF
 
 
 ReadRecord = Callable[[int], Record | str]
-"""The record at a place of the log, or why there is none."""
+"""Returns the record at a physical offset, or why there is none."""
 
 
 class Entry(NamedTuple):
@@ -43,14 +43,14 @@ class Entry(NamedTuple):
     previous: int
     begin_timestamp: int
     end_timestamp: int | None
-    """Of the file, where this is its last entry."""
+    """End timestamp of the file if this is its last entry."""
 
 
 class IndexCheck:
     def __init__(
         self, layout: Layout, report: Report, read: ReadRecord, *, start: int, unclean: bool
     ) -> None:
-        """`start` is where the log begins: entries below it are none of its business."""
+        """`start` is the beginning of the log: entries below it are ignored."""
         self._read = read
         self._report = report
         self._start = start
@@ -65,10 +65,10 @@ class IndexCheck:
         self._entries = in_order(self._walk(), self._damage)
         self._next = next(self._entries, None) if self.enabled else None
         self.reach = 0
-        """The last place behind the log that an entry points to."""
+        """Highest position that an entry points to behind the end of the log."""
 
-    def take(self, keys: bytes, is_damaged: Callable[[int], bool]) -> None:
-        """Compare with the keys of records, as a scan of the log finds them."""
+    def compare(self, keys: bytes, is_damaged: Callable[[int], bool]) -> None:
+        """Compare entries with the keys of the next records, in the format of `Scan.keys`."""
         if not self.enabled:
             return
         items = _ITEM.iter_unpack(keys)
@@ -78,7 +78,7 @@ class IndexCheck:
     def finish(self, is_damaged: Callable[[int], bool]) -> None:
         if not self.enabled:
             return
-        self._tell_missing(at_end=True)
+        self._report_missing(at_end=True)
         while entry := self._advance():
             self.reach = max(self.reach, entry.physical_offset + 1)
             self._extra(entry, is_damaged)
@@ -87,7 +87,9 @@ class IndexCheck:
         if layout.index is not None:
             return bool(self._files) or layout.config is not None
         if self._files and layout.config is None:
-            self._report.note("the key index is not looked at: its files do not tell their shape")
+            self._report.add_note(
+                "the key index is not looked at: its files do not tell their shape"
+            )
         return False
 
     # ---- side by side
@@ -108,7 +110,7 @@ class IndexCheck:
                 found.append(entry.key_hash)
                 self._check_time(entry, timestamp)
         if set(hashes) <= set(found):
-            self._tell_missing(at_end=False)
+            self._report_missing(at_end=False)
         else:
             self._missing = self._missing or [physical_offset]
             self._missing_count += 1
@@ -136,24 +138,24 @@ class IndexCheck:
         if is_damaged(place):
             self._damage(entry, f"its record at {place} is damaged")
         elif place >= self._report.log_end and self._unclean:
-            self._report.note(f"an index entry points to {place}, behind the end of the log")
+            self._report.add_note(f"an index entry points to {place}, behind the end of the log")
         elif not self._is_of_tags(entry):
             self._damage(entry, f"no record with such a key lies at {place}")
 
     def _is_of_tags(self, entry: Entry) -> bool:
-        """Whether it is one of those that RocketMQ 5.5 writes for tags; ours has none."""
+        """Whether the entry is for tags, as RocketMQ 5.5 writes them; Bolide writes none."""
         record = self._read(entry.physical_offset)
         if isinstance(record, str):
             return False
         tags = record.decode_properties().get(PropertyName.TAGS, "")
         return bool(tags) and index_hash(record.topic, f"T#{tags}") == entry.key_hash
 
-    def _tell_missing(self, *, at_end: bool) -> None:
+    def _report_missing(self, *, at_end: bool) -> None:
         if not self._missing_count:
             return
         text = f"keys of {self._missing_count} records are missing"
         if at_end and self._unclean:
-            self._report.note(f"{text} from the index; the next start writes them")
+            self._report.add_note(f"{text} from the index; the next start writes them")
         else:
             path = self._next.path if self._next else (self._files or [self._directory])[-1]
             at = self._next.at if self._next else 0
@@ -185,7 +187,7 @@ class IndexCheck:
 
 
 class _IndexWalk:
-    """The entries of one file; the file's own damage is told on the way."""
+    """Yields the entries of one file and reports damage of the file itself."""
 
     def __init__(self, path: Path, shape: IndexShape, report: Report, *, unclean: bool) -> None:
         self._path = path
@@ -260,13 +262,13 @@ class _IndexWalk:
         if found == self._newest:
             return
         for slot, (is_now, wanted) in enumerate(zip(found, self._newest, strict=True)):
-            # What a killed process had not counted yet reads as an empty slot.
+            # An entry that a killed process had not counted reads as an empty slot.
             if is_now != wanted and not (self._unclean and is_now >= count):
                 at = HEADER_SIZE + slot * SLOT_SIZE
                 self._damage(at, f"slot {slot} names entry {is_now} instead of {wanted}")
 
     def _check_rest(self, descriptor: int, count: int) -> None:
-        """Nothing may lie in entry 0 and behind the last one."""
+        """Check that entry 0 and the space behind the last entry are zero."""
         end = self._entries_at + self._capacity * ENTRY_SIZE
         behind = self._entries_at + count * ENTRY_SIZE
         for low, high in ((self._entries_at, self._entries_at + ENTRY_SIZE), (behind, end)):
@@ -276,7 +278,7 @@ class _IndexWalk:
                     continue
                 at = first + len(data) - len(data.lstrip(b"\0"))
                 if self._unclean:
-                    self._report.note(f"{self._path}: entries that are not counted at {at}")
+                    self._report.add_note(f"{self._path}: entries that are not counted at {at}")
                 else:
                     self._damage(at, "bytes where there are no entries")
                 return
@@ -286,19 +288,19 @@ class _IndexWalk:
 
 
 def in_order(entries: Iterator[Entry], damaged: Callable[[Entry, str], None]) -> Iterator[Entry]:
-    """Leave out entries that point further than those behind them: they would hide the rest."""
+    """Drop entries that are out of order; each would hide the entries that follow."""
     low = -1
-    held = next(entries, None)
+    pending = next(entries, None)
     for entry in entries:
-        assert held is not None
-        if held.physical_offset > entry.physical_offset >= low:
-            damaged(held, f"it points to {held.physical_offset}, the next to less")
+        assert pending is not None
+        if pending.physical_offset > entry.physical_offset >= low:
+            damaged(pending, f"it points to {pending.physical_offset}, the next to less")
         else:
-            if entry.physical_offset < held.physical_offset:
+            if entry.physical_offset < pending.physical_offset:
                 damaged(entry, f"it points to {entry.physical_offset}, the one before to more")
                 continue
-            yield held
-            low = held.physical_offset
-        held = entry
-    if held is not None:
-        yield held
+            yield pending
+            low = pending.physical_offset
+        pending = entry
+    if pending is not None:
+        yield pending

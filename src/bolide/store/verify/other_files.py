@@ -1,4 +1,4 @@
-"""What else lies in a store directory: tables, checkpoint, leftovers."""
+"""Checks the other files of a store directory: tables, checkpoint, leftovers of crashes."""
 
 from pathlib import Path
 
@@ -27,14 +27,14 @@ _UNFINISHED = (".commitlog-", ".index-", ".removed-")
 
 
 def check_tables(root: Path, report: Report) -> frozenset[str] | None:
-    """Read the tables; returns the names of the topics, None if no table tells them."""
+    """Check the tables; returns the topic names, or None without a topic table."""
     topics = None
     shapes = {kind.file_name: kind.shape for kind in _KINDS}
     directory = root / "config"
     for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
         data = path.read_bytes()
         if not data.strip():
-            report.note(f"{path} is empty")
+            report.add_note(f"{path} is empty")
             continue
         report.tables += 1
         try:
@@ -59,34 +59,34 @@ def read_checkpoint(root: Path, report: Report) -> Checkpoint:
 
 
 def check_checkpoint(root: Path, found: Checkpoint, report: Report) -> None:
-    """A mark says that everything below it is on the disk; the log must reach it."""
+    """Check that the log reaches the recovery point of the checkpoint."""
     recovery_point = found.recovery_point
     if recovery_point and recovery_point.position > report.log_end:
         reason = f"it says the log reaches to {recovery_point.position}"
         report.damage(Part.CHECKPOINT, root / "checkpoint", 0, reason, recovery_point.position)
 
 
-def note_leftovers(layout: Layout, report: Report) -> None:
-    """Files that a crash left, or that nobody knows."""
+def report_leftovers(layout: Layout, report: Report) -> None:
+    """Add notes on files that a crash left, and on unknown files."""
     root = layout.root
     parents = {directory.parent for directory in layout.log_directories} | {root}
     for path in sorted(path for parent in parents for path in parent.glob(".*-*")):
         if path.name.startswith(_UNFINISHED):
-            report.note(f"{path}: left from something that was not finished")
+            report.add_note(f"{path}: left from something that was not finished")
     for directory in layout.log_directories:
-        _note_strangers(directory, report)
+        _report_unknown(directory, report)
     for path in sorted((root / "config").glob("*.tmp")):
-        report.note(f"{path}: left from a table that was being saved")
+        report.add_note(f"{path}: left from a table that was being saved")
     if kept := sorted((root / "cut").glob("*")):
-        report.note(f"{root / 'cut'}: {len(kept)} files with records that were cut off")
+        report.add_note(f"{root / 'cut'}: {len(kept)} files with records that were cut off")
     for name in ("consumequeue_ext", "batchconsumequeue", "timerlog", "timerwheel"):
         if (root / name).exists():
-            report.note(f"{root / name}: is not looked at")
+            report.add_note(f"{root / name}: is not looked at")
 
 
-def _note_strangers(directory: Path, report: Report) -> None:
+def _report_unknown(directory: Path, report: Report) -> None:
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if not path.name.isdigit():
-            report.note(f"{path}: is no log file")
+            report.add_note(f"{path}: is no log file")
         elif not path.stat().st_size:
-            report.note(f"{path}: has no bytes; the next start removes it")
+            report.add_note(f"{path}: has no bytes; the next start removes it")

@@ -1,8 +1,8 @@
-"""Consume queues against the log: each unit belongs to a record, each record has its unit.
+"""Compares consume queues with the log: each unit belongs to a record, each record has a unit.
 
-While the log is walked, units that are as its records want them are noted as ranges. What is left
-on either side is looked at one by one afterwards. A topic that was removed and made again begins
-at offset 0 a second time: the records of the first time are in the log still, without units.
+While the log is walked, units that match their records are recorded as spans. The remaining units
+and records are checked one by one afterwards. A topic that was deleted and created again starts at
+offset 0 a second time: its earlier records are still in the log, without units.
 """
 
 import os
@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 class Spans:
-    """Spans in the order they came; one that goes on where the last ended is joined with it."""
+    """Spans in insertion order; a span that continues the last one is merged with it."""
 
     def __init__(self) -> None:
         self._spans: list[Span] = []
@@ -59,14 +59,14 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What the queues are judged by when the whole log was walked."""
+    """What the walk over the log found; the queues are checked against it."""
 
     start: int
     end: int
     damaged: list[tuple[int, int]]
     unclean: bool
     topics: frozenset[str] | None
-    """Names in the table of topics, None without one."""
+    """Names in the topic table, or None without one."""
     read: Callable[[int], Record | str]
 
     def is_damaged(self, physical_offset: int) -> bool:
@@ -81,11 +81,11 @@ class CheckedQueue:
     files: QueueFiles
     matched: Spans = field(default_factory=Spans)
     deviant: Spans = field(default_factory=Spans)
-    """Offsets that records claim but whose units say something else."""
+    """Offsets that records claim but whose units differ."""
     rewrite: list[Span] = field(default_factory=list)
-    """Units that a repair writes from the log."""
+    """Units that a repair rewrites from the log."""
     void: list[tuple[int, int]] = field(default_factory=list)
-    """Units that a repair takes away: there are no records for them."""
+    """Units that a repair removes: they have no records."""
 
     @property
     def name(self) -> str:
@@ -101,9 +101,9 @@ class QueueCheck:
         )
         self.queues: dict[QueueKey, CheckedQueue] = {}
         self.reach = 0
-        """End of the last record that a unit without one points to."""
+        """Highest end of a record that a unit points to although the record is missing."""
         self.contested: set[int] = set()
-        """Records that their only unit calls otherwise than they themselves: which is damaged?"""
+        """Records whose only unit contradicts them; either may be damaged."""
         self._light = 0
         for topic, queue_id, directory in queue_directories(layout.root):
             if topic.startswith(_LIGHT_PREFIX):
@@ -111,8 +111,8 @@ class QueueCheck:
             else:
                 self._queue(os.fsencode(topic), queue_id, directory)
 
-    def take(self, run: QueueRun) -> None:
-        """Compare the units that records of the log want."""
+    def compare(self, run: QueueRun) -> None:
+        """Compare a run of expected units with the queue's files."""
         queue = self.queues.get((run.topic, run.queue_id)) or self._new_queue(run)
         if queue is None:
             return
@@ -128,17 +128,21 @@ class QueueCheck:
             spans.add(_span(run.queue_offset + number, wanted))
 
     def finish(self, log: LogFacts) -> None:
-        judges = [_Judge(queue, log, self._report, self) for queue in self.queues.values()]
-        for judge in judges:
-            judge.judge_units()
-        for judge in judges:
-            judge.judge_records()
+        comparisons = [
+            _Comparison(queue, log, self._report, self) for queue in self.queues.values()
+        ]
+        for comparison in comparisons:
+            comparison.check_units()
+        for comparison in comparisons:
+            comparison.check_records()
         self._report.queues = sum(1 for queue in self.queues.values() if queue.files)
         if self._light:
-            self._report.note(f"{self._light} light queues ({_LIGHT_PREFIX}…) are not looked at")
+            self._report.add_note(
+                f"{self._light} light queues ({_LIGHT_PREFIX}…) are not looked at"
+            )
 
     def is_queued(self, record: Record) -> bool:
-        """Whether the unit that a record asks for is there and points to it."""
+        """Whether the unit of a record exists and points to it."""
         queue = self.queues.get((record.topic.encode(), record.queue_id))
         if queue is None or record.queue_offset < 0:
             return False
@@ -146,7 +150,7 @@ class QueueCheck:
         return bool(place == record.physical_offset)
 
     def agrees(self, queue: CheckedQueue, unit: bytes, record: Record) -> bool:
-        """Whether a unit's tags code is that of a record."""
+        """Whether a unit has the tags code of a record."""
         code, _ = describe(record.topic.encode(), record.properties)
         return self._agree(queue, unit, UNIT.pack(record.physical_offset, record.size, code))
 
@@ -156,7 +160,7 @@ class QueueCheck:
         if unit[:_PLACE_SIZE] != wanted[:_PLACE_SIZE]:
             return False
         if queue.topic.encode() == SCHEDULE_TOPIC and self._layout.config is None:
-            return True  # a delivery time: without settings nobody knows the levels
+            return True  # a delivery time: without settings the delay levels are unknown
         code, wanted_code = UNIT.unpack(unit)[2], UNIT.unpack(wanted)[2]
         if not is_address(code):
             return False
@@ -167,7 +171,7 @@ class QueueCheck:
         try:
             check_queue(run.topic, run.queue_id)
         except ValueError as exc:
-            self._report.note(f"records without a queue: {exc}")
+            self._report.add_note(f"records without a queue: {exc}")
             return None
         topic = os.fsdecode(run.topic)
         directory = self._layout.root / "consumequeue" / topic / str(run.queue_id)
@@ -180,8 +184,8 @@ class QueueCheck:
         return found
 
 
-class _Judge:
-    """Says what is wrong with one queue."""
+class _Comparison:
+    """Finds the differences between one queue and the log."""
 
     def __init__(self, queue: CheckedQueue, log: LogFacts, report: Report, of: QueueCheck) -> None:
         self._queue = queue
@@ -192,35 +196,35 @@ class _Judge:
         self._claims = sorted(queue.deviant)
         self._present = list(self._covered)
 
-    def judge_units(self) -> None:
+    def check_units(self) -> None:
         queue = self._queue
-        for path, size in queue.files.lengths():
+        for path, size in queue.files.malformed():
             self._report.damage(Part.QUEUES, path, size, f"is {size} bytes long")
         for first, end in without(queue.files.first, queue.files.end, self._covered):
             for offset, units in queue.files.blocks(first, end):
-                self._look_at(offset, units)
+                self._check_unmatched(offset, units)
         self._present = merged(self._present)
         self._report.units += sum(end - first for first, end in self._present)
 
-    def judge_records(self) -> None:
-        self._judge_claims()
-        self._judge_gaps()
+    def check_records(self) -> None:
+        self._check_claims()
+        self._check_gaps()
 
-    # ---- units without a record that wants them
+    # ---- units without a matching record
 
-    def _look_at(self, offset: int, units: bytes) -> None:
+    def _check_unmatched(self, offset: int, units: bytes) -> None:
         for number in range(len(units) // UNIT_SIZE):
             data = units[number * UNIT_SIZE : (number + 1) * UNIT_SIZE]
             if data == _EMPTY:
                 continue
             at = offset + number
-            self._note_present(at)
+            self._add_present(at)
             claim = self._claim_of(at)
             reason = self._fault(at, data, claim)
             if reason:
                 self._damage(at, reason, claim.low if claim and claim.first == at else None, data)
 
-    def _note_present(self, at: int) -> None:
+    def _add_present(self, at: int) -> None:
         if self._present and self._present[-1][1] == at:
             self._present[-1] = self._present[-1][0], at + 1
         else:
@@ -271,14 +275,14 @@ class _Judge:
         if physical_offset is None and unit.size > 0 and unit.size != BLANK_SIZE:
             physical_offset = unit.physical_offset
         if self._log.unclean and unit.physical_offset >= self._log.end and unit.size > 0:
-            self._report.note(f"{text}; the next start takes it away")
+            self._report.add_note(f"{text}; the next start takes it away")
         else:
             self._report.damage(Part.QUEUES, path, position, text, physical_offset)
         if not self._must_stay(unit.physical_offset):
             queue.void.append((at, at + 1))
 
     def _must_stay(self, physical_offset: int) -> bool:
-        """A repair leaves the only unit of a record, however damaged the record is."""
+        """Whether a repair keeps the unit: it is the only one of a damaged or contested record."""
         return self._log.is_damaged(physical_offset) or physical_offset in self._of.contested
 
     # ---- records without their unit
@@ -288,27 +292,27 @@ class _Judge:
         found = self._claims[number] if number >= 0 else None
         return found if found and at < found.end else None
 
-    def _judge_claims(self) -> None:
+    def _check_claims(self) -> None:
         removed = 0
         end = self._present[-1][1] if self._present else None
         for span in self._claims:
             if span.low in self._of.contested:
-                continue  # told with the unit
+                continue  # reported with the unit
             if self._is_superseded(span):
                 removed += span.end - span.first
             elif end is not None and not self._may_follow(span, end):
                 self._record_damage(span, f"the queue ends at {end}")
             else:
-                self._judge_claim(span)
+                self._check_claim(span)
                 end = max(end or 0, span.end)
         if self._is_removed_topic() or removed:
             count = removed or sum(span.end - span.first for span in self._claims)
-            self._report.note(
+            self._report.add_note(
                 f"{self._queue.name}: {count} records without units, of before it was removed"
             )
 
     def _is_superseded(self, span: Span) -> bool:
-        """Whether a later record has taken such an offset again, or the topic is gone."""
+        """Whether a later record uses the same offset, or the topic was deleted."""
         return self._is_removed_topic() or any(
             after.low > span.low and after.first <= span.first for after in self._queue.matched
         )
@@ -318,11 +322,11 @@ class _Judge:
         return not self._queue.files and topics is not None and self._queue.topic not in topics
 
     def _may_follow(self, span: Span, end: int) -> bool:
-        """Offsets may jump only over records that were lost."""
+        """Whether the gap before a span can be explained by damaged records."""
         lost = sum(high - low for low, high in self._log.damaged)
         return (span.first - end) * MIN_RECORD_SIZE <= lost
 
-    def _judge_claim(self, span: Span) -> None:
+    def _check_claim(self, span: Span) -> None:
         queue = self._queue
         taken = list(_overlaps(span, self._covered))
         if taken:
@@ -335,7 +339,7 @@ class _Judge:
             many = f"units {first} to {end - 1}" if end - first > 1 else f"unit {first}"
             text = f"{many} of {queue.name}: not there, but the log has records"
             if tail and self._log.unclean:
-                self._report.note(f"{text}; the next start writes them")
+                self._report.add_note(f"{text}; the next start writes them")
             else:
                 low = span.low if first == span.first else None
                 self._report.damage(Part.QUEUES, path, position, text, low)
@@ -350,7 +354,7 @@ class _Judge:
             span.low,
         )
 
-    def _judge_gaps(self) -> None:
+    def _check_gaps(self) -> None:
         queue = self._queue
         occupied = merged([*self._present, *((s.first, s.end) for s in queue.rewrite)])
         if not occupied:
@@ -378,7 +382,7 @@ def _overlaps(span: Span, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, 
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same offsets in as few ranges as there can be, in order."""
+    """Return the union of ranges as sorted, disjoint ranges."""
     found: list[tuple[int, int]] = []
     for first, end in sorted(ranges):
         if found and first <= found[-1][1]:
@@ -389,7 +393,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def without(first: int, end: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of a range that are not in `ranges`, which are merged."""
+    """Yield the parts of a range that are not in `ranges`, which are merged."""
     at = max(bisect_right(ranges, (first, first)) - 1, 0)
     for low, high in ranges[at:]:
         if low >= end:

@@ -1,6 +1,6 @@
-"""Writes again what follows from the log. Records are never touched.
+"""Rewrites damaged queues and index from the log. Records are never changed.
 
-A unit that points to a damaged record stays: what is left of the record may still be of use.
+A unit that points to a damaged record is kept: the rest of the record may still be useful.
 """
 
 import os
@@ -40,10 +40,10 @@ class Repair:
         self._index = self._new_index() if Part.INDEX in damages and layout.index else None
 
     def run(self) -> list[str]:
-        """Returns what was done, a sentence each."""
+        """Repair the store; returns one sentence for each change."""
         checkpoint = CheckpointFile(self._layout.root / "checkpoint", self._disk)
         before = checkpoint.load()
-        checkpoint.void_recovery_point()  # until all is written again
+        checkpoint.void_recovery_point()  # until the repair is complete
         self._lengthen_log_files()
         if self._queues or self._index:
             self._rewrite()
@@ -96,7 +96,7 @@ class Repair:
                 written[queue.name] += self._put_run(queue, run)
 
     def _put_run(self, queue: CheckedQueue, run: QueueRun) -> int:
-        """Write the units that are wanted; returns how many."""
+        """Write the units of a run that need it; returns their number."""
         count = 0
         for number, unit in enumerate(UNIT.iter_unpack(run.entries)):
             offset, place = run.queue_offset + number, unit[0]
@@ -110,12 +110,12 @@ class Repair:
 
     def _lengthen(self, queue: CheckedQueue) -> None:
         size = self._layout.queue_file_size
-        for path, length in queue.files.lengths():
+        for path, length in queue.files.malformed():
             if 0 < length < size:
                 os.truncate(path, size)
 
     def _clear(self, queue: CheckedQueue) -> None:
-        """Blank what lies between good units, zero what lies behind the last."""
+        """Overwrite void units: with blank units between good ones, with zeros behind the last."""
         end = max(
             [span.end for span in (*queue.matched, *queue.rewrite)] or [queue.files.end],
         )
@@ -132,10 +132,10 @@ class Repair:
         return index
 
     def _save_checkpoint(self, file: CheckpointFile, before: Checkpoint) -> None:
-        """Say how far everything is whole, so that the next start need not walk over damage."""
+        """Save a recovery point, so that the next start does not walk over the damage."""
         timestamp, end = self._found.last_timestamp, self._found.report.log_end
         try:
-            index, units = self._index_mark(), self._units()
+            index, units = self._index_recovery_point(), self._units()
         except DamagedFile as exc:
             self._done.append(f"the checkpoint has no mark: {exc}")
             return
@@ -153,7 +153,7 @@ class Repair:
         )
         self._done.append(f"the checkpoint says that all is whole up to {end}")
 
-    def _index_mark(self) -> IndexRecoveryPoint:
+    def _index_recovery_point(self) -> IndexRecoveryPoint:
         if not self._layout.index_files:
             return IndexRecoveryPoint()
         if self._layout.index is None:
@@ -175,7 +175,7 @@ class Repair:
 
 
 def _extend(descriptor: int, length: int, size: int) -> None:
-    # With its place on the disk, as the store makes its files: it will be mapped.
+    # Allocated, because the store maps its log files.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, length, size - length)
     else:
@@ -183,4 +183,4 @@ def _extend(descriptor: int, length: int, size: int) -> None:
 
 
 def _needs_repair(queue: CheckedQueue) -> bool:
-    return bool(queue.rewrite or queue.void or list(queue.files.lengths()))
+    return bool(queue.rewrite or queue.void or list(queue.files.malformed()))

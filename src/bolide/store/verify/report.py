@@ -1,11 +1,11 @@
-"""What a look into a store found."""
+"""The report of a verification."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 _KEPT = 1000
-"""Findings that are kept in full; the rest is only counted."""
+"""Findings retained in full; the rest is only counted."""
 
 
 class Part(StrEnum):
@@ -18,7 +18,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Damage. `offset` is the place in the file, `physical_offset` that of a record concerned."""
+    """Damage at `offset` in a file; `physical_offset` is that of the record concerned."""
 
     part: Part
     file: Path
@@ -34,7 +34,7 @@ class Report:
     records: int = 0
     log_start: int = 0
     log_end: int = 0
-    """Where the log ends: behind its last sound record."""
+    """End of the last sound record."""
     queues: int = 0
     units: int = 0
     index_files: int = 0
@@ -42,9 +42,9 @@ class Report:
     tables: int = 0
     damages: dict[Part, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    """The first ones; `damages` counts all."""
+    """The first findings; `damages` counts all."""
     notes: list[str] = field(default_factory=list)
-    """What is worth knowing and no damage."""
+    """Observations that are not damage."""
     repairs: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -59,11 +59,11 @@ class Report:
         if len(self.findings) < _KEPT:
             self.findings.append(Finding(part, file, offset, reason, physical_offset))
 
-    def arrange(self) -> None:
-        """Put the log first: what is wrong with the rest mostly follows from it."""
+    def sort(self) -> None:
+        """Sort findings, those of the log first: most others follow from them."""
         parts = list(Part)
         self.findings.sort(key=lambda finding: parts.index(finding.part))
         self.damages = {part: self.damages[part] for part in parts if part in self.damages}
 
-    def note(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         self.notes.append(text)

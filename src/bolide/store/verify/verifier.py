@@ -1,4 +1,4 @@
-"""One look through a whole store."""
+"""One pass over a whole store: walks the log and compares it with everything derived."""
 
 import contextlib
 import errno
@@ -17,15 +17,15 @@ from bolide.store.verify.index import IndexCheck
 from bolide.store.verify.other_files import (
     check_checkpoint,
     check_tables,
-    note_leftovers,
     read_checkpoint,
+    report_leftovers,
 )
 from bolide.store.verify.queues import LogFacts, QueueCheck
 from bolide.store.verify.repair import Repair
 from bolide.store.verify.report import Part, Report
 
 Progress = Callable[[int, int], None]
-"""Told bytes of the log done and to do."""
+"""Called with the bytes of the log done and the total."""
 
 
 def verify(
@@ -35,11 +35,11 @@ def verify(
     progress: Progress = lambda _done, _total: None,
     disk: Disk | None = None,
 ) -> Report:
-    """Read everything. With `repair`, write derived files again and look a second time.
+    """Check the whole store. With `repair`, rewrite derived files and check again.
 
     Raises:
         StoreInUse: a broker has the store open.
-        OSError: a directory or the lock cannot be used.
+        OSError: a directory or the lock file is not accessible.
     """
     with _locked(layout.root, needed=repair):
         verifier = Verifier(layout, progress)
@@ -61,7 +61,9 @@ class Verifier:
         self._unclean = (layout.root / "abort").exists()
         self._damaged: list[tuple[int, int]] = []
         self._tail: Damage | None = None
-        self._piece: SoundRecords | None = None  # what is being looked at is read from memory
+        self._current: SoundRecords | None = (
+            None  # the run being checked, to read its records from memory
+        )
         self.last_record = -1
         self.last_timestamp = 0
 
@@ -81,31 +83,31 @@ class Verifier:
         self.queues.finish(facts)
         self.index.finish(facts.is_damaged)
         recovery_point = checkpoint.recovery_point.position if checkpoint.recovery_point else 0
-        self._judge_tail(max(self.queues.reach, self.index.reach, recovery_point))
+        self._check_tail(max(self.queues.reach, self.index.reach, recovery_point))
         check_checkpoint(layout.root, checkpoint, report)
-        note_leftovers(layout, report)
+        report_leftovers(layout, report)
         if self._unclean:
-            report.note("the store was not closed cleanly: the next start recovers it")
-        report.arrange()
+            report.add_note("the store was not closed cleanly: the next start recovers it")
+        report.sort()
         report.seconds = time.monotonic() - began
         return report
 
     # ---- the log
 
     def _used_files(self) -> list[Path]:
-        """All but those at the end that were made ahead: a crash leaves them."""
+        """Return the log files without trailing ones that were allocated ahead of their use."""
         files = self.layout.log_files
         while len(files) > 1 and is_unused(files[-1]):
-            self.report.note(f"{files.pop()}: made ahead of its use")
+            self.report.add_note(f"{files.pop()}: made ahead of its use")
         return files
 
     def _walk_log(self) -> None:
         total = sum(path.stat().st_size for path in self._files)
         done, end = 0, self.report.log_start
         for path in self._files:
-            self._check_place(path, end)
+            self._check_bounds(path, end)
             for item in self.walk(path):
-                self._take(item, path)
+                self._handle(item, path)
                 if isinstance(item, SoundRecords):
                     self._progress(done + item.end - int(path.name), total)
             done += path.stat().st_size
@@ -120,8 +122,8 @@ class Verifier:
             keys=self.index.enabled,
         ).run()  # fmt: skip
 
-    def _check_place(self, path: Path, end: int) -> None:
-        """Whether the file has its length and begins where the one before ends."""
+    def _check_bounds(self, path: Path, end: int) -> None:
+        """Check that a file has its nominal length and begins where the previous one ends."""
         length, start = path.stat().st_size, int(path.name)
         size = self.layout.log_file_size
         if length != size:
@@ -133,9 +135,9 @@ class Verifier:
             if start > end:
                 self._damaged.append((end, start))
 
-    def _take(self, item: SoundRecords | Damage | LogEnd, path: Path) -> None:
+    def _handle(self, item: SoundRecords | Damage | LogEnd, path: Path) -> None:
         if isinstance(item, SoundRecords):
-            self._take_records(item)
+            self._compare(item)
         elif isinstance(item, Damage):
             self._damaged.append((item.at, item.end))
             if not item.followed and path == self._files[-1]:
@@ -148,22 +150,22 @@ class Verifier:
             self.report.damage(Part.LOG, path, at, "no blank record closes the file", item.at)
             self._damaged.append((item.at, int(path.name) + self.layout.log_file_size))
 
-    def _take_records(self, item: SoundRecords) -> None:
+    def _compare(self, item: SoundRecords) -> None:
         result, report = item.scan, self.report
-        self._piece = item
+        self._current = item
         report.records += result.count
         report.log_end = item.end
         self.last_timestamp = result.last_timestamp
         for run in result.runs:
-            self.queues.take(run)
-        self.index.take(result.keys, self._damaged_at)
+            self.queues.compare(run)
+        self.index.compare(result.keys, self._damaged_at)
 
     def _damaged_at(self, physical_offset: int) -> bool:
         at = bisect_right(self._damaged, (physical_offset, 2**63)) - 1
         return at >= 0 and physical_offset < self._damaged[at][1]
 
-    def _judge_tail(self, reach: int) -> None:
-        """Bytes behind the last record: damage if something says that a record was there."""
+    def _check_tail(self, reach: int) -> None:
+        """Report bytes behind the last record: damage if queue, index or checkpoint cover them."""
         tail = self._tail
         if tail is None:
             return
@@ -171,12 +173,14 @@ class Verifier:
             at = tail.at - int(tail.path.name)
             self.report.damage(Part.LOG, tail.path, at, tail.reason, tail.at)
         else:
-            self.report.note(f"the log ends at {tail.at}, and what follows is none: {tail.reason}")
+            self.report.add_note(
+                f"the log ends at {tail.at}, and what follows is none: {tail.reason}"
+            )
 
     def _read(self, physical_offset: int) -> Record | str:
-        piece = self._piece
-        if piece and piece.base + piece.first <= physical_offset < piece.end:
-            return piece.record_at(physical_offset)
+        run = self._current
+        if run and run.base + run.first <= physical_offset < run.end:
+            return run.record_at(physical_offset)
         at = bisect_right(self._starts, physical_offset) - 1
         if at < 0:
             return "there is no log file for it"
@@ -189,7 +193,7 @@ def _locked(root: Path, *, needed: bool) -> Iterator[None]:
     try:
         lock.acquire()
     except OSError as exc:
-        # Where nobody can write there is nobody to keep out.
+        # On a read-only directory no broker can run.
         if needed or exc.errno not in {errno.EROFS, errno.EACCES} or os.access(root, os.W_OK):
             raise
     try:

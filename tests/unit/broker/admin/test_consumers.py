@@ -121,7 +121,7 @@ async def test_running_information_comes_from_the_consumer_itself(tables: Broker
 
 
 @on_loop
-async def test_a_consumer_that_is_not_online_cannot_be_asked(tables: BrokerTables) -> None:
+async def test_an_offline_consumer_cannot_be_queried(tables: BrokerTables) -> None:
     question = RunningInfoHeader(consumer_group="g", client_id="c2")
     async with asked(tables) as caller, Consumer().online(tables, caller.server):
         with pytest.raises(ServerError, match="The Consumer <g> <c2> not online"):
@@ -156,7 +156,7 @@ async def test_a_refusal_of_the_consumer_is_passed_back(tables: BrokerTables) ->
 
 
 @on_loop
-async def test_a_message_is_consumed_directly_with_what_the_consumer_needs_to_know(
+async def test_a_directly_consumed_message_carries_the_fields_of_the_consumer(
     tables: BrokerTables,
 ) -> None:
     place = tables.store.append(draft("T", b"again")).physical_offset
@@ -188,7 +188,7 @@ async def test_a_message_that_is_not_there_cannot_be_consumed(tables: BrokerTabl
 
 
 @on_loop
-async def test_every_consumer_tells_its_offsets(tables: BrokerTables) -> None:
+async def test_every_consumer_reports_its_offsets(tables: BrokerTables) -> None:
     question = ConsumerStatusHeader(topic="T", group="g")
     async with (
         asked(tables) as caller,
@@ -206,7 +206,7 @@ async def test_every_consumer_tells_its_offsets(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_a_consumer_that_does_not_tell_does_not_hide_the_others(
+async def test_an_unresponsive_consumer_does_not_hide_the_others(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "_STATUS_TIMEOUT", 0.05)
@@ -224,7 +224,7 @@ async def test_a_consumer_that_does_not_tell_does_not_hide_the_others(
 
 
 @on_loop
-async def test_a_group_without_consumers_has_nobody_to_ask(tables: BrokerTables) -> None:
+async def test_a_group_without_consumers_has_no_status(tables: BrokerTables) -> None:
     async with asked(tables) as caller:
         with pytest.raises(ServerError, match=r"No Any Consumer online .*\[g\]"):
             await caller.call(
@@ -253,12 +253,12 @@ async def reset(caller: Caller, header: ResetOffsetHeader) -> dict[int, int]:
 
 
 @on_loop
-async def test_offsets_are_reset_by_time_with_nobody_online(tables: BrokerTables) -> None:
+async def test_offsets_are_reset_by_time_without_online_consumers(tables: BrokerTables) -> None:
     async with asked(tables) as caller:
         tables.offsets.commit("g", "T", 0, 5)
         assert await reset(caller, reset_to(1_002_000)) == {0: 2, 1: 0}
     assert tables.offsets.find("g", "T", 0) == 2
-    assert tables.offsets.take_reset("g", "T", 0) == 2
+    assert tables.offsets.claim_reset("g", "T", 0) == 2
 
 
 @on_loop
@@ -273,11 +273,11 @@ async def test_one_queue_is_reset_by_time_or_to_an_offset(tables: BrokerTables) 
         assert await reset(caller, reset_to(1_003_000, queue_id=0)) == {0: 3}
         assert await reset(caller, reset_to(0, queue_id=0, offset=4)) == {0: 4}
         assert await reset(caller, reset_to(0, queue_id=0, offset=0)) == {0: 0}
-    assert tables.offsets.take_reset("g", "T", 1) is None
+    assert tables.offsets.claim_reset("g", "T", 1) is None
 
 
 @on_loop
-async def test_a_reset_of_what_is_not_there_is_refused(tables: BrokerTables) -> None:
+async def test_a_reset_of_an_unknown_topic_group_or_queue_is_refused(tables: BrokerTables) -> None:
     cases: list[tuple[ResetOffsetHeader, type[Exception], str]] = [
         (reset_to(0, queue_id=0, offset=6), InvalidParameter, r"\[0-5\]"),
         (reset_to(0, queue_id=2), InvalidParameter, "queueId=2"),
@@ -288,7 +288,7 @@ async def test_a_reset_of_what_is_not_there_is_refused(tables: BrokerTables) -> 
         for header, refusal, text in cases:
             with pytest.raises(refusal, match=text):
                 await reset(caller, header)
-    assert tables.offsets.take_reset("g", "T", 0) is None
+    assert tables.offsets.claim_reset("g", "T", 0) is None
 
 
 # ---- resets in the consumers
@@ -300,7 +300,9 @@ def old_way(tables: BrokerTables) -> BrokerTables:
 
 
 @on_loop
-async def test_consumers_are_told_to_reset_if_the_broker_does_not(old_way: BrokerTables) -> None:
+async def test_consumers_get_reset_requests_if_the_broker_does_not_reset(
+    old_way: BrokerTables,
+) -> None:
     async with asked(old_way) as caller, Consumer().online(old_way, caller.server) as consumer:
         old_way.offsets.commit("g", "T", 0, 5)
         old_way.offsets.commit("g", "T", 1, 0)
@@ -337,7 +339,7 @@ async def test_the_offsets_of_a_reset_are_written_on_another_thread(
 
 
 @on_loop
-async def test_without_force_nobody_is_sent_forward(old_way: BrokerTables) -> None:
+async def test_without_force_a_reset_does_not_move_forward(old_way: BrokerTables) -> None:
     gentle = ResetOffsetHeader(topic="T", group="g", timestamp=-1, is_force=False)
     async with asked(old_way) as caller, Consumer().online(old_way, caller.server):
         with pytest.raises(ServerError, match="not exist"):  # it has consumed nothing yet
@@ -348,7 +350,7 @@ async def test_without_force_nobody_is_sent_forward(old_way: BrokerTables) -> No
 
 
 @on_loop
-async def test_with_nobody_online_there_is_nobody_to_tell(old_way: BrokerTables) -> None:
+async def test_a_reset_through_consumers_needs_an_online_consumer(old_way: BrokerTables) -> None:
     async with asked(old_way) as caller:
         with pytest.raises(ConsumerNotOnline, match="Group: g Topic: T Timestamp: 0"):
             await reset(caller, reset_to(0))

@@ -43,7 +43,7 @@ def test_a_queue_that_holds_nothing_begins_at_zero(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5])
-def test_an_offset_within_the_queue_is_taken(store: MemoryStore, offset: int) -> None:
+def test_an_offset_within_the_queue_is_accepted(store: MemoryStore, offset: int) -> None:
     assert checked_offset(store, "T", 0, offset) == offset
 
 
@@ -61,7 +61,7 @@ def test_an_offset_of_deleted_messages_is_refused(store: MemoryStore) -> None:
         checked_offset(store, "T", 0, 1)
 
 
-def test_without_force_nobody_skips_what_they_have_not_seen() -> None:
+def test_without_force_a_reset_skips_no_message() -> None:
     consumed = {0: 10, 1: 10}
     wanted = {0: 4, 1: 40}
     assert limited_targets(wanted, consumed.__getitem__, force=False) == {0: 4, 1: 10}

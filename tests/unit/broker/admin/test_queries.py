@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bolide.broker.admin import queries as query
+from bolide.broker.admin import queries
 from bolide.broker.admin.queries import QueryHandlers
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
@@ -76,7 +76,7 @@ async def test_messages_are_found_by_key_newest_first(tables: BrokerTables) -> N
 
 
 @on_loop
-async def test_no_more_are_sent_than_asked_for(tables: BrokerTables) -> None:
+async def test_a_query_returns_at_most_the_requested_number(tables: BrokerTables) -> None:
     put(tables, b"1", b"2", b"3", KEYS="k")
     async with asked(tables) as caller:
         found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k", 2))
@@ -84,7 +84,7 @@ async def test_no_more_are_sent_than_asked_for(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_a_query_by_unique_key_is_bounded_by_the_setting_not_by_the_number_asked_for(
+async def test_a_query_by_unique_key_is_limited_by_the_setting_only(
     tables: BrokerTables,
 ) -> None:
     put(tables, b"1", b"2", b"3", **{PropertyName.UNIQUE_ID: "AC11"})
@@ -121,17 +121,17 @@ async def test_a_reply_holds_as_many_messages_as_fit_into_a_frame(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tables, b"1" * 100, b"2" * 100, b"3" * 100, KEYS="k")
-    monkeypatch.setattr(query, "_MAX_BYTES", 450)
+    monkeypatch.setattr(queries, "_MAX_BYTES", 450)
     async with asked(tables) as caller:
         found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k"))
         assert bodies_of(found.body) == [b"3" * 100, b"2" * 100]
-        monkeypatch.setattr(query, "_MAX_BYTES", 1)
+        monkeypatch.setattr(queries, "_MAX_BYTES", 1)
         found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k"))
     assert bodies_of(found.body) == [b"3" * 100]
 
 
 @on_loop
-async def test_the_reply_tells_how_far_the_index_of_files_has_come(tables: BrokerTables) -> None:
+async def test_the_reply_contains_the_end_of_the_index(tables: BrokerTables) -> None:
     config = small_config(tables.directory / "store")
     with MessageStore(config, clock=tables.clock, background=False) as store:
         place = store.append(draft("T", properties={"KEYS": "k"})).physical_offset
@@ -182,7 +182,7 @@ async def test_entries_of_a_queue_are_shown(tables: BrokerTables) -> None:
 
 @pytest.mark.parametrize("index", [-1, 3, 99])
 @on_loop
-async def test_entries_that_are_not_there_are_told_with_the_range(
+async def test_missing_entries_are_reported_with_the_range(
     tables: BrokerTables, index: int
 ) -> None:
     put(tables, b"1", b"2", b"3")

@@ -111,7 +111,7 @@ async def test_javas_tools_can_read_the_numbers(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_the_runtime_information_tells_what_happened(tables: BrokerTables) -> None:
+async def test_runtime_figures_report_the_statistics(tables: BrokerTables) -> None:
     async with running(tables) as broker:
         appended = broker.store.append(draft("T"))
         broker.statistics.sent("T", 0, 1, appended.size, 0.0042)
@@ -200,7 +200,7 @@ async def test_a_master_without_slaves_says_so(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_expired_files_go_at_the_next_look_when_asked(tables: BrokerTables) -> None:
+async def test_expired_files_are_deleted_soon_on_request(tables: BrokerTables) -> None:
     async with running(tables) as broker:
         for _ in range(80):
             broker.store.append(draft("T", b"x" * 100))

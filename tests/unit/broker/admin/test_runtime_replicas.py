@@ -17,7 +17,9 @@ from tests.support.threads import note_threads
 
 
 @on_loop
-async def test_consumer_offsets_are_told_as_the_file_holds_them(tables: BrokerTables) -> None:
+async def test_consumer_offsets_are_returned_in_the_format_of_the_file(
+    tables: BrokerTables,
+) -> None:
     tables.offsets.commit("g", "T", 3, 5)
     handlers = ReplicaHandlers(offsets=tables.offsets, delay_offsets=DelayOffsets)
     async with served(tables, handlers) as caller:
@@ -32,7 +34,7 @@ async def test_consumer_offsets_are_told_as_the_file_holds_them(tables: BrokerTa
 
 
 @on_loop
-async def test_delay_offsets_are_told_as_they_are_at_that_time(tables: BrokerTables) -> None:
+async def test_delay_offsets_are_returned_as_of_the_request(tables: BrokerTables) -> None:
     known = DelayOffsets(data_version=DataVersion(counter=4))
     handlers = ReplicaHandlers(offsets=tables.offsets, delay_offsets=lambda: known)
     async with served(tables, handlers) as caller:

@@ -119,7 +119,7 @@ async def progress_of(caller: Caller, **asked_for: str) -> ConsumeStats:
 
 
 @on_loop
-async def test_a_group_is_shown_with_what_it_consumed_and_what_there_is(
+async def test_consume_stats_contain_consumer_and_broker_offsets(
     tables: BrokerTables,
 ) -> None:
     async with asked(tables) as (caller, statistics):
@@ -151,7 +151,7 @@ async def test_without_a_topic_all_that_the_group_consumes_are_shown(tables: Bro
 
 
 @on_loop
-async def test_what_online_consumers_do_not_subscribe_to_is_left_out_unless_it_is_listed(
+async def test_topics_without_an_online_subscription_are_left_out_unless_listed(
     tables: BrokerTables,
 ) -> None:
     async with asked(tables) as (caller, _):
@@ -186,7 +186,7 @@ async def test_all_groups_are_shown_with_how_far_they_are_behind(tables: BrokerT
 
 
 @on_loop
-async def test_ordered_topics_can_be_asked_for_alone(tables: BrokerTables) -> None:
+async def test_statistics_can_be_limited_to_ordered_topics(tables: BrokerTables) -> None:
     async with asked(tables) as (caller, _):
         await tables.topics.update(TopicConfig(topic_name="Ordered", order=True))
         for topic in ("T", "Ordered", "Deleted"):
@@ -196,7 +196,7 @@ async def test_ordered_topics_can_be_asked_for_alone(tables: BrokerTables) -> No
 
 
 @on_loop
-async def test_times_of_a_queue_tell_how_late_a_group_is(tables: BrokerTables) -> None:
+async def test_time_spans_contain_the_delay_of_a_group(tables: BrokerTables) -> None:
     async with asked(tables) as (caller, _):
         tables.offsets.commit("g", "T", 0, 2)
         tables.clock.now = 1012.5
@@ -247,7 +247,7 @@ async def test_counters_are_viewed_by_name_and_key(tables: BrokerTables) -> None
     ],
 )
 @on_loop
-async def test_what_may_be_large_is_written_on_another_thread(
+async def test_large_replies_are_encoded_on_another_thread(
     tables: BrokerTables, monkeypatch: pytest.MonkeyPatch, code: RequestCode, header: Header
 ) -> None:
     async with asked(tables) as (caller, _):
@@ -258,7 +258,7 @@ async def test_what_may_be_large_is_written_on_another_thread(
 
 
 @on_loop
-async def test_an_address_of_ipv6_is_told_in_brackets(tables: BrokerTables) -> None:
+async def test_an_ipv6_address_is_written_in_brackets(tables: BrokerTables) -> None:
     async with asked(tables.restarted(broker_ip1="2001:db8::1")) as (caller, _):
         found = await caller.call(
             RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader(is_order=False)

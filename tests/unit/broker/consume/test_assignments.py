@@ -1,11 +1,11 @@
-"""Queues that the broker shares out: to whom, and whether to be pulled or popped."""
+"""Queue assignment by the broker, and request modes."""
 
 from typing import Any
 
 import pytest
 
 from bolide.broker.consume.assignments import Assignments, ClusterQueues, RequestModes, pop_share
-from bolide.model import shares
+from bolide.model import allocation
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.heartbeat import ConsumerGroup, Heartbeat, MessageModel
 from bolide.protocol.bodies.pop import AssignmentQuery, RequestMode, RequestModeSetting
@@ -19,7 +19,7 @@ POP = RequestModeSetting(topic="T", consumer_group="g", mode=RequestMode.POP)
 
 
 async def sharing(tables: BrokerTables, *client_ids: str) -> Assignments:
-    """A broker with topic T of four queues, and these members of group g."""
+    """A broker with topic T of four queues and members of group g."""
     config = TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)
     await tables.topics.update_all([config, TopicConfig(topic_name="%RETRY%g")])
     tables.groups.require("g")
@@ -49,7 +49,7 @@ async def test_members_share_the_queues_by_the_strategy_they_name(tables: Broker
 
 
 @on_loop
-async def test_who_cannot_be_served_keeps_what_he_has(tables: BrokerTables) -> None:
+async def test_a_client_without_an_assignment_keeps_its_queues(tables: BrokerTables) -> None:
     assignments = await sharing(tables, "a")
     assert await asked(assignments, "stranger") is None
     assert await asked(assignments, "a", strategy_name="MACHINE_ROOM") is None
@@ -81,7 +81,7 @@ async def test_a_group_that_pops_gets_whole_brokers_but_pulls_its_retries(
 
 
 @on_loop
-async def test_what_was_set_for_a_group_beats_the_default(tables: BrokerTables) -> None:
+async def test_a_request_mode_of_a_group_overrides_the_default(tables: BrokerTables) -> None:
     assignments = await sharing(tables, "a")
     await assignments.modes.set(POP)
     assert await asked(assignments, "a") == [-1]
@@ -103,19 +103,19 @@ def test_modes_are_read_as_java_brokers_write_them(tables: BrokerTables) -> None
     assert RequestModes(table).find("T", "g") == POP
 
 
-@pytest.mark.parametrize("strategy", [shares.average, shares.by_circle])
+@pytest.mark.parametrize("strategy", [allocation.average, allocation.by_circle])
 @pytest.mark.parametrize("members", range(1, 6))
 @pytest.mark.parametrize("shared_with", [-1, 0, 1, 2, 7])
-def test_somebody_pops_every_queue(strategy: Any, members: int, shared_with: int) -> None:
+def test_every_queue_is_popped_by_a_member(strategy: Any, members: int, shared_with: int) -> None:
     popped: set[MessageQueue] = set()
     for index in range(members):
         popped |= set(pop_share(strategy, QUEUES, index, members, shared_with))
     assert popped in ({MessageQueue("T", f"broker-{x}", -1) for x in "ab"}, set(QUEUES))
 
 
-def test_a_member_shares_the_queues_of_those_after_it() -> None:
+def test_a_member_shares_the_queues_of_the_members_after_it() -> None:
     def share(index: int, members: int) -> list[MessageQueue]:
-        return list(pop_share(shares.average, QUEUES, index, members, 1))
+        return list(pop_share(allocation.average, QUEUES, index, members, 1))
 
     assert share(0, 4) == [QUEUES[0], QUEUES[1]]
     assert share(3, 4) == [QUEUES[3], QUEUES[0]]

@@ -1,4 +1,4 @@
-"""The queues of a topic on all brokers: asked of NameServers, remembered, known without them."""
+"""Queues of a topic on all brokers: fetched from NameServers, cached, available without them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ THEIRS = MessageQueue("T", "broker-b", 0)
 
 
 class NameServers:
-    """Two of them; the first is down."""
+    """Two NameServers; the first is down."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -42,7 +42,7 @@ class NameServers:
 
 
 async def known(tables: BrokerTables) -> tuple[ClusterQueues, NameServers, FakeClock]:
-    """Topic T with one queue on this broker and one on another; NameServers to be asked."""
+    """Topic T with one queue on this broker and one on another, and NameServers."""
     tables = tables.restarted(name_servers=("down:1", "up:1"))
     await tables.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
     clock, servers = FakeClock(), NameServers()
@@ -66,14 +66,14 @@ async def test_readable_queues_of_all_brokers_are_found_and_remembered(
 
 
 @on_loop
-async def test_what_was_known_counts_while_no_name_server_answers(tables: BrokerTables) -> None:
+async def test_cached_queues_are_used_while_no_name_server_answers(tables: BrokerTables) -> None:
     queues, servers, clock = await known(tables)
     await queues.find("T")
     servers.answer = ConnectFailed("up:1", "down too")
     clock.advance(31)
     assert await queues.find("T") == [MINE, THEIRS]
     assert await queues.find("T") == [MINE, THEIRS]
-    assert len(servers.asked) == 4  # not with every question
+    assert len(servers.asked) == 4  # cached in between
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""Requests about who gets which queues, over a real connection."""
+"""Requests for queue assignment, over a real connection."""
 
 from pathlib import Path
 

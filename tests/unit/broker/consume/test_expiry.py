@@ -1,4 +1,4 @@
-"""Which topics have messages that expire."""
+"""The table of topics with expiring messages."""
 
 from errno import ENOSPC
 from pathlib import Path
@@ -39,7 +39,7 @@ async def test_a_topic_is_noted_with_its_first_message_that_expires(tmp_path: Pa
 
 
 @on_loop
-async def test_records_of_other_topics_are_not_looked_at(tmp_path: Path) -> None:
+async def test_records_of_other_topics_are_not_decoded(tmp_path: Path) -> None:
     expiring = loaded(tmp_path)
     retries = retry_topic("G")
     assert expiring.wanted(retries, EVERYTHING) is EVERYTHING

@@ -1,4 +1,4 @@
-"""Keyed messages are taken once, by every way they come in."""
+"""Keyed messages are stored once, whichever path they take."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.recovery import WindowReader
-from bolide.broker.dedup.window import Span, Window
+from bolide.broker.dedup.window import Window, WindowLength
 from bolide.broker.delay import NotYet
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
@@ -38,18 +38,18 @@ PLAIN = TopicConfig(topic_name="D", read_queue_nums=4, write_queue_nums=4)
 ID = "7F00000112345678ABCDEF0000010000"
 
 
-def topic(span: str = "10m", **given: Any) -> TopicConfig:
+def topic(length: str = "10m", **given: Any) -> TopicConfig:
     values: dict[str, Any] = {
         "topic_name": "D",
         "read_queue_nums": 4,
         "write_queue_nums": 4,
     } | given
-    return TopicConfig(attributes={"dedup.window": span}, **values)
+    return TopicConfig(attributes={"dedup.window": length}, **values)
 
 
 @asynccontextmanager
-async def core_in(directory: Path, span: str = "10m", **given: Any) -> AsyncIterator[BrokerCore]:
-    core = BrokerCore(directory, topic(span), **given)
+async def core_in(directory: Path, length: str = "10m", **given: Any) -> AsyncIterator[BrokerCore]:
+    core = BrokerCore(directory, topic(length), **given)
     try:
         await core.duplicates.windows.ready("D")
         yield core
@@ -58,7 +58,7 @@ async def core_in(directory: Path, span: str = "10m", **given: Any) -> AsyncIter
 
 
 async def send(core: BrokerCore, key: str | None = None, **given: Any) -> Frame:
-    """By the short names, so that the fast path sees it first."""
+    """A send with short header names, which the fast path serves."""
     peer: Peer = given.pop("peer", None) or core.connect()
     properties = {"UNIQ_KEY": ID} | given.pop("properties", {})
     if key is not None:
@@ -216,7 +216,7 @@ async def test_a_delayed_message_takes_its_key_when_it_is_sent(tmp_path: Path) -
 
 
 def delivery(key: str, born: int) -> RecordDraft:
-    """A message that was delayed, as it goes to its queue."""
+    """A delayed message on its way to its queue."""
     text = f"DEDUP_KEY\x01{key}\x02REAL_TOPIC\x01D\x02REAL_QID\x011\x02"
     return draft("D", queue_id=1)._replace(properties=text.encode(), born_timestamp=born)
 
@@ -242,12 +242,12 @@ async def test_a_delivery_before_a_crash_is_known_and_no_other_message_is_taken_
 # ---- windows
 
 
-@pytest.mark.parametrize(("span", "passes"), [("3", "messages"), ("5s", "time")])
+@pytest.mark.parametrize(("length", "passes"), [("3", "messages"), ("5s", "time")])
 @on_loop
 async def test_a_key_outside_the_window_is_new_again(
-    tmp_path: Path, span: str, passes: str
+    tmp_path: Path, length: str, passes: str
 ) -> None:
-    async with core_in(tmp_path, span) as core:
+    async with core_in(tmp_path, length) as core:
         first = place_of(await send(core, "a"))
         for _ in range(2):
             await send(core)
@@ -321,8 +321,8 @@ async def test_the_bound_on_keys_counts_for_all_that_is_read_back(tmp_path: Path
     core = BrokerCore(tmp_path, PLAIN, dedup_max_keys=100)
     for queue_id in range(4):
         await send_batch(core, *(f"{number}" for number in range(40)), queue_id=queue_id)
-    reader = WindowReader(core.store, now=core.clock.now, most=100, is_stopped=lambda: False)
-    windows = reader.read("D", 4, Span(seconds=600), {})
+    reader = WindowReader(core.store, now=core.clock.now, max_keys=100, is_stopped=lambda: False)
+    windows = reader.read("D", 4, WindowLength(seconds=600), {})
     assert [len(window) for window in windows.values()] == [25] * 4
     await core.topics.update(topic())
     await core.duplicates.windows.ready("D")
@@ -379,7 +379,7 @@ async def test_more_queues_leave_what_is_known(tmp_path: Path) -> None:
 
 
 class StuckStore(MemoryStore):
-    """Nothing can be read back before `released` is set."""
+    """A store whose reads block until `released` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -486,7 +486,7 @@ async def test_sends_that_wait_for_a_window_are_refused_when_the_broker_ends(
 
 
 class SlowStore(MemoryStore):
-    """It says what it has flushed when the test does."""
+    """A store that reports flushes when the test says so."""
 
     listener: Listener
 
@@ -543,10 +543,10 @@ STEPS = st.lists(
 
 
 class Model:
-    """All that each queue holds, and by brute force what of it is inside the window."""
+    """The content of each queue, and by brute force the part inside the window."""
 
-    def __init__(self, span: str) -> None:
-        self.span = span
+    def __init__(self, length: str) -> None:
+        self.length = length
         self.queues: dict[int, list[tuple[str | None, Appended]]] = {0: [], 1: []}
 
     def find(self, queue_id: int, key: str, now: float) -> Appended | None:
@@ -557,7 +557,7 @@ class Model:
             if each == key
             and (
                 place.store_timestamp >= (now - 4) * 1000
-                if self.span == "4s"
+                if self.length == "4s"
                 else place.queue_offset >= len(held) - 5
             )
         ]
@@ -577,15 +577,15 @@ class Model:
         assert next(fresh, None) is None
 
 
-@pytest.mark.parametrize("span", ["5", "4s"])
+@pytest.mark.parametrize("length", ["5", "4s"])
 @settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=60)
 @given(steps=STEPS)
 def test_any_mix_of_sends_pauses_and_restarts_is_taken_as_the_model_says(
-    tmp_path: Path, span: str, steps: list[tuple[str, int, list[str | None]]]
+    tmp_path: Path, length: str, steps: list[tuple[str, int, list[str | None]]]
 ) -> None:
     async def run() -> None:
-        model = Model(span)
-        async with core_in(tmp_path, span) as core:
+        model = Model(length)
+        async with core_in(tmp_path, length) as core:
             duplicates: Duplicates = core.duplicates
             for what, number, keys in steps:
                 if what == "send":

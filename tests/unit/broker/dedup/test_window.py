@@ -1,26 +1,26 @@
-"""Spans as topics write them, and what a window keeps."""
+"""Window lengths as topics write them, and the keys a window retains."""
 
 import time
 
 import pytest
 
-from bolide.broker.dedup.window import Span, Window, digest, find_key
+from bolide.broker.dedup.window import Window, WindowLength, digest, find_key
 from bolide.store.appending import Appended
 
 
 @pytest.mark.parametrize(
-    ("text", "span"),
+    ("text", "length"),
     [
-        ("1", Span(messages=1)),
-        ("10000000", Span(messages=10_000_000)),
-        ("1s", Span(seconds=1)),
-        ("10m", Span(seconds=600)),
-        ("2h", Span(seconds=7200)),
-        ("7d", Span(seconds=604_800)),
+        ("1", WindowLength(messages=1)),
+        ("10000000", WindowLength(messages=10_000_000)),
+        ("1s", WindowLength(seconds=1)),
+        ("10m", WindowLength(seconds=600)),
+        ("2h", WindowLength(seconds=7200)),
+        ("7d", WindowLength(seconds=604_800)),
     ],
 )
-def test_spans_are_numbers_of_messages_or_times(text: str, span: Span) -> None:
-    assert Span.parse(text) == span
+def test_spans_are_numbers_of_messages_or_times(text: str, length: WindowLength) -> None:
+    assert WindowLength.parse(text) == length
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_spans_are_numbers_of_messages_or_times(text: str, span: Span) -> None:
 )
 def test_other_spans_are_refused_with_what_they_may_be(text: str) -> None:
     with pytest.raises(ValueError, match="1 to 10000000, or a time, 1s to 7d"):
-        Span.parse(text)
+        WindowLength.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def place(number: int, generation: int = 0) -> Appended:
 
 
 def filled(count: int) -> Window:
-    window = Window(Span(messages=100))
+    window = Window(WindowLength(messages=100))
     for number in range(count):
         window.add(digest(b"%d" % number), place(number), number)
     return window
@@ -73,48 +73,49 @@ def test_a_key_tells_the_place_of_its_message_while_it_is_inside() -> None:
 
 def test_a_window_forgets_from_its_beginning() -> None:
     window = filled(10)
-    window.slide(3)
+    window.evict_expired(3)
     assert held(window) == [3, 4, 5, 6, 7, 8, 9]
-    window.slide(3)
-    window.drop(2)
+    window.evict_expired(3)
+    window.evict_oldest(2)
     assert held(window) == [5, 6, 7, 8, 9]
-    window.drop(9)
+    window.evict_oldest(9)
     assert len(window) == 0
 
 
 def test_a_key_that_is_out_of_date_but_not_forgotten_yet_begins_again() -> None:
     window = filled(3000)
-    window.slide(2500)
+    window.evict_expired(2500)
     assert len(window) == 2000, "a broker does not stand still for it"
     key = digest(b"2000")
     assert window.find(key, 2500) is None
     window.add(key, place(5000), 5000)
     assert window.find(key, 2500) == place(5000)
     for _ in range(3):
-        window.slide(2500)
+        window.evict_expired(2500)
     assert held(window, 3000) == [2000, *range(2500, 3000)]
-    window.slide(5000)
+    window.evict_expired(5000)
     assert held(window, 3000) == [2000]
 
 
 def test_what_the_store_takes_back_is_forgotten_from_the_end() -> None:
     window = filled(4)
-    window.add(digest(b"4"), place(4, generation=1), 4)  # after the failure, before it was told
-    window.take_back(position=200, generation=1)
+    # Appended after the failure, before it was reported.
+    window.add(digest(b"4"), place(4, generation=1), 4)
+    window.discard_lost(position=200, generation=1)
     assert held(window) == [0, 1, 4]
-    window.slide(4)
+    window.evict_expired(4)
     assert held(window) == [4]
 
 
 def test_what_was_taken_back_may_come_again_and_go_again() -> None:
     window = filled(4)
-    window.take_back(position=200, generation=1)
+    window.discard_lost(position=200, generation=1)
     for number in (2, 3):
         window.add(digest(b"%d" % number), place(number, generation=1), number)
     assert (held(window), len(window)) == ([0, 1, 2, 3], 4)
-    window.take_back(position=300, generation=2)
+    window.discard_lost(position=300, generation=2)
     assert held(window) == [0, 1, 2]
-    window.slide(3)
+    window.evict_expired(3)
     assert (held(window), len(window)) == ([], 0)
 
 
@@ -129,11 +130,11 @@ def test_many_keys_that_begin_again_take_no_longer_than_new_ones() -> None:
         window.add(digest(b"%d" % number), place(count + number), count + number)
     assert time.process_time() - began < 10 * new
     assert len(window) == count
-    window.drop(count - 1)
+    window.evict_oldest(count - 1)
     assert held(window, count) == [0], "the one that came last"
 
 
 def test_a_window_forgets_as_many_at_once_as_is_asked() -> None:
     window = filled(3000)
-    window.slide(2500, least=2200)
+    window.evict_expired(2500, at_least=2200)
     assert len(window) == 800

@@ -14,21 +14,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("bolide.broker.fast_path._pulls", reason="no compiled fast path")
 
-# ruff: noqa: E402  these need the compiled modules
-from bolide.broker.fast_path._pulls import PullReplies, read_pull
-from bolide.broker.fast_path.pulls import refill
+
 from bolide.kernel import sieves
-from bolide.kernel._sieves import Sieve
-from bolide.protocol import binary_fields, json_fields
-from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.errors import ProtocolError
-from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
+from bolide.protocol.codes import ResponseCode
+from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
-from bolide.protocol.headers.pull import PullHeader, PullReply
+from bolide.protocol.headers.pull import PullReply
 from bolide.protocol.property_string import decode_properties
-from bolide.protocol.record import RECORD_HEAD, is_record_magic, store_time
-from tests.support.broker import pull_header
-from tests.unit.kernel.drafts import DRAFT, ENCODED, V6, record
+from tests.unit.kernel.drafts import DRAFT, ENCODED, record
 
 UNIT = struct.Struct(">qiq")
 START = 4096
@@ -313,5 +306,3 @@ def test_an_answer_without_messages_says_why(kernel: Any) -> None:
     answers = kernel.PullAnswers(**SETTINGS)
     frame = answers.tell((20, "NO_MATCHED_MESSAGE"), 9, 55, 3, 100)
     assert frame == expected([], 55, status="NO_MATCHED_MESSAGE")
-
-

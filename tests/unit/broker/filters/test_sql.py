@@ -1,4 +1,4 @@
-"""The SQL92 dialect by itself; Java's own verdicts are asked for in tests/interop."""
+"""The SQL92 dialect by itself; tests/interop compares it with Java."""
 
 import struct
 import time
@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
 from bolide.kernel import gather
 from bolide.protocol.property_string import encode_properties
-from tests.unit.broker.filters.naive import NAMES, VALUES, Fails, Tree, conditions, judge, text_of
+from tests.unit.broker.filters.naive_sql import (
+    NAMES,
+    VALUES,
+    Fails,
+    Tree,
+    conditions,
+    evaluate,
+    text_of,
+)
 from tests.unit.kernel.drafts import DRAFT, record
 
 
@@ -19,7 +27,7 @@ def matches(expression: str, **properties: str) -> bool:
 
 
 def matches_raw(expression: str, properties: bytes) -> bool:
-    """What the test says of a property string, and its sieve of a record with it."""
+    """Return the result of the test on a property string, checked against its sieve on a record."""
     compiled = compile_sql(expression)
     data = record(DRAFT._replace(properties=properties), 0, 0)
     unit = struct.pack(">qiq", 0, len(data), 0)
@@ -40,7 +48,7 @@ def test_compiled_expressions_judge_as_the_plain_rules_do(
 ) -> None:
     for properties in messages:
         try:
-            expected = judge(tree, properties) is True
+            expected = evaluate(tree, properties) is True
         except Fails:
             expected = False
         assert matches(text_of(tree), **properties) == expected
@@ -50,18 +58,18 @@ def test_compiled_expressions_judge_as_the_plain_rules_do(
     ("expression", "properties", "verdict"),
     [
         ("a > 5", {"a": "10"}, True),
-        ("a > 5", {"a": "1.0"}, False),  # no whole number: no verdict
+        ("a > 5", {"a": "1.0"}, False),  # not a whole number: evaluation fails
         ("NOT (a > 5)", {"a": "abc"}, False),
         ("a > 5 OR b = 'x'", {"a": "abc", "b": "x"}, False),
         ("b = 'x' OR a > 5", {"a": "abc", "b": "x"}, True),
         ("a > 5.5", {"a": "NaN"}, True),
         ("a <> 'x'", {}, False),
-        ("'x' <> a", {}, True),  # what is missing on the right is not unknown
+        ("'x' <> a", {}, True),  # a value missing on the right is not unknown
         ("a = TRUE", {"a": "True"}, True),
         ("a", {"a": "true"}, False),
         ("NOT a", {"a": "true"}, True),
         ("NOT a", {}, False),
-        ("NOT a CONTAINS 'x'", {"a": "y"}, False),  # of (NOT a), which is no text
+        ("NOT a CONTAINS 'x'", {"a": "y"}, False),  # applies to (NOT a), which is no text
         ("a = 1 AND b IS NULL", {"a": "1"}, True),
         ("a = 1 -- the rest of a line\n AND b = 2", {"a": "1", "b": "3"}, False),
         ("A = 1", {"a": "1"}, False),
@@ -86,7 +94,7 @@ def test_odd_cases_are_judged_as_rocketmq_does(
         ("a.b = 1", "names have letters"),
         ("a IS NOT NUL", "'NUL' at character 10 .* Did you mean NULL"),
         ("a IN (1)", "expected a text in single quotes"),
-        ("NOT a IN ('x')", "IN asks for a name before it"),
+        ("NOT a IN ('x')", "IN requires a name before it"),
         ("5", "neither true nor false"),
         ("a > 'b'", "'b' has no order"),
         ("a = NULL", "use IS NULL"),
@@ -98,7 +106,7 @@ def test_odd_cases_are_judged_as_rocketmq_does(
     ],
 )
 def test_a_bad_expression_is_told_what_is_wrong_and_where(expression: str, reason: str) -> None:
-    for _ in range(2):  # the second time it is remembered
+    for _ in range(2):  # the second time from the cache
         with pytest.raises(BadExpression, match=reason):
             compile_sql(expression)
 
@@ -167,8 +175,8 @@ def test_long_rows_of_conditions_are_no_deep_ones() -> None:
         (b"a\x015", True),  # the last pair without an end, as 4.9 writes it
         (b"aa\x011\x02a\x015\x02b\x011\x02", True),
         (b"b\x01a\x015\x02", False),  # inside of another value
-        (b"a\x011\x02a\x015\x02", True),  # of two the later one
-        (b"a\x015\x02a\x01\x02", True),  # without a value it is none
+        (b"a\x011\x02a\x015\x02", True),  # the later of two counts
+        (b"a\x015\x02a\x01\x02", True),  # an empty value does not count
         (b"a\x015\xff\x02", False),
         (b"", False),
     ],
@@ -185,7 +193,7 @@ def test_properties_are_found_however_they_lie(properties: bytes, found: bool) -
         ("a = 5", "\u0665", True),  # digits of any script
         ("a = 5", "+" + "0" * 40 + "5", True),
         ("a > 2147483646", "2147483647", True),
-        ("a < 5", "-2147483649", False),  # is no int: no verdict
+        ("a < 5", "-2147483649", False),  # not an int: evaluation fails
         ("a < 2147483648", "-2147483649", True),
         ("a < 9223372036854775807", "-9223372036854775808", True),
         ("a > -5", "-4", True),

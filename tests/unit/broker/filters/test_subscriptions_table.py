@@ -1,12 +1,12 @@
-"""What groups filter by, and how long it is known."""
+"""The table of SQL filters registered by groups."""
 
 from pathlib import Path
 
 import pytest
 
 from bolide.broker.filters.filters import NotCompiled
-from bolide.broker.filters.sql import compiler as compiling
-from bolide.broker.filters.subscriptions import FilterTable, positions
+from bolide.broker.filters.sql import compiler
+from bolide.broker.filters.subscriptions import FilterTable, bloom_positions
 from bolide.model.names import retry_topic
 from bolide.protocol.bodies.heartbeat import Subscription
 from bolide.protocol.record import encode_record
@@ -37,8 +37,8 @@ def expression(table: FilterTable, topic: str = "T", group: str = "g") -> str | 
 
 
 def test_the_bits_are_those_that_java_computes() -> None:
-    assert positions("G", "T").bit_pos == [24, 26, 83]
-    long = positions("a-consumer-group-with-a-long-name", "TopicTest")
+    assert bloom_positions("G", "T").bit_pos == [24, 26, 83]
+    long = bloom_positions("a-consumer-group-with-a-long-name", "TopicTest")
     assert (long.bit_num, len(long.bit_pos)) == (112, 3)
 
 
@@ -51,7 +51,7 @@ def test_a_newer_expression_takes_the_place_of_an_older_one(tmp_path: Path) -> N
     assert expression(table, "U") is None
     table.register("g", [wants("a > 3", 3)])
     assert expression(table) == "a > 3"
-    table.register("g", [wants("a >", 4)])  # bad: better none than the old one
+    table.register("g", [wants("a >", 4)])  # an invalid filter removes the old one
     assert expression(table) is None
 
 
@@ -62,13 +62,13 @@ def test_a_filter_dies_with_its_group_and_comes_back_with_it(tmp_path: Path) -> 
     clock.advance(10)
     table.sweep(lambda _: True, 3600)
     assert not _is_dead(table)
-    table.register("g", [wants("b > 1", topic="U")])  # T is not subscribed to any more
+    table.register("g", [wants("b > 1", topic="U")])  # T is no longer subscribed to
     assert _is_dead(table)
     table.register("g", [wants("a > 1", 5)])
     assert not _is_dead(table)
     table.sweep(lambda _: False, 3600)
     assert _is_dead(table)
-    table.register("g", [wants("a > 2", 4)])  # by a client whose clock was set back
+    table.register("g", [wants("a > 2", 4)])  # from a client whose clock was set back
     assert (expression(table), _is_dead(table)) == ("a > 2", False)
     table.sweep(lambda _: False, 3600)
     clock.advance(3599)
@@ -93,11 +93,11 @@ def test_it_is_saved_and_after_a_restart_counts_as_dead(tmp_path: Path) -> None:
 async def test_pulls_are_told_what_is_missing_or_old(tables: BrokerTables) -> None:
     filters = tables.filters
     with pytest.raises(FilterNotFound, match=r"Your expression may be wrong! .* ends too early"):
-        filters.subscribed("g", wants("a >"), 1)
+        filters.subscription_filter("g", wants("a >"), 1)
     await filters.register("g", [wants("a > 1", 3)])
     with pytest.raises(FilterOutdated, match="not latest"):
-        filters.subscribed("g", wants("a > 1", 4), 4)
-    assert filters.subscribed("g", wants("a > 1", 3), 3).record is not None
+        filters.subscription_filter("g", wants("a > 1", 4), 4)
+    assert filters.subscription_filter("g", wants("a > 1", 3), 3).record is not None
 
 
 @on_loop
@@ -106,22 +106,22 @@ async def test_what_a_group_wanted_before_a_restart_is_compiled_before_it_pulls(
 ) -> None:
     await tables.filters.register("g", [wants("a > 1", 3)])
     tables.filters.save()
-    monkeypatch.setattr(compiling, "_outcomes", compiling._Outcomes())
+    monkeypatch.setattr(compiler, "_cache", compiler._ResultCache())
     again = tables.restarted().filters
     with pytest.raises(NotCompiled, match="a > 1"):
-        again.subscribed("g", wants("a > 1", 3), 3)
+        again.subscription_filter("g", wants("a > 1", 3), 3)
     await again.register("g", [wants("a > 1", 3)])
-    assert again.subscribed("g", wants("a > 1", 3), 3).record is not None
+    assert again.subscription_filter("g", wants("a > 1", 3), 3).record is not None
 
 
 @on_loop
 async def test_a_retry_that_nobody_can_judge_is_delivered(tmp_path: Path) -> None:
-    """Such as one of a group whose expression another broker took, and ours finds too long."""
+    """For example an expression accepted by another broker and too long for this one."""
     tables = BrokerTables(tmp_path, {"filter_support_retry": True})
     record = memoryview(
         encode_record(draft(topic=retry_topic("g"), properties={"RETRY_TOPIC": "T", "a": "1"}))
     )
-    wanted = tables.filters.of_retries("g", EVERYTHING).record
+    wanted = tables.filters.retry_filter("g", EVERYTHING).record
     assert wanted is not None
     verdicts = []
     for text in ("a > 5", "a < 5", "a <"):

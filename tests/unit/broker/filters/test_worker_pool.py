@@ -1,4 +1,4 @@
-"""Processes that run filter functions."""
+"""Worker processes for filter functions."""
 
 import asyncio
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bolide.broker.filters import worker_pool
-from bolide.broker.filters.function_worker import LENGTH, Load, decode_answer, encode
-from bolide.broker.filters.worker_pool import Code, WorkerFailed, WorkerPool, WorkersBusy
+from bolide.broker.filters.function_worker import LENGTH, LoadRequest, decode_reply, encode
+from bolide.broker.filters.worker_pool import FunctionCode, WorkerFailed, WorkerPool, WorkersBusy
 from bolide.protocol.record import encode_record
 from tests.interop.processes import is_alive
 from tests.support.aio import PATIENCE, on_loop, until
@@ -31,8 +31,8 @@ async def pool(count: int = 1, seconds: float = PATIENCE) -> AsyncIterator[Worke
         await workers.stop()
 
 
-def code(body: str, version: int = 1) -> Code:
-    return Code("f", f"import os, time\ndef accept(message):\n    {body}", version)
+def code(body: str, version: int = 1) -> FunctionCode:
+    return FunctionCode("f", f"import os, time\ndef accept(message):\n    {body}", version)
 
 
 @on_loop
@@ -40,13 +40,13 @@ async def test_a_worker_is_used_again_and_gets_each_version_of_a_function() -> N
     async with pool() as workers:
         pid = await _pid(workers)
         for version, verdict in ((2, True), (3, False)):
-            answer = await workers.judge(code(f"return {verdict}", version), [RECORD, RECORD])
+            answer = await workers.evaluate(code(f"return {verdict}", version), [RECORD, RECORD])
             assert answer.verdicts == [verdict, verdict]
         assert await _pid(workers) == pid
         [worker] = workers._all
-        os.kill(pid, signal.SIGKILL)  # while it has nothing to do
+        os.kill(pid, signal.SIGKILL)  # while it is idle
         await until(lambda: worker.process.returncode is not None)
-        answer = await workers.judge(code("return message.body == b'hello'", 9), [RECORD])
+        answer = await workers.evaluate(code("return message.body == b'hello'", 9), [RECORD])
         assert answer.verdicts == [True]
         assert await _pid(workers) != pid
 
@@ -55,7 +55,7 @@ async def test_a_worker_is_used_again_and_gets_each_version_of_a_function() -> N
 async def test_each_question_has_a_worker_of_its_own_up_to_their_number() -> None:
     async with pool(2) as workers:
         both = code("time.sleep(0.2); print(os.getpid()); return True")
-        answers = await asyncio.gather(*(workers.judge(both, [RECORD]) for _ in range(4)))
+        answers = await asyncio.gather(*(workers.evaluate(both, [RECORD]) for _ in range(4)))
         assert [answer.verdicts for answer in answers] == [[True]] * 4
         assert len(workers._all) == 2
 
@@ -63,13 +63,13 @@ async def test_each_question_has_a_worker_of_its_own_up_to_their_number() -> Non
 @on_loop
 async def test_those_who_wait_for_a_worker_are_told_when_the_pool_stops() -> None:
     async with pool() as workers:
-        waiting = asyncio.create_task(workers.judge(code("time.sleep(60)"), [RECORD]))
+        waiting = asyncio.create_task(workers.evaluate(code("time.sleep(60)"), [RECORD]))
         await until(lambda: workers._all)
         await workers.stop()
         with pytest.raises(WorkerFailed):
             await waiting
         with pytest.raises(WorkerFailed, match="ending"):
-            await workers.judge(code("return True"), [RECORD])
+            await workers.evaluate(code("return True"), [RECORD])
 
 
 def test_a_worker_ends_with_its_broker_even_in_the_middle_of_a_function() -> None:
@@ -77,11 +77,11 @@ def test_a_worker_ends_with_its_broker_even_in_the_middle_of_a_function() -> Non
     command = [sys.executable, "-m", worker, "0.5", str(2**28)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
         assert idle.stdin is not None
-        idle.stdin.close()  # as when the broker is killed
+        idle.stdin.close()  # as if the broker were killed
         assert idle.wait(PATIENCE) == 0
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
         assert busy.stdin is not None
-        busy.stdin.write(encode(Load("f", "while True: pass")))
+        busy.stdin.write(encode(LoadRequest("f", "while True: pass")))
         busy.stdin.flush()
         assert busy.wait(PATIENCE) == -signal.SIGALRM
 
@@ -99,13 +99,13 @@ def accept(message): return True
     ) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
-        worker.stdin.write(encode(Load("f", source)))
+        worker.stdin.write(encode(LoadRequest("f", source)))
         worker.stdin.flush()
         for _ in ("ready", "loaded"):
             (size,) = LENGTH.unpack(worker.stdout.read(LENGTH.size))
-            assert decode_answer(worker.stdout.read(size)).error == ""
+            assert decode_reply(worker.stdout.read(size)).error == ""
         children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
-        worker.stdin.close()  # as when the broker is killed
+        worker.stdin.close()  # as if the broker were killed
         assert worker.wait(PATIENCE) == -signal.SIGKILL
         assert len(children) == 1
         assert not is_alive(int(children[0]))
@@ -115,11 +115,11 @@ def accept(message): return True
 async def test_whatever_a_function_raises_is_told() -> None:
     raising = (
         ("raise ValueError('\\udc80')", r"ValueError in line 3: \udc80"),
-        ("raise type('Mute', (Exception,), {'__str__': None})", "Mute in line 3: it does not"),
+        ("raise type('Mute', (Exception,), {'__str__': None})", "Mute in line 3: no message"),
     )
     async with pool() as workers:
         for version, (body, error) in enumerate(raising):
-            answer = await workers.judge(code(body, version), [RECORD])
+            answer = await workers.evaluate(code(body, version), [RECORD])
             assert (answer.verdicts, answer.failed) == ([False], 1)
             assert answer.error.startswith(error)
 
@@ -130,23 +130,23 @@ async def test_a_function_that_forks_answers_once() -> None:
         forks = code("os.fork(); return message.body == b'hello'")
         other = bytes(encode_record(draft(body=b"other")))
         for record, verdict in ((RECORD, True), (other, False), (RECORD, True)):
-            assert (await workers.judge(forks, [record])).verdicts == [verdict]
+            assert (await workers.evaluate(forks, [record])).verdicts == [verdict]
 
 
 @on_loop
 async def test_nobody_waits_for_a_worker_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_pool, "_TURN_SECONDS", 0.05)
+    monkeypatch.setattr(worker_pool, "_ACQUIRE_TIMEOUT", 0.05)
     async with pool() as workers:
-        maintenance = asyncio.create_task(workers.judge(code("time.sleep(60)"), [RECORD]))
+        maintenance = asyncio.create_task(workers.evaluate(code("time.sleep(60)"), [RECORD]))
         await until(lambda: workers._all)
         with pytest.raises(WorkersBusy, match="raise filterServerNums"):
-            await workers.judge(code("return True"), [RECORD])
+            await workers.evaluate(code("return True"), [RECORD])
         await workers.stop()
         with pytest.raises(WorkerFailed):
             await maintenance
 
 
 async def _pid(workers: WorkerPool) -> int:
-    answer = await workers.judge(code("raise ValueError(os.getpid())"), [RECORD])
+    answer = await workers.evaluate(code("raise ValueError(os.getpid())"), [RECORD])
     assert (answer.verdicts, answer.failed) == ([False], 1)
     return int(answer.error.rpartition(" ")[2])

@@ -1,4 +1,4 @@
-"""Requests of clients about themselves, over a real connection."""
+"""Client requests, over a real connection."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -122,7 +122,7 @@ async def test_a_refused_pull_consumer_creates_nothing(tables: BrokerTables) -> 
 
 
 @on_loop
-async def test_heartbeats_of_the_second_version_are_told_of_changes_only(
+async def test_v2_heartbeats_are_answered_with_changes_only(
     tables: BrokerTables,
 ) -> None:
     full, short = heartbeat("T"), heartbeat()
@@ -163,7 +163,7 @@ async def test_requests_of_one_client_take_effect_in_order(tables: BrokerTables)
 
 
 @on_loop
-async def test_a_client_takes_leave_of_the_groups_it_names(tables: BrokerTables) -> None:
+async def test_a_client_unregisters_from_the_groups_it_names(tables: BrokerTables) -> None:
     async with serving(tables) as caller:
         await send(caller, heartbeat("T"))
         header = UnregisterClientHeader(client_id="a", consumer_group="g")
@@ -307,7 +307,7 @@ async def test_tags_and_sql_are_served_and_other_filters_are_refused(tables: Bro
             await caller.call(RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.encode(check))
 
 
-# ---- whatever comes
+# ---- arbitrary bodies
 
 KEYS = st.sampled_from([
     "clientID", "consumerDataSet", "groupName", "subscriptionDataSet", "topic", "mqSet",

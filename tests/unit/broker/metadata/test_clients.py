@@ -1,4 +1,4 @@
-"""Who is connected: joining, leaving, expiring, and telling the others."""
+"""The client table: joining, leaving, expiry and notification of members."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def join(tables: BrokerTables, heartbeat: Heartbeat, connection: Connection) -> 
 
 
 @on_loop
-async def test_a_consumer_joins_with_what_it_says_of_itself(tables: BrokerTables) -> None:
+async def test_a_consumer_joins_with_the_data_of_its_heartbeat(tables: BrokerTables) -> None:
     connection = connected()
     assert join(tables, beat("a", "T"), connection)
     group = tables.clients.consumer_group("g")
@@ -96,7 +96,7 @@ async def test_a_second_heartbeat_changes_nothing(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_all_members_are_told_when_one_joins(tables: BrokerTables) -> None:
+async def test_all_members_are_notified_when_one_joins(tables: BrokerTables) -> None:
     first, second = connected(), connected()
     join(tables, beat("a", "T"), first)
     tables.told.clear()
@@ -105,13 +105,13 @@ async def test_all_members_are_told_when_one_joins(tables: BrokerTables) -> None
 
 
 @on_loop
-async def test_nobody_is_told_where_nobody_shares(tables: BrokerTables) -> None:
+async def test_members_of_a_broadcasting_group_are_not_notified(tables: BrokerTables) -> None:
     join(tables, beat("a", "T", model=MessageModel.BROADCASTING), connected())
     assert tables.told == []
 
 
 @on_loop
-async def test_the_broker_and_the_group_can_each_switch_the_telling_off(
+async def test_the_broker_and_the_group_can_each_disable_notifications(
     tables: BrokerTables,
 ) -> None:
     quiet = BrokerTables(tables.directory / "other", {"notify_consumer_ids_changed_enable": False})
@@ -174,7 +174,7 @@ async def test_a_short_heartbeat_leaves_the_subscriptions(tables: BrokerTables) 
 
 
 @on_loop
-async def test_subscriptions_are_asked_for_after_a_change_and_a_restart(
+async def test_subscriptions_are_requested_after_a_change_and_a_restart(
     tables: BrokerTables,
 ) -> None:
     assert tables.clients.needs_subscriptions(beat("a", "T"))
@@ -186,7 +186,7 @@ async def test_subscriptions_are_asked_for_after_a_change_and_a_restart(
 
 
 @on_loop
-async def test_a_group_wants_what_it_subscribes_to_and_anything_while_nobody_knows(
+async def test_a_group_wants_its_subscriptions_and_any_topic_while_offline(
     tables: BrokerTables,
 ) -> None:
     assert tables.clients.wants("g", "T")
@@ -202,7 +202,7 @@ async def test_a_group_wants_what_it_subscribes_to_and_anything_while_nobody_kno
 
 
 @on_loop
-async def test_a_client_that_takes_leave_is_gone_and_the_others_are_told(
+async def test_a_client_that_unregisters_is_removed_and_the_others_are_notified(
     tables: BrokerTables,
 ) -> None:
     first, second = connected(), connected()
@@ -222,11 +222,11 @@ async def test_a_lost_connection_takes_all_its_groups_along(tables: BrokerTables
     join(tables, producer("a", "p1", "p2"), lost)
     join(tables, beat("b", "T"), other)
     tables.told.clear()
-    tables.clients.lost(lost)
+    tables.clients.connection_lost(lost)
     assert tables.told == [(other, "g")]
     assert tables.clients.consumer_group("h") is None
     assert tables.clients.producer_groups() == []
-    tables.clients.lost(lost)
+    tables.clients.connection_lost(lost)
     tables.clients.unregister("a", "p1", "h", lost)
     assert tables.told == [(other, "g")]
 
@@ -238,7 +238,7 @@ async def test_a_client_that_reconnects_is_one_client(tables: BrokerTables) -> N
     join(tables, beat("a", "T"), new)
     assert tables.clients.consumer_ids("g") == ["a"]
     assert tables.clients.find_consumer("g", "a") is new
-    tables.clients.lost(old)
+    tables.clients.connection_lost(old)
     assert tables.clients.consumer_ids("g") == ["a"]
     assert tables.clients.find_consumer("g", "a") is new
 
@@ -252,7 +252,7 @@ async def test_two_clients_on_one_connection_are_the_last_of_them(
     assert not join(tables, beat("b", "T"), connection)
     assert tables.clients.consumer_ids("g") == ["b"]
     assert "clients a and b of group g share one connection" in caplog.text
-    tables.clients.lost(connection)
+    tables.clients.connection_lost(connection)
     assert tables.clients.consumer_group("g") is None
 
 
@@ -269,7 +269,7 @@ async def test_producers_are_known_by_group_and_name(tables: BrokerTables) -> No
     assert tables.clients.producer_groups() == ["p2"]
 
 
-# ---- silence
+# ---- expiry
 
 
 @on_loop
@@ -307,7 +307,7 @@ async def test_a_client_that_is_silent_in_one_group_stays_in_the_other(
 
 
 @on_loop
-async def test_a_client_with_producers_is_found_by_its_id_where_it_was_heard_last(
+async def test_a_producer_is_found_by_client_id_on_its_latest_connection(
     tables: BrokerTables,
 ) -> None:
     clients = tables.clients
@@ -317,8 +317,8 @@ async def test_a_client_with_producers_is_found_by_its_id_where_it_was_heard_las
         clients.heartbeat(asker, connection, "JAVA", 1)
     clients.heartbeat(beat("b"), connected(), "JAVA", 1)
     assert clients.find_producer("a") is new
-    assert clients.find_producer("b") is None  # it only consumes
-    clients.lost(old)
+    assert clients.find_producer("b") is None  # a consumer only
+    clients.connection_lost(old)
     assert clients.find_producer("a") is new
     clients.unregister("a", "p", None, new)
     assert clients.find_producer("a") is new

@@ -1,4 +1,4 @@
-"""The consumer groups of a broker: created by asking for them, changed by administrators."""
+"""The group table: groups created on first use and changed by administrators."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ def test_a_group_with_a_bad_name_is_not_created(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_an_update_is_on_the_disk_when_it_returns(tables: BrokerTables) -> None:
+async def test_an_update_is_on_disk_when_it_returns(tables: BrokerTables) -> None:
     before = tables.groups.data_version
     tables.clock.advance(2)
     config = GroupConfig(group_name="g", retry_max_times=3, consume_enable=False)
@@ -72,7 +72,7 @@ async def test_an_update_is_on_the_disk_when_it_returns(tables: BrokerTables) ->
 
 
 @on_loop
-async def test_of_a_list_with_one_bad_name_nothing_is_taken(tables: BrokerTables) -> None:
+async def test_a_list_with_one_bad_name_is_rejected_as_a_whole(tables: BrokerTables) -> None:
     configs = [GroupConfig(group_name="good"), GroupConfig(group_name="b d")]
     with pytest.raises(InvalidParameter, match="'b d'"):
         await tables.groups.update_all(configs)
@@ -80,7 +80,7 @@ async def test_of_a_list_with_one_bad_name_nothing_is_taken(tables: BrokerTables
 
 
 @on_loop
-async def test_a_full_disk_is_told_and_tried_again(tables: BrokerTables) -> None:
+async def test_a_full_disk_is_reported_and_the_save_retried(tables: BrokerTables) -> None:
     tables.disk.is_full = True
     with pytest.raises(ServerError, match=r"in force, but .*subscriptionGroup.json"):
         await tables.groups.update(GroupConfig(group_name="g"))
@@ -91,7 +91,7 @@ async def test_a_full_disk_is_told_and_tried_again(tables: BrokerTables) -> None
 
 
 @on_loop
-async def test_a_deleted_group_is_gone_with_what_it_may_not_read(tables: BrokerTables) -> None:
+async def test_a_deleted_group_loses_its_read_permissions(tables: BrokerTables) -> None:
     await tables.groups.update(GroupConfig(group_name="g"))
     await tables.groups.set_forbidden("g", "T", readable=False)
     assert await tables.groups.delete("g")

@@ -1,4 +1,4 @@
-"""Requests about consumer groups, over a real connection."""
+"""Group requests, over a real connection."""
 
 import json
 from contextlib import AbstractAsyncContextManager
@@ -75,7 +75,7 @@ async def test_asking_for_a_group_does_not_create_it(tables: BrokerTables) -> No
 
 
 @on_loop
-async def test_a_list_is_taken_as_a_whole_or_not_at_all(tables: BrokerTables) -> None:
+async def test_a_list_is_applied_as_a_whole_or_not_at_all(tables: BrokerTables) -> None:
     async with serving(tables) as caller:
 
         async def update_all(*names: str) -> None:
@@ -92,7 +92,7 @@ async def test_a_list_is_taken_as_a_whole_or_not_at_all(tables: BrokerTables) ->
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"groupName":1}', b"{{"])
 @on_loop
-async def test_a_group_that_is_none_is_refused(tables: BrokerTables, body: bytes) -> None:
+async def test_an_invalid_group_is_refused(tables: BrokerTables, body: bytes) -> None:
     async with serving(tables) as caller:
         for code in (
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
@@ -111,7 +111,7 @@ async def test_attributes_of_groups_are_refused_by_name(tables: BrokerTables) ->
 
 
 @on_loop
-async def test_all_groups_are_told_with_their_version(tables: BrokerTables) -> None:
+async def test_all_groups_are_returned_with_their_version(tables: BrokerTables) -> None:
     await tables.groups.update(FULL)
     await tables.groups.set_forbidden("g", "T", readable=False)
     async with serving(tables) as caller:
@@ -122,7 +122,7 @@ async def test_all_groups_are_told_with_their_version(tables: BrokerTables) -> N
 
 @pytest.mark.parametrize("clean", [False, True])
 @on_loop
-async def test_a_deleted_group_keeps_its_offsets_unless_told(
+async def test_a_deleted_group_keeps_its_offsets_by_default(
     tables: BrokerTables, *, clean: bool
 ) -> None:
     await tables.groups.update(FULL)
@@ -138,7 +138,9 @@ async def test_a_deleted_group_keeps_its_offsets_unless_told(
 
 
 @on_loop
-async def test_reading_a_topic_is_forbidden_asked_for_and_allowed(tables: BrokerTables) -> None:
+async def test_read_permission_of_a_topic_is_withdrawn_queried_and_granted(
+    tables: BrokerTables,
+) -> None:
     async with serving(tables) as caller:
 
         async def readable(change: bool | None = None) -> GroupForbidden:

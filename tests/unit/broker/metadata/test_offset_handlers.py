@@ -1,4 +1,4 @@
-"""Requests about offsets, over a real connection."""
+"""Offset requests, over a real connection."""
 
 import os
 from contextlib import AbstractAsyncContextManager
@@ -58,11 +58,11 @@ async def query(caller: Caller, *, zero: bool | None = None, queue_id: int = 0) 
     return await offset_of(caller, RequestCode.QUERY_CONSUMER_OFFSET, header)
 
 
-# ---- where a group goes on
+# ---- queries
 
 
 @on_loop
-async def test_a_group_goes_on_where_it_was(tables: BrokerTables) -> None:
+async def test_a_group_resumes_at_its_committed_offset(tables: BrokerTables) -> None:
     tables.offsets.commit("g", "T", 0, 42)
     async with serving(tables) as caller:
         assert await query(caller) == 42
@@ -80,7 +80,7 @@ async def test_a_new_group_begins_a_young_queue_at_zero(tables: BrokerTables) ->
 
 
 @on_loop
-async def test_a_queue_whose_first_message_is_gone_is_not_young(tables: BrokerTables) -> None:
+async def test_a_queue_without_its_first_message_is_not_recent(tables: BrokerTables) -> None:
     tables.store.append(draft("T"))
     second = tables.store.append(draft("T"))
     tables.store.trim(second.physical_offset)
@@ -90,7 +90,7 @@ async def test_a_queue_whose_first_message_is_gone_is_not_young(tables: BrokerTa
 
 
 @on_loop
-async def test_a_queue_whose_first_message_left_memory_is_not_young(tables: BrokerTables) -> None:
+async def test_a_queue_whose_first_message_left_memory_is_not_recent(tables: BrokerTables) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with MemoryStore(StoreConfig(memory_ratio=1000 / memory)) as store:
         for _ in range(2):
@@ -132,7 +132,7 @@ async def commit(
 
 @pytest.fixture
 def known(tables: BrokerTables) -> BrokerTables:
-    """With group g, and topic T of four queues."""
+    """Tables with group g and topic T of four queues."""
 
     @on_loop
     async def create() -> None:
@@ -145,7 +145,7 @@ def known(tables: BrokerTables) -> BrokerTables:
 
 
 @on_loop
-async def test_a_commit_is_taken(known: BrokerTables) -> None:
+async def test_a_commit_is_stored(known: BrokerTables) -> None:
     async with serving(known) as caller:
         assert await commit(caller, 5) is None
         assert await commit(caller, 6, queue_id=3) is None
@@ -185,11 +185,11 @@ async def test_commits_do_not_count_while_a_reset_is_pending(known: BrokerTables
         assert await query(caller) == 2
 
 
-# ---- the ends of a queue
+# ---- bounds of a queue
 
 
 @on_loop
-async def test_both_ends_of_a_queue_and_its_first_time_are_told(tables: BrokerTables) -> None:
+async def test_bounds_and_first_store_time_of_a_queue_are_returned(tables: BrokerTables) -> None:
     first = tables.store.append(draft("T"))
     for _ in range(2):
         tables.clock.advance(1)
@@ -245,7 +245,7 @@ async def corrections(caller: Caller, compared: str, left_out: str | None) -> di
 
 
 @on_loop
-async def test_the_group_furthest_back_is_told_by_queue(tables: BrokerTables) -> None:
+async def test_the_lowest_offset_of_all_groups_is_returned_by_queue(tables: BrokerTables) -> None:
     for group, offsets in {"a": (5, 9), "b": (7, 3), "c": (1, 1)}.items():
         for queue_id, offset in enumerate(offsets):
             tables.offsets.commit(group, "T", queue_id, offset)
@@ -283,7 +283,7 @@ async def test_offsets_are_cloned_for_one_topic_or_for_all(tables: BrokerTables)
 
 
 @on_loop
-async def test_of_a_group_at_work_only_what_it_subscribes_to_is_cloned(
+async def test_only_subscribed_topics_of_an_online_group_are_cloned(
     tables: BrokerTables,
 ) -> None:
     tables.groups.require("g")

@@ -1,4 +1,4 @@
-"""How far groups have consumed."""
+"""The table of committed offsets."""
 
 import logging
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_the_version_moves_with_changes_and_with_nothing_else(tables: BrokerTabl
     assert tables.restarted().offsets.data_version == second
 
 
-def test_a_smaller_offset_is_taken_with_one_warning_a_minute(
+def test_a_smaller_offset_is_accepted_with_one_warning_a_minute(
     tables: BrokerTables, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -89,8 +89,8 @@ def test_a_reset_is_pending_until_a_pull_takes_it(tables: BrokerTables) -> None:
     assert tables.offsets.find("g", "T", 0) == 2
     assert not tables.offsets.commit("g", "T", 0, 10)
     assert tables.offsets.find("g", "T", 0) == 2
-    assert tables.offsets.take_reset("g", "T", 0) == 2
-    assert tables.offsets.take_reset("g", "T", 0) is None
+    assert tables.offsets.claim_reset("g", "T", 0) == 2
+    assert tables.offsets.claim_reset("g", "T", 0) is None
     assert tables.offsets.commit("g", "T", 0, 3)
     assert not tables.offsets.commit("g", "T", 1, 8)
     assert tables.offsets.find("g", "T", 1) == 7
@@ -98,8 +98,8 @@ def test_a_reset_is_pending_until_a_pull_takes_it(tables: BrokerTables) -> None:
 
 def test_a_reset_of_one_group_is_nothing_to_another(tables: BrokerTables) -> None:
     tables.offsets.reset("g", "T", {0: 2})
-    assert tables.offsets.take_reset("h", "T", 0) is None
-    assert tables.offsets.take_reset("g", "U", 0) is None
+    assert tables.offsets.claim_reset("h", "T", 0) is None
+    assert tables.offsets.claim_reset("g", "U", 0) is None
     assert tables.offsets.commit("h", "T", 0, 5)
     assert tables.offsets.commit("g", "T", 1, 5)
 
@@ -113,7 +113,7 @@ def test_a_reset_of_a_group_that_is_away_survives_a_restart(tables: BrokerTables
 # ---- others
 
 
-def test_topics_and_groups_are_told_by_whole_names(tables: BrokerTables) -> None:
+def test_topics_and_groups_are_matched_by_whole_names(tables: BrokerTables) -> None:
     for group, topic in (("g", "T"), ("g", "TT"), ("gg", "T")):
         tables.offsets.commit(group, topic, 0, 1)
     assert tables.offsets.topics_of("g") == {"T", "TT"}
@@ -133,7 +133,7 @@ def test_a_clone_is_a_copy(tables: BrokerTables) -> None:
     assert tables.offsets.of("h", "T") == {0: 5}
 
 
-def test_how_far_a_group_has_pulled_is_known_beside_what_it_committed(
+def test_pull_offsets_are_recorded_beside_committed_offsets(
     tables: BrokerTables,
 ) -> None:
     assert tables.offsets.find_pulled("g", "T", 0) is None
@@ -147,7 +147,7 @@ def test_how_far_a_group_has_pulled_is_known_beside_what_it_committed(
 
 
 @on_loop
-async def test_a_save_that_fails_is_told_and_tried_again(tables: BrokerTables) -> None:
+async def test_a_failed_save_is_reported_and_retried(tables: BrokerTables) -> None:
     tables.offsets.commit("g", "T", 0, 5)
     tables.disk.is_full = True
     with pytest.raises(ServerError, match=r"consumerOffset.json cannot be written: .*No space"):
@@ -158,7 +158,7 @@ async def test_a_save_that_fails_is_told_and_tried_again(tables: BrokerTables) -
 
 
 class OffsetsAgainstAModel(RuleBasedStateMachine):
-    """The table does what a plain map of committed offsets and one of resets would do."""
+    """Compare the table with plain maps of committed offsets and of resets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,9 +180,9 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
             self.resets[group, topic, queue] = self.committed[group, topic, queue] = offset
 
     @rule(group=GROUPS, topic=TOPICS, queue=QUEUES)
-    def take_reset(self, group: str, topic: str, queue: int) -> None:
+    def claim_reset(self, group: str, topic: str, queue: int) -> None:
         expected = self.resets.pop((group, topic, queue), None)
-        assert self.table.take_reset(group, topic, queue) == expected
+        assert self.table.claim_reset(group, topic, queue) == expected
 
     @rule(source=GROUPS, copy=GROUPS, topic=TOPICS)
     def clone(self, source: str, copy: str, topic: str) -> None:

@@ -14,7 +14,7 @@ CLIENTS = st.sampled_from(["a", "b", "c"])
 GROUPS = st.sampled_from(["g", "h"])
 
 
-def test_a_queue_is_one_clients_until_it_gives_it_up() -> None:
+def test_a_lock_is_held_until_it_is_released() -> None:
     locks = QueueLocks(FakeClock())
     assert locks.lock("g", "a", Q[:2]) == Q[:2]
     assert locks.lock("g", "b", Q[:3]) == [Q[2]]
@@ -53,7 +53,7 @@ def test_a_group_holds_locks_while_one_of_them_lasts() -> None:
     assert not locks.is_locked("g", Q[0])
 
 
-def test_what_is_over_is_forgotten() -> None:
+def test_expired_locks_are_removed() -> None:
     clock = FakeClock()
     locks = QueueLocks(clock)
     locks.lock("g", "a", Q)
@@ -65,7 +65,7 @@ def test_what_is_over_is_forgotten() -> None:
 
 
 class LocksAgainstAModel(RuleBasedStateMachine):
-    """The locks do what a plain map of (owner, time) would do."""
+    """Compare the locks with a plain map of (owner, time)."""
 
     def __init__(self) -> None:
         super().__init__()

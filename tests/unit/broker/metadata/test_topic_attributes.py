@@ -29,7 +29,7 @@ def test_changes_that_cannot_be_read_are_refused(text: str) -> None:
         parse_changes(text)
 
 
-def test_changes_are_made_upon_what_is_there() -> None:
+def test_changes_apply_to_the_current_attributes() -> None:
     current = {"message.type": "NORMAL", "queue.type": "SimpleCQ"}
     assert changed_attributes(current, {"+message.type": "FIFO"}) == {
         "message.type": "FIFO",
@@ -60,7 +60,7 @@ def test_changes_that_cannot_be_made_are_refused(changes: dict[str, str], fault:
         changed_attributes(None, changes)
 
 
-def test_what_is_fixed_at_creation_stays() -> None:
+def test_a_fixed_attribute_cannot_be_changed() -> None:
     with pytest.raises(InvalidParameter, match=r"'queue.type' cannot be changed"):
         changed_attributes({}, {"+queue.type": "SimpleCQ"})
     with pytest.raises(InvalidParameter, match=r"'queue.type' cannot be changed"):

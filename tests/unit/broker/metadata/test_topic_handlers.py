@@ -1,4 +1,4 @@
-"""Requests about topics, over a real connection."""
+"""Topic requests, over a real connection."""
 
 import json
 import threading
@@ -115,7 +115,7 @@ async def test_the_same_again_moves_no_version(tables: BrokerTables) -> None:
     ],
 )
 @on_loop
-async def test_what_cannot_be_is_refused(
+async def test_an_invalid_change_is_refused(
     tables: BrokerTables, header: CreateTopicHeader, fault: str
 ) -> None:
     async with serving(tables) as caller:
@@ -144,7 +144,7 @@ async def test_a_list_is_created_as_a_whole_or_not_at_all(tables: BrokerTables) 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'{"topicConfigList":[{}]}', b"\0"])
 @on_loop
-async def test_a_list_that_is_none_is_refused(tables: BrokerTables, body: bytes) -> None:
+async def test_an_invalid_list_is_refused(tables: BrokerTables, body: bytes) -> None:
     async with serving(tables) as caller:
         with pytest.raises(ServerError, match=r"\w"):
             await caller.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
@@ -177,7 +177,7 @@ async def test_a_deleted_topic_takes_offsets_and_queues_along(
 
 
 @on_loop
-async def test_what_is_left_of_an_unknown_topic_goes_too(tables: BrokerTables) -> None:
+async def test_queues_of_an_unknown_topic_are_removed(tables: BrokerTables) -> None:
     tables.store.append(draft("T"))
     tables.offsets.commit("g", "T", 0, 1)
     async with serving(tables) as caller:
@@ -221,7 +221,7 @@ async def test_queues_of_unknown_topics_are_cleaned_up(tables: BrokerTables) -> 
     assert tables.store.topics() == {"known", "SCHEDULE_TOPIC_XXXX", "rmq_sys_x", "%LMQ%x"}
 
 
-# ---- telling
+# ---- listing
 
 
 @on_loop
@@ -232,7 +232,7 @@ async def test_a_topic_that_is_not_there_is_not_shown(tables: BrokerTables) -> N
 
 
 @on_loop
-async def test_all_topics_are_told_with_their_version(tables: BrokerTables) -> None:
+async def test_all_topics_are_returned_with_their_version(tables: BrokerTables) -> None:
     await tables.topics.update(TopicConfig(topic_name="T"))
     async with serving(tables) as caller:
         answer = await caller.call(RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -259,7 +259,7 @@ async def test_all_topics_are_written_on_another_thread(
 
 
 @on_loop
-async def test_an_address_of_ipv6_is_told_in_brackets(tables: BrokerTables) -> None:
+async def test_an_ipv6_address_is_written_in_brackets(tables: BrokerTables) -> None:
     async with serving(tables.restarted(broker_ip1="2001:db8::1")) as caller:
         answer = await caller.call(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupHeader("g"))
     assert fastjson.decode(answer.body, TopicList).broker_addr == "[2001:db8::1]:10911"
@@ -274,7 +274,7 @@ async def test_system_topics_are_listed(tables: BrokerTables) -> None:
 
 
 @on_loop
-async def test_groups_of_a_topic_and_topics_of_a_group_are_told(tables: BrokerTables) -> None:
+async def test_groups_of_a_topic_and_topics_of_a_group_are_listed(tables: BrokerTables) -> None:
     tables.groups.require("online")
     tables.offsets.commit("offline", "T", 0, 1)
     wanted = Subscription(topic="T", sub_string="A", sub_version=3)

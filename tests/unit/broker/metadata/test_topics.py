@@ -1,4 +1,4 @@
-"""The topics of a broker: created by sending, changed by administrators, kept over a crash."""
+"""The topic table: topics created by sends and by administrators, durable over a crash."""
 
 import asyncio
 
@@ -130,7 +130,7 @@ async def test_senders_that_come_at_once_share_one_creation(started: BrokerTable
 
 
 @on_loop
-async def test_a_topic_that_is_there_is_returned_even_if_none_may_be_created(
+async def test_an_existing_topic_is_returned_even_if_creation_is_disabled(
     started: BrokerTables,
 ) -> None:
     await started.topics.update(TopicConfig(topic_name="T"))
@@ -181,7 +181,7 @@ async def test_a_retry_topic_becomes_ordered_and_stays_so(tables: BrokerTables) 
 
 
 @on_loop
-async def test_a_change_is_seen_only_when_it_is_on_the_disk(started: BrokerTables) -> None:
+async def test_a_change_is_visible_only_after_it_is_on_disk(started: BrokerTables) -> None:
     seen_in_file: list[bool] = []
     started.topics.on_change.add(
         lambda _: seen_in_file.append(started.restarted().topics.find("T") is not None)
@@ -197,7 +197,7 @@ async def test_a_change_is_seen_only_when_it_is_on_the_disk(started: BrokerTable
 
 
 @on_loop
-async def test_a_full_disk_changes_nothing_and_is_told(started: BrokerTables) -> None:
+async def test_a_full_disk_changes_nothing_and_is_reported(started: BrokerTables) -> None:
     version, topics = started.topics.data_version, list(started.topics)
     started.disk.is_full = True
     with pytest.raises(ServerError, match=r"nothing is changed, .*topics.json .*No space left"):
@@ -220,7 +220,7 @@ async def test_every_change_moves_the_version_and_its_time(started: BrokerTables
 
 
 @on_loop
-async def test_an_update_that_changes_nothing_is_none(started: BrokerTables) -> None:
+async def test_an_update_without_a_change_has_no_effect(started: BrokerTables) -> None:
     await started.topics.update(TopicConfig(topic_name="T"))
     version = started.topics.data_version
     started.topics.on_change.add(lambda _: pytest.fail("nothing changed"))
@@ -243,7 +243,7 @@ async def test_the_table_for_peers_is_a_copy(started: BrokerTables) -> None:
 
 
 @on_loop
-async def test_whoever_hangs_up_does_not_stop_a_change_half_way(started: BrokerTables) -> None:
+async def test_a_cancelled_caller_does_not_interrupt_a_change(started: BrokerTables) -> None:
     task = asyncio.ensure_future(started.topics.update(TopicConfig(topic_name="T")))
     await asyncio.sleep(0)
     task.cancel()
@@ -265,7 +265,7 @@ async def test_a_deleted_topic_is_gone_from_the_file_too(started: BrokerTables) 
 
 
 @on_loop
-async def test_nobody_creates_a_topic_while_it_is_being_cleaned_up(started: BrokerTables) -> None:
+async def test_a_topic_cannot_be_created_during_its_clean_up(started: BrokerTables) -> None:
     await started.topics.update(TopicConfig(topic_name="T"))
     go_on, cleaning = asyncio.Event(), asyncio.Event()
 

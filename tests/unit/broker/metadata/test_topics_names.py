@@ -2,7 +2,7 @@
 
 import pytest
 
-from bolide.broker.metadata import topics as names
+from bolide.broker.metadata import topics
 from bolide.broker.settings.config import BrokerConfig
 from bolide.model.names import retry_topic
 from bolide.protocol.refusals import InvalidParameter
@@ -12,7 +12,7 @@ CONFIG = BrokerConfig(broker_name="broker-a", broker_cluster_name="c1")
 
 @pytest.mark.parametrize("name", ["T", "a-b_c|d%e", "x" * 127, "%RETRY%" + "g" * 248, "%DLQ%g"])
 def test_good_topics_are_let_through(name: str) -> None:
-    names.validate_topic(name)
+    topics.validate_topic(name)
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def test_good_topics_are_let_through(name: str) -> None:
 )
 def test_bad_topics_are_refused_by_name(name: str, fault: str) -> None:
     with pytest.raises(InvalidParameter, match=fault):
-        names.validate_topic(name)
+        topics.validate_topic(name)
 
 
 def test_a_group_must_leave_room_for_its_retry_topic() -> None:
     longest = "g" * 248
-    names.validate_group(longest)
-    names.validate_topic(retry_topic(longest))
+    topics.validate_group(longest)
+    topics.validate_topic(retry_topic(longest))
     with pytest.raises(InvalidParameter, match=r"group .* has 249 characters"):
-        names.validate_group(longest + "g")
+        topics.validate_group(longest + "g")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_group_must_leave_room_for_its_retry_topic() -> None:
     ["TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_anything", "c1", "broker-a", "c1_REPLY_TOPIC"],
 )
 def test_system_topics_are_known_by_name_and_settings(topic: str) -> None:
-    assert names.is_system_topic(topic, CONFIG)
+    assert topics.is_system_topic(topic, CONFIG)
 
 
 @pytest.mark.parametrize("topic", ["T", "%RETRY%g", "broker-b", "c2_REPLY_TOPIC", "own-trace"])
-def test_other_topics_are_nobodys(topic: str) -> None:
-    assert not names.is_system_topic(topic, CONFIG)
+def test_other_topics_are_not_system_topics(topic: str) -> None:
+    assert not topics.is_system_topic(topic, CONFIG)
 
 
 def test_the_trace_topic_is_a_system_topic_where_it_is_kept() -> None:
     config = BrokerConfig(trace_topic_enable=True, msg_trace_topic_name="own-trace")
-    assert names.is_system_topic("own-trace", config)
+    assert topics.is_system_topic("own-trace", config)

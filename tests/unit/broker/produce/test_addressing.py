@@ -1,4 +1,4 @@
-"""Where a message goes at first."""
+"""Topic and queue in which a new message is stored."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def properties_of(found: RecordDraft) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "-1"}, {"DELAY": "soon"}])
-def test_a_message_without_a_delay_goes_where_it_says(properties: dict[str, str]) -> None:
+def test_a_message_without_a_delay_keeps_its_topic_and_queue(properties: dict[str, str]) -> None:
     found = addressed({"TAGS": "a"} | properties)
     assert (found.topic, found.queue_id) == (b"T", 3)
     assert properties_of(found) == {"TAGS": "a"} | properties
@@ -72,7 +72,7 @@ def test_committed_messages_are_delayed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "٣", "1 ", "+1", "--1", "1234567890"])
-def test_what_is_no_number_is_no_delay(text: str) -> None:
+def test_an_invalid_delay_level_means_no_delay(text: str) -> None:
     assert delay_level({"DELAY": text}) == 0
 
 
@@ -81,17 +81,19 @@ def test_what_is_no_number_is_no_delay(text: str) -> None:
 def test_a_message_of_a_transaction_is_a_half_and_no_plain_one(mark: str, times: int) -> None:
     message = draft("T")._replace(reconsume_times=times)
     assert is_half(message, {"TRAN_MSG": mark})
-    with pytest.raises(NoPermission, match="in a transaction by itself"):
+    with pytest.raises(NoPermission, match="must be sent singly"):
         without_transaction(message, {"TRAN_MSG": mark})
 
 
 @pytest.mark.parametrize("kind", [TransactionType.PREPARED, TransactionType.ROLLBACK])
-def test_what_no_queue_would_lead_to_is_refused(kind: TransactionType) -> None:
+def test_a_transactional_message_that_is_not_a_half_message_is_refused(
+    kind: TransactionType,
+) -> None:
     with pytest.raises(NoPermission):
         without_transaction(draft("T", sys_flag=kind.value), {})
 
 
-def test_a_retry_of_an_old_client_is_taken_as_a_plain_message() -> None:
+def test_a_retry_of_an_old_client_is_stored_as_a_plain_message() -> None:
     flag = TransactionType.PREPARED.value | 1
     marked = draft("T", sys_flag=flag)._replace(reconsume_times=1)
     assert not is_half(marked, {"TRAN_MSG": "true", "DELAY": "3"})

@@ -1,4 +1,4 @@
-"""What a broker writes on every message and into every answer."""
+"""Properties added to every message, and fields of every answer."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_region_trace_switch_and_cluster_are_written_on_a_message() -> None:
     assert MARKS.properties == decode_properties(MARKS.suffix) == WRITTEN
 
 
-def test_an_answer_tells_region_and_trace_switch() -> None:
+def test_an_answer_contains_region_and_trace_switch() -> None:
     assert MARKS.answer.to_fields() == {"MSG_REGION": "r1", "TRACE_ON": "false"}
 
 

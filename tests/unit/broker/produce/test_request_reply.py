@@ -1,11 +1,11 @@
-"""Replies on their way to clients: who gets them, and how many at a time."""
+"""Pushed replies: their recipient and the limits of replies in flight."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from bolide.broker.produce import request_reply as replies
+from bolide.broker.produce import request_reply
 from bolide.broker.produce.request_reply import ReplyPusher
 from bolide.model.message import Host
 from bolide.protocol.bodies.heartbeat import Heartbeat, ProducerGroup
@@ -22,7 +22,7 @@ HEADER = send_header("c_REPLY_TOPIC", properties={"REPLY_TO_CLIENT": "asker"})
 
 
 def asker_of(tmp_path: Path) -> tuple[ReplyPusher, Connection, FakeTransport]:
-    """A client that a broker knows, and what pushes replies to it."""
+    """A connected client and a pusher of replies to it."""
     clients = BrokerTables(tmp_path).clients
     connection, transport = Connection(Dispatcher(), ConnectionLimits()), FakeTransport()
     transport.attach(connection)
@@ -34,20 +34,20 @@ def asker_of(tmp_path: Path) -> tuple[ReplyPusher, Connection, FakeTransport]:
 @pytest.mark.parametrize(
     ("limit", "most", "body"),
     [
-        ("MOST_OF_ONE", (2, 9), b"x"),
-        ("MOST_OF_ONE", (9, 15), b"x" * 6),
-        ("MOST", (9, 15), b"y" * 6),
+        ("CLIENT_LIMIT", (2, 9), b"x"),
+        ("CLIENT_LIMIT", (9, 15), b"x" * 6),
+        ("TOTAL_LIMIT", (9, 15), b"y" * 6),
     ],
 )
 @on_loop
 async def test_a_client_that_answers_nothing_gets_no_more_than_so_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: tuple[int, int], body: bytes
 ) -> None:
-    monkeypatch.setattr(replies, limit, replies._Load(*most))
+    monkeypatch.setattr(request_reply, limit, request_reply._InFlight(*most))
     pushing, connection, _ = asker_of(tmp_path)
     waiting = [asyncio.create_task(pushing.push(HEADER, body, "h:1")) for _ in range(2)]
     await asyncio.sleep(0)
-    with pytest.raises(SystemBusy, match="too many replies are under way to asker"):
+    with pytest.raises(SystemBusy, match="too many replies are in flight to asker"):
         await pushing.push(HEADER, body, "h:1")
     connection.connection_lost(None)
     lost = await asyncio.gather(*waiting, return_exceptions=True)
@@ -60,7 +60,7 @@ async def test_a_client_that_answers_nothing_gets_no_more_than_so_many(
 async def test_a_large_reply_alone_is_pushed_whatever_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "MOST_OF_ONE", replies._Load(9, 15))
+    monkeypatch.setattr(request_reply, "CLIENT_LIMIT", request_reply._InFlight(9, 15))
     pushing, connection, transport = asker_of(tmp_path)
     large = asyncio.create_task(pushing.push(HEADER, b"x" * 100, "h:1"))
     await until(lambda: transport.writes)

@@ -270,7 +270,7 @@ REFUSED = [
     pytest.param({"sys_flag": 0x80}, b"x", ResponseCode.MESSAGE_ILLEGAL, "batches", id="inner"),
     pytest.param(
         {"sys_flag": 4}, b"x", ResponseCode.NO_PERMISSION,
-        "in a transaction by itself", id="transaction",
+        "must be sent singly", id="transaction",
     ),
     pytest.param(
         {"properties": {"TIMER_DELAY_SEC": "soon"}}, b"x", ResponseCode.MESSAGE_ILLEGAL,

@@ -1,4 +1,4 @@
-"""Messages that consumers could not handle."""
+"""Messages that consumers send back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def core_in(directory: Path, *topics: TopicConfig, **given: Any) -> AsyncI
 
 
 def stored(core: BrokerCore, times: int = 0, **properties: str) -> int:
-    """A message that was delivered; returns where it lies in the log."""
+    """Store a message; returns its physical offset."""
     message = draft("T", b"body", properties={"TAGS": "a"} | properties)
     return core.store.append(message._replace(reconsume_times=times)).physical_offset
 
@@ -108,7 +108,7 @@ async def test_the_delay_grows_with_the_tries_unless_the_client_says_how_long(
     ],
 )
 @on_loop
-async def test_what_was_tried_often_enough_goes_to_the_dead_letters(
+async def test_a_message_without_attempts_left_goes_to_the_dead_letters(
     tmp_path: Path, times: int, given: dict[str, Any], is_dead: bool
 ) -> None:
     async with core_in(tmp_path) as core:
@@ -119,7 +119,7 @@ async def test_what_was_tried_often_enough_goes_to_the_dead_letters(
 
 
 @on_loop
-async def test_a_dead_letter_says_where_it_came_from(tmp_path: Path) -> None:
+async def test_a_dead_letter_names_its_origin(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         await send_back(core, stored(core, 16, DELAY="18", RETRY_TOPIC="First"))
         record = last(core)
@@ -142,7 +142,7 @@ async def test_the_group_says_how_often_and_in_how_many_queues(tmp_path: Path) -
 
 
 @on_loop
-async def test_a_group_without_retries_has_its_messages_taken_and_dropped(tmp_path: Path) -> None:
+async def test_messages_of_a_group_without_retries_are_dropped(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         await core.tables.groups.update(GroupConfig(group_name="readers", retry_queue_nums=0))
         offset = stored(core)
@@ -185,7 +185,7 @@ async def test_neither_a_broker_nor_a_topic_that_may_not_be_written_to_takes_it(
 
 
 @on_loop
-async def test_a_store_that_takes_nothing_is_told_of_by_code_14(tmp_path: Path) -> None:
+async def test_an_unwritable_store_is_reported_by_code_14(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         offset = stored(core)
         core.store.health.refuse(LOG_FILES, "the disk is full")
@@ -195,7 +195,7 @@ async def test_a_store_that_takes_nothing_is_told_of_by_code_14(tmp_path: Path) 
 
 
 class HeldStore(MemoryStore):
-    """A store whose flushes the test tells of."""
+    """A store whose flushes the test completes."""
 
     def on_flushed(self, listener: Listener) -> None:
         self.tell = listener
@@ -209,7 +209,7 @@ class HeldStore(MemoryStore):
     ],
 )
 @on_loop
-async def test_with_sync_flush_the_answer_says_what_the_disk_did(
+async def test_with_sync_flush_the_answer_reports_the_outcome_of_the_flush(
     tmp_path: Path, failure: StoreUnwritable | None, code: ResponseCode
 ) -> None:
     store = HeldStore()
@@ -223,7 +223,7 @@ async def test_with_sync_flush_the_answer_says_what_the_disk_did(
 
 
 @on_loop
-async def test_what_may_not_be_on_the_disk_is_not_acknowledged(tmp_path: Path) -> None:
+async def test_a_send_back_that_is_not_flushed_is_not_acknowledged(tmp_path: Path) -> None:
     async with core_in(tmp_path, mode=FlushMode.SYNC, store=HeldStore()) as core:
         core.store_cell.apply({"syncFlushTimeout": "1"})
         answer = await send_back(core, stored(core))

@@ -109,7 +109,7 @@ def test_no_key_means_two_things() -> None:
 
 
 @pytest.mark.parametrize("key", PASSED_OVER)
-def test_a_key_without_effect_is_told_once_with_the_reason(
+def test_a_key_without_effect_is_logged_once_with_the_reason(
     key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     load_settings({key: "1"}, strict=True)
@@ -119,11 +119,11 @@ def test_a_key_without_effect_is_told_once_with_the_reason(
 @pytest.mark.parametrize(
     ("wrong", "right"), [("brokerNam", "brokerName"), ("flushDiskTyp", "flushDiskType")]
 )
-def test_a_misspelt_key_of_either_half_is_told_with_the_nearest(
+def test_a_misspelt_key_is_logged_with_the_nearest_known_one(
     wrong: str, right: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     load_settings({wrong: "x"})
-    assert caplog.messages == [f"unknown key {wrong} is passed over; did you mean {right}?"]
+    assert caplog.messages == [f"unknown key {wrong} is ignored; did you mean {right}?"]
     with pytest.raises(ConfigError, match=right):
         load_settings({wrong: "x"}, strict=True)
 
@@ -138,7 +138,7 @@ def test_a_misspelt_key_of_either_half_is_told_with_the_nearest(
         "enableDLegerCommitLog",
     ],
 )
-def test_a_broker_does_not_start_without_the_protection_it_is_told_to_have(key: str) -> None:
+def test_a_broker_does_not_start_if_a_required_protection_is_missing(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key}=true: .*remove the key"):
         load_settings({key: " True "})
     load_settings({key: "false"})
@@ -150,7 +150,9 @@ def test_a_slave_does_not_start_as_one_more_master(texts: dict[str, str]) -> Non
         load_settings(texts)
 
 
-def test_a_synchronous_master_is_told_that_it_is_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_synchronous_master_logs_that_replication_is_missing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broker, _ = load_settings({"brokerRole": "SYNC_MASTER"})
     assert broker.broker_role is BrokerRole.SYNC_MASTER
     (message,) = caplog.messages
@@ -190,7 +192,7 @@ def test_a_broker_is_named_after_its_host_and_announces_where_it_listens() -> No
     assert config.ha_listen_port == 20912
 
 
-def test_what_is_announced_can_be_set() -> None:
+def test_announced_addresses_can_be_set() -> None:
     texts = {"brokerIP1": "203.0.113.7", "brokerIP2": "10.0.0.7", "haListenPort": "7"}
     config, _ = load_settings(texts)
     assert (config.broker_ip1, config.broker_ip2) == ("203.0.113.7", "10.0.0.7")
@@ -210,7 +212,7 @@ def test_the_vip_port_lies_two_below() -> None:
         check(BrokerConfig(listen_port=2))
 
 
-def test_name_servers_are_called_over_tls_if_so_told() -> None:
+def test_name_servers_are_called_over_tls_if_configured() -> None:
     plain, _ = load_settings({})
     secret, _ = load_settings({"useTLS": "true", "tls.client.trustCertPath": "/ca.pem"})
     assert plain.client_config().tls is None

@@ -64,7 +64,7 @@ async def test_a_live_setting_of_the_store_changes_at_once(running: Running) -> 
 
 
 @on_loop
-async def test_what_needs_a_restart_is_written_and_shown_but_not_in_force(
+async def test_a_setting_that_needs_a_restart_is_written_and_shown_but_not_applied(
     running: Running,
 ) -> None:
     change = await running.settings.update(
@@ -78,7 +78,7 @@ async def test_what_needs_a_restart_is_written_and_shown_but_not_in_force(
 
 
 @on_loop
-async def test_what_waits_for_a_restart_can_be_taken_back(running: Running) -> None:
+async def test_a_pending_setting_can_be_reverted(running: Running) -> None:
     await running.settings.update({"brokerName": "broker-b"}, PEER)
     await running.settings.update({"brokerName": "broker-a"}, PEER)
     assert running.written == {"brokerName": "broker-a"}
@@ -86,7 +86,7 @@ async def test_what_waits_for_a_restart_can_be_taken_back(running: Running) -> N
 
 
 @on_loop
-async def test_what_is_as_it_was_is_not_written(running: Running) -> None:
+async def test_an_unchanged_setting_is_not_written(running: Running) -> None:
     await running.settings.update({"brokerPermission": "6", "brokerName": "broker-a"}, PEER)
     assert running.written == {}
 
@@ -99,14 +99,14 @@ async def test_the_rest_of_the_file_stays_as_it_is(running: Running) -> None:
 
 
 @on_loop
-async def test_a_restart_finds_what_was_written(running: Running) -> None:
+async def test_a_restart_loads_the_written_settings(running: Running) -> None:
     await running.settings.update({"brokerName": "b", "fileReservedTime": "24"}, PEER)
     broker, store = load_settings(running.written, strict=True)
     assert (broker.broker_name, store.file_reserved_hours) == ("b", 24)
 
 
 @on_loop
-async def test_keys_without_effect_are_kept_and_unknown_ones_are_told(running: Running) -> None:
+async def test_keys_without_effect_are_written_and_unknown_ones_reported(running: Running) -> None:
     change = await running.settings.update({"popCkMaxBufferSize": "9", "noSuchKey": "1"}, PEER)
     assert running.written == {"popCkMaxBufferSize": "9"}
     assert running.settings.texts()["popCkMaxBufferSize"] == "9"
@@ -141,7 +141,7 @@ async def test_keys_of_the_black_list_cannot_be_changed(running: Running, key: s
 
 
 @on_loop
-async def test_what_follows_from_the_host_cannot_be_set_at_a_worker(tmp_path: Path) -> None:
+async def test_a_derived_setting_cannot_be_changed_on_a_worker(tmp_path: Path) -> None:
     running = Running(tmp_path, workers=2)
     with pytest.raises(NoPermission, match="listenPort"):
         await running.settings.update({"listenPort": "1"}, PEER)
@@ -196,7 +196,7 @@ async def test_the_version_moves_with_each_update(running: Running) -> None:
 
 
 @on_loop
-async def test_the_log_tells_who_set_what_but_no_secret(
+async def test_changes_are_logged_with_their_sender_and_without_secrets(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

@@ -309,7 +309,7 @@ async def test_a_clock_that_is_put_forward_is_seen_within_moments(
     await bench.start()
     running = asyncio.create_task(bench.timers.run())
     bench.send(bench.now_ms + HOUR * 1000)
-    await bench.timers.caught_up()
+    await bench.timers.wait_until_enqueued()
     await asyncio.sleep(0.05)  # both tasks sleep by now
     bench.clock.advance(HOUR)
     delivered = asyncio.Event()

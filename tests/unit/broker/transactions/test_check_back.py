@@ -17,7 +17,7 @@ from bolide.model.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANSACTION_GROUP,
 )
-from bolide.protocol.record import Place, RecordDraft, place_record
+from bolide.protocol.record import Placement, RecordDraft, place_record
 from bolide.protocol.refusals import ServerError, ServiceNotAvailable
 from bolide.store.appending import Appended
 from bolide.store.config import FlushMode, StoreConfig
@@ -199,7 +199,7 @@ async def test_a_half_with_a_number_that_none_has_ends_nothing(tmp_path: Path) -
     async with core_in(tmp_path) as core:
         place = await core.send(0)
         forged = bytearray(core.store.record_at(place.physical_offset) or b"")
-        place_record(forged, 0, Place(2**50, place.physical_offset, 0))
+        place_record(forged, 0, Placement(2**50, place.physical_offset, 0))
         core.store.record_at = lambda *_, **__: memoryview(forged)  # type: ignore[method-assign]
         ending = EndRequest(place.physical_offset, 2**50, TransactionType.ROLLBACK, "g")
         with pytest.raises(ServerError, match="Find prepared"):

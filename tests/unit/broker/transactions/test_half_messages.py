@@ -5,7 +5,7 @@ from bolide.model.message import SysFlag, TransactionType
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import (
-    Place,
+    Placement,
     Record,
     RecordDraft,
     encode_record,
@@ -23,7 +23,7 @@ SENT = RecordDraft(
 
 def stored(draft: RecordDraft, queue_offset: int = 5, timestamp: int = BORN + 40) -> Record:
     data = encode_record(draft)
-    place_record(data, 0, Place(queue_offset, 1000 + queue_offset, timestamp))
+    place_record(data, 0, Placement(queue_offset, 1000 + queue_offset, timestamp))
     record = read_record(bytes(data))
     assert isinstance(record, Record)
     return record

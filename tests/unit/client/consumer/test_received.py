@@ -4,7 +4,7 @@ from bolide.client.consumer.received import read_messages
 from bolide.model.message import CompressionType, Host, SysFlag
 from bolide.protocol.compression import compress
 from bolide.protocol.hosts import pack_host
-from bolide.protocol.record import Place, RecordDraft, encode_record, place_record
+from bolide.protocol.record import Placement, RecordDraft, encode_record, place_record
 from bolide.protocol.record_errors import BadRecord
 
 HOST = pack_host(Host("10.0.0.1", 10911))
@@ -14,7 +14,7 @@ def record(topic: str = "T", body: bytes = b"1", properties: str = "", sys_flag:
     made = encode_record(
         RecordDraft(topic.encode(), body, properties.encode(), 3, 0, HOST, HOST, sys_flag=sys_flag)
     )
-    place_record(made, 0, Place(7, 4096, 1))
+    place_record(made, 0, Placement(7, 4096, 1))
     return bytes(made)
 
 

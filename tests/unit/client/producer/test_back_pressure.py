@@ -33,7 +33,7 @@ async def test_sends_over_the_count_wait_their_turn() -> None:
     pressure.leave(1)
     await asyncio.gather(*tasks)
     assert order == [0, 1, 2]
-    assert pressure.under_way == (2, 2)
+    assert pressure.in_flight == (2, 2)
 
 
 @on_loop
@@ -56,7 +56,7 @@ async def test_nobody_overtakes_one_that_waits() -> None:
     assert not pressure.try_enter(1)
     pressure.leave(90)
     await waiting
-    assert pressure.under_way == (1, 50)
+    assert pressure.in_flight == (1, 50)
 
 
 @on_loop
@@ -72,7 +72,7 @@ async def test_one_that_gives_up_leaves_no_trace() -> None:
     pressure.leave(1)
     await patient
     pressure.leave(1)
-    assert pressure.under_way == (0, 0)
+    assert pressure.in_flight == (0, 0)
 
 
 @on_loop
@@ -88,7 +88,7 @@ async def test_one_that_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
         await first
     async with asyncio.timeout(1):
         await second
-    assert pressure.under_way == (1, 1)
+    assert pressure.in_flight == (1, 1)
 
 
 @on_loop
@@ -104,4 +104,4 @@ async def test_one_that_is_cancelled_before_another_leaves_is_passed_over() -> N
         await first
     async with asyncio.timeout(1):
         await second
-    assert pressure.under_way == (1, 1)
+    assert pressure.in_flight == (1, 1)

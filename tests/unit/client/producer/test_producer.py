@@ -628,7 +628,7 @@ async def test_sends_over_the_limit_wait_and_give_up_in_time() -> None:
         broker.hold.set()
         await asyncio.gather(*sends)
     assert len(broker.sends) == 4
-    assert p._pressure.under_way == (0, 0)
+    assert p._pressure.in_flight == (0, 0)
 
 
 class Notes:

@@ -1,6 +1,6 @@
 import pytest
 
-from bolide.client.producer.queue_choice import Faults, FaultTable, QueueChoice
+from bolide.client.producer.queue_choice import BrokerFaults, FaultTable, QueueChoice
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from tests.support.clock import FakeClock
@@ -25,7 +25,7 @@ def test_a_table_whose_lists_do_not_match_is_refused() -> None:
 
 def test_a_slow_broker_is_out_for_a_while() -> None:
     clock = FakeClock()
-    faults = Faults(FaultTable(), clock)
+    faults = BrokerFaults(FaultTable(), clock)
     assert faults.is_available("a")
     faults.sent("a", 0.6)
     assert not faults.is_available("a")
@@ -35,7 +35,7 @@ def test_a_slow_broker_is_out_for_a_while() -> None:
 
 def test_a_failure_counts_as_thirty_seconds() -> None:
     clock = FakeClock()
-    faults = Faults(FaultTable(), clock)
+    faults = BrokerFaults(FaultTable(), clock)
     faults.failed("a", 0.001)
     clock.advance(599)
     assert not faults.is_available("a")
@@ -44,7 +44,7 @@ def test_a_failure_counts_as_thirty_seconds() -> None:
 
 
 def test_when_all_are_out_the_better_half_takes_turns() -> None:
-    faults = Faults(FaultTable(), FakeClock())
+    faults = BrokerFaults(FaultTable(), FakeClock())
     for latency, name in enumerate("abcd", start=1):
         faults.sent(name, latency)
     assert {faults.best_of("abcd") for _ in range(4)} == {"a", "b"}
@@ -65,7 +65,7 @@ def test_a_retry_goes_to_another_broker_if_there_is_one() -> None:
 
 
 def test_brokers_that_are_out_are_passed_over() -> None:
-    faults = Faults(FaultTable(), FakeClock())
+    faults = BrokerFaults(FaultTable(), FakeClock())
     choice = QueueChoice(faults)
     faults.failed("a", 1.0)
     assert {choice.choose("T", QUEUES).broker_name for _ in range(12)} == {"b", "c"}

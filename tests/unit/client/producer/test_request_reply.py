@@ -93,7 +93,7 @@ async def test_a_broker_that_is_gone_holds_up_a_request_for_a_second_at_most() -
 async def test_a_broker_that_answers_no_more_holds_up_later_requests_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "_KNOWN_WITHIN", 0.1)
+    monkeypatch.setattr(requests, "_ANNOUNCE_TIMEOUT", 0.1)
     async with (
         fake_cluster("broker-a", "broker-b") as cluster,
         Producer("G", name_server=cluster.name_server.address, call_timeout=0.3) as producer,

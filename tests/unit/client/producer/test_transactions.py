@@ -16,7 +16,7 @@ from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendHeader, SendReply
 from bolide.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
 from bolide.protocol.property_string import decode_properties, encode_properties
-from bolide.protocol.record import Place, RecordDraft, encode_record, place_record
+from bolide.protocol.record import Placement, RecordDraft, encode_record, place_record
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.dispatch import Reply, Request, handles
 from tests.support.aio import on_loop, until
@@ -60,7 +60,7 @@ class TransactionBroker(FakeBroker):
         properties = encode_properties({"PGROUP": group, "UNIQ_KEY": f"id-{number}"}).encode()
         draft = RecordDraft(b"T", str(number).encode(), properties, 3, 0, HOST, HOST)
         record = encode_record(draft)
-        place_record(record, 0, Place(number, number + 1000, 0))
+        place_record(record, 0, Placement(number, number + 1000, 0))
         header = CheckTransactionHeader(
             tran_state_table_offset=number, commit_log_offset=number + 1000, msg_id=f"id-{number}"
         )
@@ -174,7 +174,7 @@ async def test_questions_are_answered_where_they_come_from() -> None:
 async def test_checks_have_their_threads_and_too_many_are_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transaction_checks, "_MOST_WAITING", 3)
+    monkeypatch.setattr(transaction_checks, "_MAX_WAITING", 3)
     go_on, under_way = threading.Event(), []
 
     def check(message: StoredMessage) -> TransactionState:

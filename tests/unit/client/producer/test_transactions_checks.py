@@ -24,7 +24,7 @@ async def test_a_check_that_fails_or_waits_for_what_is_cancelled_is_no_answer_an
     checks = TransactionChecks(check, 1, tell)
     checks.start("g")
     for _ in range(4):
-        checks.ask(stored(0), HEADER, "127.0.0.1:1")
+        checks.submit(stored(0), HEADER, "127.0.0.1:1")
     await until(lambda: len(answers) == 4)
     unknown, commit = TransactionState.UNKNOWN, TransactionState.COMMIT
     assert answers == [unknown, unknown, commit, commit]

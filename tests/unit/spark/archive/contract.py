@@ -1,4 +1,4 @@
-"""What every kind of files does for a table."""
+"""The behaviour that every implementation of `Files` must have."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from bolide.spark.archive.files import FileEntry, Files
 
 
 def check_files(files: Files) -> None:
-    """In an empty directory, or one that is not there yet."""
+    """Run against an empty or missing directory."""
     assert files.names("a") == files.names("") == []
     assert list(files.walk("a")) == []
     assert not files.exists("a/one")

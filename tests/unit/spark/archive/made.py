@@ -1,4 +1,4 @@
-"""Changes of archive tables without Spark: files with a word in them for rows."""
+"""Archive tables built without Spark: data files contain a word instead of rows."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def stage(
 
 
 def plain_rows(files: Files) -> list[str]:
-    """What a reader sees that knows of no manifest."""
+    """The files that a reader without the manifest sees."""
     found = [each.path for each in files.walk(".") if each.path.startswith("topic=")]
     return sorted(files.read(path).decode() for path in found)
 

@@ -1,4 +1,4 @@
-"""Files that fail for good after so many steps, as those of a killed process do."""
+"""`Files` that fail permanently after a number of steps, like those of a killed process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +9,11 @@ _CHANGES = {"write_new", "overwrite", "move", "delete"}
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """Simulated death of the process."""
 
 
 class MortalFiles:
-    """Dies before the change number `life`, or half through it where it has halves."""
+    """Fails before change number `life`, or halfway through a change that is not atomic."""
 
     def __init__(self, files: LocalFiles, life: int) -> None:
         self._files = files

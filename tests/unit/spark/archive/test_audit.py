@@ -1,4 +1,4 @@
-"""An archive beside the log: what is compared, and what is wrong."""
+"""Comparison of an archive with the log, and the faults it reports."""
 
 import pytest
 
@@ -13,8 +13,8 @@ from bolide.spark.archive.audit import (
     find_hour_starts,
     hours_between,
     log_counts,
+    ranges_still_in_log,
     start_ms,
-    still_in_log,
 )
 from bolide.spark.archive.manifest import State
 from tests.support.aio import on_loop
@@ -26,8 +26,8 @@ FIRST, SECOND, THIRD = "2026-07-01-22", "2026-07-01-23", "2026-07-02-00"
 def test_only_what_both_can_have_is_compared() -> None:
     state = State(begin={A: 5}, covered={A: 50, B: 10}, dropped={A: 20})
     bounds = {A: Bounds(30, 80), B: Bounds(0, 8)}
-    assert still_in_log(state, bounds) == {A: QueueRange(A, 30, 50), B: QueueRange(B, 0, 8)}
-    assert still_in_log(state, {B: Bounds(10, 90)}) == {B: QueueRange(B, 10, 10)}
+    assert ranges_still_in_log(state, bounds) == {A: QueueRange(A, 30, 50), B: QueueRange(B, 0, 8)}
+    assert ranges_still_in_log(state, {B: Bounds(10, 90)}) == {B: QueueRange(B, 10, 10)}
 
 
 def test_hours_have_no_hole() -> None:

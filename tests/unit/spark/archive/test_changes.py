@@ -1,4 +1,4 @@
-"""What may be added to an archive, merged in it and taken out of it; and where the log goes on."""
+"""Appending, compaction and retention of an archive, and its seam with the log."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ def span(first: int, last: int, rows: int | None = None) -> QueueSpan:
     return QueueSpan("broker-a", 0, first, last, last - first + 1 if rows is None else rows)
 
 
-# Added
+# Append
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_holes_are_refused(state: State, spans: list[QueueSpan], message: str) -
         refuse_gaps([data_file(each) for each in spans], state)
 
 
-# Merged
+# Compaction
 
 
 def test_hours_with_enough_small_files_are_merged() -> None:
@@ -73,7 +73,7 @@ def test_hours_with_enough_small_files_are_merged() -> None:
     assert find_compaction_groups(files, least=3, target=100) == []
 
 
-# Taken out
+# Retention
 
 
 def test_only_hours_that_are_over_are_taken_out(tmp_path: Path) -> None:
@@ -122,5 +122,5 @@ def test_a_hole_at_the_seam_is_told(state: State) -> None:
 
 @pytest.mark.parametrize("state", [State(covered={QUEUE: 10}), State(begin={QUEUE: 10})])
 def test_a_log_that_ends_before_the_archive_is_another_one(state: State) -> None:
-    with pytest.raises(SeamGap, match="made anew"):
+    with pytest.raises(SeamGap, match="was recreated"):
         refuse_shorter_log(state, {QUEUE: Bounds(0, 4)})

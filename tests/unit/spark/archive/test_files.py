@@ -1,4 +1,4 @@
-"""Files of a table on a local disk; those reached through the JVM pass the same."""
+"""`LocalFiles`; `HadoopFiles` runs the same contract in tests/spark."""
 
 from pathlib import Path
 

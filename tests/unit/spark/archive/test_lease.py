@@ -1,4 +1,4 @@
-"""Who may write: one at a time, and whoever fell silent no longer."""
+"""The write lease: one holder at a time, takeover after missing heartbeats."""
 
 import os
 import socket
@@ -63,4 +63,4 @@ def test_a_holder_gives_signs_of_life_and_finds_out_who_took_over(
         hold(files, host="elsewhere", pid=1, age=0)
         with pytest.raises(LeaseLost):
             lease.confirm()
-    assert files.exists("_bolide/writer.json")  # it is the other's
+    assert files.exists("_bolide/writer.json")  # it belongs to the other run

@@ -1,4 +1,4 @@
-"""An archive's manifest: changes happen whole, whatever they are interrupted by."""
+"""The manifest of an archive: changes are atomic, wherever they are interrupted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_change_happens_whole_or_not_at_all_wherever_it_is_cut(
         if not was_killed(table, change, life):
             break
         seen = manifest_rows(table)
-        assert seen in (BEFORE, after), life  # a reader that comes before the repair
+        assert seen in (BEFORE, after), life  # a reader before the repair
         if change is append:
             assert len(set(plain_rows(table.files))) == len(plain_rows(table.files)), life
         (tmp_path / str(life) / "_bolide/writer.json").unlink(missing_ok=True)
@@ -97,7 +97,7 @@ def test_a_change_happens_whole_or_not_at_all_wherever_it_is_cut(
         outcomes.append(manifest_rows(table) == sorted(after))
     else:
         raise AssertionError("it never came to its end")
-    assert outcomes == sorted(outcomes)  # from some step on it happens, and not before
+    assert outcomes == sorted(outcomes)  # from some step on the change is completed
     assert set(outcomes) == {False, True}
 
 
@@ -146,7 +146,7 @@ def test_a_writer_that_was_taken_over_commits_nothing(tmp_path: Path) -> None:
     table = table_in(tmp_path)
     with table.writing(Settings()) as slow:
         staged = stage(slow, 0, 4)
-        (tmp_path / "_bolide/writer.json").unlink()  # as somebody does who finds it stale
+        (tmp_path / "_bolide/writer.json").unlink()  # as a run that finds it stale does
         with table.writing(Settings()) as quick:
             quick.commit("append", [stage(quick, 0, 9)])
         with pytest.raises(LeaseLost):
@@ -190,7 +190,7 @@ def test_a_change_that_is_done_is_not_undone_if_its_plan_comes_back(tmp_path: Pa
         writer._clean_up = forget  # type: ignore[method-assign]
         (old,) = (each.path for each in table.state().files_of() if each.hour.endswith("05"))
         writer.commit("compact", [stage(writer, 0, 4)], [old])
-    plan.write_bytes(kept[0])  # as after a power cut: its deletion was not on the disk
+    plan.write_bytes(kept[0])  # as after a power cut that lost the deletion
     with table.writing():
         pass
     assert plain_rows(table.files) == manifest_rows(table) == ["orders 0 0 4", "orders 0 5 9"]

@@ -1,4 +1,4 @@
-"""Built-in pipelines: each can be found, has no option twice, and becomes a command."""
+"""Built-in pipelines: each is found, has unique options, and becomes a command."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bolide.cli import app
-from bolide.cli.pipeline_run import Words, load
+from bolide.cli.pipeline_run import RunArguments, load
 from bolide.errors import ConfigError
 from bolide.spark.pipelines.builtin import BUILT_INS, RunSettings, make_options
 
@@ -17,7 +17,7 @@ EACH = sorted(BUILT_INS)
 def test_each_says_what_it_does_and_takes_no_option_of_all_runs(name: str) -> None:
     built_in = BUILT_INS[name]
     own = {item.name for item in dataclasses.fields(built_in.options)}
-    common = {item.name for item in dataclasses.fields(Words)}
+    common = {item.name for item in dataclasses.fields(RunArguments)}
 
     assert built_in.name == name
     assert built_in.text
@@ -57,7 +57,7 @@ def test_a_start_that_the_user_names_is_not_overruled() -> None:
     [
         (["run", "archiv"], 3, "neither a file nor a built-in pipeline; did you mean 'archive'?"),
         (["run", "mirror", "--to", "b"], 2, "Missing option '--topic'"),
-        (["run", "mirror", "--topic", "a", "-n", "x:1"], 3, "say --to TOPIC"),
+        (["run", "mirror", "--topic", "a", "-n", "x:1"], 3, "use --to TOPIC"),
         (["run", "mirror", "--topic", "a", "-n", "x:1", "--every", "now"], 3, "trigger 'now'"),
         (["run", "mirror", "--topic", "a", "-n", "x:1", "-o", "tags"], 3, "form key=value"),
         (["explain", "mirror", "--topic", "a", "--force"], 2, "No such option"),

@@ -1,4 +1,4 @@
-"""Pipelines in files: what they come to, and how mistakes are named."""
+"""Pipelines declared in files, and the location of errors."""
 
 import re
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_values_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("source: orders\n", r":1:1: the pipeline needs the key 'sink'"),
         ("source: orders\nsource: orders\n", r":2:1: the key 'source' is there twice"),
         ("source: orders\nsink: copy\nname: a b\n", r":3:7: name 'a b': letters"),
-        ("source: orders\nsink: copy\ntrigger: often\n", r":3:10: trigger 'often': say 'once'"),
+        ("source: orders\nsink: copy\ntrigger: often\n", r":3:10: trigger 'often': use 'once'"),
         (
             "source:\n  topic: orders\n  startingOfsets: latest\nsink: copy\n",
             r":3:3: unknown option startingOfsets; did you mean startingOffsets\?",
@@ -176,12 +176,12 @@ def test_values_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("source: orders\nsink: {url: 'jdbc:x'}\n", r":2:7: a jdbc sink needs the key 'table'"),
         ("source: orders\nsink: {path: /x, mode: add}\n", r":2:24: mode 'add': one of append"),
         ("source: orders\nsink: copy\nsteps: [{sqll: x}]\n", r":3:10: unknown key 'sqll' .*'sql'"),
-        ("source: orders\nsink: copy\nsteps: [select]\n", r":3:9: step 1: say `sql: …` or"),
-        ("source: orders\nsink: copy\nsteps: select 1\n", r":3:8: step 1: say `sql: …` or"),
+        ("source: orders\nsink: copy\nsteps: [select]\n", r":3:9: step 1: write `sql: …` or"),
+        ("source: orders\nsink: copy\nsteps: select 1\n", r":3:8: step 1: write `sql: …` or"),
         ("source: orders\nsink: copy\nsteps: [{}]\n", r":3:9: step 1 must have either the key"),
         (
             "source: orders\nsink: copy\nsteps:\n  - python: clean\n",
-            r":4:13: 'clean': say module:function",
+            r":4:13: 'clean': use module:function",
         ),
         (
             "source: orders\nsink: copy\nsteps:\n  - python: ./no.py:f\n",

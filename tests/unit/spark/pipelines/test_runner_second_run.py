@@ -17,4 +17,4 @@ def test_a_pipeline_that_reads_from_a_cluster_does_not_start_without_it() -> Non
 def test_work_that_only_reports_to_it_does(caplog: pytest.LogCaptureFixture) -> None:
     refuse_second_run(NOWHERE, "compact")
 
-    assert "cannot tell whether compact runs already: no NameServer answers" in caplog.text
+    assert "cannot check whether compact is already running: no NameServer answers" in caplog.text

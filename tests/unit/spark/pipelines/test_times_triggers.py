@@ -19,5 +19,5 @@ def test_an_interval_is_in_words(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "10", "seconds", "10 parsecs", "-1s", "continuous"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="say 'once', or an interval"):
+    with pytest.raises(ConfigError, match="use 'once', or an interval"):
         parse_trigger(text)

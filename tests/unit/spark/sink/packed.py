@@ -1,4 +1,4 @@
-"""Rows packed as a task of the sink would, without Spark and without a broker."""
+"""Rows split and encoded as a task of the sink does it, without Spark and without a broker."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def options(**given: str) -> SinkOptions:
 
 
 def kinds(schema: pa.Schema) -> dict[str, str]:
-    """The names of the types of columns, as Spark says them."""
+    """The Spark SQL type names of columns."""
     return {field.name: field.dataType.simpleString() for field in from_arrow_schema(schema)}
 
 
@@ -38,11 +38,11 @@ def pack(
     chosen: SinkOptions, queues: QueueList = queues_of, /, **columns: object
 ) -> list[RowBatch]:
     batch = pa.record_batch(columns)
-    return list(batcher(chosen, batch).pack(batch, queues))
+    return list(batcher(chosen, batch).split(batch, queues))
 
 
 def messages(row_batches: Sequence[RowBatch]) -> list[Message]:
-    """What is sent, in the order of the rows."""
+    """The messages sent, in the order of the rows."""
     numbered = [
         (number, item.message(row_batch.topic))
         for row_batch in row_batches

@@ -70,7 +70,9 @@ def test_half_a_place_in_the_source_is_refused() -> None:
 
 
 def test_a_broker_without_a_queue_is_refused() -> None:
-    assert "column broker says nothing without queue_id" in refusal({"broker": "string"}, topic="O")
+    assert "column broker has no effect without queue_id" in refusal(
+        {"broker": "string"}, topic="O"
+    )
 
 
 @pytest.mark.parametrize(

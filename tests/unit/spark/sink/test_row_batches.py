@@ -83,7 +83,7 @@ def test_every_message_has_an_id_of_its_own() -> None:
 def test_rows_are_named_by_query_batch_partition_and_number() -> None:
     batch = pa.record_batch({"body": [b"a", b"b"]})
     task = batcher(TO_T, batch)
-    sent = messages([*task.pack(batch, queues_of), *task.pack(batch, queues_of)])
+    sent = messages([*task.split(batch, queues_of), *task.split(batch, queues_of)])
     assert [each.properties["SPARK_ROW"] for each in sent] == [f"query/7/3/{n}" for n in range(4)]
     assert task.rows == 4
 
@@ -212,7 +212,7 @@ def test_the_option_beats_the_column() -> None:
     [
         (None, "column topic: it is null or empty"),
         ("no name", "holds other characters"),
-        ("SCHEDULE_TOPIC_XXXX", "belongs to the broker"),
+        ("SCHEDULE_TOPIC_XXXX", "reserved for the broker"),
     ],
 )
 def test_a_topic_that_is_none_fails_its_row(topic: str | None, reason: str) -> None:
@@ -233,8 +233,7 @@ def test_a_named_queue_gets_its_rows_in_order() -> None:
 def test_a_queue_that_several_brokers_have_needs_a_broker() -> None:
     reason = failure({"body": [b"a"], "queue_id": [1]}).reason
     assert reason == (
-        "column queue_id: brokers broker-a, broker-b all have a queue 1:"
-        " add a column broker that says which"
+        "column queue_id: brokers broker-a, broker-b all have a queue 1: add a column broker"
     )
 
 
@@ -255,7 +254,7 @@ def test_rows_of_one_source_queue_stay_together_in_order() -> None:
     assert queues == {queues_of("T")[(start + number) % 4] for number in (0, 1)}
 
 
-# Repeats
+# Deduplication keys
 
 
 def test_rows_are_keyed_by_where_they_came_from() -> None:
@@ -276,7 +275,7 @@ def test_several_rows_of_one_source_row_are_numbered() -> None:
     }
     batch = pa.record_batch({"body": [b"a", b"b", b"c"], **source})
     task = batcher(options(topic="T", dedup="true"), batch)
-    sent = messages([*task.pack(batch, queues_of), *task.pack(batch[2:], queues_of)])
+    sent = messages([*task.split(batch, queues_of), *task.split(batch[2:], queues_of)])
     keys = [each.properties["DEDUP_KEY"] for each in sent]
     assert keys == ["src:S/b/0@5", "src:S/b/0@6", "src:S/b/0@6#1", "src:S/b/0@6#2"]
 
@@ -300,7 +299,7 @@ def test_a_row_without_any_key_fails() -> None:
     failed = failure({"body": [b"a", b"b"], "dedup_key": ["x", None]}, dedup="true")
     assert (failed.row, failed.reason) == (
         1,
-        "it has no dedup_key, and nothing says where it is from",
+        "it has neither a dedup_key nor a known origin",
     )
 
 
@@ -309,7 +308,7 @@ def test_a_key_that_no_broker_takes_fails_its_row(key: str) -> None:
     assert "its key for de-duplication" in failure({"body": [b"a"], "dedup_key": [key]}).reason
 
 
-# Requests
+# Batches
 
 
 def test_a_request_has_so_many_rows_and_a_mib_at_most() -> None:
@@ -345,7 +344,7 @@ def test_a_part_of_a_batch_is_packed_as_a_whole_one() -> None:
         "properties": pa.array([[("bad", "")], [("p", "1")], []], MAP),
     }
     batch = pa.record_batch(columns)
-    sent = messages(list(batcher(PLAIN, batch).pack(batch[1:], queues_of)))
+    sent = messages(list(batcher(PLAIN, batch).split(batch[1:], queues_of)))
     assert [each.body for each in sent] == [b"a", b"b"]
     assert [own(each) for each in sent] == [{"p": "1", "KEYS": "k"}, {"KEYS": "l"}]
 

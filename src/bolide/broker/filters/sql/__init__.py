@@ -1,6 +1,8 @@
-"""RocketMQ's SQL92 dialect: from text to a test of message properties, with Java's verdicts.
+"""The SQL92 dialect of RocketMQ: compiles text into a test of message properties, with Java's
+results.
 
-It knows no brokers: `compile_sql` takes text, the test takes a property string or a record.
+The package does not depend on the broker: `compile_sql` takes text, the test takes a property
+string or a record.
 """
 
 from bolide.broker.filters.sql.compiler import Compiled, compile_sql, is_compiled

@@ -1,4 +1,5 @@
-"""Parser callbacks: grammar rules become checked nodes, and kernel plans where there are any."""
+"""Parser callbacks: turn grammar rules into checked nodes, with kernel plans where the kernel
+supports the form."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -28,12 +29,12 @@ from bolide.broker.filters.sql.values import INT_MAX, LONG_MAX, BadExpression
 from bolide.kernel.sieves import IsListed, IsThere, Joined, Negated, NumberIs, Plan, TextIs
 
 _LIMITS = {Kind.INT: INT_MAX, Kind.LONG: LONG_MAX}
-_REPLACED = "\ufffd"
-"""What any byte that is no UTF-8 becomes: such texts are equal though their bytes are not."""
+_REPLACEMENT = "\ufffd"
+"""Replacement for invalid UTF-8: texts that contain it may be equal though their bytes differ."""
 
 
 def number_plan(symbol: str, left: Node, right: Node) -> Plan | None:
-    """That of `name > 5` and its like."""
+    """The plan of `name > 5` and other comparisons with a number."""
     if not (isinstance(left, Property) and isinstance(right, Constant | Negative)):
         return None
     if right.kind not in _LIMITS or not isinstance(right.value, int):
@@ -49,7 +50,7 @@ def equality_plan(left: Node, right: Node) -> Plan | None:
 
 
 def missing_plan(part: Node) -> Plan | None:
-    """That of `name IS NULL`."""
+    """The plan of `name IS NULL`."""
     return Negated(IsThere(part.key)) if isinstance(part, Property) else None
 
 
@@ -62,14 +63,15 @@ def listed_plan(part: Property, texts: Iterable[str], *, is_in: bool) -> Plan | 
 
 
 def _bytes_of(text: str) -> bytes | None:
-    """A text as a property string holds it; None if it may be held in other ways too."""
+    """Encode a text as in a property string; None if it has several encodings."""
     try:
-        return None if _REPLACED in text else text.encode()
+        return None if _REPLACEMENT in text else text.encode()
     except UnicodeEncodeError:
         return None
 
 
 _NULL = constant(Kind.NOTHING, None, "NULL")
+_MAX_DIGITS = len(str(LONG_MAX)) + 1  # and the L
 
 _SEARCHES: dict[str, Callable[[str, str], bool]] = {
     "CONTAINS": str.__contains__,
@@ -80,7 +82,7 @@ _SEARCHES: dict[str, Callable[[str, str], bool]] = {
 
 @v_args(inline=True)
 class Builder(Transformer[Token, Node]):
-    """A method for each rule. Called bottom-up while parsing; nothing in it keeps state."""
+    """One method per grammar rule, called bottom-up while parsing; stateless."""
 
     def start(self, whole: Node) -> Node:
         return _as_condition(whole)
@@ -142,7 +144,7 @@ class Builder(Transformer[Token, Node]):
         inner = part.evaluate
 
         def evaluate(properties: bytes) -> Value:
-            inner(properties)  # it may fail
+            inner(properties)  # evaluated for its errors
             return None
 
         return nodes.above(Kind.NOTHING, evaluate, f"-{part.source}", part)
@@ -154,7 +156,7 @@ class Builder(Transformer[Token, Node]):
         return constant(Kind.TEXT, _unquoted(token), str(token))
 
     def integer(self, token: Token) -> Node:
-        value = int(token.rstrip("lL")) if len(token) <= _MOST_DIGITS else LONG_MAX + 1
+        value = int(token.rstrip("lL")) if len(token) <= _MAX_DIGITS else LONG_MAX + 1
         if value > LONG_MAX:
             raise BadExpression(f"{token[:40]} is above {LONG_MAX}, the largest number")
         return constant(Kind.INT if value <= INT_MAX else Kind.LONG, value, str(token))
@@ -179,11 +181,8 @@ class Builder(Transformer[Token, Node]):
         return nodes.name(str(token))
 
 
-_MOST_DIGITS = len(str(LONG_MAX)) + 1  # and the L
-
-
 def _as_condition(part: Node) -> Node:
-    """A name alone is a condition: unknown where it is missing, and false of any text."""
+    """A name alone is a condition: unknown if the property is missing, else false."""
     if part.is_condition:
         return part
     if isinstance(part, Property):
@@ -199,17 +198,17 @@ def _negated(part: Node) -> Node:
         value = inner(properties)
         return None if value is None else not value
 
-    return condition(evaluate, f"NOT {part.source}", part, plan=Negated(part.told))
+    return condition(evaluate, f"NOT {part.source}", part, plan=Negated(part.kernel_plan))
 
 
 def _chain(
     word: str, left: Node, right: Node, join: Callable[[Sequence[Evaluate]], Evaluate]
 ) -> Node:
-    """One level for a whole row of ANDs or ORs: rows may be long."""
+    """Join conditions on one level: chains of ANDs or ORs may be long."""
     first, second = _as_condition(left), _as_condition(right)
     row = first if isinstance(first, Chain) and first.word == word else None
     links = (*(row.links if row else (first.evaluate,)), second.evaluate)
-    plans = (*(row.plans if row else (first.told,)), second.told)
+    plans = (*(row.plans if row else (first.kernel_plan,)), second.kernel_plan)
     return Chain(
         Kind.BOOLEAN,
         join(links),
@@ -261,7 +260,7 @@ def _ordered(symbol: str, left: Node, right: Node) -> Node:
 def _listed(value: Node, items: Sequence[Token], *, is_in: bool) -> Node:
     if not isinstance(value, Property):
         raise BadExpression(
-            f"IN asks for a name before it, not {value.source}: write NOT IN behind the name"
+            f"IN requires a name before it, not {value.source}: write NOT IN behind the name"
         )
     texts = frozenset(map(_unquoted, items))
     inner = value.evaluate
@@ -275,14 +274,14 @@ def _listed(value: Node, items: Sequence[Token], *, is_in: bool) -> Node:
 
 
 def _text(value: Node, word: Token, searched: Token, *, wanted: bool) -> Node:
-    """Where the value is missing or no text, or nothing is searched, both forms are false."""
-    looked_for, inner, has = _unquoted(searched), value.evaluate, _SEARCHES[word.type]
+    """Both forms are false if the value is missing or no text, or the searched text is empty."""
+    searched_text, inner, contains = _unquoted(searched), value.evaluate, _SEARCHES[word.type]
 
     def evaluate(properties: bytes) -> Value:
-        if not looked_for:
+        if not searched_text:
             return False
         found = inner(properties)
-        return isinstance(found, str) and has(found, looked_for) is wanted
+        return isinstance(found, str) and contains(found, searched_text) is wanted
 
     return condition(evaluate, f"({value.source} {word.type} {searched})", value)
 

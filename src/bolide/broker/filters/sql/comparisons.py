@@ -1,4 +1,4 @@
-"""Comparisons: which functions compare two parts, by what the parts are."""
+"""Comparison functions, chosen by the kinds of the two operands."""
 
 import operator
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from bolide.broker.filters.sql.values import (
 )
 
 Compare = Callable[[Any, Any], int]
-"""Below, at or above 0; Java's compareTo. May raise EvaluationFailed."""
+"""Returns a number below, at or above 0, as compareTo of Java. May raise EvaluationFailed."""
 
 _DIRECT: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -43,10 +43,10 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
 
 
 def order_test(symbol: str, left: Node, right: Node) -> Evaluate:
-    """The function of `left > right` and its like.
+    """Build the test of `left > right` and the other orderings.
 
     Raises:
-        BadExpression: one of them has no order.
+        BadExpression: an operand has no order.
     """
     for part in (left, right):
         _refuse_unordered(part)
@@ -67,9 +67,9 @@ def order_test(symbol: str, left: Node, right: Node) -> Evaluate:
 
 
 def equality_test(left: Node, right: Node) -> Evaluate:
-    """The function of `left = right`, without the checks of `refuse_unequal`.
+    """Build the test of `left = right`, without the checks of `refuse_unequal`.
 
-    A value that is missing on the left is unknown, one on the right alone is false.
+    A value missing on the left yields unknown; one missing on the right alone yields false.
     """
     if isinstance(left, Property) and isinstance(right, Constant) and right.kind is Kind.TEXT:
         return _text_test(left.key, right.value)
@@ -86,7 +86,7 @@ def equality_test(left: Node, right: Node) -> Evaluate:
 
 
 def _whole_number_test(key: bytes, test: Callable[[Any, Any], bool], number: Node) -> Evaluate:
-    """The shorter way of what is asked most: `name > 5`."""
+    """A fast test for the most frequent form, `name > 5`."""
     read, value = _READERS[number.kind], number.evaluate(b"")
 
     def evaluate(properties: bytes) -> Value:
@@ -97,7 +97,7 @@ def _whole_number_test(key: bytes, test: Callable[[Any, Any], bool], number: Nod
 
 
 def _text_test(key: bytes, text: Value) -> Evaluate:
-    """The shorter way of `name = 'text'`."""
+    """A fast test for `name = 'text'`."""
 
     def evaluate(properties: bytes) -> Value:
         found = find_property(properties, key)
@@ -107,7 +107,7 @@ def _text_test(key: bytes, text: Value) -> Evaluate:
 
 
 def refuse_unequal(left: Node, right: Node) -> None:
-    """Raises BadExpression where `left = right` cannot be meant."""
+    """Raises BadExpression if `left = right` is meaningless."""
     for part in (left, right):
         if isinstance(part, Constant) and part.value is None:
             raise BadExpression("NULL cannot be compared: use IS NULL or IS NOT NULL")
@@ -117,7 +117,7 @@ def refuse_unequal(left: Node, right: Node) -> None:
 
 
 def refuse_empty_range(low: Node, high: Node) -> None:
-    """Raises BadExpression where literals make `BETWEEN low AND high` true of nothing."""
+    """Raises BadExpression if the literals of `BETWEEN low AND high` form an empty range."""
     if isinstance(low, Constant) and isinstance(high, Constant):
         for part in (low, high):
             _refuse_unordered(part)
@@ -156,7 +156,7 @@ def _matching(left: Kind, right: Kind) -> Compare:
 
 
 def _with_text(kind: Kind, *, text_first: bool) -> Compare:
-    """The text is read as what it is compared with."""
+    """Read the text as the kind of the other operand."""
     read = _READERS[kind]
     compare: Compare = compare_doubles if kind is Kind.DOUBLE else compare_ints
     if text_first:

@@ -1,4 +1,4 @@
-"""From the text of an expression to a test; each text is compiled once."""
+"""Compiles SQL92 expressions into tests, with an LRU cache by text."""
 
 import logging
 from collections import OrderedDict
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_LENGTH = 16 * 1024
-_MOST_KEPT = 2 * 1024 * 1024
-"""Characters of expressions; compiled they take some twenty times as much."""
-_OF_EACH = 256
-"""What the shortest expression counts for."""
+_MAX_CACHED = 2 * 1024 * 1024
+"""Characters of cached expressions; compiled, they take about twenty times as much memory."""
+_ENTRY_OVERHEAD = 256
+"""Characters counted for the overhead of each entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,41 +28,42 @@ class Compiled:
     """A test of messages by their properties."""
 
     matches: Callable[[bytes], bool]
-    """Whether a property string, with a byte 0x02 before it, is of a wanted message."""
+    """Whether a property string, preceded by a byte 0x02, matches."""
     sieve: Sieve
-    """The same of records."""
+    """The same test for records."""
     terms: int = 1
-    """Names and values in it: how long it takes."""
+    """Number of names and values, a measure of the cost."""
     ignored: str = ""
-    """What stands behind the end of the expression; RocketMQ passes over it, and so do we."""
+    """Text after the end of the expression, ignored as in RocketMQ."""
 
 
 def compile_sql(text: str) -> Compiled:
-    """The test of an expression. Takes milliseconds the first time, a thread's if it is long.
+    """Compile an expression. The first time takes milliseconds; compile a long one in a worker
+    thread.
 
     Raises:
-        BadExpression: it is none, or over a limit; says where and what was expected.
+        BadExpression: the text is invalid or exceeds a limit.
     """
     if len(text) > MAX_LENGTH:
         raise BadExpression(
             f"an expression of {len(text)} characters; at most {MAX_LENGTH} are possible"
         )
-    outcome = _outcomes.find(text)
-    if outcome is None:
-        outcome = _compile(text)
-        _outcomes.keep(text, outcome)
-    if isinstance(outcome, str):
-        raise BadExpression(outcome)
-    return outcome
+    result = _cache.find(text)
+    if result is None:
+        result = _compile(text)
+        _cache.store(text, result)
+    if isinstance(result, str):
+        raise BadExpression(result)
+    return result
 
 
 def is_compiled(text: str) -> bool:
-    """Whether `compile_sql` knows at once."""
-    return len(text) > MAX_LENGTH or _outcomes.find(text) is not None
+    """Whether `compile_sql` answers from the cache."""
+    return len(text) > MAX_LENGTH or _cache.find(text) is not None
 
 
 def _compile(text: str) -> Compiled | str:
-    from bolide.broker.filters.sql.parser import parse  # noqa: PLC0415  lark is for those who ask
+    from bolide.broker.filters.sql.parser import parse  # noqa: PLC0415  loads lark only when needed
 
     try:
         whole, end = parse(text)
@@ -70,13 +71,13 @@ def _compile(text: str) -> Compiled | str:
         return str(exc)
     ignored = text[end:].strip()
     if ignored:
-        log.warning("the SQL filter %.200r ends before %.200r, which is passed over", text, ignored)
-    matches = _surely(whole.evaluate)
-    return Compiled(matches, Sieve(whole.told, matches), whole.terms, ignored)
+        log.warning("the SQL filter %.200r ends before %.200r, which is ignored", text, ignored)
+    matches = _only_true(whole.evaluate)
+    return Compiled(matches, Sieve(whole.kernel_plan, matches), whole.terms, ignored)
 
 
-def _surely(evaluate: "Evaluate") -> Callable[[bytes], bool]:
-    """Only what is surely true matches."""
+def _only_true(evaluate: "Evaluate") -> Callable[[bytes], bool]:
+    """Unknown results and failed evaluations do not match."""
 
     def matches(properties: bytes) -> bool:
         try:
@@ -87,10 +88,10 @@ def _surely(evaluate: "Evaluate") -> Callable[[bytes], bool]:
     return matches
 
 
-class _Outcomes:
-    """What became of expressions; those not asked for the longest go first. For any thread.
+class _ResultCache:
+    """LRU cache of compilation results; thread-safe.
 
-    Errors are kept too: whoever sent a bad expression sends it again and again.
+    Errors are cached too, since clients repeat an invalid expression.
     """
 
     def __init__(self) -> None:
@@ -105,14 +106,14 @@ class _Outcomes:
                 self._by_text.move_to_end(text)
             return found
 
-    def keep(self, text: str, outcome: Compiled | str) -> None:
+    def store(self, text: str, result: Compiled | str) -> None:
         with self._lock:
             if text not in self._by_text:
-                self._size += len(text) + _OF_EACH
-            self._by_text[text] = outcome
-            while self._size > _MOST_KEPT:
-                gone, _ = self._by_text.popitem(last=False)
-                self._size -= len(gone) + _OF_EACH
+                self._size += len(text) + _ENTRY_OVERHEAD
+            self._by_text[text] = result
+            while self._size > _MAX_CACHED:
+                evicted, _ = self._by_text.popitem(last=False)
+                self._size -= len(evicted) + _ENTRY_OVERHEAD
 
 
-_outcomes = _Outcomes()
+_cache = _ResultCache()

@@ -1,7 +1,7 @@
-"""The parts of an expression: what each is known to be, and the function that evaluates it.
+"""Nodes of an expression: the kind of each part and the function that evaluates it.
 
-A property is a text or missing, and numbers come from literals only, so what a part can be is
-known before any message is seen. A value that is missing or unknown is None.
+A property is a text or missing, and numbers come from literals only, so the kind of a part is known
+before any message is seen. A missing or unknown value is None.
 """
 
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from bolide.kernel.sieves import Asked, Plan
 
 Value = bool | int | float | str | None
 Evaluate = Callable[[bytes], Value]
-"""Takes a property string with 0x02 before it; may raise EvaluationFailed."""
+"""Takes a property string preceded by 0x02; may raise EvaluationFailed."""
 
 MAX_DEPTH = 64
 MAX_TERMS = 512
 MAX_LISTED = 2048
 TOO_DEEP = f"more than {MAX_DEPTH} nested levels: use a simpler expression"
 
-_SHOWN = 80
+_MAX_SOURCE_SHOWN = 80
 
 
 class Kind(Enum):
-    """What a part is when it is not None."""
+    """The kind of a value that is not None."""
 
     TEXT = "a text"
     INT = "a whole number"
@@ -40,10 +40,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of an expression; `source` is how messages to people name it.
+    """A part of an expression; `source` names it in error messages.
 
     Raises:
-        BadExpression: with its own parts it is over a limit.
+        BadExpression: the node and its parts exceed a limit.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ class Node:
     terms: int = 1
     listed: int = 0
     plan: Plan | None = None
-    """What it asks, if that is one of the forms that the kernel knows."""
+    """The equivalent kernel plan, if the kernel supports the form."""
 
     def __post_init__(self) -> None:
         if self.depth > MAX_DEPTH:
@@ -68,14 +68,14 @@ class Node:
         return self.kind is Kind.BOOLEAN
 
     @property
-    def told(self) -> Plan:
-        """A condition for the kernel."""
+    def kernel_plan(self) -> Plan:
+        """The condition as a kernel plan; a form the kernel does not support calls `evaluate`."""
         return self.plan or Asked(self.evaluate)
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """A literal; RocketMQ checks these while it compiles."""
+    """A literal; RocketMQ checks literals at compile time."""
 
     value: Value = None
 
@@ -86,21 +86,21 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class Negative(Node):
-    """A number behind a minus sign, which RocketMQ does not check early."""
+    """A number after a minus sign, which RocketMQ does not check at compile time."""
 
     value: Value = None
 
 
 @dataclass(frozen=True, slots=True)
 class Property(Node):
-    """A name; `key` is how its value is found in a property string."""
+    """A property name; `key` locates its value in a property string."""
 
     key: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain(Node):
-    """Several conditions joined by one word, AND or OR."""
+    """Conditions joined by AND or OR."""
 
     word: str = ""
     links: tuple[Evaluate, ...] = ()
@@ -108,19 +108,18 @@ class Chain(Node):
 
 
 def constant(kind: Kind, value: Value, source: str) -> Constant:
-    return Constant(kind, lambda _: value, _shortened(source), value=value)
+    return Constant(kind, lambda _: value, _shorten(source), value=value)
 
 
 def negative(part: Constant | Negative) -> Negative:
-    """The same number with the other sign."""
     value = -part.value  # type: ignore[operator]
-    source, depth = _shortened(f"-{part.source}"), part.depth + 1
+    source, depth = _shorten(f"-{part.source}"), part.depth + 1
     return Negative(part.kind, lambda _: value, source, depth, value=value)
 
 
 def name(text: str) -> Property:
     key = b"\x02" + text.encode() + b"\x01"
-    source = _shortened(text)
+    source = _shorten(text)
     return Property(Kind.TEXT, lambda properties: find_property(properties, key), source, key=key)
 
 
@@ -138,11 +137,11 @@ def above(
     listed: int = 0,
     plan: Plan | None = None,
 ) -> Node:
-    """A node over others."""
+    """Build a node above its parts."""
     return Node(
         kind,
         evaluate,
-        _shortened(source),
+        _shorten(source),
         1 + max(part.depth for part in parts),
         sum(part.terms for part in parts),
         listed + sum(part.listed for part in parts),
@@ -150,5 +149,5 @@ def above(
     )
 
 
-def _shortened(source: str) -> str:
-    return source if len(source) <= _SHOWN else f"{source[: _SHOWN - 1]}…"
+def _shorten(source: str) -> str:
+    return source if len(source) <= _MAX_SOURCE_SHOWN else f"{source[: _MAX_SOURCE_SHOWN - 1]}…"

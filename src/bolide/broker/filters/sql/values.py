@@ -1,4 +1,4 @@
-"""Property values as Java reads and compares them, and the errors of expressions."""
+"""Property values as Java parses and compares them, and the errors of expressions."""
 
 import math
 import re
@@ -7,21 +7,33 @@ from bolide.errors import BolideError
 
 
 class BadExpression(BolideError):
-    """The text is no filter; the message says where and what was expected."""
+    """The text is not a valid filter; the message states the position and what was expected."""
 
 
 class EvaluationFailed(Exception):
-    """A property cannot be compared as the expression asks, such as 'abc' with a number.
+    """A property cannot be compared as the expression requires, such as 'abc' with a number.
 
-    RocketMQ does not match such a message, whatever stands around the comparison.
+    RocketMQ does not match such a message, whatever surrounds the comparison.
     """
 
 
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
 _PAIR_END = 2
+_WHOLE = re.compile(r"[+-]?\d+")  # as in Java, digits of any script
+_DOUBLE = re.compile(
+    r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?\.[0-9]+(?:[eE][+-]?[0-9]+)?"
+)
+_HEX = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+_NAMED = {"NaN": math.nan, "Infinity": math.inf}
+_TRIMMED = "".join(map(chr, range(0x21)))
+_SURELY_INT = len(str(INT_MAX))
+_MAX_DIGITS = len(str(LONG_MAX))
 
 
 def find_property(properties: bytes, key: bytes) -> str | None:
-    """The value behind 0x02 name 0x01; of several the last one that is not empty."""
+    """Return the value after 0x02 name 0x01; the last non-empty one of several."""
     at = properties.rfind(key)
     while at >= 0:
         start = at + len(key)
@@ -32,20 +44,6 @@ def find_property(properties: bytes, key: bytes) -> str | None:
             return properties[start:end].decode("utf-8", "replace")
         at = properties.rfind(key, 0, at)
     return None
-
-
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
-
-_WHOLE = re.compile(r"[+-]?\d+")  # digits of any script count in Java too
-_DOUBLE = re.compile(
-    r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?\.[0-9]+(?:[eE][+-]?[0-9]+)?"
-)
-_HEX = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
-_NAMED = {"NaN": math.nan, "Infinity": math.inf}
-_TRIMMED = "".join(map(chr, range(0x21)))
-_SURELY_INT = len(str(INT_MAX))
-_MOST_DIGITS = len(str(LONG_MAX))
 
 
 def read_int(text: str) -> int:
@@ -61,7 +59,7 @@ def read_long(text: str) -> int:
 
 
 def read_double(text: str) -> float:
-    """`Double.valueOf`: blanks around it and a suffix f or d are passed over."""
+    """`Double.valueOf`: surrounding whitespace and a suffix f or d are ignored."""
     bare = text.strip(_TRIMMED)
     named = _NAMED.get(bare[1:] if bare[:1] in {"+", "-"} else bare)
     if named is not None:
@@ -85,7 +83,7 @@ def compare_ints(left: int, right: int) -> int:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """`Double.compareTo`: not-a-number is above all others, and -0.0 below 0.0."""
+    """`Double.compareTo`: NaN is above all others, and -0.0 below 0.0."""
     if left < right:
         return -1
     if left > right:
@@ -102,14 +100,14 @@ def _rank(value: float) -> tuple[bool, float, float]:
     return False, value, math.copysign(1.0, value)
 
 
-def _within(text: str, most: int) -> int:
+def _within(text: str, limit: int) -> int:
     if not _WHOLE.fullmatch(text) or (not text.isascii() and max(text) > "\uffff"):
         raise EvaluationFailed(text)
     digits = text.lstrip("+-").lstrip("0") or "0"
-    if len(digits) > _MOST_DIGITS:  # before int(), which refuses thousands of digits
+    if len(digits) > _MAX_DIGITS:  # before int(), which refuses thousands of digits
         raise EvaluationFailed(text)
     value = -int(digits) if text[0] == "-" else int(digits)
-    if not -most - 1 <= value <= most:
+    if not -limit - 1 <= value <= limit:
         raise EvaluationFailed(text)
     return value
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from hashlib import md5
 from typing import TypeVar
 
-from bolide.model import shares
+from bolide.model import allocation
 from bolide.protocol.bodies.message_queue import MessageQueue
 
 Strategy = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
@@ -27,7 +27,7 @@ def average(
     """Give each member a contiguous range of queues; the first members get one more."""
     if client_id not in client_ids:
         return []
-    return shares.average(queues, client_ids.index(client_id), len(client_ids))
+    return allocation.average(queues, client_ids.index(client_id), len(client_ids))
 
 
 def average_by_circle(
@@ -36,7 +36,7 @@ def average_by_circle(
     """Assign the queues round-robin."""
     if client_id not in client_ids:
         return []
-    return shares.by_circle(queues, client_ids.index(client_id), len(client_ids))
+    return allocation.by_circle(queues, client_ids.index(client_id), len(client_ids))
 
 
 def by_config(queues: Collection[MessageQueue]) -> Strategy:

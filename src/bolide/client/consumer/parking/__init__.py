@@ -1,4 +1,4 @@
-"""Failing keys set aside: the park topic of a group, and what follows from its records.
+"""Parking of failing keys: the park topic of a group and the state derived from its records.
 
-`docs/how-to/ordered-messages.md` tells what parking does, `records` what the topic holds.
+`docs/how-to/ordered-messages.md` describes the feature, `records` the format of the topic.
 """

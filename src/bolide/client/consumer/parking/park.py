@@ -1,7 +1,8 @@
-"""What one tenure of a source queue sets aside, and how it hears what became of it.
+"""The parked messages of one epoch of a source queue.
 
-Everything is written first and counts only when it is read back: the log's order decides, not who
-believes to hold the lock. Whoever finds that another tenure began writes no more.
+A record takes effect only when it is read back from the park queue: the order of the log decides
+between members that both believe they hold the lock. A member that reads the OPEN record of a newer
+epoch is superseded (fenced) and writes no more.
 """
 
 import asyncio
@@ -23,29 +24,29 @@ from bolide.model.message_queue import MessageQueue
 log = logging.getLogger(__name__)
 
 AFTER_FAILURE = 1.0
-WAIT = 15.0
-"""Seconds for which a broker holds a read that finds nothing new."""
+READ_WAIT = 15.0
+"""Seconds for which a broker may suspend a read that finds no record."""
 
-_REFRESH_BY = 3
-"""A record is written again after this part of the time for which the broker keeps it."""
-_LOOK_EVERY = 60.0
-_QUICK = 0.05
+_REWRITE_FRACTION = 3
+"""Records are written again after this fraction (1/3) of the broker's retention."""
+_AGE_CHECK_INTERVAL = 60.0
+_IMMEDIATE = 0.05
 
 
 class Superseded(BolideError):
-    """Another tenure of the source queue began: this one has nothing to say any more."""
+    """A newer epoch of the source queue began: this member is fenced."""
 
     def __init__(self, source: MessageQueue) -> None:
-        super().__init__(f"{source} is another member's now")
+        super().__init__(f"{source} belongs to another member now")
 
 
 class Park:
-    """The park queue as one tenure sees it; `run` reads it.
+    """The park queue as seen by one epoch; `run` reads it.
 
     Args:
         park_log: the park queue.
-        source: the source queue, by its name on the wire.
-        on_change: called when something was read.
+        source: the source queue; its topic includes the namespace.
+        on_change: called after each read.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Park:
         self._on_change = on_change
         self._now = now
         self._epoch = uuid4().hex
-        self._opened = self._looked = now()
-        self._refresh_after = 0.0
+        self._opened = self._age_checked = now()
+        self._rewrite_after = 0.0
         self._next_park_offset = 0
         self._superseded_at: int | None = None
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._read_back: dict[int, ParkRecord] = {}  # ours that nobody has asked after yet
+        self._unread: dict[int, asyncio.Future[None]] = {}
+        self._read_back: dict[
+            int, ParkRecord
+        ] = {}  # records of this epoch that `_write` has not picked up yet
         self._throttled = ThrottledLog(log)
 
     @property
@@ -74,36 +77,38 @@ class Park:
         return self._superseded_at is not None
 
     async def open(self) -> None:
-        """Begin the tenure: after this `keys` is what those before left.
+        """Begin an epoch and load the state left by earlier epochs into `keys`.
 
         Raises:
-            BolideError: it cannot be written or read now.
+            BolideError: the park queue cannot be written or read now.
         """
-        self._refresh_after = max(await self._log.retention() / _REFRESH_BY, _LOOK_EVERY)
+        self._rewrite_after = max(
+            await self._log.retention() / _REWRITE_FRACTION, _AGE_CHECK_INTERVAL
+        )
         opened = await self._log.append(self._record(Kind.OPEN))
         self._next_park_offset = await self._log.first_park_offset()
         while self._next_park_offset <= opened and not self.is_superseded:
             await self._read(0.0, opened=opened)
-        self._require_own(opened)
+        self._require_not_superseded(opened)
         self._read_back.clear()
 
     async def run(self) -> None:
-        """Read on until another tenure begins."""
+        """Read the park queue until a newer epoch begins."""
         while not self.is_superseded:
             try:
-                await self._read(WAIT)
+                await self._read(READ_WAIT)
                 await self._reopen_if_old()
             except BolideError as exc:
                 self._throttled.warning("read", "%s cannot be read now: %s", self._log.queue, exc)
                 await asyncio.sleep(AFTER_FAILURE)
             except Exception:
-                log.exception("reading %s failed; it is tried again", self._log.queue)
+                log.exception("reading %s failed; trying again", self._log.queue)
                 await asyncio.sleep(AFTER_FAILURE)
 
-    # What is written raises BolideError, and Superseded if it does not count.
+    # The write methods raise BolideError, and Superseded if this epoch is fenced.
 
     async def put(self, key: str, message: StoredMessage, error: str, since_ms: int) -> None:
-        """Set a message of a key aside."""
+        """Park a message of a key."""
         record = self._record(
             Kind.PARK,
             key,
@@ -114,39 +119,39 @@ class Park:
         )
         await self._write(record, message.body, message.flag)
 
-    async def done(self, key: str, offset: int) -> None:
-        """What was set aside of a key up to this offset is handled."""
-        await self._write(self._record(Kind.DONE, key, offset))
+    async def done(self, key: str, queue_offset: int) -> None:
+        """Remove the parked messages of a key up to this offset of the source queue."""
+        await self._write(self._record(Kind.DONE, key, queue_offset))
 
     async def block(self, key: str, error: str) -> None:
-        """A key that resumed has failed."""
+        """Park a resumed key again after a failure."""
         await self._write(self._record(Kind.BLOCK, key, error=error))
 
     async def resume(self, key: str, dead_through: int = NONE) -> None:
         await self._write(self._record(Kind.RESUME, key, dead_through))
 
     async def rewrite(self, entry: ParkedMessage) -> None:
-        """Write again what was set aside, before the broker deletes it."""
-        if found := await self._log.find(entry.park_offset):
-            record = structs.replace(found.record, epoch=self._epoch)
-            await self._write(record, body_of(found.carrier), found.carrier.flag)
+        """Append a record again before the broker's retention deletes it."""
+        if parked := await self._log.find(entry.park_offset):
+            record = structs.replace(parked.record, epoch=self._epoch)
+            await self._write(record, body_of(parked.carrier), parked.carrier.flag)
 
     async def find(self, entry: ParkedMessage, topic: str) -> StoredMessage | None:
-        """The message that was set aside, of a topic as users call it; None if it is gone."""
-        found = await self._log.find(entry.park_offset)
+        """The parked message, with `topic` as its topic; None if its record was deleted."""
+        parked = await self._log.find(entry.park_offset)
         try:
-            return restored(found.record, found.carrier, topic) if found else None
+            return restored(parked.record, parked.carrier, topic) if parked else None
         except ValueError as exc:
             log.warning("%s: %s", self._log.queue, exc)
             return None
 
     def aged(self) -> list[str]:
-        """The keys of which a record is so old that all are to be written again; now and then."""
+        """Keys with records to be written again because of their age; checked once a minute."""
         now = self._now()
-        if now - self._looked < _LOOK_EVERY:
+        if now - self._age_checked < _AGE_CHECK_INTERVAL:
             return []
-        self._looked = now
-        oldest = (now - self._refresh_after) * 1000
+        self._age_checked = now
+        oldest = (now - self._rewrite_after) * 1000
         return [
             parked.key
             for parked in self.keys
@@ -156,32 +161,36 @@ class Park:
     async def _write(self, record: ParkRecord, body: bytes = b"", flag: int = 0) -> None:
         park_offset = await self._log.append(record, body, flag)
         if park_offset >= self._next_park_offset and not self.is_superseded:
-            seen = self._waiting[park_offset] = asyncio.get_running_loop().create_future()
+            seen = self._unread[park_offset] = asyncio.get_running_loop().create_future()
             try:
                 await seen
             finally:
-                self._waiting.pop(park_offset, None)
-        self._require_own(park_offset)
-        if self._read_back.pop(park_offset, None) != record:  # the topic was made anew
+                self._unread.pop(park_offset, None)
+        self._require_not_superseded(park_offset)
+        if (
+            self._read_back.pop(park_offset, None) != record
+        ):  # the topic was deleted and created again
             self._superseded_at = NONE
             raise Superseded(self._source)
 
     async def _read(self, wait: float, *, opened: int = NONE) -> None:
-        """Read once; up to where the tenure began, other tenures are those before it."""
-        begun = asyncio.get_running_loop().time()
-        found = await self._log.read(self._next_park_offset, wait=wait)
+        """Read once; OPEN records of other epochs up to `opened` are earlier epochs."""
+        began = asyncio.get_running_loop().time()
+        read = await self._log.read(self._next_park_offset, wait=wait)
         self._throttled.forget("read")
-        if found.next_park_offset < self._next_park_offset:  # the topic was made anew
+        if (
+            read.next_park_offset < self._next_park_offset
+        ):  # the topic was deleted and created again
             self._superseded_at = NONE
-        elif found.next_park_offset == self._next_park_offset:
-            await _breathe(begun, AFTER_FAILURE if wait else _QUICK)
-        for parked in found.records:
-            self._take(parked, opened)
-        self._next_park_offset = max(self._next_park_offset, found.next_park_offset)
-        self._tell()
+        elif read.next_park_offset == self._next_park_offset:
+            await _avoid_busy_loop(began, AFTER_FAILURE if wait else _IMMEDIATE)
+        for parked in read.records:
+            self._apply(parked, opened)
+        self._next_park_offset = max(self._next_park_offset, read.next_park_offset)
+        self._wake_writers()
         self._on_change()
 
-    def _take(self, parked: CarriedRecord, opened: int) -> None:
+    def _apply(self, parked: CarriedRecord, opened: int) -> None:
         record, park_offset = parked.record, parked.carrier.queue_offset
         if (record.topic, record.queue_id) != (self._source.topic, self._source.queue_id):
             return
@@ -194,18 +203,18 @@ class Park:
         else:
             self.keys.apply(record, park_offset, parked.carrier.store_timestamp)
 
-    def _tell(self) -> None:
-        for park_offset, seen in self._waiting.items():
+    def _wake_writers(self) -> None:
+        for park_offset, seen in self._unread.items():
             if (park_offset < self._next_park_offset or self.is_superseded) and not seen.done():
                 seen.set_result(None)
 
-    def _require_own(self, park_offset: int) -> None:
+    def _require_not_superseded(self, park_offset: int) -> None:
         if self._superseded_at is not None and park_offset > self._superseded_at:
             raise Superseded(self._source)
 
     async def _reopen_if_old(self) -> None:
-        """The record that begins the tenure must outlive all that it makes count."""
-        if self._now() - self._opened > self._refresh_after:
+        """The OPEN record must outlive the records of its epoch."""
+        if self._now() - self._opened > self._rewrite_after:
             await self._log.append(self._record(Kind.OPEN))
             self._opened = self._now()
 
@@ -215,7 +224,7 @@ class Park:
         return ParkRecord(kind=kind, **source, **values)  # type: ignore[arg-type]
 
 
-async def _breathe(begun: float, pause: float) -> None:
-    """A broker that does not hold reads must not be asked without a pause."""
-    if asyncio.get_running_loop().time() - begun < _QUICK:
+async def _avoid_busy_loop(began: float, pause: float) -> None:
+    """Pause after an immediate reply, for brokers that do not suspend reads."""
+    if asyncio.get_running_loop().time() - began < _IMMEDIATE:
         await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""Write and read the park queue that belongs to a source queue."""
+"""Append to and read the park queue of a source queue."""
 
 import logging
 import time
@@ -27,28 +27,28 @@ from bolide.protocol.refusals import InvalidParameter, TopicNotFound
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 32
+_READ_BATCH = 32
 _CALL_GRACE = 15.0
 _HOUR = 3600.0
-_USUAL_RETENTION = 72 * _HOUR
+_DEFAULT_RETENTION = 72 * _HOUR
 
 
 class CarriedRecord(NamedTuple):
-    """A record, and the message that carries it."""
+    """A record and the message that carries it."""
 
     record: ParkRecord
     carrier: StoredMessage
 
 
 class ParkLogRead(NamedTuple):
-    """What a read came to, and where to read on."""
+    """The records of one read, and the offset to continue at."""
 
     records: list[CarriedRecord]
     next_park_offset: int
 
 
 class ParkLog:
-    """All records of the park queue, those about other source queues too."""
+    """The records of a park queue, including those about other source queues."""
 
     def __init__(self, instance: ClientInstance, group: str, source: MessageQueue) -> None:
         self.queue = park_queue(group, source)
@@ -58,26 +58,26 @@ class ParkLog:
         self._filter = Filter.of(self.queue.topic, "*", int(time.time() * 1000))
 
     async def append(self, record: ParkRecord, body: bytes = b"", flag: int = 0) -> int:
-        """Write a record; its place. The topic is made if it is not there.
+        """Append a record and return its park offset; creates the topic if necessary.
 
         Raises:
-            BolideError: it may or may not have been written.
+            BolideError: the record may or may not have been written.
         """
         try:
             return await self._send(record, body, flag)
-        except (TopicNotFound, InvalidParameter):  # the second: it has too few queues
+        except (TopicNotFound, InvalidParameter):  # InvalidParameter: the topic has too few queues
             await self._create_topic()
         return await self._send(record, body, flag)
 
     async def read(
-        self, park_offset: int, *, wait: float = 0.0, count: int = _AT_ONCE
+        self, park_offset: int, *, wait: float = 0.0, count: int = _READ_BATCH
     ) -> ParkLogRead:
-        """What lies at this place and behind it; waits so many seconds for something new.
+        """Read records from this offset on; wait up to `wait` seconds if there is none.
 
         Raises:
-            BolideError: it cannot be read now.
+            BolideError: the queue cannot be read now.
         """
-        found = await self._puller.pull(
+        result = await self._puller.pull(
             Pull(
                 queue=self.queue,
                 filter=self._filter,
@@ -88,41 +88,38 @@ class ParkLog:
                 with_subscription=True,
             )
         )
-        if found.status is PullStatus.OFFSET_ILLEGAL:
+        if result.status is PullStatus.OFFSET_ILLEGAL:
             log.info(
-                "%s has nothing at %d; reading on at %d", self.queue, park_offset, found.next_offset
+                "%s has no offset %d; continuing at %d", self.queue, park_offset, result.next_offset
             )
-        pairs = ((read_record(message), message) for message in found.messages)
+        pairs = ((read_record(message), message) for message in result.messages)
         return ParkLogRead(
-            [CarriedRecord(r, m) for r, m in pairs if r is not None], found.next_offset
+            [CarriedRecord(r, m) for r, m in pairs if r is not None], result.next_offset
         )
 
     async def find(self, park_offset: int) -> CarriedRecord | None:
-        """The record at a place; None if it is gone. Raises BolideError if that is not known."""
-        found = await self.read(park_offset, count=1)
-        for each in found.records:
+        """The record at an offset; None if it was deleted. Raises BolideError if unknown."""
+        read = await self.read(park_offset, count=1)
+        for each in read.records:
             if each.carrier.queue_offset == park_offset:
                 return each
         if park_offset < await self.first_park_offset():
             return None
-        # A replica that is behind, or a broker that builds its queues anew, will have it later.
-        raise BolideError(
-            f"{self.queue} does not give its record at {park_offset} now; it is asked again"
-        )
+        # A replica that lags, or a broker that rebuilds its queues, returns the record later.
+        raise BolideError(f"{self.queue} does not return its record at {park_offset} now; retrying")
 
     async def first_park_offset(self) -> int:
         return await self._instance.lookups.min_offset(self.queue)
 
     async def retention(self) -> float:
-        """For how many seconds the broker keeps records at least; the usual time if it does not
-        say."""
+        """The broker's retention in seconds; the default if it cannot be determined."""
         try:
             reply = await self._instance.call(await self._master(), RequestCode.GET_BROKER_CONFIG)
             hours = properties_files.parse(reply.body.decode()).get("fileReservedTime", "")
         except (BolideError, ValueError) as exc:
-            log.info("%s does not say how long it keeps files: %s", self.queue.broker_name, exc)
-            return _USUAL_RETENTION
-        return int(hours) * _HOUR if hours.isdecimal() else _USUAL_RETENTION
+            log.info("the retention of %s cannot be determined: %s", self.queue.broker_name, exc)
+            return _DEFAULT_RETENTION
+        return int(hours) * _HOUR if hours.isdecimal() else _DEFAULT_RETENTION
 
     async def _send(self, record: ParkRecord, body: bytes, flag: int) -> int:
         properties, body = record.carried(body)
@@ -152,6 +149,6 @@ class ParkLog:
         await self._instance.call(await self._master(), code, header)
 
     async def _master(self) -> str:
-        # By the source's topic: the park topic may be too new for the NameServer.
+        # Use the route of the source topic: that of a new park topic may not be registered yet.
         name, topic = self._source.broker_name, self._source.topic
         return await self._instance.routes.require_master(name, topic)

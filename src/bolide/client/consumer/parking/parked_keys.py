@@ -1,7 +1,4 @@
-"""Which keys of a source queue are set aside: what the records of a park topic come to.
-
-Plain values: the records in their order make the state, for whoever reads them.
-"""
+"""The parked keys of a source queue, computed by applying the records of a park topic in order."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -14,29 +11,29 @@ NONE = -1
 
 
 class ParkedMessage(NamedTuple):
-    """One message set aside."""
+    """A parked message."""
 
     queue_offset: int
-    """In the source queue."""
+    """Its offset in the source queue."""
     park_offset: int
-    """Offset of its record in the park queue."""
+    """The offset of its record in the park queue."""
     stored_ms: int
-    """When that was written."""
+    """When the record was written, in milliseconds."""
 
 
 @dataclass(slots=True)
 class ParkedKey:
-    """A key that is set aside."""
+    """A parked key and its messages."""
 
     key: str
     since_ms: int
     error: str
     is_resuming: bool = False
     dead_through: int = NONE
-    """While it resumes: messages up to this offset become dead letters."""
+    """While the key resumes, messages up to this offset become dead letters."""
     entries: OrderedDict[int, ParkedMessage] = field(default_factory=OrderedDict)
-    """Its messages by their offset in the source queue, in that order; a plain dict would look for
-    its first one behind all that were taken from it."""
+    """Parked messages by offset in the source queue, ordered. An OrderedDict, because finding the
+    first entry of a plain dict takes time proportional to the entries removed before it."""
 
     @property
     def first(self) -> ParkedMessage:
@@ -47,10 +44,10 @@ class ParkedKey:
         return next(reversed(self.entries))
 
     def put(self, entry: ParkedMessage) -> None:
-        is_behind = not self.entries or entry.queue_offset > self.last_offset
+        is_last = not self.entries or entry.queue_offset > self.last_offset
         is_known = entry.queue_offset in self.entries
         self.entries[entry.queue_offset] = entry
-        if not is_behind and not is_known:
+        if not is_last and not is_known:
             self.entries = OrderedDict(sorted(self.entries.items()))
 
     def drop(self, through: int) -> None:
@@ -59,7 +56,7 @@ class ParkedKey:
 
 
 class ParkedKeys:
-    """The keys of one source queue; `epoch` is the tenure whose records count now."""
+    """The parked keys of one source queue; records of epochs other than `epoch` are ignored."""
 
     def __init__(self) -> None:
         self.epoch: str | None = None
@@ -76,37 +73,37 @@ class ParkedKeys:
         return self._keys.get(key)
 
     def apply(self, record: ParkRecord, park_offset: int, stored_ms: int) -> None:
-        """Take in the next record of this source queue."""
+        """Apply the next record of this source queue."""
         if record.kind is Kind.OPEN:
             self.epoch = record.epoch
         elif record.kind is Kind.RESUME:
             self._resume(record)
-        elif self.epoch in {None, record.epoch}:  # None: the beginning of the log is gone
+        elif self.epoch in {None, record.epoch}:  # None: the OPEN record was deleted
             self.epoch = record.epoch
             self._apply_own(record, ParkedMessage(record.offset, park_offset, stored_ms))
 
     def _apply_own(self, record: ParkRecord, entry: ParkedMessage) -> None:
-        found = self._keys.get(record.key)
+        parked = self._keys.get(record.key)
         if record.kind is Kind.PARK:
-            if found is None:
-                found = ParkedKey(record.key, record.since_ms, record.error)
-                self._keys[record.key] = found
-            found.put(entry)
-        elif found is None:
+            if parked is None:
+                parked = ParkedKey(record.key, record.since_ms, record.error)
+                self._keys[record.key] = parked
+            parked.put(entry)
+        elif parked is None:
             return
         elif record.kind is Kind.DONE:
-            found.drop(record.offset)
-            if not found.entries:
+            parked.drop(record.offset)
+            if not parked.entries:
                 del self._keys[record.key]
                 self.resuming.discard(record.key)
         else:
             self.resuming.discard(record.key)
-            found.is_resuming, found.dead_through = False, NONE
-            found.error = record.error or found.error
+            parked.is_resuming, parked.dead_through = False, NONE
+            parked.error = record.error or parked.error
 
     def _resume(self, record: ParkRecord) -> None:
-        found = self._keys.get(record.key)
-        if found is not None:
+        parked = self._keys.get(record.key)
+        if parked is not None:
             self.resuming.add(record.key)
-            found.is_resuming = True
-            found.dead_through = max(found.dead_through, record.offset)
+            parked.is_resuming = True
+            parked.dead_through = max(parked.dead_through, record.offset)

@@ -1,19 +1,20 @@
-"""The records of a park topic: what was set aside, and what became of it.
+"""The records of a park topic.
 
-A group has one park topic, `%PARK%<group>`, on every broker with queues it consumes. All records
-about a source queue lie in one of its queues, on the same broker, so their order is that of their
-offsets ("places" below). Each is a message whose property BOLIDE_PARK holds a `ParkRecord` as JSON;
-one that is too long for a property is the first line of the body, and the property is "+":
+A group has one park topic, `%PARK%<group>`, on every broker whose queues it consumes. All records
+about a source queue are in one queue of the park topic on the same broker, so their offsets (park
+offsets) order them. Each record is a message whose property BOLIDE_PARK holds a `ParkRecord` as
+JSON; a record too long for a property is the first line of the body, and the property is "+":
 
-- OPEN begins a tenure: whoever got the lock of the source queue writes it, and only then reads what
-  there is. Records of other epochs behind it, but for RESUME, are those of somebody who lost the
-  lock without knowing yet: they count for nothing.
-- PARK sets a message aside; its body is the message's, and `origin` the rest of it. The first one
-  of a key parks the key. The same message may be there twice, by its offset in the source queue.
-- RESUME lets a key go on: what was set aside is handled, in order, before anything new of the key.
-  An administrator writes it. What lies at or before `offset` becomes dead letters instead.
-- DONE says that what was set aside up to `offset` is no more.
-- BLOCK says that the key failed once more while it was resumed: it is parked again.
+- OPEN begins an epoch: the member that acquired the lock of the source queue writes it before it
+  reads the existing records. Later records of other epochs, except RESUME, come from a member that
+  lost the lock without noticing, and are ignored (fencing).
+- PARK parks a message; its body is the message's body, `origin` the rest of the message. The first
+  PARK record of a key parks the key. The same message, identified by its offset in the source
+  queue, may be parked twice.
+- RESUME, written by an administrator, resumes a key: its parked messages are handled in order
+  before new ones. Messages at or before `offset` become dead letters instead.
+- DONE removes the parked messages up to `offset`.
+- BLOCK parks the key again after a failure while it resumed.
 """
 
 import time
@@ -29,18 +30,16 @@ from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.property_string import decode_properties, encode_properties
 
 PARK_QUEUES = 16
-"""Queues of a park topic on each broker; the number is for ever, or records would not be found."""
+"""Queues of a park topic on each broker; must never change, or records would not be found."""
 
-_LONGEST_ERROR = 500
-_LONGEST_PROPERTY = 12_000
-"""Bytes; all properties of a message have 32,767, and the key may stand in two of them."""
+_MAX_ERROR_LENGTH = 500
+_MAX_PROPERTY_LENGTH = 12_000
+"""Bytes; all properties together may have 32,767, and the key may occur in two of them."""
 _IN_BODY = "+"
 _PRODUCER = "CLIENT_INNER_PRODUCER"
 
 
 class Kind(StrEnum):
-    """What a record says."""
-
     OPEN = "open"
     PARK = "park"
     RESUME = "resume"
@@ -49,7 +48,7 @@ class Kind(StrEnum):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a message was beside its body and flag; times in milliseconds."""
+    """The attributes of a parked message except body and flag; times in milliseconds."""
 
     properties: str
     physical_offset: int
@@ -60,7 +59,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ParkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """One record; `topic` and `queue_id` are the source queue, `offset` is one of its offsets."""
+    """One record; `topic`, `queue_id` and `offset` refer to the source queue."""
 
     kind: Kind
     topic: str
@@ -73,47 +72,47 @@ class ParkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     origin: Origin | None = None
 
     def carried(self, body: bytes = b"") -> tuple[dict[str, str], bytes]:
-        """Properties and body of the message that carries it; the key can be searched for."""
-        said = msgspec.json.encode(self)
-        is_short = len(said) <= _LONGEST_PROPERTY
+        """Properties and body of the carrier message; it is indexed by the key."""
+        encoded = msgspec.json.encode(self)
+        is_short = len(encoded) <= _MAX_PROPERTY_LENGTH
         properties = {PropertyName.KEYS: self.key} if self.key and is_short else {}
         if is_short and (body or self.origin is None):
-            body = body or self.kind.encode()  # brokers want one
-            return properties | {PropertyName.PARK: said.decode()}, body
-        return properties | {PropertyName.PARK: _IN_BODY}, said + b"\n" + body
+            body = body or self.kind.encode()  # brokers reject empty bodies
+            return properties | {PropertyName.PARK: encoded.decode()}, body
+        return properties | {PropertyName.PARK: _IN_BODY}, encoded + b"\n" + body
 
 
 def read_record(message: StoredMessage) -> ParkRecord | None:
-    """None if it is no such record: anybody may send to the topic."""
-    said: str | bytes = message.properties.get(PropertyName.PARK, "")
-    if said == _IN_BODY:
-        said = message.body.partition(b"\n")[0]
+    """The record a message carries, or None: the topic may contain other messages."""
+    encoded: str | bytes = message.properties.get(PropertyName.PARK, "")
+    if encoded == _IN_BODY:
+        encoded = message.body.partition(b"\n")[0]
     try:
-        return msgspec.json.decode(said, type=ParkRecord)
+        return msgspec.json.decode(encoded, type=ParkRecord)
     except msgspec.MsgspecError:
         return None
 
 
 def body_of(carrier: StoredMessage) -> bytes:
-    """The body of the message that was set aside."""
+    """The body of the parked message."""
     if carrier.properties.get(PropertyName.PARK) != _IN_BODY:
         return carrier.body
     return carrier.body.partition(b"\n")[2]
 
 
 def park_queue(group: str, source: MessageQueue) -> MessageQueue:
-    """Where the records about a source queue lie."""
+    """The queue of the park topic that holds the records about a source queue."""
     return MessageQueue(park_topic(group), source.broker_name, source.queue_id % PARK_QUEUES)
 
 
 def send_header(
     properties: dict[str, str], queue: MessageQueue, *, sys_flag: int = 0, flag: int = 0
 ) -> SendHeader:
-    """By which the carrier of a record is written to its park queue."""
+    """The header that sends the carrier of a record to its park queue."""
     return SendHeader(
         producer_group=_PRODUCER,
         topic=queue.topic,
-        default_topic="",  # a topic made after another one would have too few queues
+        default_topic="",  # a topic created from a default would have too few queues
         default_topic_queue_nums=PARK_QUEUES,
         queue_id=queue.queue_id,
         sys_flag=sys_flag,
@@ -135,28 +134,28 @@ def origin_of(message: StoredMessage) -> Origin:
 
 
 def error_text(error: BaseException | None) -> str:
-    """Short enough to stand in a property."""
-    text = f"{type(error).__name__}: {_said(error)}" if error is not None else "unknown"
-    return text[:_LONGEST_ERROR].encode(errors="replace").decode()
+    """Describe an error, truncated to fit into a property."""
+    text = f"{type(error).__name__}: {_text_of(error)}" if error is not None else "unknown"
+    return text[:_MAX_ERROR_LENGTH].encode(errors="replace").decode()
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  the error is the user's
-        return "it does not say why"
+    except Exception:  # noqa: BLE001  the exception class is user code
+        return "no text"
 
 
 def restored(record: ParkRecord, carrier: StoredMessage, topic: str) -> StoredMessage:
-    """The message that a PARK record set aside, as it was when it was pulled.
+    """Rebuild the parked message as it was pulled.
 
     Args:
-        record: the record.
-        carrier: the message that carries it.
-        topic: of the source queue, as users call it.
+        record: a PARK record.
+        carrier: the message that carries the record.
+        topic: the topic of the source queue without namespace.
 
     Raises:
-        ValueError: it is no record of a message.
+        ValueError: the record holds no message.
     """
     origin = record.origin
     if record.kind is not Kind.PARK or origin is None:

@@ -1,1 +1,1 @@
-"""Consumers that pop, and pops on behalf of push consumers."""
+"""POP consumption: the pop consumer, and the POP mode of push consumers."""

@@ -1,4 +1,4 @@
-"""The part of a push consumer that pops, and how popped messages are consumed."""
+"""The POP mode of a push consumer: the pop loops and the delivery of popped messages."""
 
 import asyncio
 import logging
@@ -23,6 +23,14 @@ from bolide.protocol.refusals import FlowControl
 
 log = logging.getLogger(__name__)
 
+_AFTER_FAILURE = 1.0
+_AFTER_FLOW_CONTROL = 0.02
+_IMMEDIATE = 0.01
+"""Seconds below which an empty reply counts towards the back-off."""
+_MAX_BACK_OFF = 1.0
+_CLOSE_TIMEOUT = 5.0
+"""Seconds that closing waits for acknowledgements in flight."""
+
 
 class PopCall(DeliveryCall[PoppedQueue]):
     """One call for popped messages."""
@@ -31,7 +39,7 @@ class PopCall(DeliveryCall[PoppedQueue]):
 
 
 class PopDelivery:
-    """Splits what was popped into calls, and sees to what became of each."""
+    """Splits popped messages into calls and acts on the outcome of each."""
 
     def __init__(
         self, runtime: ConsumerRuntime, leases: Leases, send_back: SendBack, max_times: int
@@ -43,17 +51,18 @@ class PopDelivery:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def deliver(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
-        """Hand popped messages, which are of one topic, to its handler."""
+        """Pass popped messages, all of one topic, to its handler."""
         handler = self.runtime.handlers.get(messages[0].topic)
         if handler is None:
-            return  # it was unsubscribed from just now: they come again, to another member
+            return  # unsubscribed meanwhile: the leases expire and another member gets the messages
         self._leases.begin(held, messages)
-        # One that killed its consumers each time never came to a failed call.
-        fresh = [each for each in messages if each.reconsume_times <= self._max_times]
-        if len(fresh) < len(messages):
-            self._bury(held, [m for m in messages if m.reconsume_times > self._max_times])
-        for at in range(0, len(fresh), handler.batch):
-            call = PopCall(self, handler, fresh[at : at + handler.batch], held)
+        # A message that crashed its consumers every time exceeds the limit without a failed call.
+        deliverable = [each for each in messages if each.reconsume_times <= self._max_times]
+        if len(deliverable) < len(messages):
+            self._dead_letter(held, [m for m in messages if m.reconsume_times > self._max_times])
+        for start in range(0, len(deliverable), handler.batch):
+            batch = deliverable[start : start + handler.batch]
+            call = PopCall(self, handler, batch, held)
             held.begin(call)
             self.runtime.workers.submit(call)
 
@@ -70,14 +79,14 @@ class PopDelivery:
             self._retry(call.held, message, outcome.delay_level)
 
     def expire(self, helds: Iterable[PoppedQueue], older_than: float) -> None:
-        """Give up what handlers have been at for too long; the calls themselves go on."""
+        """Stop renewing messages whose calls exceed the timeout; the calls themselves go on."""
         for held in helds:
             for call in list(held.in_flight):
                 if isinstance(call, PopCall) and call.is_older_than(older_than):
                     self._abandon(call)
 
     async def give_back(self, held: PoppedQueue) -> None:
-        """Take back the calls that have not begun, and let other members have the messages."""
+        """Withdraw calls that have not begun and release their messages to other members."""
         waiting = self.runtime.workers.withdraw(lambda call: call in held.in_flight)
         for call in waiting:
             held.end(call)
@@ -93,23 +102,29 @@ class PopDelivery:
 
     def _retry(self, held: PoppedQueue, message: StoredMessage, delay_level: int) -> None:
         if delay_level < 0 or message.reconsume_times >= self._max_times:
-            self._bury(held, [message])
+            self._dead_letter(held, [message])
             return
-        # As RocketMQ's consumers read a delay level when they pop: a place in the list.
+        # As in RocketMQ's POP consumers, a delay level is an index of the back-off table.
         self._leases.retry_after(held, message, back_off(delay_level or message.reconsume_times))
 
-    def _bury(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
-        task = asyncio.create_task(self._buried(held, messages), name="bolide-pop-bury")
+    def _dead_letter(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
+        task = asyncio.create_task(
+            self._send_dead_letters(held, messages), name="bolide-pop-dead-letter"
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _buried(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
+    async def _send_dead_letters(
+        self, held: PoppedQueue, messages: Sequence[StoredMessage]
+    ) -> None:
         for message in messages:
             try:
                 await self._send_back.dead_letter(message)
             except BolideError as exc:
-                text = "%s: %s is no dead letter yet: %s"
-                self.runtime.throttled.warning("bury", text, self.runtime.group, message, exc)
+                text = "%s: %s could not be dead-lettered: %s"
+                self.runtime.throttled.warning(
+                    "dead letter", text, self.runtime.group, message, exc
+                )
                 self._leases.retry_after(held, message, back_off(message.reconsume_times))
             else:
                 self._leases.acknowledge(held, [message])
@@ -118,23 +133,15 @@ class PopDelivery:
         call.is_abandoned = True
         self.runtime.throttled.warning(
             ("expired", call.held.queue.topic),
-            "%s: a handler has been at a message of %s for too long; it is given up",
+            "%s: a handler of a message of %s exceeded consume_timeout; the message is redelivered",
             self.runtime.group,
             call.held.queue,
         )
-        call.held.release(call.messages)  # no more prolonged, they come again
-
-
-_AFTER_FAILURE = 1.0
-_AFTER_FLOW_CONTROL = 0.02
-_QUICK = 0.01
-_LONGEST_STALL = 1.0
-_TELL_WITHIN = 5.0
-"""Seconds that closing waits for brokers to hear what became of messages."""
+        call.held.release(call.messages)  # no longer renewed: the messages are redelivered
 
 
 class PopEngine:
-    """Pops from the queues that brokers gave for that, and has the messages consumed."""
+    """Pops the queues that brokers assigned in POP mode and delivers the messages."""
 
     def __init__(
         self,
@@ -163,11 +170,11 @@ class PopEngine:
             held.wake()
 
     def expire(self, older_than: float) -> None:
-        """Give up what handlers have been at since before this time of the loop's clock."""
+        """Stop renewing messages whose calls began before this time of the loop's clock."""
         self._delivery.expire(self.held_queues.with_messages(), older_than)
 
     async def close(self, within: float) -> None:
-        """Wait for handlers at work; what waits for one is given back."""
+        """Wait for handler calls in flight; release the messages that wait for one."""
         helds = self.held_queues.with_messages()
         await self.held_queues.close()
         await asyncio.gather(*map(self._delivery.give_back, helds))
@@ -175,9 +182,9 @@ class PopEngine:
             async with asyncio.timeout(within):
                 await asyncio.gather(*(held.wait_until_idle() for held in helds))
         except TimeoutError:
-            log.warning("%s: handlers are still at work after %g s", self._member.group, within)
-        await self._delivery.close(_TELL_WITHIN)
-        await self._leases.close(_TELL_WITHIN)
+            log.warning("%s: handlers are still running after %g s", self._member.group, within)
+        await self._delivery.close(_CLOSE_TIMEOUT)
+        await self._leases.close(_CLOSE_TIMEOUT)
 
     def _renew(self) -> None:
         self._leases.renew(self.held_queues.with_messages())
@@ -185,22 +192,22 @@ class PopEngine:
     async def _run(self, held: PoppedQueue) -> None:
         stalls = 0
         while not held.is_dropped:
-            begun = time.monotonic()
+            began = time.monotonic()
             try:
                 pause = await self._pop(held)
             except BolideError as exc:
                 pause = self._failed(held, exc)
             except Exception:
-                log.exception("a pop of %s failed; it is tried again", held.queue)
+                log.exception("a pop of %s failed; it is repeated", held.queue)
                 pause = _AFTER_FAILURE
-            # Answers at once without messages, again and again, must not become a busy loop.
-            is_stall = pause is None and time.monotonic() - begun < _QUICK
+            # Back off from immediate empty replies, to avoid a busy loop.
+            is_stall = pause is None and time.monotonic() - began < _IMMEDIATE
             stalls = stalls + 1 if is_stall else 0
-            if pause := min(_LONGEST_STALL, _QUICK * stalls) if stalls > 2 else pause:
+            if pause := min(_MAX_BACK_OFF, _IMMEDIATE * stalls) if stalls > 2 else pause:
                 await held.sleep(pause)
 
     async def _pop(self, held: PoppedQueue) -> float | None:
-        """Pop once; how long to wait before the next one, None if nothing came of it."""
+        """Pop once; return the seconds until the next pop, or None if there was no message."""
         while self._is_blocked(held):
             await held.wait_for_change()
             if held.is_dropped:
@@ -209,12 +216,12 @@ class PopEngine:
         if wanted is None:
             return _AFTER_FAILURE
         held.last_pull = time.time()
-        begun = time.monotonic()
+        began = time.monotonic()
         result = await self._popper.pop(self._request(held, wanted))
         self._throttled.forget(held.queue)
         if result.status is PopStatus.FULL:
             return _AFTER_FAILURE
-        self._deliver(held, result, time.monotonic() - begun)
+        self._deliver(held, result, time.monotonic() - began)
         return self._settings.pull_interval if result.messages else None
 
     def _request(self, held: PoppedQueue, wanted: Filter) -> Pop:
@@ -236,7 +243,7 @@ class PopEngine:
             self._delivery.deliver(held, result.messages)
 
     def _is_blocked(self, held: PoppedQueue) -> bool:
-        full = held.held_count >= self._settings.pop_threshold
+        full = held.leased_count >= self._settings.pop_threshold
         return not held.is_dropped and (full or self._is_paused())
 
     def _failed(self, held: PoppedQueue, exc: BolideError) -> float:

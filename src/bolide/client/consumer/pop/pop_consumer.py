@@ -1,4 +1,4 @@
-"""The consumer that takes messages one call at a time and acknowledges each of them."""
+"""The pop consumer: receives messages on demand and acknowledges each of them."""
 
 import time
 from collections.abc import AsyncIterator
@@ -29,17 +29,17 @@ class PopConsumer(Consumer[PopSettings]):
             await c.ack(message)
     ```
 
-    A message that was received is nobody else's for a while. One that is not acknowledged until
-    then comes again, to any member of the group, with `reconsume_times` one higher: nothing is
-    lost when a member dies, and no member waits for another. Any number of members share a
-    queue. What RocketMQ 5 calls a SimpleConsumer does the same; brokers older than 5.0 cannot.
+    A received message is leased to this member. A message that is not acknowledged before the
+    lease expires is redelivered to any member of the group, with `reconsume_times` one higher.
+    Any number of members share a queue. Equivalent to the SimpleConsumer of RocketMQ 5; brokers
+    older than 5.0 do not support it.
     """
 
     def __init__(self, group: str, **arguments: Unpack[PopArguments]) -> None:
-        """Take the settings; `ClientSettings` and `PopSettings` tell them.
+        """See `ClientSettings` and `PopSettings` for the arguments.
 
         Raises:
-            ConfigError: one cannot be used; names it.
+            ConfigError: a setting is invalid.
         """
         super().__init__(PopSettings, group, arguments)
 
@@ -50,23 +50,23 @@ class PopConsumer(Consumer[PopSettings]):
         *,
         sql: str | None = None,
     ) -> None:
-        """Receive messages of a topic too.
+        """Subscribe to a topic.
 
         Args:
-            topic: which one; a second call for it replaces the first.
-            expression: tags as `"A || B"` or `Sql(…)`; all messages if nothing is given.
-            sql: the text of a SQL92 expression, in place of tags.
+            topic: the topic; a second call for the same topic replaces the first.
+            expression: tags as `"A || B"` or `Sql(…)`; by default all messages.
+            sql: a SQL92 expression, instead of tags.
 
         Raises:
             BadTagExpression: the expression names no tag.
-            RouteNotFound: there is no such topic.
-            Refusal: the broker cannot take the SQL expression.
-            TypeError: a filter function is given: those are for consumers that pull.
+            RouteNotFound: the topic does not exist.
+            Refusal: the broker rejects the SQL expression.
+            TypeError: a filter function is given, which only pulls support.
         """
         instance = self._running()
         given = chosen(expression, sql=sql)
         if isinstance(given, FilterFunction):
-            raise TypeError("filter functions are for consumers that pull: use tags or SQL92")
+            raise TypeError("a pop consumer does not support filter functions: use tags or SQL92")
         wanted = self._filter(topic, given)
         await check_filter(instance, self._member.group, wanted)
         await instance.routes.require(wanted.topic)
@@ -74,29 +74,29 @@ class PopConsumer(Consumer[PopSettings]):
         await instance.heartbeat()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Receive no more of a topic; what was received can still be acknowledged."""
+        """Unsubscribe; messages received before can still be acknowledged."""
         self._member.filters.pop(self._client.wrap(topic), None)
         await self._running().heartbeat()
 
     async def receive(
         self, max_messages: int = 16, *, invisible: float | None = None, wait: float = 20.0
     ) -> list[StoredMessage]:
-        """Messages that are now this consumer's; none if there are none.
+        """Receive and lease messages; empty if none arrive within `wait` seconds.
 
         Args:
-            max_messages: at most so many, 1 to 32; all are of one topic and one broker.
-            invisible: seconds for which no other member gets them; by default that of the
-                settings. It counts from when the broker found them.
-            wait: seconds to wait for the first one.
+            max_messages: the limit, 1 to 32; all messages are of one topic and one broker.
+            invisible: the lease in seconds, counted from when the broker found the messages; by
+                default that of the settings.
+            wait: seconds to wait for the first message.
 
         Raises:
             PopNotSupported: a broker is too old.
-            WrongState: nothing is subscribed to, or it is not running.
-            BolideError: a broker refused, or none of them answers.
+            WrongState: no topic is subscribed, or the consumer is not running.
+            BolideError: a broker refused, or none answered.
         """
         self._running()
         if not self._member.filters:
-            raise WrongState(f"{self.group} has subscribed to nothing: call subscribe first")
+            raise WrongState(f"{self.group} has no subscription: call subscribe first")
         if not 1 <= max_messages <= MAX_POP:
             raise ValueError(f"max_messages is {max_messages}, 1 to {MAX_POP} are possible")
         return await self._sources.receive(self._receive_options(max_messages, invisible), wait)
@@ -104,15 +104,15 @@ class PopConsumer(Consumer[PopSettings]):
     async def messages(
         self, *, max_messages: int = 16, invisible: float | None = None
     ) -> AsyncIterator[StoredMessage]:
-        """One message after the other, for ever; acknowledge each of them.
+        """Iterate over messages without end; acknowledge each of them.
 
-        Those whose time was over before their turn came are passed over: they come again.
+        Messages whose lease expired before their turn are skipped: they are redelivered.
         """
         seconds = self.settings.invisible if invisible is None else invisible
         while True:
-            found = await self.receive(max_messages, invisible=seconds)
-            until = time.monotonic() + seconds  # by our clock: the broker's may be another
-            for message in found:
+            received = await self.receive(max_messages, invisible=seconds)
+            until = time.monotonic() + seconds  # local clock: the broker's may differ
+            for message in received:
                 if time.monotonic() < until:
                     yield message
 
@@ -120,41 +120,42 @@ class PopConsumer(Consumer[PopSettings]):
         return self.messages()
 
     async def ack(self, *messages: StoredMessage) -> None:
-        """Say that messages are done; several at once are one request for each broker.
+        """Acknowledge messages, with one request per broker.
 
         Raises:
-            BolideError: a broker did not take it: the message comes again.
-            ValueError: one was not received here.
+            BolideError: a broker failed to acknowledge; its messages are redelivered.
+            ValueError: a message was not received by a pop.
         """
         self._running()
         if messages:
             await self._receipts.ack(messages)
 
     async def change_invisible(self, message: StoredMessage, seconds: float) -> None:
-        """Have a message come again after so many seconds from now, unless it is acknowledged.
+        """Set the remaining lease of a message, counted from now.
 
-        More time for slow work, or less to give it back. The message has another `receipt`
-        afterwards: acknowledge the object that was passed here, not a copy made before.
+        A longer lease allows slow processing, a shorter one releases the message earlier. The
+        message gets a new `receipt`: acknowledge the object passed here, not an older copy.
 
         Raises:
-            NoMessage: it is too late.
-            BolideError: the broker refused, or did not answer.
+            NoMessage: the lease has expired.
+            BolideError: the broker refused or did not answer.
         """
         self._running()
         if seconds <= 0:
-            raise ValueError(f"seconds is {seconds:g}: a message stays invisible for some time")
+            raise ValueError(f"seconds is {seconds:g}: it must be over 0")
         await self._receipts.change_invisible(message, seconds)
 
     async def send_back(self, message: StoredMessage, delay_level: int = 0) -> None:
-        """Have the group get a message again later, or never.
+        """Have a message redelivered later, or make it a dead letter.
 
         Args:
-            message: one that was received here.
-            delay_level: 0 chooses the time by the number of tries: 10 s, 30 s, a minute and so
-                on to two hours. More takes that place of the list; -1 makes it a dead letter.
+            message: a message received by this consumer.
+            delay_level: 0 chooses the delay by the number of tries: 10 s, 30 s, a minute and so
+                on up to two hours. Higher values are an index of that list; -1 makes the message
+                a dead letter.
 
         Raises:
-            BolideError: the broker refused, or did not answer.
+            BolideError: the broker refused or did not answer.
         """
         self._running()
         if delay_level < 0:

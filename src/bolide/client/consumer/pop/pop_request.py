@@ -1,4 +1,4 @@
-"""One pop: the request, what its answer means, and what became of each message it brought."""
+"""One pop: the request, and the interpretation of the reply."""
 
 import asyncio
 import time
@@ -23,12 +23,12 @@ from bolide.protocol.headers.pop import (
     PopHeader,
     PopReply,
 )
-from bolide.protocol.pop_info import Receipt, read_order_counts, read_start_offsets, retry_mark
+from bolide.protocol.pop_info import Receipt, read_order_counts, read_start_offsets, retry_kind
 from bolide.protocol.refusals import RequestCodeNotSupported
 
 ALL_QUEUES = -1
 _CALL_GRACE = 10.0
-"""Seconds that an answer may take beyond the time for which the broker may hold the request."""
+"""Seconds that a reply may take beyond the time for which the broker may suspend the request."""
 
 _FIRST, _LAST = 0, 1
 
@@ -37,7 +37,7 @@ class PopStatus(Enum):
     FOUND = auto()
     NOTHING = auto()
     FULL = auto()
-    """Too many pops wait at the broker already."""
+    """The broker suspends too many pops already."""
 
 
 _STATUSES = {
@@ -50,20 +50,20 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pop:
-    """A pop to make; durations in seconds."""
+    """A pop request; durations in seconds."""
 
     queue: MessageQueue
-    """Queue -1 is all of that broker."""
+    """Queue -1 stands for all queues of the broker."""
     filter: Filter
     max_count: int
     invisible: float
     wait: float = 0.0
-    """How long the broker may hold it while there is nothing."""
+    """How long the broker may wait for a message (long polling)."""
     from_first: bool = False
-    """Where a group begins that has popped nothing yet."""
+    """Whether a group without offsets begins at the first message."""
     is_ordered: bool = False
     attempt_id: str | None = None
-    """An ordered pop with the id of one whose answer was lost brings the same again."""
+    """Repeating an ordered pop with the id of one whose reply was lost returns its messages."""
 
     def header(self, group: str) -> PopHeader:
         return PopHeader(
@@ -82,7 +82,7 @@ class Pop:
         )
 
     def notification(self, group: str) -> NotificationHeader:
-        """The question whether there is something to pop."""
+        """The NOTIFICATION request: wait until there is a message to pop."""
         return NotificationHeader(
             consumer_group=group,
             topic=self.queue.topic,
@@ -98,7 +98,7 @@ class Pop:
 
 @dataclass(frozen=True, slots=True)
 class PopResult:
-    """What was found. `unwanted` are messages that no consumer is to see: acknowledge them."""
+    """The result of a pop. `unwanted` messages did not pass the filters: acknowledge them."""
 
     status: PopStatus
     messages: Sequence[StoredMessage] = ()
@@ -106,7 +106,7 @@ class PopResult:
 
 
 class Popper:
-    """Pops for one group, from masters only: they know what is under way."""
+    """Pops for one group, from masters only: they track the leases."""
 
     def __init__(
         self, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterHook] = ()
@@ -135,7 +135,7 @@ class Popper:
         return await self._result(pop, PopReply.from_fields(reply.fields), reply.body)
 
     async def has_messages(self, pop: Pop) -> bool:
-        """Wait at the broker until there is something to pop. Raises as `pop` does."""
+        """Wait at the broker until there is a message to pop. Raises like `pop`."""
         queue = pop.queue
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         reply = await self._instance.call(
@@ -152,38 +152,38 @@ class Popper:
         def read() -> list[StoredMessage]:
             return popped_messages(header, body, pop.queue.broker_name, topic)
 
-        found = await asyncio.to_thread(read) if is_slow_to_read(body) else read()
-        wanted = without_expired(found, body)
+        messages = await asyncio.to_thread(read) if is_slow_to_read(body) else read()
+        wanted = without_expired(messages, body)
         if pop.filter.tags:
             wanted = [each for each in wanted if pop.filter.matches(each.tags)]
         if self._hooks:
             wanted = [each for each in wanted if is_wanted(self._hooks, each)]
-        if len(wanted) == len(found):
-            return PopResult(PopStatus.FOUND, found)
+        if len(wanted) == len(messages):
+            return PopResult(PopStatus.FOUND, messages)
         kept = set(map(id, wanted))
-        return PopResult(PopStatus.FOUND, wanted, [m for m in found if id(m) not in kept])
+        return PopResult(PopStatus.FOUND, wanted, [m for m in messages if id(m) not in kept])
 
 
 def popped_messages(
     header: PopReply, body: bytes, broker_name: str, topic: str
 ) -> list[StoredMessage]:
-    """The messages of an answer, each under the topic that was popped and with its receipt.
+    """The messages of a reply, each with the topic that was popped and its receipt.
 
     Raises:
-        BadRecord: the bytes are no records.
-        BadPopInfo: the header does not tell where they were found.
+        BadRecord: the bytes are not records.
+        BadPopInfo: the header does not describe where the messages were found.
     """
     starts = read_start_offsets(header.start_offset_info)
     counts = read_order_counts(header.order_count_info)
     messages = []
     for stored in read_stored(body, broker_name):
-        mark, said = retry_mark(stored.topic), stored.properties
-        start = starts.setdefault((mark, stored.queue_id), stored.queue_offset)
-        if not said.get(PropertyName.POP_CHECKPOINT):  # retries come with one
-            receipt = _receipt(header, stored, mark, start)
-            said[PropertyName.POP_CHECKPOINT] = receipt.encode()
-        said.setdefault(PropertyName.FIRST_POP_TIME, str(header.pop_time))
-        counted = counts.of(mark, stored.queue_id, stored.queue_offset)
+        retry, properties = retry_kind(stored.topic), stored.properties
+        start = starts.setdefault((retry, stored.queue_id), stored.queue_offset)
+        if not properties.get(PropertyName.POP_CHECKPOINT):  # retries already carry a receipt
+            receipt = _receipt(header, stored, retry, start)
+            properties[PropertyName.POP_CHECKPOINT] = receipt.encode()
+        properties.setdefault(PropertyName.FIRST_POP_TIME, str(header.pop_time))
+        counted = counts.of(retry, stored.queue_id, stored.queue_offset)
         times = max(counted, stored.reconsume_times)
         messages.append(structs.replace(stored, topic=topic, reconsume_times=times))
     return messages
@@ -197,13 +197,13 @@ def receipt_of(message: StoredMessage) -> Receipt:
     return Receipt.decode(text)
 
 
-def _receipt(header: PopReply, stored: StoredMessage, mark: str, start: int) -> Receipt:
+def _receipt(header: PopReply, stored: StoredMessage, retry: str, start: int) -> Receipt:
     return Receipt(
         start_offset=start,
         pop_time=header.pop_time,
         invisible_time=header.invisible_time,
         revive_queue=header.revive_qid,
-        retry=mark,
+        retry=retry,
         broker_name=stored.broker_name,
         queue_id=stored.queue_id,
         offset=stored.queue_offset,

@@ -1,4 +1,4 @@
-"""Queues a push consumer pops from, beside those it pulls."""
+"""The queues that a push consumer pops, next to those it pulls."""
 
 import asyncio
 import time
@@ -14,9 +14,10 @@ from bolide.protocol.bodies.pop import RequestMode
 
 
 class PoppedQueue(HeldQueue):
-    """One tenure. It has no offsets: what was popped is ours until it is acknowledged or expires.
+    """A queue for as long as a consumer pops it.
 
-    Giving it up only ends the popping: messages under way are dealt with to their end.
+    A popped queue has no offsets, only leased messages. Releasing the queue stops the pops;
+    messages in process are still completed.
     """
 
     def __init__(self, queue: MessageQueue, now: Callable[[], float]) -> None:
@@ -24,56 +25,56 @@ class PoppedQueue(HeldQueue):
         self._leased: dict[int, tuple[StoredMessage, float]] = {}
 
     @property
-    def held_count(self) -> int:
-        """Messages that were popped, and neither acknowledged nor given back."""
+    def leased_count(self) -> int:
+        """Popped messages that are neither acknowledged nor released."""
         return len(self._leased)
 
     def lease(self, messages: Iterable[StoredMessage], until: float) -> None:
-        """Note that messages are ours up to a time of the loop's clock."""
+        """Record leases that end at a time of the loop's clock."""
         self._leased |= {id(message): (message, until) for message in messages}
 
-    def prolong(self, message: StoredMessage, until: float) -> None:
+    def extend(self, message: StoredMessage, until: float) -> None:
         if id(message) in self._leased:
             self._leased[id(message)] = message, until
 
     def ending(self, before: float) -> list[StoredMessage]:
-        """Those that are ours only up to a time before this one."""
+        """Messages whose lease ends before this time."""
         return [message for message, until in self._leased.values() if until < before]
 
     def release(self, messages: Iterable[StoredMessage]) -> None:
-        """They are none of ours any more."""
+        """Forget the leases of messages."""
         for message in messages:
             self._leased.pop(id(message), None)
         self.wake()
 
     def pop_status(self) -> HeldPopQueue:
-        """As `consumerStatus` of mqadmin shows it."""
+        """The status shown by `mqadmin consumerStatus`."""
         return HeldPopQueue(
-            wait_ack_count=self.held_count,
+            wait_ack_count=self.leased_count,
             droped=self.is_dropped,
             last_pop_timestamp=int(self.last_pull * 1000),
         )
 
 
-Begin = Callable[[PoppedQueue], Coroutine[Any, Any, None]]
+PopLoop = Callable[[PoppedQueue], Coroutine[Any, Any, None]]
 """Pops until the queue is dropped."""
 
 
 class PoppedQueues:
-    """One tenure, with a task that pops, for each queue."""
+    """The queues that a consumer pops, each with a task."""
 
-    def __init__(self, begin: Begin, now: Callable[[], float] = time.time) -> None:
-        self._begin = begin
+    def __init__(self, pop_loop: PopLoop, now: Callable[[], float] = time.time) -> None:
+        self._pop_loop = pop_loop
         self._now = now
         self._held: dict[MessageQueue, PoppedQueue] = {}
         self._tasks: dict[asyncio.Task[None], PoppedQueue] = {}
 
     def __iter__(self) -> Iterator[PoppedQueue]:
-        """Those that are held."""
+        """The held queues."""
         return iter(list(self._held.values()))
 
     def with_messages(self) -> list[PoppedQueue]:
-        """Those held, and those given up of which messages may still be under way."""
+        """The held queues, and released ones that may still have messages in process."""
         return list({id(held): held for held in (*self._tasks.values(), *self)}.values())
 
     def of_topic(self, topic: str) -> frozenset[MessageQueue]:
@@ -83,7 +84,7 @@ class PoppedQueues:
         return {queue.topic for queue in self._held}
 
     async def assign(self, topic: str, wanted: Collection[MessageQueue]) -> bool:
-        """Pop from these queues of a topic and no others."""
+        """Pop exactly these queues of a topic."""
         for queue in self.of_topic(topic).difference(wanted):
             self._held.pop(queue).drop()
         for queue in wanted:
@@ -92,7 +93,7 @@ class PoppedQueues:
         return True
 
     async def close(self) -> None:
-        """Stop popping; what a broker hands out at this moment comes again when it expires."""
+        """Stop popping; messages of pops in flight are redelivered when their leases expire."""
         for held in self:
             held.drop()
         self._held.clear()
@@ -108,12 +109,12 @@ class PoppedQueues:
         task.add_done_callback(self._tasks.pop)
 
     async def _run(self, held: PoppedQueue) -> None:
-        await self._begin(held)
+        await self._pop_loop(held)
         await held.wait_until_idle()
 
 
 class MixedQueues:
-    """Both kinds behind one door, for those who share queues out; each queue has its mode."""
+    """The pulled and popped queues of a consumer as one assignment target."""
 
     def __init__(self, pulled: HeldQueues, popped: PoppedQueues) -> None:
         self._pulled = pulled
@@ -121,7 +122,7 @@ class MixedQueues:
         self._modes: dict[str, Mapping[MessageQueue, RequestMode]] = {}
 
     def set_modes(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
-        """Say how the queues of the next `change` are read; what is not named is pulled."""
+        """Set how the queues of the next `assign` are read; by default they are pulled."""
         self._modes[topic] = modes
 
     def of_topic(self, topic: str) -> frozenset[MessageQueue]:
@@ -134,6 +135,6 @@ class MixedQueues:
         modes = self._modes.get(topic, {})
         popped = [queue for queue in wanted if modes.get(queue) is RequestMode.POP]
         pulled = [queue for queue in wanted if modes.get(queue) is not RequestMode.POP]
-        # First what is given up: a queue is not to be read in both ways.
+        # Release popped queues first: a queue must not be pulled and popped at the same time.
         await self._popped.assign(topic, popped)
         return await self._pulled.assign(topic, pulled)

@@ -1,7 +1,7 @@
-"""Receipts of popped messages: acknowledge, extend, and the leases kept while handlers run.
+"""Receipts and leases of popped messages: acknowledgement, renewal, release.
 
-Every renewal gives a message another receipt, and only the newest one counts. So whatever ends a
-lease waits for a renewal that is on its way.
+Every renewal gives a message a new receipt, and only the newest receipt is valid. Operations that
+end a lease therefore wait for a renewal in flight.
 """
 
 import asyncio
@@ -31,46 +31,57 @@ from bolide.protocol.pop_info import Receipt, real_topic
 from bolide.protocol.refusals import Refusal, RequestCodeNotSupported
 
 BACK_OFF = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-"""Seconds until a message comes again, by how often it has; as RocketMQ's consumers wait."""
+"""Seconds until a retry, by the number of earlier retries; RocketMQ's POP back-off table."""
 
-_ACK_WITHIN = 3.0
+ACK_RETRY_DELAY = 1.0
+"""Seconds until a failed acknowledgement or lease change is repeated."""
+
+_ACK_TIMEOUT = 3.0
+_MAX_ATTEMPTS = 3
+_RELEASE_DELAY = 1.0
+"""Seconds until a message released without processing is visible again."""
+_MAX_CONCURRENT_CHANGES = 64
+
+log = logging.getLogger(__name__)
+
+Popped = tuple[PoppedQueue, StoredMessage]
 
 
 def back_off(times: int) -> float:
-    """How long to wait after so many retries."""
+    """Seconds until the next retry after this many retries."""
     return float(BACK_OFF[min(max(times, 0), len(BACK_OFF) - 1)])
 
 
 class Receipts:
-    """Tells brokers, for one group."""
+    """Acknowledges messages and changes leases at the brokers, for one group."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
 
     async def ack(self, messages: Sequence[StoredMessage]) -> None:
-        """Say that messages are done: one request for each broker.
+        """Acknowledge messages, with one request per broker.
 
         Raises:
-            BolideError: a broker refused or did not answer; its messages come again.
-            ValueError: one was not popped.
+            BolideError: a broker refused or did not answer; its messages are redelivered.
+            ValueError: a message was not popped.
         """
         by_broker: dict[str, list[tuple[StoredMessage, Receipt]]] = defaultdict(list)
         for message in messages:
             receipt = receipt_of(message)
             by_broker[receipt.broker_name].append((message, receipt))
-        told = [self._tell(name, held) for name, held in by_broker.items()]
-        outcomes = await asyncio.gather(*told, return_exceptions=True)
+        acks = [self._ack_at_broker(name, popped) for name, popped in by_broker.items()]
+        outcomes = await asyncio.gather(*acks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
     async def change_invisible(self, message: StoredMessage, seconds: float) -> None:
-        """Have a message come again after so many seconds from now; it gets another receipt.
+        """Set the remaining lease of a message, which gets a new receipt.
 
         Raises:
-            NoMessage: the broker knows of no such pop.
-            BolideError: it did not answer, or refused.
+            NoMessage: the broker does not know the pop.
+            BolideError: the broker refused or did not answer.
         """
         receipt = receipt_of(message)
         header = ChangeInvisibleTimeHeader(
@@ -93,11 +104,13 @@ class Receipts:
         )
         message.properties[PropertyName.POP_CHECKPOINT] = renewed.encode()
 
-    async def _tell(self, broker_name: str, held: list[tuple[StoredMessage, Receipt]]) -> None:
-        address = await self._address(held[0][0], broker_name)
-        if len(held) > 1 and await self._is_acked_at_once(address, broker_name, held):
+    async def _ack_at_broker(
+        self, broker_name: str, popped: list[tuple[StoredMessage, Receipt]]
+    ) -> None:
+        address = await self._address(popped[0][0], broker_name)
+        if len(popped) > 1 and await self._is_batch_acked(address, broker_name, popped):
             return
-        for message, receipt in held:
+        for message, receipt in popped:
             await self._ack_one(address, message, receipt)
 
     async def _ack_one(self, address: str, message: StoredMessage, receipt: Receipt) -> None:
@@ -109,26 +122,26 @@ class Receipts:
             offset=receipt.offset,
         )
         try:
-            await self._instance.call(address, RequestCode.ACK_MESSAGE, header, within=_ACK_WITHIN)
+            await self._instance.call(address, RequestCode.ACK_MESSAGE, header, within=_ACK_TIMEOUT)
         except RequestCodeNotSupported as exc:
             raise PopNotSupported(receipt.broker_name, address) from exc
 
-    async def _is_acked_at_once(
-        self, address: str, broker_name: str, held: Iterable[tuple[StoredMessage, Receipt]]
+    async def _is_batch_acked(
+        self, address: str, broker_name: str, popped: Iterable[tuple[StoredMessage, Receipt]]
     ) -> bool:
-        """Acknowledge all by one request, if the broker knows it: it came later than POP itself."""
-        acks = BatchAcks(broker_name=broker_name, acks=self._batches(held))
+        """Acknowledge all with one request; False if the broker does not support it."""
+        acks = BatchAcks(broker_name=broker_name, acks=self._batches(popped))
         body, code = fastjson.encode(acks), RequestCode.BATCH_ACK_MESSAGE
         try:
-            await self._instance.call(address, code, body=body, within=_ACK_WITHIN)
+            await self._instance.call(address, code, body=body, within=_ACK_TIMEOUT)
         except RequestCodeNotSupported:
             return False
         return True
 
-    def _batches(self, held: Iterable[tuple[StoredMessage, Receipt]]) -> list[BatchAck]:
-        """One for each pop of a queue: its messages differ in their distance from the start."""
+    def _batches(self, popped: Iterable[tuple[StoredMessage, Receipt]]) -> list[BatchAck]:
+        """One entry per pop of a queue; a bit set holds the distances from its start offset."""
         distances: dict[tuple[str, Receipt], list[int]] = defaultdict(list)
-        for message, receipt in held:
+        for message, receipt in popped:
             topic = self._instance.settings.wrap(message.topic)
             pop = receipt._replace(offset=receipt.start_offset)
             distances[topic, pop].append(receipt.offset - receipt.start_offset)
@@ -142,9 +155,9 @@ class Receipts:
                 revive_queue_id=pop.revive_queue,
                 pop_time=pop.pop_time,
                 invisible_time=pop.invisible_time,
-                bit_set=bit_set(found),
+                bit_set=bit_set(offsets),
             )
-            for (topic, pop), found in distances.items()
+            for (topic, pop), offsets in distances.items()
         ]
 
     def _topic(self, message: StoredMessage, receipt: Receipt) -> str:
@@ -156,55 +169,40 @@ class Receipts:
         return await self._instance.routes.require_master(broker_name, topic)
 
 
-log = logging.getLogger(__name__)
-
-_TRIES = 3
-AGAIN = 1.0
-"""Seconds until a broker that did not listen is told again."""
-
-_GIVEN_BACK = 1.0
-"""Seconds until a message that was not dealt with is visible again."""
-
-_AT_ONCE = 64
-
-Popped = tuple[PoppedQueue, StoredMessage]
-Tell = Callable[[], Awaitable[None]]
-
-
 class Leases:
-    """Ends and prolongs the leases of one consumer; acknowledgements of a moment go together."""
+    """Renews and ends the leases of one consumer; concurrent acknowledgements are batched."""
 
     def __init__(self, receipts: Receipts, seconds: float) -> None:
         self._receipts = receipts
         self._seconds = seconds
-        self._done: dict[str, list[Popped]] = {}  # by broker
+        self._to_ack: dict[str, list[Popped]] = {}  # by broker
         self._ending: set[int] = set()
         self._flushing: set[str] = set()
         self._renewals: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._change_limit = asyncio.Semaphore(_MAX_CONCURRENT_CHANGES)
         self._throttled = ThrottledLog(log)
 
     def begin(self, held: PoppedQueue, messages: Iterable[StoredMessage]) -> None:
-        """Messages were popped just now. The clock is ours: a broker's may be another."""
+        """Start the leases of popped messages, by the local clock: the broker's may differ."""
         held.lease(messages, _now() + self._seconds)
 
     def acknowledge(self, held: PoppedQueue, messages: Iterable[StoredMessage]) -> None:
-        """Have messages acknowledged."""
+        """Acknowledge messages in the background."""
         for message in messages:
             self._ending.add(id(message))
             broker = message.broker_name
-            self._done.setdefault(broker, []).append((held, message))
+            self._to_ack.setdefault(broker, []).append((held, message))
             if broker not in self._flushing:
                 self._flushing.add(broker)
                 self._spawn(self._flush(broker))
 
     def retry_after(self, held: PoppedQueue, message: StoredMessage, seconds: float) -> None:
-        """Have a message come again after so many seconds."""
+        """Have a message redelivered after so many seconds."""
         self._spawn(self._retry_after(held, message, seconds))
 
     def renew(self, helds: Iterable[PoppedQueue]) -> None:
-        """Prolong what is half over."""
+        """Renew leases that are half over."""
         half = _now() + self._seconds / 2
         for held in helds:
             for message in held.ending(half):
@@ -212,11 +210,11 @@ class Leases:
                     self._renewals[id(message)] = self._spawn(self._renew(held, message))
 
     async def give_back(self, held: PoppedQueue, messages: Sequence[StoredMessage]) -> None:
-        """Let others have messages soon that nobody here will deal with."""
-        await asyncio.gather(*(self._retry_after(held, each, _GIVEN_BACK) for each in messages))
+        """Make unprocessed messages visible to other members soon."""
+        await asyncio.gather(*(self._retry_after(held, each, _RELEASE_DELAY) for each in messages))
 
     async def close(self, within: float) -> None:
-        """Wait for what is on its way; what is not told by then comes again."""
+        """Wait for requests in flight; messages of cancelled ones are redelivered."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=within)
             for task in late:
@@ -225,57 +223,60 @@ class Leases:
                 await asyncio.wait(late)
 
     async def _flush(self, broker: str) -> None:
-        await asyncio.sleep(0)  # what ends in the same turn of the loop goes along
+        await asyncio.sleep(0)  # batch messages that finish in the same turn of the loop
         try:
-            while ended := self._done.pop(broker, None):
-                await self._ack(ended)
+            while finished := self._to_ack.pop(broker, None):
+                await self._ack(finished)
         finally:
             self._flushing.discard(broker)
 
-    async def _ack(self, ended: list[Popped]) -> None:
-        messages = [message for _, message in ended]
+    async def _ack(self, finished: list[Popped]) -> None:
+        messages = [message for _, message in finished]
         for message in messages:
-            await self._renewed(message)
+            await self._wait_for_renewal(message)
         try:
-            await self._insist(lambda: self._receipts.ack(messages))
+            await self._with_retries(lambda: self._receipts.ack(messages))
         finally:
-            for held, message in ended:
+            for held, message in finished:
                 held.release([message])
                 self._ending.discard(id(message))
 
     async def _retry_after(self, held: PoppedQueue, message: StoredMessage, seconds: float) -> None:
-        await self._renewed(message)
-        held.release([message])  # first: it is not to be prolonged any more
-        async with self._places:
-            await self._insist(lambda: self._receipts.change_invisible(message, seconds))
+        await self._wait_for_renewal(message)
+        held.release([message])  # first, so that the lease is not renewed any more
+        async with self._change_limit:
+            await self._with_retries(lambda: self._receipts.change_invisible(message, seconds))
 
     async def _renew(self, held: PoppedQueue, message: StoredMessage) -> None:
         try:
-            async with self._places:
+            async with self._change_limit:
                 until = _now() + self._seconds
                 await self._receipts.change_invisible(message, self._seconds)
-            held.prolong(message, until)
+            held.extend(message, until)
         except BolideError as exc:
-            self._throttled.warning("renew", "a popped message cannot be kept: %s", exc)
+            self._throttled.warning(
+                "renew", "the lease of a popped message cannot be renewed: %s", exc
+            )
         finally:
             del self._renewals[id(message)]
 
-    async def _renewed(self, message: StoredMessage) -> None:
+    async def _wait_for_renewal(self, message: StoredMessage) -> None:
         renewal = self._renewals.get(id(message))
         if renewal is not None:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(renewal)
 
-    async def _insist(self, tell: Tell) -> None:
-        """Tell the broker, and again if that fails: then the message comes too early at worst."""
-        for attempt in range(_TRIES):
+    async def _with_retries(self, request: Callable[[], Awaitable[None]]) -> None:
+        """Send a request, up to three times; if all fail, the message is redelivered too early."""
+        for attempt in range(_MAX_ATTEMPTS):
             try:
-                await tell()
+                await request()
             except BolideError as exc:
-                self._throttled.warning("tell", "a broker is not told of a popped message: %s", exc)
-                if attempt == _TRIES - 1 or (isinstance(exc, Refusal) and not exc.retriable):
+                text = "a request for a popped message failed: %s"
+                self._throttled.warning("request", text, exc)
+                if attempt == _MAX_ATTEMPTS - 1 or (isinstance(exc, Refusal) and not exc.retriable):
                     return
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(ACK_RETRY_DELAY)
             else:
                 return
 

@@ -1,7 +1,7 @@
-"""Where a pop consumer gets messages: every broker of every topic it wants, asked in turn.
+"""The sources of a pop consumer: every broker of every subscribed topic, popped round-robin.
 
-One that has nothing is not asked again and again: a notification waits there, and as long as it
-does, the source is known to be dry. So nothing is popped ahead that nobody may ever ask for.
+An empty source is not polled again and again: a NOTIFICATION request waits at the broker, and the
+source counts as empty until it returns. Messages are never popped ahead of a `receive`.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from bolide.protocol.refusals import Refusal
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 1.0
-_WATCH = 20.0
-_QUICK = 0.01
-_LONGEST_STALL = 1.0
+_NOTIFICATION_WAIT = 20.0
+_IMMEDIATE = 0.01
+_MAX_BACK_OFF = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveOptions:
-    """What a call of `receive` asks for; seconds."""
+    """Options of one `receive`; durations in seconds."""
 
     max_count: int
     invisible: float
@@ -45,15 +45,15 @@ class PopSource:
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
-        self.watching: asyncio.Task[None] | None = None
-        """Waits at the broker for something to pop."""
+        self.notification: asyncio.Task[None] | None = None
+        """Waits at the broker for a message to pop."""
         self.failure: BolideError | None = None
-        self.lost: list[str] = []
-        """Ids of ordered pops whose answers were lost on the way: asked again, they come again."""
+        self.lost_attempts: list[str] = []
+        """Ids of ordered pops whose replies were lost; repeating one returns its messages."""
 
     @property
-    def is_dry(self) -> bool:
-        return self.watching is not None and not self.watching.done()
+    def is_empty(self) -> bool:
+        return self.notification is not None and not self.notification.done()
 
     def pop(
         self, options: ReceiveOptions, wanted: Filter, wait: float, attempt_id: str | None = None
@@ -71,16 +71,16 @@ class PopSource:
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[str]:
-        attempt_id = self.lost.pop() if self.lost else uuid.uuid4().hex
+        attempt_id = self.lost_attempts.pop() if self.lost_attempts else uuid.uuid4().hex
         try:
             yield attempt_id
         except BaseException:
-            self.lost.append(attempt_id)
+            self.lost_attempts.append(attempt_id)
             raise
 
 
 class PopSources:
-    """Finds messages for one consumer."""
+    """Finds messages for one pop consumer."""
 
     def __init__(self, member: Membership, popper: Popper, receipts: Receipts) -> None:
         self._member = member
@@ -91,39 +91,41 @@ class PopSources:
         self._throttled = ThrottledLog(log)
 
     async def receive(self, options: ReceiveOptions, wait: float) -> list[StoredMessage]:
-        """The first messages found; none if there are none within so many seconds.
+        """The first messages found; empty if none arrive within `wait` seconds.
 
         Raises:
             PopNotSupported: a broker is too old.
-            RouteNotFound: nobody has any of the topics.
-            BolideError: a broker refused, or none of them answers.
+            RouteNotFound: none of the topics exists.
+            BolideError: a broker refused, or none answered.
         """
         now = asyncio.get_running_loop().time
         deadline, stalls = now() + wait, 0
         while True:
-            begun, sources = now(), await self._current()
-            # A single broker can hold the pop itself: that saves a request.
-            held = max(0.0, deadline - begun) if len(sources) == 1 else 0.0
-            if found := await self._look(sources, options, held):
-                return found
+            began, sources = now(), await self._current()
+            # A single broker can suspend the pop itself, which saves a request.
+            suspend = max(0.0, deadline - began) if len(sources) == 1 else 0.0
+            if messages := await self._pop_first(sources, options, suspend):
+                return messages
             left = deadline - now()
             if left <= 0:
-                return self._nothing(sources)
+                return self._no_messages(sources)
             await self._pause(sources, options, left)
-            # Answers at once without messages must not become a busy loop.
-            stalls = stalls + 1 if now() - begun < _QUICK else 0
+            # Back off from immediate empty replies, to avoid a busy loop.
+            stalls = stalls + 1 if now() - began < _IMMEDIATE else 0
             if stalls > 1:
-                await asyncio.sleep(min(left, _LONGEST_STALL, _QUICK * stalls))
+                await asyncio.sleep(min(left, _MAX_BACK_OFF, _IMMEDIATE * stalls))
 
     async def close(self) -> None:
-        watching = [source.watching for source in self._sources.values() if source.watching]
-        for task in watching:
+        notification = [
+            source.notification for source in self._sources.values() if source.notification
+        ]
+        for task in notification:
             task.cancel()
-        if watching:
-            await asyncio.wait(watching)
+        if notification:
+            await asyncio.wait(notification)
 
     async def _current(self) -> list[PopSource]:
-        """One for each broker that has one of the topics, the next in turn first."""
+        """One source per topic and broker, rotated by one on each call."""
         queues: list[MessageQueue] = []
         missing: BolideError | None = None
         for topic in self._member.filters:
@@ -143,29 +145,29 @@ class PopSources:
     def _source(self, queue: MessageQueue) -> PopSource:
         return self._sources.setdefault(queue, PopSource(queue))
 
-    async def _look(
-        self, sources: list[PopSource], options: ReceiveOptions, held: float
+    async def _pop_first(
+        self, sources: list[PopSource], options: ReceiveOptions, suspend: float
     ) -> list[StoredMessage]:
         for source in sources:
-            if source.is_dry and not held:
+            if source.is_empty and not suspend:
                 continue
-            result = await self._try(source, options, held)
+            result = await self._try_pop(source, options, suspend)
             if result is not None and result.unwanted:
-                with suppress(BolideError):  # they come again, and are sorted out again
+                with suppress(BolideError):  # they are redelivered and filtered again
                     await self._receipts.ack(result.unwanted)
             if result is not None and result.messages:
                 return list(result.messages)
         return []
 
-    async def _try(
-        self, source: PopSource, options: ReceiveOptions, held: float
+    async def _try_pop(
+        self, source: PopSource, options: ReceiveOptions, suspend: float
     ) -> PopResult | None:
-        """None if the broker cannot be asked now."""
+        """None if the broker cannot be popped now."""
         wanted = self._member.filters.get(source.queue.topic)
         if wanted is None:
             return None
         try:
-            result = await self._pop(source, options, wanted, held)
+            result = await self._pop(source, options, wanted, suspend)
         except PopNotSupported:
             raise
         except BolideError as exc:
@@ -177,50 +179,52 @@ class PopSources:
         source.failure = None
         if result.status is PopStatus.FULL:
             self._throttled.warning(
-                ("full", source.queue), "too many pops wait at %s", source.queue
+                ("full", source.queue), "%s suspends too many pops", source.queue
             )
         return result
 
     async def _pop(
-        self, source: PopSource, options: ReceiveOptions, wanted: Filter, held: float
+        self, source: PopSource, options: ReceiveOptions, wanted: Filter, suspend: float
     ) -> PopResult:
         if not options.is_ordered:
-            return await self._popper.pop(source.pop(options, wanted, held))
+            return await self._popper.pop(source.pop(options, wanted, suspend))
         async with source.attempt() as attempt_id:
-            return await self._popper.pop(source.pop(options, wanted, held, attempt_id))
+            return await self._popper.pop(source.pop(options, wanted, suspend, attempt_id))
 
     async def _pause(self, sources: list[PopSource], options: ReceiveOptions, left: float) -> None:
-        """Wait until it makes sense to look again."""
+        """Wait until another pop may find messages."""
         if len(sources) > 1:
-            await self._watch(sources, options, left)
+            await self._wait_for_any(sources, options, left)
         elif any(source.failure for source in sources):
             await asyncio.sleep(min(left, _AFTER_FAILURE))
 
-    async def _watch(self, sources: list[PopSource], options: ReceiveOptions, left: float) -> None:
+    async def _wait_for_any(
+        self, sources: list[PopSource], options: ReceiveOptions, left: float
+    ) -> None:
         waiting = []
         for source in sources:
             wanted = self._member.filters.get(source.queue.topic)
             if wanted is None:
                 continue
-            if not source.is_dry:
-                question = source.pop(options, wanted, _WATCH)
+            if not source.is_empty:
+                request = source.pop(options, wanted, _NOTIFICATION_WAIT)
                 name = f"bolide-pop-watch-{source.queue}"
-                source.watching = asyncio.create_task(self._ask(question), name=name)
-            assert source.watching is not None
-            waiting.append(source.watching)
-        if waiting:  # or all was unsubscribed from just now
+                source.notification = asyncio.create_task(self._wait_at_broker(request), name=name)
+            assert source.notification is not None
+            waiting.append(source.notification)
+        if waiting:  # empty if all topics were unsubscribed meanwhile
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _ask(self, question: Pop) -> None:
-        """End when there may be messages, or the broker has waited long enough."""
+    async def _wait_at_broker(self, request: Pop) -> None:
+        """Return when there may be messages, or after the broker's wait timed out."""
         try:
-            await self._popper.has_messages(question)
+            await self._popper.has_messages(request)
         except BolideError as exc:
-            log.debug("no notification of %s: %s", question.queue, exc)
+            log.debug("no notification of %s: %s", request.queue, exc)
             await asyncio.sleep(_AFTER_FAILURE)
 
     @staticmethod
-    def _nothing(sources: list[PopSource]) -> list[StoredMessage]:
+    def _no_messages(sources: list[PopSource]) -> list[StoredMessage]:
         failures = [source.failure for source in sources if source.failure is not None]
         if failures and len(failures) == len(sources):
             raise failures[0]

@@ -72,7 +72,7 @@ class PushEngine:
         self._lock_renewer = LockRenewer(locks, self._offsets, self.held_queues) if locks else None
         self.member = PushMember(instance, group, settings, start, self, self._counters)
         self._concurrent, self._ordered = self._deliveries()
-        self.pops = self._pop_engine() if settings.asks_brokers else None
+        self.pops = self._pop_engine() if settings.is_balanced_by_broker else None
         self.rebalancer = self._rebalancer(listener)
         self._pull_loop = self._make_pull_loop()
 

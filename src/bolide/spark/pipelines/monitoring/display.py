@@ -11,8 +11,8 @@ from typing import IO, Any, Protocol, Self
 from bolide.spark.pipelines.definition import Table
 from bolide.spark.pipelines.monitoring.status_topic import Progress
 
-_RATE_OVER = 30.0
-_LINE_EVERY = 5.0
+_RATE_WINDOW = 30.0
+_LINE_INTERVAL = 5.0
 
 
 class Display(Protocol):
@@ -67,13 +67,13 @@ class Meter:
     """Rows per second over the last half minute."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def rate(self, rows: int, now: float) -> float:
-        self._seen.append((now, rows))
-        while len(self._seen) > 2 and now - self._seen[0][0] > _RATE_OVER:
-            self._seen.popleft()
-        (began, first), passed = self._seen[0], now - self._seen[0][0]
+        self._samples.append((now, rows))
+        while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_WINDOW:
+            self._samples.popleft()
+        (began, first), passed = self._samples[0], now - self._samples[0][0]
         return (rows - first) / passed if passed > 0 and began < now else 0.0
 
 
@@ -90,29 +90,29 @@ def choose_display(title: str, *, once: bool, stream: IO[str]) -> Display:
 class Lines:
     """Prints a progress line at intervals, and one at the end."""
 
-    def __init__(self, stream: IO[str] = sys.stderr, every: float = _LINE_EVERY) -> None:
+    def __init__(self, stream: IO[str] = sys.stderr, interval: float = _LINE_INTERVAL) -> None:
         self._stream = stream
-        self._every = every
-        self._next = 0.0
-        self._seen: Progress | None = None
-        self._said: Progress | None = None
+        self._interval = interval
+        self._next_line = 0.0
+        self._latest: Progress | None = None
+        self._printed: Progress | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self._say()
+        self._print_progress()
 
     def update(self, progress: Progress) -> None:
-        self._seen = progress
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._every
-            self._say()
+        self._latest = progress
+        if time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + self._interval
+            self._print_progress()
 
-    def _say(self) -> None:
-        if self._seen is not None and self._seen != self._said:
-            self._said = self._seen
-            self.line(progress_text(self._seen))
+    def _print_progress(self) -> None:
+        if self._latest is not None and self._latest != self._printed:
+            self._printed = self._latest
+            self.line(progress_text(self._latest))
 
     def line(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -163,21 +163,21 @@ class LiveTable:
         from rich.live import Live  # noqa: PLC0415
 
         self._title = title
-        self._read_log = Live(console=Console(file=stream), refresh_per_second=4)
+        self._live = Live(console=Console(file=stream), refresh_per_second=4)
 
     def __enter__(self) -> Self:
-        self._read_log.start()
+        self._live.start()
         self.update(Progress())
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self._read_log.stop()
+        self._live.stop()
 
     def update(self, progress: Progress) -> None:
-        self._read_log.update(self._table(progress))
+        self._live.update(self._table(progress))
 
     def line(self, text: str) -> None:
-        self._read_log.console.print(text, markup=False, highlight=False)
+        self._live.console.print(text, markup=False, highlight=False)
 
     def _table(self, progress: Progress) -> Any:
         from rich.table import Table as RichTable  # noqa: PLC0415

@@ -18,7 +18,7 @@ from bolide.arrow.offsets import QueueRange, from_plain
 from bolide.model.message_queue import MessageQueue
 from bolide.spark import progress as spark_progress
 from bolide.spark.options import SourceOptions
-from bolide.spark.pipelines.definition import Pipeline, Source
+from bolide.spark.pipelines.definition import Pipeline
 from bolide.spark.pipelines.monitoring.display import Meter, RunScreen
 from bolide.spark.pipelines.monitoring.status_topic import Progress
 from bolide.spark.planning import find_queues
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_QUICKLY = 10.0
+_PATIENCE = 10.0
 """Seconds to wait for an absent broker: the backlog is informational."""
-_LOOK = 0.25
-_LOOK_CLOSELY = 0.02
+_POLL_INTERVAL = 0.25
+_STOP_POLL_INTERVAL = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +46,28 @@ class Backlog:
         return sum(each.size for each in self.ranges)
 
 
-def is_rocketmq(source: Source) -> bool:
-    return source.format == "rocketmq"
-
-
 def measure_backlog(spark: "SparkSession", pipeline: Pipeline) -> Backlog:
     """What the pipeline would read if it ran now; empty for sources other than `rocketmq`.
 
     Raises:
         BolideError: the cluster cannot be reached.
     """
-    if not is_rocketmq(pipeline.source):
+    if not pipeline.source.is_rocketmq:
         return Backlog()
     options = SourceOptions.of(pipeline.source.options)
-    reached = find_checkpoint_position(spark, pipeline.checkpoint)
+    checkpoint = find_checkpoint_position(spark, pipeline.checkpoint)
 
-    async def look(cluster: Cluster) -> Backlog:
+    async def lookup(cluster: Cluster) -> Backlog:
         queues = await find_queues(cluster, options)
         bounds = await cluster.bounds(queues)
-        if reached is None:
+        if checkpoint is None:
             start = await cluster.resolve(options.start(default="latest"), queues)
         else:
-            start = {queue: reached.offsets.get(queue, bounds[queue].oldest) for queue in queues}
+            start = {queue: checkpoint.offsets.get(queue, bounds[queue].oldest) for queue in queues}
         ranges = tuple(QueueRange(queue, start[queue], bounds[queue].end) for queue in queues)
-        return Backlog(ranges, None if reached is None else reached.batch, start)
+        return Backlog(ranges, None if checkpoint is None else checkpoint.batch, start)
 
-    return ask(options.connection(), look, patience=_QUICKLY)
+    return ask(options.connection(), lookup, patience=_PATIENCE)
 
 
 class QueryMonitor:
@@ -86,17 +82,17 @@ class QueryMonitor:
         self._start = backlog.start
         self._total = backlog.rows if once and backlog.ranges else None
         self._rows = 0
-        self._seen: tuple[int, str] | None = None
+        self._last_batch: tuple[int, str] | None = None
         self._meter = Meter()
 
-    def until_end(self) -> None:
+    def wait_for_end(self) -> None:
         """Return when the query has ended, by itself or on request.
 
         Raises:
             StreamingQueryException: the query failed.
         """
         self._show(None)
-        while not self._query.awaitTermination(_LOOK):  # type: ignore[arg-type]  # accepts floats
+        while not self._query.awaitTermination(_POLL_INTERVAL):  # type: ignore[arg-type]  # accepts floats
             self._observe()
             if self._screen.stop_requested:
                 self._stop()
@@ -104,18 +100,18 @@ class QueryMonitor:
 
     def _stop(self) -> None:
         """Stop after the current batch, which Spark would otherwise abort and repeat later."""
-        before = self._seen
-        while self._seen == before and self._query.status["isTriggerActive"]:
-            time.sleep(_LOOK_CLOSELY)
+        before = self._last_batch
+        while self._last_batch == before and self._query.status["isTriggerActive"]:
+            time.sleep(_STOP_POLL_INTERVAL)
             self._observe()
         self._query.stop()
 
     def _observe(self) -> None:
         """Count rows by offsets, which covers batches that ended between two observations."""
         batch: Any = self._query.lastProgress
-        if batch is None or _batch_key(batch) == self._seen:
+        if batch is None or _batch_key(batch) == self._last_batch:
             return
-        self._seen = _batch_key(batch)
+        self._last_batch = _batch_key(batch)
         end = spark_progress.positions(batch)
         self._rows += self._size(batch, end)
         self.position |= end
@@ -160,7 +156,11 @@ class CheckpointPosition(NamedTuple):
 
 def find_checkpoint_position(spark: "SparkSession", checkpoint: str) -> CheckpointPosition | None:
     """The position of a checkpoint with one source; None if no batch is completed."""
-    folder = _Local(checkpoint) if _is_local(checkpoint) else _Remote(spark, checkpoint)
+    folder = (
+        _LocalCheckpoint(checkpoint)
+        if _is_local_path(checkpoint)
+        else _HadoopCheckpoint(spark, checkpoint)
+    )
     done = set(folder.numbers("commits")) & set(folder.numbers("offsets"))
     if not done:
         return None
@@ -179,11 +179,11 @@ def _offsets(text: str) -> dict[MessageQueue, int]:
     return found
 
 
-def _is_local(checkpoint: str) -> bool:
+def _is_local_path(checkpoint: str) -> bool:
     return urlsplit(checkpoint).scheme in {"", "file"}
 
 
-class _Local:
+class _LocalCheckpoint:
     def __init__(self, checkpoint: str) -> None:
         self._root = Path(urlsplit(checkpoint).path)
 
@@ -196,7 +196,7 @@ class _Local:
         return (self._root / part / str(number)).read_text(encoding="utf-8")
 
 
-class _Remote:
+class _HadoopCheckpoint:
     """Reads through Hadoop's file systems, as Spark does."""
 
     def __init__(self, spark: "SparkSession", checkpoint: str) -> None:

@@ -21,7 +21,7 @@ from bolide.spark.pipelines.monitoring.status_topic import Event, Kind, Progress
 log = logging.getLogger(__name__)
 REPORT_INTERVAL = 10.0
 MAX_INTERVAL = 60.0
-_LISTEN_INTERVAL = 1.0
+_POLL_INTERVAL = 1.0
 _FINAL_REPORT_TIMEOUT = 10.0
 _ACTIVE = {Kind.STARTED, Kind.PROGRESS}
 
@@ -81,11 +81,11 @@ class Reporter:
         """
         self._stop = stop
         self._channel = channel
-        self._now = run
+        self._current = run
         self._on_tick = on_tick
         self._wake = threading.Event()
         self._ending = threading.Event()
-        self._lock = threading.Lock()  # guards _now, shared with the thread
+        self._lock = threading.Lock()  # guards _current, shared with the thread
         self._thread = threading.Thread(target=self._run, name="pipeline-reporter", daemon=True)
         self._warned = False
         self._topic_known = False
@@ -93,11 +93,11 @@ class Reporter:
     @property
     def run(self) -> Event:
         with self._lock:
-            if self._stop.is_set() and self._now.kind in _ACTIVE:
-                self._now = msgspec.structs.replace(self._now, kind=Kind.STOPPING)
-            return self._now
+            if self._stop.is_set() and self._current.kind in _ACTIVE:
+                self._current = msgspec.structs.replace(self._current, kind=Kind.STOPPING)
+            return self._current
 
-    def progress(self, progress: Progress) -> None:
+    def record_progress(self, progress: Progress) -> None:
         """Record progress for the next report."""
         self._update(progress=progress)
 
@@ -122,9 +122,9 @@ class Reporter:
         self._wake.set()
         self._thread.join(_FINAL_REPORT_TIMEOUT)
 
-    def _update(self, **facts: object) -> None:
+    def _update(self, **changes: object) -> None:
         with self._lock:
-            self._now = msgspec.structs.replace(self._now, **facts)
+            self._current = msgspec.structs.replace(self._current, **changes)
 
     # On the reporter's thread
 
@@ -136,7 +136,7 @@ class Reporter:
                 self._report()
                 if is_last:
                     return
-                self._pause()
+                self._wait_for_next_report()
 
     def _report(self) -> None:
         self._on_tick()
@@ -144,7 +144,7 @@ class Reporter:
             self._publish()
         except BolideError as exc:
             if not self._warned:
-                log.warning("the pipeline goes on, but cannot report: %s", exc)
+                log.warning("cannot publish the state of the pipeline, which continues: %s", exc)
             self._warned = True
         else:
             self._warned = False
@@ -155,25 +155,25 @@ class Reporter:
             self._topic_known = True
         self._channel.publish(self.run)
         with self._lock:
-            if self._now.kind is Kind.STARTED:
-                self._now = msgspec.structs.replace(self._now, kind=Kind.PROGRESS)
+            if self._current.kind is Kind.STARTED:
+                self._current = msgspec.structs.replace(self._current, kind=Kind.PROGRESS)
 
-    def _pause(self) -> None:
+    def _wait_for_next_report(self) -> None:
         """Poll for stop requests until the next report is due or the state changes."""
-        until, told = time.monotonic() + self.run.interval, self.run.kind
-        while time.monotonic() < until and self.run.kind is told:
-            if self._wake.wait(min(_LISTEN_INTERVAL, self.run.interval)):
+        until, published = time.monotonic() + self.run.interval, self.run.kind
+        while time.monotonic() < until and self.run.kind is published:
+            if self._wake.wait(min(_POLL_INTERVAL, self.run.interval)):
                 break
             self._poll_stop_requests()
         self._wake.clear()
 
     def _poll_stop_requests(self) -> None:
         try:
-            heard = self._channel.poll()
+            events = self._channel.poll()
         except BolideError as exc:  # the next report logs the failure
-            log.debug("requests cannot be heard: %s", exc)
+            log.debug("cannot poll for stop requests: %s", exc)
             return
-        if any(_is_stop_request(event, self.run) for event in heard):
+        if any(_is_stop_request(event, self.run) for event in events):
             self._stop.set()
 
 

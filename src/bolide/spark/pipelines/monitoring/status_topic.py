@@ -28,7 +28,7 @@ LOST_AFTER = 3
 """Missed report intervals after which a run counts as lost."""
 log = logging.getLogger(__name__)
 _GROUP = "BOLIDE_PIPELINES_PRODUCER"
-_AT_ONCE = 32
+_PULL_BATCH_SIZE = 32
 
 
 class Kind(StrEnum):
@@ -134,10 +134,10 @@ def find_event(body: bytes) -> Event | None:
         return None
 
 
-def run_states(told: Iterable[StoredEvent], now: int) -> list[RunState]:
+def run_states(events: Iterable[StoredEvent], now: int) -> list[RunState]:
     """The state of every run, latest start first; `now` in ms since 1970."""
     newest: dict[str, StoredEvent] = {}
-    for item in sorted(told, key=lambda item: item.stored):  # stable: keeps queue order
+    for item in sorted(events, key=lambda item: item.stored):  # stable: keeps queue order
         if item.event.kind is not Kind.REQUEST_STOP:
             before = newest.get(item.event.run)
             newest[item.event.run] = _latest(before, item)
@@ -154,10 +154,10 @@ def _latest(before: StoredEvent | None, item: StoredEvent) -> StoredEvent:
     return before if ended and before is not None else item
 
 
-def _state(told: StoredEvent, now: int) -> RunState:
-    event = told.event
+def _state(newest: StoredEvent, now: int) -> RunState:
+    event = newest.event
     state = _STATES[event.kind]
-    if state.is_live and now - told.stored > LOST_AFTER * event.interval * 1000:
+    if state.is_live and now - newest.stored > LOST_AFTER * event.interval * 1000:
         state = State.LOST
     return RunState(
         pipeline=event.pipeline,
@@ -168,7 +168,7 @@ def _state(told: StoredEvent, now: int) -> RunState:
         host=event.host,
         pid=event.pid,
         started=event.started,
-        seen=told.stored,
+        seen=newest.stored,
         progress=event.progress or Progress(),
         reason=event.reason,
     )
@@ -217,11 +217,11 @@ class StatusTopic:
     def events_since(self, seconds: float) -> list[StoredEvent]:
         """The events of the last `seconds`; empty while there is no topic."""
         since = int((time.time() - seconds) * 1000)
-        told: list[StoredEvent] = []
+        events: list[StoredEvent] = []
         for queue in self._queues():
             start = self._consumer.search_offset(queue, since)
-            told += _stored_events(self._read(queue, start)[0])
-        return told
+            events += _stored_events(self._read(queue, start)[0])
+        return events
 
     def states(self, seconds: float) -> list[RunState]:
         """The states of runs that reported in the last `seconds`."""
@@ -241,9 +241,9 @@ class StatusTopic:
         try:
             found, self._next_offsets[queue] = self._read(queue, self._next_offsets.get(queue, 0))
         except BolideError as exc:
-            log.debug("%s cannot be heard: %s", queue, exc)
+            log.debug("cannot poll %s: %s", queue, exc)
             return []
-        return [told.event for told in _stored_events(found)]
+        return [stored.event for stored in _stored_events(found)]
 
     def _queues(self) -> list[MessageQueue]:
         try:
@@ -256,7 +256,7 @@ class StatusTopic:
         messages: list[StoredMessage] = []
         at = start
         while True:
-            found = self._consumer.pull(queue, "*", at, _AT_ONCE)
+            found = self._consumer.pull(queue, "*", at, _PULL_BATCH_SIZE)
             messages += found.messages
             if found.next_offset == at:
                 return messages, at

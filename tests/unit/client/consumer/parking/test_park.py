@@ -1,4 +1,4 @@
-"""One tenure's view of a park queue: what it writes counts when it is read back."""
+"""One epoch's view of a park queue: a write takes effect when it is read back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ async def test_records_of_other_queues_are_passed_over() -> None:
 async def test_whoever_lost_the_queue_writes_nothing_that_counts() -> None:
     log = MemoryParkLog()
     async with opened(log) as first, opened(log) as second:
-        with pytest.raises(Superseded, match="T/broker-a/0 is another member's now"):
+        with pytest.raises(Superseded, match="T/broker-a/0 belongs to another member now"):
             await first.put("a", stored(5), "why", 7)
         assert first.is_superseded
         with pytest.raises(Superseded):
@@ -139,7 +139,7 @@ async def test_a_record_is_gone_only_if_the_queue_begins_behind_it(
     monkeypatch.setattr(log, "read", AsyncMock(return_value=ParkLogRead([], 7)))
     monkeypatch.setattr(log, "first_park_offset", AsyncMock(return_value=5))
     assert await log.find(4) is None
-    with pytest.raises(BolideError, match="does not give its record at 5 now"):
+    with pytest.raises(BolideError, match="does not return its record at 5 now"):
         await log.find(5)
 
 

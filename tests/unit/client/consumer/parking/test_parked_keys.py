@@ -1,4 +1,4 @@
-"""What the records of a park queue come to."""
+"""The state derived from the records of a park queue."""
 
 import time
 
@@ -166,9 +166,9 @@ class Mute(Exception):
         raise LookupError
 
 
-def test_an_error_is_told_whatever_it_says() -> None:
+def test_every_error_has_a_text() -> None:
     assert error_text(ValueError("no \udcff")) == "ValueError: no ?"
-    assert error_text(Mute()) == "Mute: it does not say why"
+    assert error_text(Mute()) == "Mute: no text"
 
 
 def test_the_first_of_many_is_found_as_fast_as_that_of_few() -> None:

@@ -29,7 +29,7 @@ from bolide.protocol.headers.pop import (
 )
 from bolide.protocol.pop_info import BadPopInfo
 from bolide.protocol.property_string import encode_properties
-from bolide.protocol.record import Place, RecordDraft, encode_record, place_record
+from bolide.protocol.record import Placement, RecordDraft, encode_record, place_record
 from bolide.protocol.refusals import RequestCodeNotSupported
 from tests.support.aio import on_loop
 from tests.unit.client.stored import stored
@@ -45,7 +45,7 @@ def record(
         topic.encode(), b"body", properties, queue_id, 1, HOST, HOST, reconsume_times=times
     )
     data = bytearray(encode_record(draft))
-    place_record(data, 0, Place(offset, 1000 + offset, 1))
+    place_record(data, 0, Placement(offset, 1000 + offset, 1))
     return bytes(data)
 
 

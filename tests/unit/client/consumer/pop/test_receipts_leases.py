@@ -1,4 +1,4 @@
-"""How long popped messages are ours: acknowledged together, prolonged, and never in between."""
+"""Leases of popped messages: acknowledged in batches, renewed, and never both at once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bolide.client.consumer.pop import receipts as pop_leases
+from bolide.client.consumer.pop import receipts
 from bolide.client.consumer.pop.popped_queues import PoppedQueue
 from bolide.client.consumer.pop.receipts import Leases
 from bolide.errors import BolideError
@@ -18,7 +18,7 @@ from tests.unit.client.stored import stored
 
 
 class Broker:
-    """Writes down what it is told, when it is let."""
+    """Records requests; `is_open` delays its replies."""
 
     def __init__(self) -> None:
         self.acked: list[list[int]] = []
@@ -60,9 +60,9 @@ async def test_what_is_done_while_a_broker_is_told_goes_with_the_next_telling() 
     await asyncio.sleep(0)
     leases.acknowledge(held, messages[2:3])
     leases.acknowledge(held, messages[3:])
-    assert held.held_count == 5
+    assert held.leased_count == 5
     broker.is_open.set()
-    await until(lambda: held.held_count == 0)
+    await until(lambda: held.leased_count == 0)
     assert broker.acked == [[0, 1], [2, 3, 4]]
     await leases.close(1.0)
 
@@ -101,7 +101,7 @@ async def test_an_acknowledgement_waits_for_the_receipt_that_is_on_its_way() -> 
 async def test_a_broker_that_does_not_listen_is_told_again_but_not_what_it_refuses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pop_leases, "AGAIN", 0.01)
+    monkeypatch.setattr(receipts, "ACK_RETRY_DELAY", 0.01)
     broker, leases, held, messages = leased(2)
     broker.failures = [BolideError("gone for a moment")]
     leases.acknowledge(held, messages[:1])
@@ -111,4 +111,4 @@ async def test_a_broker_that_does_not_listen_is_told_again_but_not_what_it_refus
     await until(lambda: not broker.failures)
     await leases.close(5.0)
     assert broker.changed == []
-    assert held.held_count == 0
+    assert held.leased_count == 0

@@ -60,7 +60,7 @@ def test_the_table_shows_how_far_behind_each_topic_is() -> None:
 def test_lines_come_now_and_then_and_at_the_end() -> None:
     stream = io.StringIO()
 
-    with Lines(stream, every=1000.0) as display:
+    with Lines(stream, interval=1000.0) as display:
         for rows in range(5):
             display.update(Progress(rows=rows, total=4))
 

@@ -1,4 +1,4 @@
-"""A query as the watch sees it: progress in, figures out, and the end between two batches."""
+"""The query monitor: progress figures, and a stop between two batches."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ def batch(number: int, end: int, latest: int) -> dict[str, Any]:
 
 
 class Query:
-    """Has one batch more at every look, and ends when it is stopped or has no more."""
+    """Completes one batch per observation; ends when stopped or out of batches."""
 
     def __init__(self, *batches: dict[str, Any], endless: bool = False) -> None:
         self._coming = list(batches)
@@ -76,7 +76,7 @@ def test_rows_are_offsets_that_were_read() -> None:
     query = Query(batch(0, 20, 60), batch(1, 20, 60), batch(2, 50, 60))
 
     seen = monitor(query, told, threading.Event(), start=10)
-    seen.until_end()
+    seen.wait_for_end()
 
     figures = [(each.batch, each.rows, each.total, each.behind) for each in told]
     assert figures == [
@@ -92,7 +92,7 @@ def test_rows_of_other_sources_are_as_spark_counts_them() -> None:
     told: list[Progress] = []
     other = {"batchId": 0, "timestamp": "t", "numInputRows": 7, "sources": [{"endOffset": "12"}]}
 
-    monitor(Query(other), told, threading.Event()).until_end()
+    monitor(Query(other), told, threading.Event()).wait_for_end()
 
     assert (told[-1].rows, told[-1].behind) == (7, None)
 
@@ -104,7 +104,7 @@ def test_a_stop_waits_for_the_batch_under_way_and_for_no_other() -> None:
     query = Query(*batches, endless=True)
 
     seen = monitor(query, [], stop)
-    seen.until_end()
+    seen.wait_for_end()
 
     assert query.stopped_after == 1
     assert seen.position == {QUEUE: 2}

@@ -12,7 +12,7 @@ PATIENCE = 10.0
 
 
 class FakeChannel:
-    """A topic of one listener."""
+    """An in-memory status topic."""
 
     def __init__(self) -> None:
         self.published: Queue[Event] = Queue()
@@ -53,7 +53,7 @@ def test_a_run_tells_that_it_started_how_far_it_is_and_how_it_ended() -> None:
 
     with reporter(channel, threading.Event()) as active:
         first = channel.next()
-        active.progress(Progress(rows=7))
+        active.record_progress(Progress(rows=7))
         while (later := channel.until(Kind.PROGRESS)).progress is None:
             pass
         active.set_state(Kind.FINISHED)
@@ -128,5 +128,5 @@ def test_a_cluster_that_is_away_stops_nothing_and_is_complained_of_once(
 
     assert kinds == [Kind.STARTED] * 3
     assert [record.getMessage() for record in caplog.records] == [
-        "the pipeline goes on, but cannot report: nobody there"
+        "cannot publish the state of the pipeline, which continues: nobody there"
     ]

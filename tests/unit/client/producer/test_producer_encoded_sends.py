@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from bolide import Message
-from bolide.client.producer.outgoing import make_ids
 from bolide.client.producer.producer import Producer
+from bolide.client.producer.send_request import make_ids
 from bolide.protocol.batch import encode_batch
 from tests.support.aio import on_loop
 from tests.support.own_cluster import create_topic, own_cluster

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from bolide.cli.sql_run import py4j_silent
+from bolide.cli.sql_run import silence_py4j
 
 
 def test_ctrl_c_is_raised_at_once_and_py4j_tells_no_traces(
@@ -13,7 +13,7 @@ def test_ctrl_c_is_raised_at_once_and_py4j_tells_no_traces(
 ) -> None:
     before = signal.signal(signal.SIGINT, lambda *_: pytest.fail("pyspark's handler was asked"))
     try:
-        with pytest.raises(KeyboardInterrupt), py4j_silent():
+        with pytest.raises(KeyboardInterrupt), silence_py4j():
             try:
                 signal.raise_signal(signal.SIGINT)
             finally:

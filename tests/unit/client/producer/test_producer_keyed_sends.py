@@ -178,7 +178,9 @@ async def test_a_batch_is_sent_queue_by_queue() -> None:
 @on_loop
 async def test_a_batch_is_all_keyed_or_not_at_all() -> None:
     async with fake_cluster() as cluster, producer(cluster) as p:
-        with pytest.raises(InvalidMessage, match="all messages of a batch have one, or none"):
+        with pytest.raises(
+            InvalidMessage, match="must be set in all messages of a batch, or in none"
+        ):
             await p.send([keyed("a"), Message("T", b"1")])
         (result,) = await p.send([keyed("a"), keyed("b"), keyed("c")], queue=QUEUES[0])
     assert result.queue == QUEUES[0]

@@ -1,4 +1,4 @@
-"""Outgoing messages: checks, ids, batches, and the requests that carry them."""
+"""Send requests built from messages: checks, ids, compression, batches."""
 
 import asyncio
 import os
@@ -35,11 +35,20 @@ _DELAYING = frozenset({
     PropertyName.TIMER_DELAY_MS, PropertyName.TIMER_DELAY_SEC,
 })  # fmt: skip
 _THREAD_OVER_SIZE = 64 * 1024
-"""Bytes of a body from which on it is compressed in a thread."""
+"""Bodies of at least this many bytes are compressed in a thread."""
+
+MAX_COUNT = 10_000
+"""Messages per batch: the broker's reply has an id for each."""
+
+_THREAD_OVER_COUNT = 500  # larger batches are processed in a thread
+_ITEM_OVERHEAD = 22  # bytes of a message in a batch: lengths, flag, magic numbers
+_ID_SIZE = len(PropertyName.UNIQUE_ID) + 2 + 56  # maximal bytes of the id property
+
+T = TypeVar("T")
 
 
-class Outgoing(msgspec.Struct):
-    """One request to be sent, to any queue: the queue's fields are set at each try."""
+class SendRequest(msgspec.Struct):
+    """A request for any queue; the fields of the queue are set at each try."""
 
     topic: str
     code: RequestCode
@@ -49,34 +58,36 @@ class Outgoing(msgspec.Struct):
     messages: tuple[Message, ...]
     kind: SendKind
     is_keyed: bool
-    """Whether only the queue it was sent to first may get it again."""
+    """Whether retries must go to the same queue, because of a `dedup_key`."""
 
 
-class Packer:
-    """Makes requests of messages as a producer's settings say. Messages stay as they are."""
+class RequestBuilder:
+    """Builds requests from messages by a producer's settings; the messages are not modified."""
 
     def __init__(self, group: str, client: ClientSettings, settings: ProducerSettings) -> None:
         self._client = client
         self._settings = settings
-        self.common = {
+        self.common_fields = {
             "a": client.wrap(group),
             "c": settings.create_topic_key,
             "d": str(settings.default_topic_queue_nums),
             "k": "true" if client.unit_mode else "false",
         }
-        """The fields of every request, by their short names."""
+        """The header fields of every request, by their short names."""
         namespace = client.namespace
-        self._last = encode_properties({PropertyName.INSTANCE_ID: namespace}) if namespace else ""
+        self._namespace_property = (
+            encode_properties({PropertyName.INSTANCE_ID: namespace}) if namespace else ""
+        )
 
     def wrap(self, topic: str) -> str:
-        """The name of a topic on the wire."""
+        """The topic name with namespace."""
         return self._client.wrap(topic)
 
     def with_id(self, properties: str, unique_id: str) -> str:
-        """A property string with what each message gets besides."""
-        return f"{properties}{PropertyName.UNIQUE_ID}\x01{unique_id}\x02{self._last}"
+        """Add the id, and the namespace if there is one, to a property string."""
+        return f"{properties}{PropertyName.UNIQUE_ID}\x01{unique_id}\x02{self._namespace_property}"
 
-    async def pack(self, message: Message) -> Outgoing:
+    async def build(self, message: Message) -> SendRequest:
         """Raises InvalidMessage or CodecMissing."""
         settings = self._settings
         check_sendable(message, settings.max_message_size)
@@ -84,7 +95,7 @@ class Packer:
         properties = dict(message.properties)
         properties[PropertyName.UNIQUE_ID] = unique_id
         topic, code = self._client.wrap(message.topic), RequestCode.SEND_MESSAGE_V2
-        if is_reply(properties):  # its topic is the cluster's, in no namespace
+        if is_reply(properties):  # reply topics have no namespace
             topic, code = message.topic, RequestCode.SEND_REPLY_MESSAGE_V2
         body, sys_flag = message.body, 0
         if len(body) >= settings.compress_over:
@@ -92,7 +103,7 @@ class Packer:
         if PropertyName.TRANSACTION_PREPARED in properties:
             sys_flag |= _PREPARED
         fields = self._fields(topic, properties, sys_flag, message.flag)
-        return Outgoing(
+        return SendRequest(
             topic, code, fields, body, (unique_id,), (message,),
             _kind(properties), PropertyName.DEDUP_KEY in properties,
         )  # fmt: skip
@@ -101,20 +112,20 @@ class Packer:
     def max_size(self) -> int:
         return self._settings.max_message_size
 
-    def pack_batch(self, messages: Sequence[Message]) -> Outgoing:
-        """Of messages that `check_batch` let pass. Raises InvalidMessage if they are too large."""
+    def build_batch(self, messages: Sequence[Message]) -> SendRequest:
+        """Build a batch that passed `check_batch`. Raises InvalidMessage if it is too large."""
         ids = _ids_of(messages)
         body = b"".join(map(_encoded, messages, ids))
         if len(body) > self._settings.max_message_size:
             raise InvalidMessage(
                 "messages",
-                f"the batch is of {len(body)} bytes, over max_message_size="
+                f"the batch has {len(body)} bytes, over max_message_size="
                 f"{self._settings.max_message_size}: send fewer at once, or with split=True",
             )
         properties = {} if messages[0].wait_stored else {PropertyName.WAIT_STORED: "false"}
         fields = self._fields(self._client.wrap(messages[0].topic), properties, 0, 0)
         fields["m"] = "true"
-        return Outgoing(
+        return SendRequest(
             self._client.wrap(messages[0].topic),
             RequestCode.SEND_BATCH_MESSAGE,
             fields,
@@ -125,21 +136,21 @@ class Packer:
             messages[0].dedup_key is not None,
         )
 
-    def pack_encoded(self, topic: str, body: bytes) -> Outgoing:
-        """Of a batch that is encoded already; for hooks it is one message."""
+    def build_encoded(self, topic: str, body: bytes) -> SendRequest:
+        """Build a request from an encoded batch; hooks see it as one message."""
         wrapped = self._client.wrap(topic)
         fields = self._fields(wrapped, {}, 0, 0)
         fields["m"] = "true"
-        stand_in = (Message.unchecked(topic, body, {}),)
+        placeholder = (Message.unchecked(topic, body, {}),)
         code, kind = RequestCode.SEND_BATCH_MESSAGE, SendKind.BATCH
-        return Outgoing(wrapped, code, fields, body, (), stand_in, kind, is_keyed=False)
+        return SendRequest(wrapped, code, fields, body, (), placeholder, kind, is_keyed=False)
 
     def _fields(
         self, topic: str, properties: dict[str, str], sys_flag: int, flag: int
     ) -> dict[str, str]:
         if self._client.namespace:
             properties[PropertyName.INSTANCE_ID] = self._client.namespace
-        fields = dict(self.common)
+        fields = dict(self.common_fields)
         fields["b"] = topic
         fields["f"] = str(sys_flag)
         fields["h"] = str(flag)
@@ -150,24 +161,24 @@ class Packer:
         return fields
 
     async def _compressed(self, body: bytes) -> tuple[bytes, int]:
-        """The body as it goes out, and its flags: as it is where compression gains nothing."""
+        """The body and its sysFlag; uncompressed if compression does not make it smaller."""
         kind, level = self._settings.compression, self._settings.compression_level
         if len(body) < _THREAD_OVER_SIZE:
-            shorter = compress(body, kind, level)
+            compressed = compress(body, kind, level)
         else:
-            shorter = await asyncio.to_thread(compress, body, kind, level)
-        return (shorter, kind.flags) if len(shorter) < len(body) else (body, 0)
+            compressed = await asyncio.to_thread(compress, body, kind, level)
+        return (compressed, kind.flags) if len(compressed) < len(body) else (body, 0)
 
 
 def _ids_of(messages: Sequence[Message]) -> tuple[str, ...]:
-    """The ids that the messages of a batch have, or new ones."""
+    """The ids of the messages of a batch; new ones where they have none."""
     own = [message.unique_id for message in messages]
-    fresh = iter(make_ids(len(own)))
-    return tuple(each or next(fresh) for each in own)
+    new = iter(make_ids(len(own)))
+    return tuple(each or next(new) for each in own)
 
 
 def _encoded(message: Message, unique_id: str) -> bytes:
-    """A message of a batch with its id."""
+    """Encode a message of a batch with its id."""
     text = encode_properties(message.properties)
     if not message.unique_id:
         text = f"{text}{PropertyName.UNIQUE_ID}\x01{unique_id}\x02"
@@ -175,13 +186,13 @@ def _encoded(message: Message, unique_id: str) -> bytes:
 
 
 def _move_retry_counts(properties: dict[str, str], fields: dict[str, str]) -> None:
-    """A consumer that sends to a retry topic says in the header how often it was tried."""
+    """Move the retry counts of a message to a retry topic from its properties to the header."""
     times = properties.pop(PropertyName.RECONSUME_TIME, None)
-    most = properties.pop(PropertyName.MAX_RECONSUME_TIMES, None)
+    maximum = properties.pop(PropertyName.MAX_RECONSUME_TIMES, None)
     if times is not None:
         fields["j"] = times
-    if most is not None:
-        fields["l"] = most
+    if maximum is not None:
+        fields["l"] = maximum
 
 
 def _kind(properties: dict[str, str]) -> SendKind:
@@ -191,12 +202,11 @@ def _kind(properties: dict[str, str]) -> SendKind:
 
 
 def make_ids(count: int) -> list[str]:
-    """Ids for messages that are encoded by their sender; 65,536 of them at most."""
+    """Ids for messages encoded by the caller; at most 65,536."""
     return _maker().make_many(time.time_ns() // 1_000_000, count)
 
 
 def make_id(now_ms: int) -> str:
-    """An id for one message."""
     return _maker().make(now_ms)
 
 
@@ -216,43 +226,35 @@ def _salt() -> int:
 os.register_at_fork(after_in_child=_maker.cache_clear)
 
 
-T = TypeVar("T")
-
-MAX_COUNT = 10_000
-"""Messages of one batch: the broker's answer has an id for each."""
-
-_THREAD_OVER_COUNT = 500  # messages: more of them would hold up the loop
-_ITEM_OVERHEAD = 22  # of a message in a batch: lengths, flag, marks
-_ID_SIZE = len(PropertyName.UNIQUE_ID) + 2 + 56  # of the property, at most
-
-
 class Batches:
-    """One request after the other is packed when its turn comes, of many messages in a thread."""
+    """Builds the requests of a list of messages one by one; large lists in a thread."""
 
-    def __init__(self, packer: Packer, messages: Sequence[Message], *, split: bool) -> None:
+    def __init__(
+        self, builder: RequestBuilder, messages: Sequence[Message], *, split: bool
+    ) -> None:
         self.size = len(messages)
-        self._packer = packer
+        self._builder = builder
         self._messages = messages
         self._split = split
-        self._runs = split_batch(messages, packer.max_size) if split else iter([messages])
+        self._chunks = split_batch(messages, builder.max_size) if split else iter([messages])
 
     async def check(self) -> None:
-        """Raises InvalidMessage for what cannot be sent together."""
-        await self._run(lambda: check_batch(self._messages, self._packer.max_size))
+        """Raises InvalidMessage if the messages cannot be sent as a batch."""
+        await self._run(lambda: check_batch(self._messages, self._builder.max_size))
 
-    async def next(self) -> Outgoing | None:
-        """The next request, None after the last. Raises InvalidMessage for a batch too large."""
-        return await self._run(self._pack_next)
+    async def next(self) -> SendRequest | None:
+        """The next request, None after the last. Raises InvalidMessage if it is too large."""
+        return await self._run(self._build_next)
 
-    def _pack_next(self) -> Outgoing | None:
-        run = next(self._runs, None)
-        return None if run is None else self._packer.pack_batch(run)
+    def _build_next(self) -> SendRequest | None:
+        messages = next(self._chunks, None)
+        return None if messages is None else self._builder.build_batch(messages)
 
     async def by_queue(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, "Batches"]:
-        """Keyed messages by the queues that their keys hash to, in their order within each."""
+        """Group keyed messages by the queues of their keys, keeping their order."""
         groups = await self._run(lambda: _by_queue(self._messages, queues))
         return {
-            queue: Batches(self._packer, messages, split=self._split)
+            queue: Batches(self._builder, messages, split=self._split)
             for queue, messages in groups.items()
         }
 
@@ -261,18 +263,21 @@ class Batches:
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> None:
-    """Raises InvalidMessage: one topic, one wait flag, all keyed or none, no delays, no retries,
-    none too large."""
+    """Raises InvalidMessage unless the messages can be sent as a batch.
+
+    A batch has one topic, not a retry topic, and one wait flag; all messages or none are keyed,
+    none is delayed or too large.
+    """
     if not messages:
-        raise InvalidMessage("messages", "a batch of none")
+        raise InvalidMessage("messages", "the batch is empty")
     first = messages[0]
     for message in messages:
         if not isinstance(message, Message):
-            raise TypeError(f"a batch is of Messages, not of {type(message).__name__}")
+            raise TypeError(f"a batch consists of Messages, not of {type(message).__name__}")
         check_sendable(message, max_size)
         if message.topic != first.topic:
             raise InvalidMessage(
-                "topic", f"a batch is of one topic, not of {first.topic!r} and {message.topic!r}"
+                "topic", f"a batch has one topic, not {first.topic!r} and {message.topic!r}"
             )
         if message.properties or first.properties:
             _check_properties(message, first)
@@ -284,27 +289,31 @@ def _check_properties(message: Message, first: Message) -> None:
     if message.wait_stored != first.wait_stored:
         raise InvalidMessage("wait_stored", "must be the same in all messages of a batch")
     if (message.dedup_key is None) != (first.dedup_key is None):
-        raise InvalidMessage("dedup_key", "all messages of a batch have one, or none has")
+        raise InvalidMessage("dedup_key", "must be set in all messages of a batch, or in none")
     if message.delay_level:
         raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
     if is_timed(message.properties):
-        raise InvalidMessage("deliver_at", "messages of a batch cannot wait: send each alone")
+        raise InvalidMessage(
+            "deliver_at", "messages of a batch cannot be timed: send them one by one"
+        )
 
 
 def split_batch(messages: Iterable[Message], limit: int) -> Iterator[list[Message]]:
-    """Cut a list into runs: batches of at most `limit` bytes, if each message fits, and none of
-    too many messages."""
-    run: list[Message] = []
+    """Split messages into chunks of at most `limit` bytes and `MAX_COUNT` messages.
+
+    A message larger than `limit` is a chunk of its own.
+    """
+    chunk: list[Message] = []
     size = 0
     for message in messages:
         more = _item_size(message)
-        if run and (size + more > limit or len(run) == MAX_COUNT):
-            yield run
-            run, size = [], 0
-        run.append(message)
+        if chunk and (size + more > limit or len(chunk) == MAX_COUNT):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
         size += more
-    if run:
-        yield run
+    if chunk:
+        yield chunk
 
 
 def _by_queue(
@@ -317,7 +326,7 @@ def _by_queue(
 
 
 def _item_size(message: Message) -> int:
-    """Bytes that a message takes in a batch, its id included."""
+    """Bytes of a message in a batch, including its id."""
     if not message.properties:
         return _ITEM_OVERHEAD + len(message.body) + _ID_SIZE
     properties = len(encode_properties(message.properties).encode())

@@ -1,6 +1,6 @@
-"""SQL92 in the plainest way: trees of tuples, judged by the rules as they are written down.
+"""A naive SQL92 evaluator: trees of tuples, evaluated directly by the rules.
 
-It shares nothing with the compiler but the rules; strategies make trees, `text_of` writes them.
+It shares only the rules with the compiler; strategies generate trees, `text_of` writes them as SQL.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 
 class Fails(Exception):
-    """No verdict."""
+    """The evaluation fails."""
 
 
 def conditions() -> st.SearchStrategy[Tree]:
-    """Trees that are true, false or unknown, and that compile."""
+    """Strategy for trees that compile and are true, false or unknown."""
     return st.recursive(
         _comparisons(),
         lambda inner: st.one_of(
@@ -47,7 +47,7 @@ def _comparisons() -> st.SearchStrategy[Tree]:
 
 
 def repr_of(text: str) -> str:
-    """A text as SQL writes it."""
+    """Quote a text as an SQL literal."""
     quoted = text.replace("'", "''")
     return f"'{quoted}'"
 
@@ -68,11 +68,11 @@ def text_of(tree: Tree) -> str:
     return " ".join(map(str, (name, word, *values)))
 
 
-def judge(tree: Tree, properties: dict[str, str]) -> bool | None:
-    """True, False, or None for unknown; raises Fails."""
+def evaluate(tree: Tree, properties: dict[str, str]) -> bool | None:
+    """Evaluate a tree: True, False, or None for unknown; raises Fails."""
     match tree:
         case ("NOT", inner):
-            value = judge(inner, properties)
+            value = evaluate(inner, properties)
             return None if value is None else not value
         case ("AND" | "OR" as word, left, right):
             return _joined(word, left, right, properties)
@@ -83,10 +83,10 @@ def judge(tree: Tree, properties: dict[str, str]) -> bool | None:
 
 def _joined(word: str, left: Tree, right: Tree, properties: dict[str, str]) -> bool | None:
     decides = word == "OR"
-    first = judge(left, properties)
+    first = evaluate(left, properties)
     if first is decides:
         return decides
-    second = judge(right, properties)
+    second = evaluate(right, properties)
     if second is decides:
         return decides
     return None if None in {first, second} else not decides

@@ -1,4 +1,7 @@
-"""How the members of a group share a list out, in RocketMQ's ways: everybody counts the same."""
+"""RocketMQ's strategies to divide queues among the members of a group.
+
+Each member computes its own share; all members arrive at the same result.
+"""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -7,12 +10,12 @@ T = TypeVar("T")
 
 
 def average(items: Sequence[T], index: int, members: int) -> Sequence[T]:
-    """A run of neighbours for each member; the first members get one more."""
+    """A contiguous range for each member; the first members get one item more."""
     share, rest = divmod(len(items), members)
     start = index * share + min(index, rest)
     return items[start : start + share + (index < rest)]
 
 
 def by_circle(items: Sequence[T], index: int, members: int) -> Sequence[T]:
-    """One after the other, as cards are dealt."""
+    """Round-robin."""
     return items[index::members]

@@ -1,6 +1,6 @@
-"""One send, try after try: to a broker, on failure to another one, until the time is over.
+"""Sends with retries: after a failure to another broker, until the timeout.
 
-A keyed message is tried at one queue only: no other one would know it for a repeat.
+A keyed message is retried at the same queue only, because other queues cannot detect duplicates.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from bolide.client.errors import BrokerUnknown, ClientError, SendFailed, SendTimedOut
 from bolide.client.instance.instance import ClientInstance
 from bolide.client.producer.hooks import ForbiddenHook, SendContext, SendHook
-from bolide.client.producer.outgoing import Outgoing
-from bolide.client.producer.queue_choice import Faults, QueueChoice
+from bolide.client.producer.queue_choice import BrokerFaults, QueueChoice
 from bolide.client.producer.results import SendResult, SendStatus
+from bolide.client.producer.send_request import SendRequest
 from bolide.client.producer.settings import ProducerSettings
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import ResponseCode
@@ -32,39 +32,39 @@ _STORED = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
-_BETTER_ELSEWHERE = (
+_PERSISTENT_REFUSALS = (
     ResponseCode.NO_PERMISSION,
     ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.NO_BUYER_ID,
     ResponseCode.NOT_IN_CURRENT_UNIT,
 )
-"""Refusals that the same broker would repeat."""
+"""Refusals that a retry at the same broker would meet again."""
 
-NO_TIME = 0.001
-"""Seconds in which no try can succeed: timers may fire a little before the deadline."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+MIN_TRY_SECONDS = 0.001
+"""A try is not started with less time left: timers may fire a little before the deadline."""
+_FIRST_PAUSE, _MAX_PAUSE = 0.02, 0.5
 
 
 @dataclass(slots=True)
-class Tries:
-    """What became of the tries of one send so far."""
+class Attempts:
+    """The tries of one send so far."""
 
     began: float
     deadline: float
     brokers: list[str] = field(default_factory=list)
     failure: Exception | None = None
-    less_safe: SendResult | None = None
-    """It was stored, but another try may do better."""
+    weakly_stored: SendResult | None = None
+    """A result other than SEND_OK, returned unless a later try succeeds."""
 
 
-class Sending:
-    """Carries requests to brokers as a producer's settings say."""
+class RetryingSender:
+    """Sends requests to brokers and retries them by a producer's settings."""
 
     def __init__(
         self,
         instance: ClientInstance,
         settings: ProducerSettings,
-        faults: Faults | None,
+        faults: BrokerFaults | None,
         *,
         group: str,
         send_hooks: list[SendHook],
@@ -80,93 +80,96 @@ class Sending:
         self._now = asyncio.get_running_loop().time
 
     async def send(
-        self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
+        self, request: SendRequest, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
     ) -> SendResult:
-        """Send to the one queue, once unless it is keyed; or to any of several until one has it."""
-        tries = Tries(self._now(), deadline)
+        """Send to the chosen queue, once unless keyed, or to any of several queues with retries."""
+        attempts = Attempts(self._now(), deadline)
         result: SendResult | None
-        if isinstance(chosen, MessageQueue) and outgoing.is_keyed and self._settings.retries:
-            result = await self._try_again(outgoing, chosen, tries)
+        if isinstance(chosen, MessageQueue) and request.is_keyed and self._settings.retries:
+            result = await self._retry_same_queue(request, chosen, attempts)
         elif isinstance(chosen, MessageQueue):
-            sent = self._send_to(outgoing, chosen, deadline - tries.began)
-            result = await self._try(sent, chosen, tries)
+            sent = self._send_to(request, chosen, deadline - attempts.began)
+            result = await self._try(sent, chosen, attempts)
         else:
-            result = await self._try_several(outgoing, chosen, tries)
-        return result or self._end(outgoing, tries)
+            result = await self._try_several(request, chosen, attempts)
+        return result or self._end(request, attempts)
 
-    async def go_on(
+    async def continue_after(
         self,
-        outgoing: Outgoing,
+        request: SendRequest,
         queues: Sequence[MessageQueue],
         queue: MessageQueue,
-        said: Frame | RemotingError,
-        tries: Tries,
+        reply: Frame | RemotingError,
+        attempts: Attempts,
     ) -> SendResult:
-        """Go on after a first try at `queue`, of which this is the answer or the failure."""
-        result = await self._try(_read(said, outgoing, queue), queue, tries)
-        result = result or await self._try_several(outgoing, queues, tries)
-        return result or self._end(outgoing, tries)
+        """Continue after a first try at `queue` that ended with this reply or error."""
+        result = await self._try(_read(reply, request, queue), queue, attempts)
+        result = result or await self._try_several(request, queues, attempts)
+        return result or self._end(request, attempts)
 
     @property
-    def is_watched(self) -> bool:
-        """Whether hooks want to see every try."""
+    def has_hooks(self) -> bool:
+        """Whether a hook must be called for every try."""
         return bool(self._send_hooks or self._forbidden_hooks)
 
-    def _end(self, outgoing: Outgoing, tries: Tries) -> SendResult:
-        """What comes of it if no try was as good as it should be."""
-        if tries.less_safe is None:
-            raise self._failure(outgoing, tries)
-        return tries.less_safe
+    def _end(self, request: SendRequest, attempts: Attempts) -> SendResult:
+        """The result, or the error raised, if no try returned SEND_OK."""
+        if attempts.weakly_stored is None:
+            raise self._failure(request, attempts)
+        return attempts.weakly_stored
 
     async def _try_several(
-        self, outgoing: Outgoing, queues: Sequence[MessageQueue], tries: Tries
+        self, request: SendRequest, queues: Sequence[MessageQueue], attempts: Attempts
     ) -> SendResult | None:
-        for left in range(self._settings.retries - len(tries.brokers), -1, -1):
-            seconds = tries.deadline - self._now()
-            if seconds < NO_TIME:
+        for left in range(self._settings.retries - len(attempts.brokers), -1, -1):
+            seconds = attempts.deadline - self._now()
+            if seconds < MIN_TRY_SECONDS:
                 break
-            avoid = tries.brokers[-1] if tries.brokers else None
-            queue = self.choice.choose(outgoing.topic, queues, avoid)
+            avoid = attempts.brokers[-1] if attempts.brokers else None
+            queue = self.choice.choose(request.topic, queues, avoid)
             if left and self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
-            sent = self._send_to(outgoing, queue, seconds)
-            if result := await self._try(sent, queue, tries):
+            sent = self._send_to(request, queue, seconds)
+            if result := await self._try(sent, queue, attempts):
                 return result
         return None
 
-    async def _try_again(
-        self, outgoing: Outgoing, queue: MessageQueue, tries: Tries
+    async def _retry_same_queue(
+        self, request: SendRequest, queue: MessageQueue, attempts: Attempts
     ) -> SendResult | None:
-        """The same queue until the time is over."""
+        """Retry at the same queue until the deadline."""
         pause = _FIRST_PAUSE
-        while (seconds := tries.deadline - self._now()) >= NO_TIME:
+        while (seconds := attempts.deadline - self._now()) >= MIN_TRY_SECONDS:
             if self._settings.try_timeout is not None:
                 seconds = min(seconds, self._settings.try_timeout)
-            sent = self._send_to(outgoing, queue, seconds)
-            if result := await self._try(sent, queue, tries):
+            sent = self._send_to(request, queue, seconds)
+            if result := await self._try(sent, queue, attempts):
                 return result
-            if isinstance(tries.failure, Refusal) and tries.failure.code in _BETTER_ELSEWHERE:
+            if (
+                isinstance(attempts.failure, Refusal)
+                and attempts.failure.code in _PERSISTENT_REFUSALS
+            ):
                 break
-            await asyncio.sleep(max(min(pause, tries.deadline - self._now()), 0))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(max(min(pause, attempts.deadline - self._now()), 0))
+            pause = min(pause * 2, _MAX_PAUSE)
         return None
 
-    async def throw(
-        self, outgoing: Outgoing, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
+    async def send_oneway(
+        self, request: SendRequest, chosen: MessageQueue | Sequence[MessageQueue], deadline: float
     ) -> None:
         """Send one-way, once."""
         if not isinstance(chosen, MessageQueue):
-            chosen = self.choice.choose(outgoing.topic, chosen)
+            chosen = self.choice.choose(request.topic, chosen)
         address = self._find_address(chosen)
         if address is None:
-            async with self.until(deadline, outgoing.messages[0].topic):
+            async with self.within_deadline(deadline, request.messages[0].topic):
                 address = await self._require_address(chosen)
-        context = self._before(outgoing, chosen, address, one_way=True)
-        _address_to(outgoing, chosen)
+        context = self._before(request, chosen, address, one_way=True)
+        _set_queue(request, chosen)
         try:
-            async with self.until(deadline, outgoing.messages[0].topic):
+            async with self.within_deadline(deadline, request.messages[0].topic):
                 await self._instance.notify(
-                    address, outgoing.code, outgoing.fields, body=outgoing.body
+                    address, request.code, request.fields, body=request.body
                 )
         except Exception as exc:
             self._after(context, None, exc)
@@ -174,8 +177,8 @@ class Sending:
         self._after(context, None, None)
 
     @asynccontextmanager
-    async def until(self, deadline: float, topic: str) -> AsyncIterator[None]:
-        """Raise SendTimedOut if the block is not done by the deadline."""
+    async def within_deadline(self, deadline: float, topic: str) -> AsyncIterator[None]:
+        """Raise SendTimedOut if the block does not end by the deadline."""
         began = self._now()
         try:
             async with asyncio.timeout_at(deadline):
@@ -184,34 +187,38 @@ class Sending:
             raise SendTimedOut(topic, (), self._now() - began, None) from exc
 
     async def _try(
-        self, sent: Awaitable[SendResult], queue: MessageQueue, tries: Tries
+        self, sent: Awaitable[SendResult], queue: MessageQueue, attempts: Attempts
     ) -> SendResult | None:
-        """One try; None if another one may do better."""
-        tries.brokers.append(queue.broker_name)
+        """One try; None if another try should follow."""
+        attempts.brokers.append(queue.broker_name)
         began = self._now()
         try:
             result = await sent
         except (RemotingError, Refusal, ClientError) as exc:
-            tries.failure = exc
+            attempts.failure = exc
             if self._faults is not None:
                 self._faults.failed(queue.broker_name, self._now() - began)
             is_final = isinstance(exc, Refusal) and exc.code not in self._settings.retried_codes
-            if is_final and tries.less_safe is not None:
-                return tries.less_safe  # it is stored: a try for better must not hide that
+            if is_final and attempts.weakly_stored is not None:
+                return (
+                    attempts.weakly_stored
+                )  # the message is stored: a failed retry must not hide that
             if is_final:
                 exc.add_note(f"while sending to {queue}")
                 raise
-            log.debug("a try to send to %s failed: %s", queue, exc)
+            log.debug("a send to %s failed: %s", queue, exc)
             return None
         if self._faults is not None:
             self._faults.sent(queue.broker_name, self._now() - began)
-        good = result.status is SendStatus.SEND_OK
-        if good or not self._settings.retry_another_broker_when_not_store_ok:
+        is_ok = result.status is SendStatus.SEND_OK
+        if is_ok or not self._settings.retry_another_broker_when_not_store_ok:
             return result
-        tries.less_safe = result
+        attempts.weakly_stored = result
         return None
 
-    async def _send_to(self, outgoing: Outgoing, queue: MessageQueue, seconds: float) -> SendResult:
+    async def _send_to(
+        self, request: SendRequest, queue: MessageQueue, seconds: float
+    ) -> SendResult:
         address = self._find_address(queue)
         if address is None:
             began = self._now()
@@ -221,18 +228,18 @@ class Sending:
             except TimeoutError as exc:
                 raise BrokerUnknown(queue.broker_name) from exc
             seconds -= self._now() - began
-        _address_to(outgoing, queue)
-        context = self._before(outgoing, queue, address)
+        _set_queue(request, queue)
+        context = self._before(request, queue, address)
         try:
-            answer = await self._instance.call(
+            reply = await self._instance.call(
                 address,
-                outgoing.code,
-                outgoing.fields,
-                body=outgoing.body,
+                request.code,
+                request.fields,
+                body=request.body,
                 within=seconds,
                 accept=_STORED,
             )
-            result = _result(answer, outgoing, queue)
+            result = _result(reply, request, queue)
         except Exception as exc:
             self._after(context, None, exc)
             raise
@@ -248,31 +255,31 @@ class Sending:
         address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         return self._instance.vip(address)
 
-    def _failure(self, outgoing: Outgoing, tries: Tries) -> SendFailed:
+    def _failure(self, request: SendRequest, attempts: Attempts) -> SendFailed:
         now = self._now()
-        is_late = tries.deadline - now < NO_TIME or _is_timeout(tries.failure)
+        is_late = attempts.deadline - now < MIN_TRY_SECONDS or _is_timeout(attempts.failure)
         kind = SendTimedOut if is_late else SendFailed
-        seconds = now - tries.began
-        failure = kind(outgoing.messages[0].topic, tries.brokers, seconds, tries.failure)
-        failure.__cause__ = tries.failure
+        seconds = now - attempts.began
+        failure = kind(request.messages[0].topic, attempts.brokers, seconds, attempts.failure)
+        failure.__cause__ = attempts.failure
         return failure
 
     # Hooks
 
     def _before(
-        self, outgoing: Outgoing, queue: MessageQueue, address: str, *, one_way: bool = False
+        self, request: SendRequest, queue: MessageQueue, address: str, *, one_way: bool = False
     ) -> SendContext | None:
         if not self._send_hooks and not self._forbidden_hooks:
             return None
         context = SendContext(
             group=self._group,
-            messages=outgoing.messages,
-            unique_ids=outgoing.unique_ids,
+            messages=request.messages,
+            unique_ids=request.unique_ids,
             queue=queue,
             broker_address=address,
             client_id=self._instance.client_id,
             namespace=self._instance.settings.namespace,
-            kind=outgoing.kind,
+            kind=request.kind,
             one_way=one_way,
         )
         for forbid in self._forbidden_hooks:
@@ -292,24 +299,26 @@ class Sending:
 
 
 def _is_timeout(failure: BaseException | None) -> bool:
-    """Timers may fire a little early, so that the clock alone does not tell."""
+    """Check the error too: timers may fire early, so that the clock alone is not reliable."""
     return isinstance(failure, CallTimedOut) or (
         isinstance(failure, BrokerUnknown) and isinstance(failure.__cause__, TimeoutError)
     )
 
 
-async def _read(said: Frame | RemotingError, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
+async def _read(
+    said: Frame | RemotingError, request: SendRequest, queue: MessageQueue
+) -> SendResult:
     if isinstance(said, RemotingError):
         raise said
-    return _result(accepted(said, _STORED), outgoing, queue)
+    return _result(accepted(said, _STORED), request, queue)
 
 
-def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
+def _result(answer: Frame, request: SendRequest, queue: MessageQueue) -> SendResult:
     reply = SendReply.from_fields(answer.fields)
-    topic = outgoing.messages[0].topic
+    topic = request.messages[0].topic
     return SendResult(
         status=SendStatus(answer.code),
-        message_id=reply.batch_uniq_id or ",".join(outgoing.unique_ids),
+        message_id=reply.batch_uniq_id or ",".join(request.unique_ids),
         offset_message_id=reply.msg_id,
         queue=MessageQueue(topic, queue.broker_name, reply.queue_id),
         queue_offset=reply.queue_offset,
@@ -321,8 +330,8 @@ def _result(answer: Frame, outgoing: Outgoing, queue: MessageQueue) -> SendResul
     )
 
 
-def _address_to(outgoing: Outgoing, queue: MessageQueue) -> None:
-    fields = outgoing.fields
+def _set_queue(request: SendRequest, queue: MessageQueue) -> None:
+    fields = request.fields
     fields["e"] = str(queue.queue_id)
     fields["n"] = queue.broker_name
     fields["g"] = str(time.time_ns() // 1_000_000)

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from bolide.client.errors import RouteNotFound, SendFailed, SendTimedOut
-from bolide.client.producer.express import Express
+from bolide.client.producer.fast_path import SendFastPath
 from bolide.client.producer.hooks import SendContext
-from bolide.client.producer.outgoing import Packer
 from bolide.client.producer.producer import Producer
 from bolide.client.producer.results import SendStatus
+from bolide.client.producer.send_request import RequestBuilder
 from bolide.client.tracing.opentelemetry import OpenTelemetry
 from bolide.model.message import Message
 from bolide.model.message_checks import InvalidMessage
@@ -49,20 +49,20 @@ class Ways:
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ways]:
     seen = Ways()
-    post, pack = Express.post, Packer.pack
+    post, build = SendFastPath.try_send, RequestBuilder.build
 
-    def noted_post(self: Express, message: Message, seconds: float | None = None) -> Any:
+    def noted_post(self: SendFastPath, message: Message, seconds: float | None = None) -> Any:
         sent = post(self, message, seconds)
         if sent is not None:
             seen.express.append(message)
         return sent
 
-    async def noted_pack(self: Packer, message: Message) -> Any:
+    async def noted_pack(self: RequestBuilder, message: Message) -> Any:
         seen.packed.append(message)
-        return await pack(self, message)
+        return await build(self, message)
 
-    monkeypatch.setattr(Express, "post", noted_post)
-    monkeypatch.setattr(Packer, "pack", noted_pack)
+    monkeypatch.setattr(SendFastPath, "try_send", noted_post)
+    monkeypatch.setattr(RequestBuilder, "build", noted_pack)
     yield seen
 
 
@@ -318,9 +318,9 @@ async def test_a_refused_send_goes_on_at_another_broker_with_the_same_id(ways: W
     assert isinstance(failed.value.__cause__, SystemBusy)
     assert len(ways.express) == 3
     refused, taken = (broker.sends for broker in cluster.brokers)
-    tries = Counter(_id(header) for header in refused + taken)
-    assert tries[_id(refused[0])] == 2  # there, then at the other one
-    assert sorted(tries.values()) in ([1, 2, 3], [2, 2, 3])
+    attempts = Counter(_id(header) for header in refused + taken)
+    assert attempts[_id(refused[0])] == 2  # there, then at the other one
+    assert sorted(attempts.values()) in ([1, 2, 3], [2, 2, 3])
 
 
 def _id(header: SendHeader) -> str:
@@ -375,7 +375,7 @@ async def test_a_lost_connection_fails_the_sends_under_way_and_another_is_made(w
         assert all(isinstance(each.__cause__, ConnectionLost) for each in outcomes)  # type: ignore[union-attr]
         broker.hold = None
         await p.send(PLAIN)
-        assert p._pressure.under_way == (0, 0)
+        assert p._pressure.in_flight == (0, 0)
     assert (len(ways.express), len(ways.packed)) == (3, 4)
 
 
@@ -387,11 +387,11 @@ async def test_a_cancelled_send_leaves_nothing_behind(caplog: pytest.LogCaptureF
         broker.hold = asyncio.Event()
         send = asyncio.create_task(p.send(PLAIN))
         await broker.arrived.wait()
-        assert p._pressure.under_way == (1, 4)
+        assert p._pressure.in_flight == (1, 4)
         send.cancel()
         with pytest.raises(asyncio.CancelledError):
             await send
-        assert p._pressure.under_way == (0, 0)
+        assert p._pressure.in_flight == (0, 0)
         connection = p._instance.find_connection("broker-a")
         assert connection is not None
         assert not connection._pending._plain
@@ -421,7 +421,7 @@ async def test_a_one_way_send_is_written_at_once_and_answered_by_nobody(ways: Wa
             await p.send_oneway(PLAIN)
         await until(lambda: len(cluster.sends) == 3)
         frames = cluster.brokers[0].frames
-        assert p._pressure.under_way == (0, 0)
+        assert p._pressure.in_flight == (0, 0)
     assert ways.packed == []
     assert all(frame.is_one_way and frame.body == b"body" for frame in frames)
     assert len({frame.opaque for frame in frames}) == len(_ids(cluster.sends)) == 3
