@@ -180,6 +180,9 @@ class PreparingFastPath:
             if not is_plain_topic(topic, config):
                 continue
             target = self._path.sends._target(topic.topic_name.encode(), topic)
+            for queue_id in range(target.queues):
+                if (queue := core.store.find_queue(target.name, queue_id)) is not None:
+                    target.open_queue(queue_id, queue.tail)
             kinds = [plans.singles, plans.batches]
             if not config.reject_transaction_message:
                 kinds.append(plans.halves)
