@@ -16,7 +16,8 @@ COMPARE ?=
 WITH_BASELINE = $(findstring --baseline,$(COMPARE))
 COMPARE_PAGES = --into docs/benchmarks.md --plot docs/benchmarks-growth.svg --summary README.md
 FILES := src tests benchmarks docs examples
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/bolide/kernel/*.p[xy][xd])
+COMPILED := src/bolide/kernel src/bolide/broker/fast_path
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard $(COMPILED:%=%/*.p[xy][xd]))
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-long lint fmt bench bench-store bench-compare bench-smoke bench-spark docs clean
@@ -71,7 +72,7 @@ docs: $(VENV)/dev.stamp  ## write the reference pages from the code and build th
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 clean:  ## remove what was made, caches included
-	rm -rf $(VENV) .cache build site src/bolide/kernel/*.so
+	rm -rf $(VENV) .cache build site $(COMPILED:%=%/*.so)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bolide needs Python 3.11 or newer; set PYTHON=/path/to/one")'

@@ -1,4 +1,4 @@
-"""The compiled kernel, where Cython and a C compiler are there; without them the install is pure.
+"""Compiled modules, built where Cython and a C compiler are there; else the install is pure Python.
 
 Everything else is in pyproject.toml.
 """
@@ -12,13 +12,18 @@ try:
 except ImportError:
     cythonize = None
 
-SOURCES = sorted(Path("src/bolide/kernel").glob("*.pyx"))
+PACKAGES = ("src/bolide/kernel", "src/bolide/broker/fast_path")
+"""Folders with compiled modules beside their Python modules."""
 
 
 def extensions() -> list[Extension]:
     if cythonize is None:
         return []
-    sources = [Extension(f"bolide.kernel.{source.stem}", [str(source)]) for source in SOURCES]
+    sources = [
+        Extension(".".join((*Path(package).parts[1:], source.stem)), [str(source)])
+        for package in PACKAGES
+        for source in sorted(Path(package).glob("*.pyx"))
+    ]
     found = cythonize(sources, build_dir="build/cython", include_path=["src"])
     for each in found:
         each.optional = True  # cythonize drops it; with it a compiler that fails is a warning

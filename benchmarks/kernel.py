@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.processes import machine
-from bolide.kernel import Check, reference
+from bolide.kernel import Check
+from bolide.kernel import records as reference
 from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import RecordDraft

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.kernel.reference import SCHEDULE_TOPIC
+from bolide.kernel.records import SCHEDULE_TOPIC
 from bolide.model.message import SysFlag
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import MAX_PROPERTIES_SIZE, RecordDraft

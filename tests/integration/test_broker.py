@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.server import Broker
 from bolide.errors import ConfigError
 from bolide.model.message import Message

@@ -11,8 +11,8 @@ from bolide.broker import registration
 from bolide.broker import server as module
 from bolide.broker.server import Broker
 from bolide.model.names import TBW102
-from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.server import NameServer
 from bolide.protocol.codes import RequestCode
 from bolide.remoting.address import format_address
 from tests.support.aio import on_loop, until

@@ -64,9 +64,7 @@ async def test_a_new_topic_has_a_route_when_its_maker_is_answered(
 async def test_name_servers_that_do_not_answer_hold_nobody_up_for_long(tmp_path: Path) -> None:
     async with broker_in(tmp_path) as broker, asyncio.timeout(5):
         # Nothing has changed, so no registration is under way that could end the waiting.
-        announce = broker.parts.topics.announce
-        assert announce is not None
-        await announce()
+        await broker.parts.topics.on_published()
 
 
 @on_loop

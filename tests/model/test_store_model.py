@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bolide.kernel import reference
+from bolide.kernel import records as reference
 from bolide.model.message import SysFlag
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RecordDraft

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Gate, Hooks
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import BrokerConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -68,7 +68,7 @@ async def broker_in(
 ) -> AsyncIterator[Broker]:
     """A broker that serves; another one later on the same directory is a restart."""
     config, store = configs_in(directory, **settings)
-    async with Broker(config, store, hooks=hooks, now=now, disk=disk) as broker:
+    async with Broker(config, store, gate=Gate(hooks), now=now, disk=disk) as broker:
         yield broker
 
 

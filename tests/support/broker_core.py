@@ -1,52 +1,47 @@
-"""The core of a broker in memory: sends, pulls and send-backs, without sockets and with no disk."""
+"""A broker on a memory store, assembled as a real one is, whose peers are driven byte by byte."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from bolide.broker.background import Background
-from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
-from bolide.broker.consume.long_polling import LongPolling
-from bolide.broker.consume.pull import PullHandlers, PullParts, Pulls
+from bolide.broker.assembly import Surroundings, Tables, assemble
 from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.windows import DedupWindows
-from bolide.broker.fast_path.dispatch import FastPath
-from bolide.broker.fast_path.pulls import PullLanes
-from bolide.broker.fast_path.sends import SendLanes
-from bolide.broker.hooks import Hooks
-from bolide.broker.metadata.topics import TopicTable
-from bolide.broker.produce.durability import Durability
-from bolide.broker.produce.intake import Intake
-from bolide.broker.produce.send import SendHandlers, SendParts
-from bolide.broker.produce.send_back import SendBackHandlers, SendBackParts
-from bolide.broker.statistics import Statistics
-from bolide.broker.timers.timetable import Timetable
-from bolide.broker.transactions.coordinator import Coordinator, TransactionHandlers
-from bolide.broker.transactions.ending import EndingParts
+from bolide.broker.filters.filters import NotCompiled
+from bolide.broker.gate import Gate, Hooks
+from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
+from bolide.kernel import COMPILED, decode_frame
 from bolide.model.message import Host
 from bolide.model.names import SCHEDULE_TOPIC
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.errors import ProtocolError
 from bolide.protocol.frame import Frame
 from bolide.protocol.framing import FrameDecoder
 from bolide.protocol.header import Header
-from bolide.protocol.hosts import pack_host
+from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.message_id import UniqueIdMaker
+from bolide.protocol.refusals import Refusal
 from bolide.remoting.calls import ConnectionLimits
-from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.connection import Connection, FastPath
+from bolide.remoting.dispatch import Dispatcher, Request
 from bolide.remoting.wire import Outbox
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.memory_store import MemoryStore
-from bolide.store.tables import TOPICS, Table
+from bolide.store.message_store import MessageStore
 from tests.support.aio import until
-from tests.support.broker_tables import BrokerTables
 from tests.support.clock import FakeClock
 from tests.support.transport import FakeTransport
 from tests.support.wire import request_bytes
 
+if COMPILED:
+    from bolide.broker.fast_path._pulls import read_pull
+    from bolide.broker.fast_path.sends import is_plain_topic
+
 HOST = Host("10.0.0.1", 10911)
 MAX_LEVEL = 18
+NAMES = {"broker_name": "broker-a", "broker_ip1": "10.0.0.1"}
 
 
 class BrokerCore:
@@ -59,40 +54,57 @@ class BrokerCore:
         self,
         directory: Path,
         *topics: TopicConfig,
+        gate: Gate | None = None,
         hooks: Hooks | None = None,
         mode: FlushMode = FlushMode.ASYNC,
         store: MemoryStore | None = None,
         **settings: Any,
     ) -> None:
         self.clock = FakeClock(1_700_000_000.0)
-        self.tables = BrokerTables(directory, settings, self.clock)
-        self.cell = self.tables.cell
         self.store_cell = ConfigCell(StoreConfig(root=directory / "store", flush_mode=mode))
         self.store = store or MemoryStore(self.store_cell, clock=self.clock)
         self.store.__enter__()
+        self.cell = ConfigCell(BrokerConfig(**NAMES | settings))
+        tables = Tables.below(directory, None)
         known = TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)
-        self.topics = self._topic_table(directory, known, *topics)
-        self.hooks = hooks or Hooks()
-        self.statistics = Statistics("cluster", self.clock)
-        self.durability = Durability(self.store, self.store_cell)
-        self.long_polling = LongPolling()
-        self.intake = Intake(self.store, self.durability, self.long_polling)
-        self.background = Background()
-        self.expiring = Expiring(Table(directory / "config", EXPIRING_TOPICS), now=self.clock)
-        for part in (self.durability, self.intake, self.long_polling):
-            part.start()
-        self.duplicates = self.new_duplicates()
-        self.duplicates.windows.start()
-        self.pulls = self._pulls()
-        self.lanes = PullLanes(self.pulls)
-        self.transactions = self._coordinator()
-        self.fast_path = self._fast_path()
-        self.dispatcher = Dispatcher(
-            self._send(),
-            self._send_back(),
-            PullHandlers(self.pulls),
-            TransactionHandlers(self.transactions, self.store, self.background),
+        tables.topics.value.topic_config_table = {
+            each.topic_name: each for each in (known, *topics)
+        }
+        self.gate = gate or Gate(hooks)
+        self.hooks = self.gate.hooks
+        given = Surroundings(
+            cell=self.cell,
+            store_cell=self.store_cell,
+            store=cast("MessageStore", self.store),  # it stands in for the files
+            host=HOST,
+            gate=self.gate,
+            now=self.clock,
+            ignored={},
+            unique_ids=UniqueIdMaker(b"\x0a\0\0\1", 1, 1),
         )
+        self.tables = self.parts = parts = assemble(given, tables)
+        self.topics = parts.topics
+        self.statistics = parts.statistics
+        self.durability = parts.durability
+        self.long_polling = parts.long_polling
+        self.intake = parts.intake
+        self.background = parts.background
+        self.expiring = parts.expiring
+        self.duplicates = parts.duplicates
+        self.transactions = parts.transactions
+        self.dispatcher = parts.dispatcher
+        for part in (self.durability, self.intake, self.long_polling, self.duplicates.windows):
+            part.start()
+
+    @property
+    def fast_path(self) -> Any:
+        """The fast path; there is none without compiled modules."""
+        assert self.parts.fast_path is not None
+        return self.parts.fast_path
+
+    @property
+    def plans(self) -> Any:
+        return self.fast_path.plans
 
     async def stop(self) -> None:
         self.long_polling.stop()
@@ -101,18 +113,25 @@ class BrokerCore:
         self.durability.stop()
         await self.background.stop()
 
-    def connect(self, *, fast: bool = True, limits: ConnectionLimits | None = None) -> "Peer":
-        return Peer(self, fast=fast, limits=limits)
+    def connect(
+        self, *, fast: bool = True, prepared: bool = True, limits: ConnectionLimits | None = None
+    ) -> "Peer":
+        """A new peer.
+
+        Args:
+            fast: its connection has a fast path, if there are compiled modules.
+            prepared: what the fast path can serve is prepared without a first request, so that
+                a test of one request is a test of the fast path.
+        """
+        path: FastPath | None = self.parts.fast_path if fast else None
+        if path is not None and prepared:
+            path = PreparingFastPath(self)
+        return Peer(self.dispatcher, fast=path, on_close=self.parts.connection_lost, limits=limits)
 
     @property
     def log(self) -> list[tuple[int, bytes]]:
         """All that the store was given, byte for byte."""
         return self.store.log.items()
-
-    def _topic_table(self, directory: Path, *topics: TopicConfig) -> TopicTable:
-        table = Table(directory / "config", TOPICS)
-        table.value.topic_config_table = {topic.topic_name: topic for topic in topics}
-        return TopicTable(table, self.cell, self.clock)
 
     def new_duplicates(self) -> Duplicates:
         """As a restart makes them: they know nothing yet."""
@@ -124,131 +143,88 @@ class BrokerCore:
             waiting=self._waiting,
             now=self.clock,
         )
-        return Duplicates(
-            windows,
-            store=self.store,
-            intake=self.intake,
-            durability=self.durability,
-            now=self.clock,
-        )
+        return Duplicates(windows, store=self.store, intake=self.intake, now=self.clock)
 
     def _waiting(self) -> dict[int, tuple[int, int]]:
-        """Nobody delivers delayed messages here: all of them wait."""
+        """No task delivers delayed messages here: all of them wait."""
         return {
             level: (0, self.store.max_offset(SCHEDULE_TOPIC, level - 1))
             for level in range(1, MAX_LEVEL + 1)
         }
 
-    def _fast_path(self) -> FastPath:
-        sends = SendLanes(
-            cell=self.cell,
-            store_cell=self.store_cell,
-            store=self.store,
-            topics=self.topics,
-            intake=self.intake,
-            durability=self.durability,
-            statistics=self.statistics,
-            store_host=HOST,
-            hooks=self.hooks,
-            halves=self.transactions.queue,
-        )
-        return FastPath(sends, self.lanes)
 
-    def _coordinator(self) -> Coordinator:
-        parts = EndingParts(
-            store=self.store,
-            topics=self.topics,
-            intake=self.intake,
-            duplicates=self.duplicates,
-            durability=self.durability,
-            statistics=self.statistics,
-            store_host=pack_host(HOST),
-            max_level=MAX_LEVEL,
-            timetable=Timetable(self.cell, self.clock, lenient=True),
-            now=self.clock,
-        )
-        return Coordinator(
-            parts,
-            cell=self.cell,
-            store_cell=self.store_cell,
-            offsets=self.tables.offsets,
-            clients=self.tables.clients,
-            host=HOST,
-        )
+class PreparingFastPath:
+    """The fast path of a core with plans for everything that it can serve.
 
-    def _send(self) -> SendHandlers:
-        return SendHandlers(
-            SendParts(
-                cell=self.cell,
-                topics=self.topics,
-                groups=self.tables.groups,
-                locks=self.tables.locks,
-                intake=self.intake,
-                duplicates=self.duplicates,
-                durability=self.durability,
-                statistics=self.statistics,
-                background=self.background,
-                expiring=self.expiring,
-                unique_ids=UniqueIdMaker(b"\x0a\0\0\1", 1, 1),
-                store_host=HOST,
-                max_level=MAX_LEVEL,
-                max_message_size=lambda: self.store_cell.value.max_message_size,
-                hooks=self.hooks,
-                now=self.clock,
-            )
-        )
+    It stands in for the first request of each kind, which gate and handlers would decide about.
+    """
 
-    def _send_back(self) -> SendBackHandlers:
-        return SendBackHandlers(
-            SendBackParts(
-                cell=self.cell,
-                store=self.store,
-                topics=self.topics,
-                groups=self.tables.groups,
-                intake=self.intake,
-                durability=self.durability,
-                statistics=self.statistics,
-                store_host=HOST,
-                max_level=MAX_LEVEL,
-                now=self.clock,
-            )
-        )
+    def __init__(self, core: BrokerCore) -> None:
+        self._core = core
+        self._path = core.fast_path
 
-    def _pulls(self) -> Pulls:
-        return Pulls(
-            PullParts(
-                cell=self.cell,
-                store_cell=self.store_cell,
-                store=self.store,
-                log_end=lambda: self.store.log.written,
-                topics=self.topics,
-                groups=self.tables.groups,
-                offsets=self.tables.offsets,
-                clients=self.tables.clients,
-                long_polling=self.long_polling,
-                statistics=self.statistics,
-                background=self.background,
-                expiring=self.expiring,
-                filters=self.tables.filters,
-                hooks=self.hooks,
-                now=self.clock,
-            )
-        )
+    def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
+        self.prepare_sends(connection)
+        self.prepare_pull(data, position, connection)
+        return int(self._path.serve(data, position, connection, until))
+
+    def prepare_sends(self, connection: Connection) -> None:
+        core, config = self._core, self._core.cell.value
+        if config.start_accept_send_request_time_stamp > 0 or not core.store.takes_raw_records:
+            return
+        plans = self._path.plans.of(connection).sends
+        plans.groups.update((b"producers", b"group", b"g"))
+        for target in (self._path.sends._flow.halves, self._path.sends._flow.ops):
+            target.open_queue(0, core.store.tail(target.topic, 0))
+        for topic in core.topics:
+            if not is_plain_topic(topic, config):
+                continue
+            target = self._path.sends._target(topic.topic_name.encode(), topic)
+            for queue_id in range(target.queues):
+                if (queue := core.store.find_queue(target.name, queue_id)) is not None:
+                    target.open_queue(queue_id, queue.tail)
+            kinds = [plans.singles, plans.batches]
+            if not config.reject_transaction_message:
+                kinds.append(plans.halves)
+            for targets in kinds:
+                targets[target.topic] = target
+
+    def prepare_pull(self, data: bytes, position: int, connection: Connection) -> None:
+        found = read_pull(data, position)
+        sender = self._path.plans.of(connection)
+        if found is None or ((known := sender.pulls.get(found[1])) and known.is_open):
+            return
+        try:
+            frame = decode_frame(data[position + 4 : found[0]])
+            request = Request(PullHeader.from_fields(frame.fields), frame, connection)
+            admitted = self._core.parts.pulls.admission.admit(request)
+        except (ProtocolError, Refusal, NotCompiled):
+            return
+        sender.candidate = found[1], frame.opaque
+        self._path.pulls.prepare(request, admitted)
 
 
 class Peer:
     """A client of a core: what it sends is received at once, what it gets is kept."""
 
-    def __init__(self, core: BrokerCore, *, fast: bool, limits: ConnectionLimits | None) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        fast: FastPath | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         self._outbox = Outbox()
         self._decoder = FrameDecoder()
         self._opaque = 0
         self._answers: dict[int, Frame] = {}
         self.connection = Connection(
-            core.dispatcher,
+            dispatcher,
             limits or ConnectionLimits(),
             outbox=self._outbox,
-            fast=core.fast_path if fast else None,
+            on_close=on_close,
+            fast=fast,
         )
         self.transport = FakeTransport()
         self.transport.attach(self.connection)

@@ -102,7 +102,9 @@ class Caller:
 @asynccontextmanager
 async def served(tables: BrokerTables, *handlers: object) -> AsyncIterator[Caller]:
     server = RemotingServer(
-        ServerConfig(host="127.0.0.1"), Dispatcher(*handlers), on_close=tables.clients.connection_lost
+        ServerConfig(host="127.0.0.1"),
+        Dispatcher(*handlers),
+        on_close=tables.clients.connection_lost,
     )
     async with server, RemotingClient() as client:
         yield Caller(server, client)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from bolide.broker.gate import Gate, Hooks
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.heartbeat import Heartbeat
 from bolide.protocol.bodies.routes import BrokerRoute, QueueRoute, TopicRoute
@@ -126,7 +127,7 @@ async def serving(
 ) -> AsyncIterator[RemotingServer]:
     """Have it listen; its address is set."""
     config = ServerConfig(host="127.0.0.1", port=port, drain_timeout=0.2, tls=tls or ServerTls())
-    async with RemotingServer(config, Dispatcher(part, hooks=hooks)) as server:
+    async with RemotingServer(config, Dispatcher(part, gate=Gate(Hooks(request=hooks)))) as server:
         part.address = server.address
         yield server
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from bolide.broker.gate import Gate, Hooks
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.refusals import SystemBusy, refusal_for
@@ -65,6 +66,6 @@ class Echo:
     ) -> RemotingServer:
         return RemotingServer(
             config or ServerConfig(host="127.0.0.1"),
-            Dispatcher(self, hooks=hooks),
+            Dispatcher(self, gate=Gate(Hooks(request=hooks))),
             on_close=self.lost.put_nowait,
         )

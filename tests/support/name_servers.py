@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bolide.namesrv.server import NameServer
 from bolide.namesrv.config import NameServerConfig
+from bolide.namesrv.server import NameServer
 from tests.support.aio import PATIENCE
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from bolide.broker.background import Background
 from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
 from bolide.broker.consume.long_polling import LongPolling
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.pop.ack_handlers import PopAckHandlers
 from bolide.broker.pop.ordered import ORDERS
 from bolide.broker.pop.pop import Pop
@@ -58,14 +58,18 @@ class PopCore:
         self.durability = Durability(self.store, cell)
         self.long_polling = LongPolling()
         self.intake = Intake(self.store, self.durability, self.long_polling)
+        self.durability.on_progress.add(self.intake.wake_up_to)
         self.background = Background()
         self.pop = self._pop(cell)
+        self.long_polling.on_arrival.add(self.pop.polling.arrived)
+        self.tables.offsets.on_reset.add(self.pop.positions.reset)
+        self.tables.offsets.on_removed.add(self.pop.positions.forget)
         for part in (self.durability, self.intake, self.long_polling):
             part.start()
         self.pop.load()
         self.pop.start()
         self.dispatcher = self._dispatcher()
-        self.peer = Peer(self, fast=False, limits=None)  # type: ignore[arg-type]
+        self.peer = Peer(self.dispatcher)
 
     async def create(self, topic: str, queues: int) -> None:
         config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)

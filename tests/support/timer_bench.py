@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers import Timers, Timetable
+from bolide.broker.timers.delivery import Continuation
 from bolide.broker.timers.timetable import timer_draft
 from bolide.config import ConfigCell
 from bolide.model.names import TIMER_TOPIC
@@ -60,13 +62,16 @@ class TimerBench:
     def now_ms(self) -> int:
         return int(self.clock() * 1000)
 
-    async def start(self, disk: Disk | None = None) -> None:
+    async def start(
+        self, disk: Disk | None = None, *, continuations: Sequence[Continuation] = ()
+    ) -> None:
         self.store = MessageStore(
             self.store_config, clock=self.clock, background=False, disk=disk or HastyDisk()
         )
         self.store.__enter__()
         self.durability = Durability(self.store, self.store.config)
         self.intake = Intake(self.store, self.durability, LongPolling())
+        self.durability.on_progress.add(self.intake.wake_up_to)
         self.durability.start()
         self.intake.start()
         metrics = Table(self.root / "config", TIMER_METRICS)
@@ -74,7 +79,7 @@ class TimerBench:
         self.timers = Timers(
             self.store, self.intake, self.durability, metrics,
             cell=self.cell, store_host=STORE_HOST, now=self.clock, disk=disk or HastyDisk(),
-            wheel_slots=self._wheel_slots,
+            continuations=continuations, wheel_slots=self._wheel_slots,
         )  # fmt: skip
         self.timetable = Timetable(self.cell, self.clock)
         await self.timers.start()

@@ -59,6 +59,7 @@ class TransactionCore:
         self.producers = producers or Producers()
         self.durability = Durability(store, store.config)
         self.intake = intake(store, self.durability, LongPolling())
+        self.durability.on_progress.add(self.intake.wake_up_to)
         self.background = Background()
         items = store.log.items()
         self.coordinator = Coordinator(
@@ -89,7 +90,6 @@ class TransactionCore:
                 windows,
                 store=self.store,
                 intake=self.intake,
-                durability=self.durability,
                 now=self.clock,
             ),
             durability=self.durability,

@@ -45,6 +45,8 @@ class DelayScheduler:
 
     Args:
         delays: milliseconds by level; index 0 is unused.
+        is_delivered: whether a message, given with its physical offset in the delay topic, was
+            delivered before a crash; may raise NotYet.
     """
 
     def __init__(  # noqa: PLR0913  source, target, progress and delays
@@ -56,6 +58,7 @@ class DelayScheduler:
         *,
         delays: tuple[int, ...],
         store_host: bytes,
+        is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -66,11 +69,7 @@ class DelayScheduler:
         self._delays = delays
         self._store_host = store_host
         self._now = now
-        self.is_delivered: Callable[[RecordDraft, int], bool] = lambda *_: False
-        """Called with a draft and the physical offset of the delayed message.
-
-        Returns whether the message was delivered before a crash; may raise NotYet.
-        """
+        self._is_delivered = is_delivered
         self._arrived = asyncio.Event()
         self._saving = threading.Lock()  # one file, one writer
         self._stuck: set[int] = set()
@@ -163,7 +162,7 @@ class DelayScheduler:
 
     def _deliver(self, level: int, record: Record) -> None:
         draft = self._restored(record)
-        if draft is not None and not self.is_delivered(draft, record.physical_offset):
+        if draft is not None and not self._is_delivered(draft, record.physical_offset):
             try:
                 self._redeliver_if_lost(level, record.queue_offset, self._intake.append(draft))
             except RecordTooLarge:  # maxMessageSize was reduced and may be raised again

@@ -82,7 +82,7 @@ class Registration:
         """Set and replaced after each attempt at any NameServer."""
         self._registrars: dict[str, NameServerRegistrar] = {}
         self._failing: set[str] = set()
-        topics.on_change(self._record_change)
+        topics.on_change.add(lambda _: self._record_change())
         cell.on_change(lambda _: self._record_change())
 
     async def run(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -11,62 +10,25 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
-from bolide.broker.assembly import Parts, all_handlers
-from bolide.broker.background import Background
-from bolide.broker.consume.assignments import Assignments, ClusterQueues, RequestModes
-from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring
-from bolide.broker.consume.long_polling import LongPolling
-from bolide.broker.delay import DelayScheduler
-from bolide.broker.filters.filters import Filters
-from bolide.broker.filters.functions import FILTER_FUNCTIONS, FilterFunctions
-from bolide.broker.filters.subscriptions import FilterTable
-from bolide.broker.hooks import Hooks
-from bolide.broker.metadata.clients import ClientTable
-from bolide.broker.metadata.groups import GroupTable
-from bolide.broker.metadata.offsets import OffsetTable
-from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.assembly import Parts, Surroundings, Tables, assemble
+from bolide.broker.gate import Gate
 from bolide.broker.metadata.topics import TopicTable
-from bolide.broker.pop.ordered import ORDERS
-from bolide.broker.produce.durability import Durability
-from bolide.broker.produce.intake import Intake
 from bolide.broker.registration import Registration
 from bolide.broker.settings import config as settings
 from bolide.broker.settings.config import VIP_PORT_DELTA, BrokerConfig
-from bolide.broker.statistics import Statistics
-from bolide.broker.timers import Timers
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
 from bolide.model.message import Host
-from bolide.protocol.bodies.offsets import ConsumerOffsets
-from bolide.protocol.codes import RequestCode
-from bolide.protocol.frame import Frame
-from bolide.protocol.headers.clients import ConsumerGroupHeader
-from bolide.protocol.hosts import pack_host
-from bolide.protocol.message_id import UniqueIdMaker
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
-from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Dispatcher
-from bolide.remoting.errors import RemotingError
 from bolide.remoting.server import RemotingServer, close_all
 from bolide.remoting.tasks import uninterrupted
 from bolide.store import config as store_settings
-from bolide.store.config import StoreConfig, delay_levels
+from bolide.store.config import StoreConfig
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.recovery import Progress
-from bolide.store.tables import (
-    CONSUMER_FILTERS,
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    GROUPS,
-    REQUEST_MODES,
-    TIMER_METRICS,
-    TOPICS,
-    Table,
-    TableKind,
-)
 from bolide.store.unsupported import refuse_unsupported_topics
 
 log = logging.getLogger(__name__)
@@ -83,7 +45,7 @@ class Broker:
     Args:
         config: its settings; those of the store are beside them.
         ignored: keys of RocketMQ that have no effect, as they were given; shown on request.
-        hooks: what operators want to see or to refuse.
+        gate: decides about every request; by default it lets all of them through.
         progress: told how far the recovery of the store is.
         disk: what the store and the tables write through; tests have it fail.
     """
@@ -94,7 +56,7 @@ class Broker:
         store_config: StoreConfig,
         *,
         ignored: Mapping[str, str] | None = None,
-        hooks: Hooks | None = None,
+        gate: Gate | None = None,
         now: Callable[[], float] = time.time,
         progress: Progress | None = None,
         disk: Disk | None = None,
@@ -107,7 +69,7 @@ class Broker:
         self.store = MessageStore(self.store_config, clock=now, disk=disk, progress=progress)
         self._disk = disk
         self._ignored = ignored or {}
-        self._hooks = hooks or Hooks()
+        self.gate = gate or Gate()
         self._now = now
 
     @property
@@ -150,13 +112,12 @@ class Broker:
         await parts.timers.start()
         starting.push_async_callback(parts.timers.stop)
         parts.long_polling.start()
-        dispatcher = Dispatcher(*all_handlers(parts))
         servers: list[RemotingServer] = []
         for delta in (0, VIP_PORT_DELTA):
             server = RemotingServer(
                 config.server_config(delta),
-                dispatcher,
-                on_close=parts.clients.connection_lost,
+                parts.dispatcher,
+                on_close=parts.connection_lost,
                 fast=parts.fast_path,
             )
             servers.append(await starting.enter_async_context(server))
@@ -165,18 +126,18 @@ class Broker:
         starting.callback(parts.long_polling.stop)
         starting.callback(parts.pop.close)
         registration = self._registration(parts, client)
-        parts.topics.announce = registration.announce
-        parts.assignments.queues.client = client
+        parts.topics.on_published.add(registration.announce)
+        parts.assignments.queues.use(client)
         starting.push_async_callback(registration.unregister)
-        chores = {
+        jobs = {
             "broker-registration": registration.run(),
             "broker-delay": parts.delay.run(),
             "broker-timers": parts.timers.run(),
             "broker-transactions": parts.transactions.run(),
             "broker-pop": parts.pop.run(),
-            "broker-keeping": parts.maintenance.run(),
+            "broker-maintenance": parts.maintenance.run(),
         }
-        tasks = [asyncio.create_task(chore, name=name) for name, chore in chores.items()]
+        tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
         for task in tasks:
             task.add_done_callback(_report)
         starting.push_async_callback(_end, tasks)
@@ -196,120 +157,29 @@ class Broker:
         )
 
     async def _build(self) -> Parts:
-        config, now = self.config.value, self._now
-        host = Host(await _resolve(config.broker_ip1), config.listen_port)
-        levels = delay_levels(self.store_config.value.message_delay_level)
-        topic_table = await self._load(TOPICS)
-        topics = TopicTable(topic_table, self.config, now)
-        refuse_unsupported_topics(topics, topic_table.path)
-        groups = GroupTable(await self._load(GROUPS), self.config, now)
-        offsets_table = await self._load(CONSUMER_OFFSETS)
-        self._save_offsets_by(offsets_table, config)
-        self.config.on_change(lambda changed: self._save_offsets_by(offsets_table, changed))
-        await asyncio.to_thread(topics.create_system_topics, len(levels) - 1)
-        await asyncio.to_thread(groups.create_system_groups)
-        durability = Durability(self.store, self.store_config)
-        long_polling = LongPolling()
-        intake = Intake(self.store, durability, long_polling)
-        background = Background()
-
-        def follow(_: BrokerConfig) -> None:
-            background.start(_follow(topics), "broker-model-topic")
-
-        self.config.on_change(follow)
-        offsets = OffsetTable(offsets_table, now)
-        offsets.on_reset = long_polling.arrived_in
-        statistics = Statistics(
-            config.broker_cluster_name, now, idle_minutes=config.max_stats_idle_time
-        )
-        clients = ClientTable(self.config, groups, now, _Notices(background).tell)
-        locks = QueueLocks()
-        delay = DelayScheduler(
-            self.store,
-            intake,
-            durability,
-            await self._load(DELAY_OFFSETS),
-            delays=levels,
-            store_host=pack_host(host),
-            now=now,
-        )
-        return Parts(
+        config = self.config.value
+        tables = Tables.below(self.store_config.value.root, self._disk)
+        await asyncio.to_thread(tables.load)
+        given = Surroundings(
             cell=self.config,
             store_cell=self.store_config,
             store=self.store,
+            host=Host(await _resolve(config.broker_ip1), config.listen_port),
+            gate=self.gate,
+            now=self._now,
             ignored=self._ignored,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            clients=clients,
-            locks=locks,
-            statistics=statistics,
-            durability=durability,
-            long_polling=long_polling,
-            intake=intake,
-            background=background,
-            delay=delay,
-            timers=Timers(
-                self.store,
-                intake,
-                durability,
-                await self._load(TIMER_METRICS),
-                cell=self.config,
-                store_host=pack_host(host),
-                now=now,
-                disk=self._disk,
-            ),
-            assignments=Assignments(
-                self.config,
-                clients,
-                ClusterQueues(self.config, topics),
-                RequestModes(await self._load(REQUEST_MODES)),
-            ),
-            filters=Filters(
-                self.config,
-                FilterTable(await self._load(CONSUMER_FILTERS), now),
-                FilterFunctions(await self._load(FILTER_FUNCTIONS), self.config, now),
-                clients,
-            ),
-            expiring=Expiring(
-                await self._load(EXPIRING_TOPICS), now=now, exists=topics.__contains__
-            ),
-            orders=await self._load(ORDERS),
-            hooks=self._hooks,
-            unique_ids=UniqueIdMaker(
-                pack_host(host)[:-4], os.getpid(), int.from_bytes(os.urandom(4))
-            ),
-            host=host,
-            now=now,
+            disk=self._disk,
         )
+        parts = assemble(given, tables)
+        refuse_unsupported_topics(parts.topics, tables.topics.path)
+        await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
+        await asyncio.to_thread(parts.groups.create_system_groups)
 
-    async def _load(self, kind: TableKind[T]) -> Table[T]:
-        table = Table(self.store_config.value.root / "config", kind, disk=self._disk)
-        await asyncio.to_thread(table.load)
-        return table
+        def follow_settings(_: BrokerConfig) -> None:
+            parts.background.start(_follow(parts.topics), "broker-model-topic")
 
-    @staticmethod
-    def _save_offsets_by(table: Table[ConsumerOffsets], config: BrokerConfig) -> None:
-        table.interval = config.consumer_offsets_interval
-
-
-class _Notices:
-    """Tells consumers that the members of their group changed."""
-
-    def __init__(self, background: Background) -> None:
-        self._background = background
-
-    def tell(self, connection: Connection, group: str) -> None:
-        self._background.start(self._tell(connection, group), "broker-notice")
-
-    async def _tell(self, connection: Connection, group: str) -> None:
-        if connection.is_blocked:
-            return  # it is a hint: consumers look by themselves every 20 s
-        fields = ConsumerGroupHeader(group).to_fields()
-        with suppress(RemotingError):  # whoever is gone need not be told
-            await connection.notify(
-                Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
-            )
+        self.config.on_change(follow_settings)
+        return parts
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

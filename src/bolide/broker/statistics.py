@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bolide.broker.counters import CALLS, COUNT, SIZE, TIME, Counter, Latencies
+from bolide.broker.listeners import Listeners
 from bolide.protocol.bodies.stats import BrokerStats, StatsWindow
 
 _HOUR_SAMPLE, _DAY_SAMPLE = 600.0, 3600.0
@@ -43,7 +44,8 @@ class Statistics:
         self.get_latencies = Latencies()
         self.yesterday_morning = Totals()
         self.this_morning = Totals()
-        self._pending_counts: list[Callable[[], None]] = []
+        self.before_read: Listeners[[]] = Listeners()
+        """Sums are about to be read: parts that count on their own add their pending counts."""
         self._now = now
         self._started = now()
         self._day = _day_of(self._started)
@@ -64,16 +66,8 @@ class Statistics:
 
     # ---- counting
 
-    def ask_first(self, add_pending: Callable[[], None]) -> None:
-        """Register a callback that runs before sums are read.
-
-        A component that counts on its own uses it to add its pending counts.
-        """
-        self._pending_counts.append(add_pending)
-
     def _collect(self) -> None:
-        for add_pending in self._pending_counts:
-            add_pending()
+        self.before_read()
 
     def sent(self, topic: str, queue_id: int, count: int, size: int, seconds: float) -> None:
         """Count messages stored in a queue by one call, and the duration of the call."""

@@ -1,16 +1,15 @@
-"""The inner loops over frames, records, messages, sends, pulls and index entries, compiled where
-possible.
+"""Codecs and data structures on the hot path, compiled where possible.
 
-A module whose name begins with `_` is the compiled twin of the plain Python beside it, byte for
-byte and error for error: `_records` of `reference`, `_index` of `index_entries`, `_frames` of
-`protocol.framing`, the others of the same name.
-The environment's BOLIDE_KERNEL=python forces plain Python. May import `protocol` and `model`,
-nothing above.
+Frames, records, messages, columns, index entries, queue units, SQL sieves. A module whose name
+begins with `_` is the compiled twin of the plain-Python module beside it, byte for byte and error
+for error: `_records` of `records`, `_index` of `index_entries`, `_frames` of `protocol.framing`,
+the others of the module of the same name. BOLIDE_KERNEL=python in the environment forces plain
+Python.
 """
 
 import os
 
-from bolide.kernel.reference import SCHEDULE_TOPIC
+from bolide.kernel.records import SCHEDULE_TOPIC
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
 from bolide.kernel.send_frames import SendAnswer
 
@@ -19,10 +18,9 @@ try:
         raise ImportError  # noqa: TRY301  as if there were none
     from bolide.kernel._columns import Columns
     from bolide.kernel._frames import decode_frame, encode_frame
-    from bolide.kernel._gathering import gather
+    from bolide.kernel._gathering import gather, is_resident
     from bolide.kernel._index import find_keys, put_keys, rebuild_slots
     from bolide.kernel._messages import joined_flags, read_messages
-    from bolide.kernel._pulls import PullAnswers, is_resident, read_plain_pull
     from bolide.kernel._records import (
         body_crc,
         describe,
@@ -32,17 +30,15 @@ try:
         write_record,
     )
     from bolide.kernel._send_frames import SendTemplate, read_answers
-    from bolide.kernel._sends import Sends, Slot
     from bolide.kernel._sieves import Sieve
     from bolide.kernel._units import Units
 
     COMPILED = True
 except ImportError:
     from bolide.kernel.columns import Columns
-    from bolide.kernel.gathering import gather
+    from bolide.kernel.gathering import gather, is_resident
     from bolide.kernel.messages import joined_flags, read_messages
-    from bolide.kernel.pulls import PullAnswers, is_resident, read_plain_pull
-    from bolide.kernel.reference import (
+    from bolide.kernel.records import (
         body_crc,
         describe,
         find_keys,
@@ -54,7 +50,6 @@ except ImportError:
         write_record,
     )
     from bolide.kernel.send_frames import SendTemplate, read_answers
-    from bolide.kernel.sends import Sends, Slot
     from bolide.kernel.sieves import Sieve
     from bolide.kernel.units import Units
     from bolide.protocol.framing import decode_frame, encode_frame
@@ -66,14 +61,11 @@ __all__ = [
     "SCHEDULE_TOPIC",
     "Check",
     "Columns",
-    "PullAnswers",
     "QueueRun",
     "Scan",
     "SendAnswer",
     "SendTemplate",
-    "Sends",
     "Sieve",
-    "Slot",
     "Stop",
     "Units",
     "body_crc",
@@ -87,7 +79,6 @@ __all__ = [
     "put_keys",
     "read_answers",
     "read_messages",
-    "read_plain_pull",
     "read_record",
     "rebuild_slots",
     "record_size",

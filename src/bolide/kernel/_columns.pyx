@@ -31,7 +31,7 @@ from bolide.kernel.columns import (
     inflate,
 )
 from bolide.kernel.property_columns import as_utf_8, read_pairs
-from bolide.kernel.reference import refuse_outside
+from bolide.kernel.records import refuse_outside
 from bolide.kernel.results import Stop
 from bolide.model.message import without_compression
 

@@ -1,14 +1,44 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `gathering`, where everything is described."""
+"""The compiled twin of `gathering`, which documents the functions."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from bolide.kernel._bytes cimport u32, u64
 from bolide.kernel._fields cimport MAGIC_V1, MAGIC_V2, Fields, cut
 from bolide.kernel._sieves cimport UNSURE, YES, Sieve
 
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    #include <unistd.h>
+    static int bolide_resident(uintptr_t from, size_t size, unsigned char *pages, size_t most)
+    {
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        uintptr_t start = from - from % page;
+        size_t count = (from - start + size + page - 1) / page, i;
+        if (count > most || mincore((void *)start, from - start + size, pages))
+            return 0;
+        for (i = 0; i < count; i++)
+            if (!(pages[i] & 1))
+                return 0;
+        return 1;
+    }
+    #else
+    static int bolide_resident(uintptr_t from, size_t size, unsigned char *pages, size_t most)
+    {
+        return 0;
+    }
+    #endif
+    """
+    int resident "bolide_resident"(uintptr_t start, size_t size, unsigned char *pages, size_t most) noexcept nogil
+
 cdef enum:
+    MAX_PAGES = 1024
     UNIT_SIZE = 20
     HEAD_SIZE = 36  # up to and with the physical offset
     PLACE_AT = 28
@@ -62,3 +92,14 @@ def gather(
     finally:
         PyBuffer_Release(&source)
     return found, taken, looked
+
+
+def is_resident(view, Py_ssize_t at, Py_ssize_t size):
+    cdef Py_buffer source
+    cdef unsigned char pages[MAX_PAGES]
+    cdef bint found = False
+    PyObject_GetBuffer(view, &source, PyBUF_SIMPLE)
+    if 0 <= at and 0 < size <= source.len and at <= source.len - size:
+        found = resident(<uintptr_t>source.buf + at, size, pages, MAX_PAGES)
+    PyBuffer_Release(&source)
+    return found

@@ -38,7 +38,7 @@ from bolide.kernel._names cimport (
     tags_code,
 )
 
-from bolide.kernel import reference
+from bolide.kernel import records as reference
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
 from bolide.protocol.record import MAX_BODY_SIZE, Record
 

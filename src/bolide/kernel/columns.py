@@ -11,7 +11,7 @@ from zlib import crc32
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Walk, Wanted
 from bolide.kernel.column_building import FIELDS, Building
 from bolide.kernel.property_columns import as_utf_8
-from bolide.kernel.reference import Halt, judge, refuse_outside
+from bolide.kernel.records import Halt, judge, refuse_outside
 from bolide.kernel.results import Check, Stop
 from bolide.model.message import SysFlag, without_compression
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress

@@ -122,6 +122,34 @@ _OPEN_TO_USERS = frozenset(
     }
 )  # names that `MessageConst.STRING_HASH_SET` omits
 
+INTERPRETED_PREFIXES: Final = (
+    "DELAY",
+    "TIMER_",
+    "TRAN_MSG",
+    "POP_CK",
+    "INNER_",
+    "MSG_REGION",
+    "TRACE_ON",
+    "CLUSTER",
+    "__STARTDELIVERTIME",
+    "BOLIDE_",
+)
+"""Prefixes of the names that a broker interprets in a message it is sent, or sets itself.
+
+A message with none of them is stored with its property string as it is."""
+
+SET_ON_HALVES_PREFIXES: Final = ("TRAN", "REAL_", "__transactionId__")
+"""Prefixes of the names that a broker adds to a half message."""
+
+SPECIAL_HALF_PREFIXES: Final = (
+    "DELAY",
+    "TIMER_",
+    "__STARTDELIVERTIME",
+    "CHECK_IMMUNITY_TIME",
+    "TRAN_PREPARED_QUEUE_OFFSET",
+)
+"""Prefixes of the names by which a half message is delayed, checked later, or a copy of another."""
+
 RESERVED_NAMES: Final = (
     frozenset(value for name, value in vars(PropertyName).items() if name.isupper())
     - _OPEN_TO_USERS

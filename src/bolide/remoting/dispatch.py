@@ -1,7 +1,7 @@
 """From a request frame to a handler, and from its reply or refusal to the bytes of the response."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -123,11 +123,28 @@ class DeferredReply:
 
 
 class RequestHook(Protocol):
-    """Sees requests before and after they are handled or sent; `before` may raise a Refusal."""
+    """Sees the requests of a client before they are sent, and their responses."""
 
     def before(self, peer: str, request: Frame) -> None: ...
 
     def after(self, peer: str, request: Frame, response: Frame) -> None: ...
+
+
+class Gate(Protocol):
+    """Decides about every request before its handler sees it."""
+
+    def admit(self, request: Frame, connection: "Connection") -> None:
+        """Raises Refusal if the request may not be served."""
+        ...
+
+    def completed(self, request: Frame, response: Frame, connection: "Connection") -> None:
+        """Called with each response before it is sent."""
+        ...
+
+    @property
+    def keeps_requests(self) -> bool:
+        """Whether `completed` needs the whole request, not just its number."""
+        ...
 
 
 def handles(
@@ -158,9 +175,9 @@ class Route(NamedTuple):
 class Dispatcher:
     """Sends each request to the one handler of its code and turns the outcome into a response."""
 
-    def __init__(self, *groups: object, hooks: Sequence[RequestHook] = ()) -> None:
+    def __init__(self, *groups: object, gate: Gate | None = None) -> None:
         self.routes: dict[int, Route] = {}
-        self._hooks = tuple(hooks)
+        self._gate = gate
         for group in groups:
             self._add(group)
 
@@ -172,11 +189,13 @@ class Dispatcher:
         if route is not None and route.is_async:
             return self._finish_async(route, frame, connection)
         try:
+            self._admit(frame, connection)
             if route is None:
-                return _response(frame, _unsupported(frame))
-            outcome = route.call(self._open(route, frame, connection))
+                return self._close(frame, _unsupported(frame), connection)
+            outcome = route.call(_open(route, frame, connection))
             if isinstance(outcome, DeferredReply):
-                kept = frame if self._hooks else _stub(frame)
+                whole = self._gate is not None and self._gate.keeps_requests
+                kept = frame if whole else _stub(frame)
                 outcome.bind(self, kept, connection, len(frame.body))
                 return None
             response = _success(outcome)
@@ -197,24 +216,20 @@ class Dispatcher:
         self, route: Route, frame: Frame, connection: "Connection"
     ) -> bytes | None:
         try:
-            response = _success(await route.call(self._open(route, frame, connection)))
+            self._admit(frame, connection)
+            response = _success(await route.call(_open(route, frame, connection)))
         except Exception as exc:  # noqa: BLE001  the boundary, as above
             response = _failure(frame, exc)
         return self._close(frame, response, connection)
 
-    def _open(self, route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
-        for hook in self._hooks:
-            hook.before(connection.peer, frame)
-        if route.max_body is not None and len(frame.body) > route.max_body:
-            raise InvalidParameter(
-                f"a body of {len(frame.body)} bytes is over the limit of {route.max_body}"
-            )
-        return Request(route.header.from_fields(frame.fields), frame, connection)
+    def _admit(self, frame: Frame, connection: "Connection") -> None:
+        if self._gate is not None:
+            self._gate.admit(frame, connection)
 
     def _close(self, frame: Frame, response: Frame, connection: "Connection") -> bytes | None:
         try:
-            for hook in self._hooks:
-                hook.after(connection.peer, frame, response)
+            if self._gate is not None:
+                self._gate.completed(frame, response, connection)
             return _response(frame, response)
         except Exception as exc:  # noqa: BLE001  the boundary still: a hook or the reply is broken
             return _response(frame, _failure(frame, exc))
@@ -226,6 +241,14 @@ class Dispatcher:
                 if code in self.routes:
                     raise ValueError(f"{code!r} has two handlers: {name} is the second")
                 self.routes[code] = Route(header, method, iscoroutinefunction(method), max_body)
+
+
+def _open(route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
+    if route.max_body is not None and len(frame.body) > route.max_body:
+        raise InvalidParameter(
+            f"a body of {len(frame.body)} bytes is over the limit of {route.max_body}"
+        )
+    return Request(route.header.from_fields(frame.fields), frame, connection)
 
 
 def handled_codes(group: type) -> set[RequestCode]:

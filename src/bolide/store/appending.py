@@ -38,14 +38,32 @@ class Appended(NamedTuple):
         return self.physical_offset + self.size
 
 
-MOST_SENDS = 500
-"""Messages of plain sends taken at once: others wait for the lock meanwhile."""
+class AppendRoom:
+    """Free room at the end of the log, for a caller that writes whole records itself.
 
+    `Store.reserve` returns it with the append lock held, `Store.publish` takes it back and releases
+    the lock. One instance serves all reservations of a store: making an object for each would cost
+    more than the fields.
+    """
 
-TakenSends = tuple[int, bytes, int, int, int]
-"""What became of plain sends: where in the bytes received the first lies that was not taken, the
-answers, the log's end and its generation, for `wait_flushed`, and how many messages it were. A
-named tuple takes longer to make than all of its parts."""
+    __slots__ = (
+        "at", "keys", "physical_offset", "readable_from", "size", "target", "timestamp",
+    )  # fmt: skip
+
+    target: memoryview | bytearray
+    """The memory to write to. Bytes before `at` belong to older records: read only."""
+    at: int
+    """Where in `target` the next record begins."""
+    size: int
+    """Bytes that fit, from `at` on; all of them are zero."""
+    physical_offset: int
+    """Position in the log of the byte at `at`."""
+    timestamp: int
+    """Store timestamp of the records, in milliseconds."""
+    readable_from: int
+    """Physical offset from which on older records can be read in `target`."""
+    keys: bytearray | None
+    """Takes an item for each key, as `kernel.Scan.keys` has them; None: there is no key index."""
 
 
 def measure(draft: RecordDraft, max_body_size: int) -> int:

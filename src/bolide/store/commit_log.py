@@ -20,11 +20,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from bolide.kernel import Sends, write_record
+from bolide.kernel import write_record
 from bolide.protocol.record import BLANK_SIZE, RecordDraft, encode_blank
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
-from bolide.store.appending import MOST_SENDS
+from bolide.store.appending import AppendRoom
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
@@ -38,7 +38,7 @@ _HOT_WINDOW = 64 * 1024 * 1024
 _POPULATED_AHEAD = 16 * 1024 * 1024
 
 _SCRATCH = 512 * 1024
-"""Bytes of records that plain sends may bring at once in SYNC_FLUSH mode."""
+"""Bytes of records that one reservation may take in SYNC_FLUSH mode."""
 
 
 class LogFile(MappedFile):
@@ -190,38 +190,33 @@ class CommitLog:
         self.last_record, self.last_timestamp = position, timestamp
         return position
 
-    def put_sends(  # noqa: PLR0913, PLR0917  what `Sends.take` needs
-        self,
-        sends: Sends,
-        data: bytes,
-        position: int,
-        longest: int,
-        born_host: bytes,
-        timestamp: int,
-        keys: bytearray | None,
-    ) -> tuple[int, bytes, int, int]:
-        """Have plain sends written behind the last record; returns what `Sends.take` does."""
-        into: bytearray | memoryview
+    def reserve_rest(self, room: AppendRoom) -> None:
+        """Describe the room behind the last record: the rest of the file, or a staging buffer."""
         end, left = self.end, self._room_end - self.end
+        room.physical_offset = end
         if self._staged or left <= 0:
-            into, at, left = self._scratch, 0, max(min(left, len(self._scratch)), 0)
+            room.target, room.at = self._scratch, 0
+            room.size = max(min(left, len(self._scratch)), 0)
+            room.readable_from = end  # the buffer holds no older record
         else:
-            into, at = self._tail.view, end - self._tail.start
             hot = end - _HOT_WINDOW
-            sends.readable_from = hot if hot > self._hot_from else self._hot_from
-        taken = sends.take(
-            data, position, longest, MOST_SENDS, born_host, into, at, left, end, timestamp, keys
-        )
-        size = taken[2]
-        if size:
-            self.end = end + size
-            if self._staged:
-                at = end - self._tail.start
-                self._pending.append(Pending(self._tail, at, bytes(self._scratch[:size])))
-            else:
-                self.written = self.end
-            self.last_record, self.last_timestamp = sends.last_record, timestamp
-        return taken
+            room.target, room.at, room.size = self._tail.view, end - self._tail.start, left
+            room.readable_from = hot if hot > self._hot_from else self._hot_from
+
+    def publish(self, room: AppendRoom, size: int, last_record: int) -> None:
+        """Count `size` bytes of whole records, written into the room, as part of the log.
+
+        Args:
+            last_record: physical offset of the last of them.
+        """
+        end = room.physical_offset
+        self.end = end + size
+        if self._staged:
+            data = bytes(self._scratch[:size])
+            self._pending.append(Pending(self._tail, end - self._tail.start, data))
+        else:
+            self.written = self.end
+        self.last_record, self.last_timestamp = last_record, room.timestamp
 
     def take_pending(self) -> tuple[list[Pending], int]:
         """Hand what waits in memory to the flusher, and the position reached with it."""

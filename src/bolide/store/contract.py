@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol, Self
 
-from bolide.kernel import Sends
+from bolide.kernel import Units
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RecordDraft
-from bolide.store.appending import Appended, TakenSends
+from bolide.store.appending import Appended, AppendRoom
 from bolide.store.flusher import Listener
 from bolide.store.health import Health
 from bolide.store.queries import FOREVER
@@ -30,11 +30,16 @@ class Store(Protocol):
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]: ...
 
-    def plain_sends(self, store_host: bytes, host_digits: str) -> Sends | None: ...
+    @property
+    def takes_raw_records(self) -> bool: ...
 
-    def append_sends(
-        self, sends: Sends, data: bytes, position: int, longest: int, born_host: bytes
-    ) -> TakenSends: ...
+    def reserve(self) -> AppendRoom | None: ...
+
+    def tail(self, topic: bytes, queue_id: int) -> Units: ...
+
+    def publish(
+        self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
+    ) -> tuple[int, int]: ...
 
     def end_burst(self) -> bool: ...
 

@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import SCHEDULE_TOPIC, Sends, Units, describe, write_record
+from bolide.kernel import SCHEDULE_TOPIC, Units, describe, write_record
 from bolide.protocol.record import BLANK_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
 from bolide.protocol.tags import index_hash
 from bolide.store import config as settings
 from bolide.store.appending import (
-    MOST_SENDS,
     NOT_QUEUED,
     ROLLBACK,
     TRANSACTION,
     Appended,
-    TakenSends,
+    AppendRoom,
     check_one_queue,
     delivery_time,
     measure,
@@ -60,6 +59,7 @@ class MemoryStore(Queries):
         self.config = config
         self._clock = clock
         self._lock = threading.Lock()  # one append at a time
+        self._room = AppendRoom()  # guarded by the lock
         self._delays = delay_levels(config.value.message_delay_level)
         self._seal = config.value.append_record_crc
         self._listeners: list[Listener] = []
@@ -100,33 +100,41 @@ class MemoryStore(Queries):
             listener(Flushed(appended[-1].end))
         return appended
 
-    def plain_sends(self, store_host: bytes, host_digits: str) -> Sends | None:
-        if self._seal:
-            return None
-        return Sends(store_host, host_digits, lambda *key: self.queues.require(*key).tail)
+    @property
+    def takes_raw_records(self) -> bool:
+        return not self._seal
 
-    def append_sends(
-        self, sends: Sends, data: bytes, position: int, longest: int, born_host: bytes
-    ) -> TakenSends:
+    def reserve(self) -> AppendRoom | None:
+        self._lock.acquire()
+        if not self._open or self.health.causes:
+            self._lock.release()
+            return None
+        room = self._room
+        room.physical_offset = room.readable_from = self.log.written
+        room.size = self.log.room(_SCRATCH)
+        room.target, room.at = bytearray(room.size), 0
+        room.timestamp = int(self._clock() * 1000)
+        room.keys = bytearray() if self.config.value.index_enabled else None
+        return room
+
+    def tail(self, topic: bytes, queue_id: int) -> Units:
         with self._lock:
-            if not self._open or self.health.causes:
-                return position, b"", self.log.written, 0, 0
-            records, keys = bytearray(self.log.room(_SCRATCH)), bytearray()
-            sends.readable_from = self.log.written
-            end, answers, written, count = sends.take(
-                data, position, longest, MOST_SENDS, born_host, records, 0, len(records),
-                self.log.written, int(self._clock() * 1000), keys,
-            )  # fmt: skip
-            sends.changed.clear()
-            self.log.put_all(memoryview(records)[:written])
-            if self.config.value.index_enabled:
-                for value, place, timestamp in _KEY_ITEM.iter_unpack(keys):
-                    self._index[value].append((place, timestamp))
+            return self.queues.require(topic, queue_id).tail
+
+    def publish(
+        self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
+    ) -> tuple[int, int]:
+        try:
+            self.log.put_all(memoryview(room.target)[:size])
+            for value, place, timestamp in _KEY_ITEM.iter_unpack(room.keys or b""):
+                self._index[value].append((place, timestamp))
             log_end = self.log.written
-        if written:
+        finally:
+            self._lock.release()
+        if size:
             for listener in self._listeners:
                 listener(Flushed(log_end))
-        return end, answers, log_end, 0, count
+        return log_end, 0
 
     def _put(self, draft: RecordDraft, size: int, timestamp: int) -> Appended:
         queue = self.queues.require(draft.topic, draft.queue_id)
@@ -197,6 +205,7 @@ class MemoryLog:
         self._records: dict[int, bytes] = {}
         self.min_offset = 0
         self.written = 0
+        self.last_record = -1
 
     def items(self) -> list[tuple[int, bytes]]:
         """All records with where they lie."""
@@ -212,6 +221,7 @@ class MemoryLog:
 
     def put(self, record: bytes) -> None:
         self._records[self.written] = record
+        self.last_record = self.written
         self.written += len(record)
 
     def room(self, most: int) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Self
 
 from bolide.config import ConfigCell
-from bolide.kernel import SCHEDULE_TOPIC, Check, Sends, describe
+from bolide.kernel import SCHEDULE_TOPIC, Check, Units, describe
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
 from bolide.store import config as settings
 from bolide.store.appending import (
@@ -24,7 +24,7 @@ from bolide.store.appending import (
     ROLLBACK,
     TRANSACTION,
     Appended,
-    TakenSends,
+    AppendRoom,
     check_one_queue,
     delivery_time,
     measure,
@@ -88,6 +88,7 @@ class MessageStore(Queries):
         self._background = background
         self._used = False
         self._lock = threading.Lock()  # one append at a time
+        self._room = AppendRoom()  # guarded by the lock
         self._build()
         self._heed(self.config.value)
         self.config.on_change(self._heed)
@@ -299,39 +300,69 @@ class MessageStore(Queries):
         self.maintenance.appended(position)
         return Appended(position, size, queue_offset, timestamp, self.flusher.generation)
 
-    def plain_sends(self, store_host: bytes, host_digits: str) -> Sends | None:
-        """What `append_sends` is called with; None if every append needs a closer look."""
-        if self._seal:
+    @property
+    def takes_raw_records(self) -> bool:
+        """Whether `reserve` may be used: not if every record is sealed with a checksum."""
+        return not self._seal
+
+    def reserve(self) -> AppendRoom | None:
+        """Take the append lock and describe the room behind the last record.
+
+        For a caller that encodes whole records itself. It writes them into the room, adds their
+        units to the tails of their queues and their keys to the room, and then calls `publish`:
+        once, in every case, on the same thread. Until then every other append waits, so the caller
+        neither blocks nor calls the store nor runs code it does not own.
+
+        Returns:
+            None, without the lock, if the store is closed or takes no messages.
+        """
+        self._lock.acquire()
+        if not self._open or self.health.causes:
+            self._lock.release()
             return None
-        return Sends(store_host, host_digits, lambda *key: self.queues.require(*key).tail)
+        room = self._room
+        room.timestamp = int(self._clock() * 1000)
+        room.keys = self._keys.items
+        self.log.reserve_rest(room)
+        return room
 
-    def append_sends(
-        self, sends: Sends, data: bytes, position: int, longest: int, born_host: bytes
-    ) -> TakenSends:
-        """Take the plain sends that lie in the bytes received, as far as they are plain.
+    def tail(self, topic: bytes, queue_id: int) -> Units:
+        """The newest units of a queue, which is created if it does not exist.
 
-        What is not taken, or cannot be, is for `append`, which says why. Statistics and those who
-        wait for the queues are the caller's: `Sends.take_touched`. Else as `append`.
+        A caller of `reserve` appends to it. It is closed when the queue is removed.
+
+        Raises:
+            ValueError: topic or queue id cannot name a directory.
         """
         with self._lock:
-            if not self._open or self.health.causes:
-                return position, b"", self.log.end, self.flusher.generation, 0
-            log, timestamp = self.log, int(self._clock() * 1000)
-            end, answers, written, count = log.put_sends(
-                sends, data, position, longest, born_host, timestamp, self._keys.items
-            )
-            if written:
-                self._units += count
-                if log.end > self.maintenance.notify_from:
-                    self.maintenance.appended(sends.last_record)
-            if sends.changed:
-                self._note_changed(sends)
-            return end, answers, log.end, self.flusher.generation, count
+            return self.queues.require(topic, queue_id).tail
 
-    def _note_changed(self, sends: Sends) -> None:
-        for units in sends.changed:
-            self.queues.changed(units.owner)
-        sends.changed.clear()
+    def publish(
+        self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
+    ) -> tuple[int, int]:
+        """Make what was written into the room part of the log, and release the append lock.
+
+        Args:
+            size: bytes of whole records from the beginning of the room; 0 if there are none.
+            count: how many records.
+            last_record: physical offset of the last one.
+            changed: tails that units were added to and that `publish` has not seen since they
+                were last written to their files (`Units.is_changed`).
+
+        Returns:
+            The end of the log and its generation, for `wait_flushed`.
+        """
+        try:
+            if size:
+                self.log.publish(room, size, last_record)
+                self._units += count
+                if self.log.end > self.maintenance.notify_from:
+                    self.maintenance.appended(last_record)
+            for units in changed:
+                self.queues.changed(units.owner)
+            return self.log.end, self.flusher.generation
+        finally:
+            self._lock.release()
 
     def _unwritable(self, exc: OSError) -> StoreUnwritable:
         """Keep in mind that there is no room for another log file."""

@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -88,10 +89,11 @@ class Bench:
         self.store.log._records[place] = bytes(record)
 
     @asynccontextmanager
-    async def scheduling(self, levels: str = LEVELS) -> AsyncIterator[DelayScheduler]:
+    async def scheduling(self, levels: str = LEVELS, **given: Any) -> AsyncIterator[DelayScheduler]:
         durability = Durability(self.store, self.config)
         long_polling = LongPolling()
         intake = Intake(self.store, durability, long_polling)
+        durability.on_progress.add(intake.wake_up_to)
         for part in (durability, long_polling, intake):
             part.start()
         table = Table(self.directory, DELAY_OFFSETS)
@@ -104,6 +106,7 @@ class Bench:
             delays=delay_levels(levels),
             store_host=STORE_HOST,
             now=self.clock,
+            **given,
         )
         running = asyncio.create_task(scheduler.run())
         try:
@@ -336,8 +339,7 @@ async def test_a_level_waits_until_it_is_known_whether_a_message_was_delivered(
             raise NotYet
         return message.body == gone
 
-    async with bench.scheduling() as scheduler:
-        scheduler.is_delivered = is_delivered
+    async with bench.scheduling(is_delivered=is_delivered):
         bench.clock.advance(6)
         await bench.delivers(first, other)
         reading = False

@@ -227,8 +227,8 @@ def test_idle_statistics_are_dropped_if_configured(clock: FakeClock) -> None:
 
 
 def test_pending_counts_are_added_before_sums_are_read(statistics: Statistics) -> None:
-    statistics.ask_first(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
-    statistics.ask_first(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
+    statistics.before_read.add(lambda: statistics.sent_singly("T", 0, 2, 20, 0.001))
+    statistics.before_read.add(lambda: statistics.got_by_calls(2, "g", "T", 0, 3, 30, 0.001))
     assert statistics.totals == Totals(sent=2, sent_bytes=20, got=3, found=2)
     assert statistics.view("TOPIC_PUT_NUMS", "T") is not None
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is not None
@@ -241,7 +241,7 @@ def test_pending_counts_of_a_deleted_group_do_not_reappear(statistics: Statistic
         if untold:
             statistics.got_by_calls(1, "g", "T", 0, untold.pop(), 30, 0.001)
 
-    statistics.ask_first(tell)
+    statistics.before_read.add(tell)
     statistics.forget_group("g")
     assert not untold
     assert statistics.view("QUEUE_GET_NUMS", "T@0@g") is None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bolide.kernel import reference
+from bolide.kernel import records as reference
 from bolide.model.message import Host
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.record import RecordDraft

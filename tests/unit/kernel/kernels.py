@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bolide.kernel import Scan, reference
+from bolide.kernel import Scan
+from bolide.kernel import records as reference
 from bolide.protocol.record import Blank, Record
 
 try:

@@ -26,7 +26,7 @@ def ask(**environment: str) -> list[str]:
 
 
 def test_the_environment_can_force_plain_python() -> None:
-    assert ask(BOLIDE_KERNEL="python") == ["False", "bolide.kernel.reference"]
+    assert ask(BOLIDE_KERNEL="python") == ["False", "bolide.kernel.records"]
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)

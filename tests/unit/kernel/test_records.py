@@ -65,7 +65,7 @@ def test_the_hosts_say_which_address_bits_are_set(kernel: Kernel) -> None:
 
 def test_the_size_field_is_stored_after_everything_else() -> None:
     """Only the reference stores through an object that can watch it."""
-    from bolide.kernel import reference
+    from bolide.kernel import records as reference
 
     stores: list[slice] = []
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bolide.broker.gate import Gate, Hooks
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag, HeaderEncoding
 from bolide.protocol.framing import FrameDecoder
@@ -77,7 +78,7 @@ class Notes:
 
 def dispatched(frame: Frame, *hooks: RequestHook) -> bytes | None:
     """What the dispatcher makes of a frame, waited for if need be."""
-    dispatcher = Dispatcher(Handlers(), hooks=hooks)
+    dispatcher = Dispatcher(Handlers(), gate=Gate(Hooks(request=hooks)))
     outcome = dispatcher.dispatch(frame, Connection(dispatcher, ConnectionLimits()))
     return asyncio.run(_wait(outcome)) if isinstance(outcome, Awaitable) else outcome
 
@@ -234,7 +235,9 @@ class Promiser:
     def __init__(self, *hooks: RequestHook) -> None:
         self.promises: list[DeferredReply] = []
         self.next: DeferredReply | None = None
-        self.connection = Connection(Dispatcher(self, hooks=hooks), ConnectionLimits())
+        self.connection = Connection(
+            Dispatcher(self, gate=Gate(Hooks(request=hooks))), ConnectionLimits()
+        )
         self.transport = FakeTransport()
         self.transport.attach(self.connection)
 

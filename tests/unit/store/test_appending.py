@@ -1,7 +1,7 @@
 import pytest
 
 from bolide.kernel import Check, scan
-from bolide.kernel.reference import SCHEDULE_TOPIC, record_size, write_record
+from bolide.kernel.records import SCHEDULE_TOPIC, record_size, write_record
 from bolide.store.appending import delivery_time
 from bolide.store.consume_queue import UNIT
 from tests.support.store import draft

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.kernel import reference
+from bolide.kernel import records as reference
 from bolide.protocol.tags import index_hash
 from bolide.store import index_file
 from bolide.store.disk import Disk

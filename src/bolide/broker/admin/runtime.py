@@ -73,7 +73,7 @@ class RuntimeHandlers:
         cell: ConfigCell[BrokerConfig],
         store_cell: ConfigCell[StoreConfig],
         delay: DelayProgress,
-        timer_figures: Callable[[], dict[str, str]] = dict,
+        figures: Callable[[], Mapping[str, str]] = dict,
         boot_time: float,
         ignored: Mapping[str, str] | None = None,
         now: Callable[[], float] = time.time,
@@ -83,7 +83,7 @@ class RuntimeHandlers:
         self._settings = Settings(cell, store_cell, ignored, now)
         self._cell = cell
         self._delay = delay
-        self._timer_figures = timer_figures
+        self._figures = figures
         self._boot_time = boot_time
         self._now = now
 
@@ -105,7 +105,7 @@ class RuntimeHandlers:
         table = (
             _statistics_figures(self._statistics, self._boot_time, self._now())
             | _broker_figures(self._delay.progress(), accepts_from, active=True)
-            | self._timer_figures()
+            | dict(self._figures())
             | await asyncio.to_thread(_store_figures, self._store)
         )
         return Reply(body=fastjson.encode(KvTable(table=table)))

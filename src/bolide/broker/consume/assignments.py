@@ -86,8 +86,12 @@ class ClusterQueues:
         self._now = now
         self._cache: dict[str, _CachedQueues] = {}
         self._refreshing: dict[str, asyncio.Lock] = {}
-        self.client: RemotingClient | None = None
-        """Client for NameServers; set when the broker starts."""
+        self._client: RemotingClient | None = None
+        """Client for NameServers; None until the broker serves."""
+
+    def use(self, client: RemotingClient) -> None:
+        """Ask the NameServers through this client from now on."""
+        self._client = client
 
     async def find(self, topic: str) -> QueueList | None:
         """All queues, sorted; None if no broker is known to have the topic."""
@@ -137,12 +141,12 @@ class ClusterQueues:
         Raises the error of the last NameServer, or TopicNotFound if there is none.
         """
         failure: BolideError = TopicNotFound(f"no NameServer knows topic {topic!r}")
-        if self.client is None:
+        if self._client is None:
             raise failure
         code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic)
         for server in self._cell.value.name_servers:
             try:
-                reply = await self.client.call(server, code, header, within=_ROUTE_TIMEOUT)
+                reply = await self._client.call(server, code, header, within=_ROUTE_TIMEOUT)
                 return fastjson.decode(reply.body, TopicRoute)
             except BolideError as exc:
                 failure = exc

@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from bolide.broker.background import on_saving_thread
+from bolide.broker.listeners import Listeners
 from bolide.kernel import read_record
 from bolide.model.expiry import expiry_of, parse_expiry
 from bolide.model.names import is_retry_topic
@@ -52,11 +53,8 @@ class Expiring:
         self._exists = exists
         self._topics = frozenset(table.value.topics)
         self._writing = asyncio.Lock()  # one file, one writer
-        self._listeners: list[Callable[[], None]] = []
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Register a listener that is called when a topic is added."""
-        self._listeners.append(listener)
+        self.on_change: Listeners[str] = Listeners()
+        """A topic gets its first message that expires."""
 
     def is_new(self, topic: str, properties: str, batch: bytes = b"") -> bool:
         """Whether a message, or one of a batch, expires and its topic is not in the table yet."""
@@ -84,8 +82,7 @@ class Expiring:
             except OSError as exc:
                 raise ServerError(f"{self._table.path} cannot be written: {exc}") from exc
             self._topics = frozenset(topics)
-            for listener in self._listeners:
-                listener()
+            self.on_change(topic)
 
     def wanted(self, topic: str, wanted: MessageFilter) -> MessageFilter:
         """Extend a consumer's filter: messages that have expired when read do not match."""

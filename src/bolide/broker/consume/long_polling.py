@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
+from bolide.broker.listeners import Listeners
+
 log = logging.getLogger(__name__)
 
 _TICK = 0.1
@@ -34,8 +36,8 @@ class Waiting(Protocol):
     def look(self, is_last: bool, /) -> bool: ...
 
 
-OrderedHandling = dict[Waiting, None]
-"""Who waited first is asked first."""
+Waiters = dict[Waiting, None]
+"""FIFO: waiters are retried in arrival order."""
 
 
 class Waiter:
@@ -54,14 +56,14 @@ class LongPolling:
     """Who waits for which queue; belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._by_queue: dict[QueueKey, OrderedHandling] = {}
-        self._by_tick: dict[int, OrderedHandling] = {}
+        self._by_queue: dict[QueueKey, Waiters] = {}
+        self._by_tick: dict[int, Waiters] = {}
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due: OrderedDict[Waiting, bool] = OrderedDict()
         """Who is to be asked next, and whether for the last time."""
-        self.on_arrival: Callable[[Iterable[QueueKey]], None] = lambda _: None
-        """Called with the queues that something arrived in."""
+        self.on_arrival: Listeners[Collection[QueueKey]] = Listeners()
+        """Messages arrived in these queues."""
         self._next_turn: asyncio.Handle | None = None
         self._stopped = False
 
@@ -165,7 +167,7 @@ class LongPolling:
         return int(seconds / _TICK)
 
 
-def _discard(table: dict[K, OrderedHandling], key: K, waiter: Waiting) -> None:
+def _discard(table: dict[K, Waiters], key: K, waiter: Waiting) -> None:
     held = table.get(key)
     if held is None:
         return

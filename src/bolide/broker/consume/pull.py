@@ -12,7 +12,8 @@ from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import LongPolling, Waiter
 from bolide.broker.filters.filters import Filters, FunctionFilter, NotCompiled
 from bolide.broker.filters.functions import FilterFunctions
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
+from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -89,6 +90,8 @@ class Pulls:
 
     def __init__(self, parts: PullParts) -> None:
         self.parts = parts
+        self.on_admitted: Listeners[Request[PullHeader], Admitted] = Listeners()
+        """A pull was let through."""
         self.admission = PullAdmission(
             cell=parts.cell,
             topics=parts.topics,
@@ -100,7 +103,9 @@ class Pulls:
     def admitted(self, request: Request[PullHeader]) -> Pull:
         """Note the offset that rides along too. Raises Refusal, or NotCompiled."""
         header, peer = request.header, request.connection.peer
-        pull = self.pull_of(header, self.admission.admit(request), peer)
+        admitted = self.admission.admit(request)
+        self.on_admitted(request, admitted)
+        pull = self.pull_of(header, admitted, peer)
         if header.sys_flag & COMMIT and header.commit_offset >= 0:
             self.parts.offsets.commit(
                 header.consumer_group,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from bolide.broker.dedup.window import Window, find_key
 from bolide.broker.dedup.windows import DedupWindows
 from bolide.broker.delay import NotYet
-from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
@@ -30,14 +29,12 @@ class Duplicates:
         *,
         store: Store,
         intake: Intake,
-        durability: Durability,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.windows = windows
         self._store = store
         self._intake = intake
         self._now = now
-        durability.on_taken_back = windows.discard_lost
 
     def append(self, topic: str, queue_id: int, drafts: Sequence[RecordDraft]) -> DedupResult:
         """Append the new messages, all or none, and record their keys.

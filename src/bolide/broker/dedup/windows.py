@@ -72,7 +72,7 @@ class DedupWindows:
 
     def start(self) -> None:
         """Start the recovery of windows; call on the event loop."""
-        self._topics.on_change(self._on_topics_changed)
+        self._topics.on_change.add(lambda _: self._on_topics_changed())
         self._on_topics_changed()
 
     def stop(self) -> None:

@@ -1,12 +1,10 @@
-"""Plain pulls served straight from the bytes received, ahead of frames and handlers.
+"""Plain pulls on the fast path: served from received bytes, plan by plan.
 
-The pulls of a consumer for a queue differ in three numbers (`kernel.pulls`). What was found out
-about the first of them, that it may read, what it wants and how much, is kept as a lane until one
-of the tables that were asked changes. What a lane cannot answer takes the ordinary way, `pulls`,
-and so does all that goes wrong: refusals are written in one place.
+The pulls of a consumer for a queue differ in three numbers (`_pulls.read_pull`); the rest of the
+header is the key of their plan. A pull without a plan falls through, and what the handlers decide
+about it becomes the plan of its key.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -14,9 +12,12 @@ import msgspec
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.consume.pull import COMMIT, SUSPEND, Pull, Pulls
-from bolide.broker.filters.filters import FunctionFilter, NotCompiled
-from bolide.kernel import PullAnswers, Sieve, decode_frame, encode_frame, read_plain_pull
-from bolide.kernel.pulls import Answer, PlainPull, refill
+from bolide.broker.fast_path._pulls import PullReplies, read_pull
+from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
+from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlans
+from bolide.broker.filters.filters import FunctionFilter
+from bolide.broker.gate import Gate
+from bolide.kernel import Sieve
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -25,107 +26,40 @@ from bolide.protocol.frame import Frame, HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import DeferredReply, Dispatcher, Request
+from bolide.store.errors import NotInMemory
 from bolide.store.reading import MessageFilter, ReadableQueue, ReadStatus, nearby
 
-MAX_LANES = 16_384
-
-_MOST_CODES = 512
-"""Tags codes that a lane may want: each has its own copy, which is no larger than its key then."""
+_MAX_CODES = 512
+"""Tags codes that a plan may want: each plan has its own copy."""
 _NEAR_UNITS = 200
-"""Units at the end of a queue that are in memory anyhow."""
+"""Units at the end of a queue that are in memory in any case."""
 _BLOCK = 1024
 _MAX_BLOCKS = 256
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-_BINARY = HeaderEncoding.ROCKETMQ.to_bytes(1)
-_BINARY_CODES = [code.to_bytes(2) for code in _CODES]
+_QUEUE_OFFSET, _COMMIT_OFFSET, _OPAQUE = b'"queueOffset":"', b'"commitOffset":"', b'"opaque":'
 _PROBE = 123_456_789_012, 987_654_321, 1_234_567
-"""Numbers that nobody sends: if they come out of a header where they were put, others will too."""
+"""Unlikely numbers: if a header decodes to them where they were put, it decodes to any others."""
 _NOTHING = int(ResponseCode.PULL_NOT_FOUND), ReadStatus.OFFSET_OVERFLOW_ONE.value
-_AT_END: Answer = (b"", 0, 0, 0, 0, 0)
-"""In place of an answer: there is nothing behind the offset yet."""
+
+PullReply = tuple[bytes, int, int, int, int, int]
+"""What `PullReplies.found` returns."""
+
+Outcome = tuple[int, bytes, int]
+"""Where serving stopped, the reply if there is one, and why it stopped as a `FallThrough`."""
 
 
-@dataclass(slots=True, eq=False)
-class Lane:
-    """What the pulls of one key have in common."""
-
-    header: PullHeader
-    admitted: Admitted
-    answers: PullAnswers
-    units: int
-    """Queue units that one looks at."""
-    patience: float
-    """Seconds that one may wait."""
-    group: str
-    topic: str
-    queue_id: int
-    queue: QueueKey
-    commits: bool
-    suspends: bool
-    found: ReadableQueue | None = None
-    """The queue, once it is there."""
-    is_open: bool = True
-    """Nothing of it has changed since."""
-    tally: "Tally | None" = None
-    """What its pulls got that the statistics do not know of."""
-
-
-@dataclass(slots=True, eq=False)
-class Tally:
-    """What some pulls got, and how far the last one was behind."""
-
-    calls: int = 0
-    count: int = 0
-    size: int = 0
-    seconds: float = 0.0
-    behind: int = 0
-    late: float = 0.0
-
-
-class HeldPull(DeferredReply):
-    """A pull of a lane that waits; what `LongPolling` holds and what its connection is owed."""
-
-    __slots__ = (
-        "_lanes", "connection", "encoding", "key", "lane", "offset", "opaque", "pull", "tick",
-    )  # fmt: skip
+class PullPath:
+    """Serves pulls by plans, and makes the plans; belongs to one event loop."""
 
     def __init__(
-        self,
-        lanes: "PullLanes",
-        lane: Lane,
-        offset: int,
-        opaque: int,
-        encoding: HeaderEncoding,
-        connection: Connection,
+        self, pulls: Pulls, *, gate: Gate, plans: Plans, fall_throughs: FallThroughs
     ) -> None:
-        super().__init__()
-        self._lanes = lanes
-        self.lane = lane
-        self.connection = connection
-        self.key = lane.queue
-        self.offset = offset
-        self.opaque = opaque
-        self.encoding = encoding
-        """How its header is written, and how it is to be answered."""
-        self.pull: Pull | None = None
-        """What the ordinary way makes of it, once it has to."""
-        self.tick = 0
-
-    def look(self, is_last: bool, /) -> bool:
-        return self._lanes.look(self, is_last=is_last)
-
-    def lose(self) -> None:
-        super().lose()
-        self._lanes.forget(self)
-
-
-class PullLanes:
-    """All lanes of a broker; belongs to one event loop."""
-
-    def __init__(self, pulls: Pulls) -> None:
         self._pulls = pulls
         self._parts = parts = pulls.parts
+        self._gate = gate
+        self._plans = plans
+        self._fall_throughs = fall_throughs
         self._store = parts.store
         self._offsets = parts.offsets
         self._statistics = parts.statistics
@@ -134,120 +68,129 @@ class PullLanes:
         self._now = parts.now
         self._log = parts.store.log
         self._near = partial(nearby, parts.store.log)
-        self._hooks = parts.hooks
         self._dispatcher = Dispatcher()
-        self._lanes: dict[bytes, Lane] = {}
-        self._keys: dict[str, list[bytes]] = {}  # by group
-        self._counted: list[Lane] = []
-        """Those with a tally."""
-        self._laneless: set[bytes] = set()
-        """Keys of which it is known that they get no lane."""
+        self._tallied: list[PullPlan] = []
+        """Plans with a tally."""
         self._blocks: dict[tuple[QueueKey, int], bytes | bytearray] = {}
-        """Units of queues, so many at a time; they never change."""
-        for cell in (parts.cell, parts.store_cell):
-            cell.on_change(lambda _: self._close_all())
-        for table in (parts.topics, parts.groups, parts.expiring):
-            table.on_change(self._close_all)
-        for members in (parts.clients, parts.filters.table):
-            members.on_change(self._close_group)
-        parts.statistics.ask_first(self._tell)
+        """Units of queues, a block at a time; they never change while their topic exists."""
 
-    def __len__(self) -> int:
-        return len(self._lanes)
+    # ---- serving
 
-    def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes] | None:
-        """Serve the pull that lies whole at `position`, if it is one that can be answered at once.
-
-        Returns:
-            Where it ends, and the response; empty if it waits. None if it takes the ordinary way.
-        """
-        encoding = HeaderEncoding.JSON
-        found = read_plain_pull(data, position)
-        if found is None:
-            encoding = HeaderEncoding.ROCKETMQ
-            found = _read_binary(data, position)
-            if found is None:
-                return None
-        end, key, offset, commit, opaque = found
+    def serve(
+        self, data: bytes, position: int, connection: Connection, sender: SenderPlans
+    ) -> Outcome:
+        """Serve the pull at `position`, if a plan covers it and its messages are in memory."""
+        request = read_pull(data, position)
+        if request is None:
+            return position, b"", FallThrough.OTHER_REQUEST
+        end, key, queue_offset, commit_offset, opaque = request
         if end - position > connection.max_frame_size:
-            return None
-        lane = self._lanes.get(key) or self._open(key, connection)
-        if lane is None or self._is_unusual(lane):
-            return None
-        begun = self._now()
-        answer = self._read(lane, offset, opaque)
-        if answer is None:
-            return None
-        if answer is not _AT_END:
-            self._count(lane, answer, begun)
-            reply = answer[0]
-        elif lane.suspends:
-            self._hold(HeldPull(self, lane, offset, opaque, encoding, connection))
-            reply = b""
+            return position, b"", FallThrough.TOO_LARGE
+        plan = sender.pulls.get(key)
+        if plan is None or not plan.is_open:
+            sender.candidate = key, opaque
+            return position, b"", FallThrough.UNPREPARED
+        reason = self._exception_of(plan)
+        if reason:
+            return position, b"", reason
+        started = self._now()
+        reply, reason = self._read(plan, queue_offset, opaque)
+        if reply is not None:
+            self._count(plan, reply, started)
+            data = reply[0]
+        elif reason:
+            return position, b"", reason
+        elif plan.suspends:
+            self._hold(WaitingPull(self, plan, queue_offset, opaque, connection))
+            data = b""
         else:
-            reply = self._at_end(lane, offset, opaque)
-        if lane.commits and commit >= 0:
-            group, topic, queue_id = lane.group, lane.topic, lane.queue_id
-            self._offsets.commit(group, topic, queue_id, commit, peer=connection.peer)
-        return end, _in(encoding, reply)
+            data = self._at_end(plan, queue_offset, opaque)
+        self._fall_throughs.served_pulls += 1
+        if plan.commits and commit_offset >= 0:
+            self._offsets.commit(
+                plan.group, plan.topic, plan.queue_id, commit_offset, peer=connection.peer
+            )
+        return end, data, FallThrough.SERVED
 
-    # ---- answers
+    def _exception_of(self, plan: PullPlan) -> int:
+        """Why the handlers must serve a pull that has a plan; SERVED if they need not."""
+        if self._gate.watches_pulls:
+            return FallThrough.HOOK
+        if self._offsets.is_reset(plan.group, plan.topic, plan.queue_id):
+            return FallThrough.OFFSET_RESET
+        return FallThrough.SERVED
 
-    def _is_unusual(self, lane: Lane) -> bool:
-        if self._hooks.consume:
-            return True
-        return self._offsets.is_reset(lane.group, lane.topic, lane.queue_id)
+    def _read(self, plan: PullPlan, queue_offset: int, opaque: int) -> tuple[PullReply | None, int]:
+        """The reply with the messages from an offset on; without one, why there is none.
 
-    def _read(self, lane: Lane, offset: int, opaque: int) -> Answer | None:
-        """The answer with what there is from an offset on; None if that is not plain."""
+        No reply and SERVED: the offset is the end of the queue.
+        """
         try:
-            queue = lane.found
+            queue = plan.queue
             if queue is None or queue.tail.is_closed:
-                queue = lane.found = self._store.find_queue(lane.topic, lane.queue_id)
+                queue = plan.queue = self._store.find_queue(plan.topic, plan.queue_id)
                 if queue is None:
-                    return None
+                    return None, FallThrough.QUEUE
             log_end = self._log.written
             low, high = queue.min_offset, queue.tail.end_below(log_end)
-            if low <= offset < high:
-                units = self._units(lane, queue, offset, high)
-                return lane.answers.found(opaque, offset, low, high, log_end, units, self._near)
-        except Exception:  # noqa: BLE001  the ordinary way meets it too, and answers or waits
-            return None
-        return _AT_END if low <= offset == high > 0 else None
+            if low <= queue_offset < high:
+                units = self._units(plan, queue, queue_offset, high)
+                reply = plan.replies.found(
+                    opaque, queue_offset, low, high, log_end, units, self._near
+                )
+                return reply, FallThrough.SERVED if reply else FallThrough.COLD_READ
+        except NotInMemory:
+            return None, FallThrough.COLD_READ
+        except Exception as exc:  # noqa: BLE001  the handlers meet it too, and answer or wait
+            self._fall_throughs.failed("pull", exc)
+            return None, FallThrough.ERROR
+        is_at_end = low <= queue_offset == high > 0
+        return None, FallThrough.SERVED if is_at_end else FallThrough.OUT_OF_RANGE
 
     def _units(
-        self, lane: Lane, queue: ReadableQueue, offset: int, high: int
+        self, plan: PullPlan, queue: ReadableQueue, queue_offset: int, high: int
     ) -> bytes | bytearray | memoryview:
-        """The units that a pull looks at; far from the end they come out of whole blocks."""
-        count = lane.units if lane.units < high - offset else high - offset
-        if high - offset < _BLOCK + _NEAR_UNITS:
-            return queue.units(offset, count, False)
-        number, at = divmod(offset, _BLOCK)
+        """The units that a pull looks at; far from the end they come from a cache of blocks."""
+        count = plan.units if plan.units < high - queue_offset else high - queue_offset
+        if high - queue_offset < _BLOCK + _NEAR_UNITS:
+            return queue.units(queue_offset, count, False)
+        number, at = divmod(queue_offset, _BLOCK)
         if at + count > _BLOCK:
-            return queue.units(offset, count, False)
-        block = self._blocks.get((lane.queue, number))
+            return queue.units(queue_offset, count, False)
+        block = self._blocks.get((plan.queue_key, number))
         if block is None:
             block = queue.units(number * _BLOCK, _BLOCK, False)
             if len(block) != _BLOCK * UNIT_SIZE:
-                return queue.units(offset, count, False)  # the files of the first are gone
+                return queue.units(queue_offset, count, False)  # its first files are gone
             if len(self._blocks) >= _MAX_BLOCKS:
                 del self._blocks[next(iter(self._blocks))]
-            self._blocks[lane.queue, number] = block
+            self._blocks[plan.queue_key, number] = block
         return memoryview(block)[at * UNIT_SIZE : (at + count) * UNIT_SIZE]
 
-    def _count(self, lane: Lane, answer: Answer, begun: float) -> None:
-        _, next_offset, count, size, behind, stored = answer
-        group, topic, queue_id = lane.group, lane.topic, lane.queue_id
-        self._offsets.pulled(group, topic, queue_id, next_offset)
+    def forget_units(self) -> None:
+        """Empty the cache of units: a topic may have been removed."""
+        self._blocks.clear()
+
+    def _at_end(self, plan: PullPlan, queue_offset: int, opaque: int) -> bytes:
+        self._statistics.got_nothing()
+        self._offsets.pulled(plan.group, plan.topic, plan.queue_id, queue_offset)
+        low = self._store.min_offset(plan.topic, plan.queue_id)
+        return plan.replies.empty(_NOTHING, opaque, queue_offset, low, queue_offset)
+
+    # ---- statistics
+
+    def _count(self, plan: PullPlan, reply: PullReply, started: float) -> None:
+        _, next_offset, count, size, behind, stored = reply
+        self._offsets.pulled(plan.group, plan.topic, plan.queue_id, next_offset)
         if not count:
             self._statistics.got_nothing()
             return
-        tally = lane.tally
+        tally = plan.tally
         if tally is None:
-            lane.tally = tally = Tally()
-            self._counted.append(lane)
+            plan.tally = tally = PullTally()
+            self._tallied.append(plan)
         now = self._now()
-        seconds = now - begun
+        seconds = now - started
         tally.calls += 1
         tally.count += count
         tally.size += size
@@ -256,107 +199,93 @@ class PullLanes:
         tally.late = now - stored / 1000
         self._latencies.add(seconds * 1000)
 
-    def _tell(self) -> None:
-        """Have the statistics know what was counted."""
-        lanes, self._counted = self._counted, []
-        for lane in lanes:
-            tally, lane.tally = lane.tally, None
+    def report_tallies(self) -> None:
+        """Report what was delivered to the statistics, which ask before they are read."""
+        plans, self._tallied = self._tallied, []
+        for plan in plans:
+            tally, plan.tally = plan.tally, None
             assert tally is not None
-            key = lane.group, lane.topic, lane.queue_id
+            key = plan.group, plan.topic, plan.queue_id
             self._statistics.got_by_calls(tally.calls, *key, tally.count, tally.size, tally.seconds)
             self._statistics.fell_behind(*key, tally.behind, max(tally.late, 0.0))
 
-    def _at_end(self, lane: Lane, offset: int, opaque: int) -> bytes:
-        self._statistics.got_nothing()
-        self._offsets.pulled(lane.group, lane.topic, lane.queue_id, offset)
-        low = self._store.min_offset(lane.topic, lane.queue_id)
-        return lane.answers.tell(_NOTHING, opaque, offset, low, offset)
+    # ---- long polling
 
-    # ---- waiting
+    def _hold(self, waiting: "WaitingPull") -> None:
+        waiting.connection.owe(waiting, 0)
+        self._long_polling.hold(waiting, waiting.plan.max_wait)
 
-    def _hold(self, held: HeldPull) -> None:
-        held.connection.owe(held, 0)
-        self._long_polling.hold(held, held.lane.patience)
-
-    def look(self, held: HeldPull, *, is_last: bool) -> bool:
-        """Answer a pull that waits, if there is an answer by now or no more time."""
-        if held.connection.is_blocked and not is_last:
-            held.on_room = partial(self._long_polling.wake, held)
+    def retry(self, waiting: "WaitingPull", *, is_last: bool) -> bool:
+        """Answer a waiting pull if messages have arrived or its time is up; whether it did."""
+        if waiting.connection.is_blocked and not is_last:
+            waiting.on_room = partial(self._long_polling.wake, waiting)
             return False
-        if held.is_lost:
+        if waiting.is_lost:
             return True
-        if not is_last and held.pull is None and held.lane.is_open:
-            answered = self._look(held, held.lane)
+        if not is_last and waiting.pull is None and waiting.plan.is_open:
+            answered = self._retry_by_plan(waiting, waiting.plan)
             if answered is not None:
                 return answered
-        if held.pull is None:
-            held.pull = self._ordinary(held)
-            frame = Frame(code=_CODES[0], opaque=held.opaque, encoding=held.encoding)
-            held.address(self._dispatcher, frame, held.connection)
-        return self._pulls.look_again(held.pull, held, is_last=is_last)
+        if waiting.pull is None:
+            waiting.pull = self._pull_of(waiting)
+            encoding = waiting.plan.encoding
+            frame = Frame(code=_CODES[0], opaque=waiting.opaque, encoding=encoding)
+            waiting.address(self._dispatcher, frame, waiting.connection)
+        return self._pulls.look_again(waiting.pull, waiting, is_last=is_last)
 
-    def forget(self, held: HeldPull) -> None:
-        """Its connection is gone."""
-        self._long_polling.drop(held)
+    def forget(self, waiting: "WaitingPull") -> None:
+        """Drop a waiting pull whose connection is gone."""
+        self._long_polling.drop(waiting)
 
-    def _look(self, held: HeldPull, lane: Lane) -> bool | None:
-        """Whether it was answered; None if its lane cannot say."""
-        if self._is_unusual(lane):
+    def _retry_by_plan(self, waiting: "WaitingPull", plan: PullPlan) -> bool | None:
+        """Whether the plan answered the pull; None if the handlers must decide."""
+        if self._exception_of(plan):
             return None
-        begun = self._now()
-        answer = self._read(lane, held.offset, held.opaque)
-        if answer is _AT_END:
-            return False
-        if answer is None or not answer[2]:  # what came is not wanted: it may wait on
+        started = self._now()
+        reply, reason = self._read(plan, waiting.queue_offset, waiting.opaque)
+        if reply is None:
+            return None if reason else False
+        if not reply[2]:  # none of the messages is wanted: the pull may go on waiting
             return None
-        self._count(lane, answer, begun)
-        held.connection.settle(held, _in(held.encoding, answer[0]))
+        self._count(plan, reply, started)
+        waiting.connection.settle(waiting, reply[0])
         return True
 
-    def _ordinary(self, held: HeldPull) -> Pull:
-        lane = held.lane
-        header = msgspec.structs.replace(lane.header, queue_offset=held.offset)
-        return self._pulls.pull_of(header, lane.admitted, held.connection.peer)
+    def _pull_of(self, waiting: "WaitingPull") -> Pull:
+        plan = waiting.plan
+        header = msgspec.structs.replace(plan.header, queue_offset=waiting.queue_offset)
+        return self._pulls.pull_of(header, plan.admitted, waiting.connection.peer)
 
-    # ---- lanes
+    # ---- plans
 
-    def _open(self, key: bytes, connection: Connection) -> Lane | None:
-        if key in self._laneless:
-            return None
-        try:
-            lane = self._new_lane(key, connection)
-        except NotCompiled:
-            return None  # the ordinary way compiles it
-        except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
-            lane = None
-        if len(self._lanes) + len(self._laneless) >= MAX_LANES:
-            self._close_all()
-        if lane is None:
-            self._laneless.add(key)
-        else:
-            self._lanes[key] = lane
-            self._keys.setdefault(lane.group, []).append(key)
-        return lane
+    def prepare(self, request: Request[PullHeader], admitted: Admitted) -> None:
+        """Keep what gate and handler have decided about a pull that they let through."""
+        frame, connection = request.frame, request.connection
+        sender = self._plans.of(connection)
+        if sender.candidate is None or self._gate.watches_pulls:
+            return
+        (key, opaque), sender.candidate = sender.candidate, None
+        if opaque != frame.opaque:
+            return
+        if not self._gate.may_prepare(frame, connection):
+            return
+        if self._parts.cell.value.reject_pull_consumer_enable:  # depends on who else is there
+            return
+        if frame.code not in _CODES or frame.flag or not _is_key_of(key, request):
+            return
+        wanted = self._parts.expiring.wanted(request.header.topic, admitted.wanted)
+        if _is_plain(wanted):
+            plan = self._plan_of(request.header, admitted, frame.encoding)
+            self._plans.add_pull(connection, key, plan)
 
-    def _new_lane(self, key: bytes, connection: Connection) -> Lane | None:
-        """Raises whatever keeps such a pull from being served."""
-        frame = json_fields.decode(refill(key, *_PROBE))
-        if frame.code not in _CODES or frame.flag or self._parts.hooks.consume:
-            return None
-        header = PullHeader.from_fields(frame.fields)
-        if (header.queue_offset, header.commit_offset, frame.opaque) != _PROBE:
-            return None
-        if self._parts.cell.value.reject_pull_consumer_enable:  # then it matters who asks
-            return None
-        admitted = self._pulls.admission.admit(Request(header, frame, connection))
-        wanted = self._parts.expiring.wanted(header.topic, admitted.wanted)
-        return self._lane_of(header, admitted) if _is_plain(wanted) else None
-
-    def _lane_of(self, header: PullHeader, admitted: Admitted) -> Lane:
+    def _plan_of(
+        self, header: PullHeader, admitted: Admitted, encoding: HeaderEncoding
+    ) -> PullPlan:
         limits = self._pulls.limits(header, from_disk=False)
         wanted = admitted.wanted
         usual, slow, far = self._pulls.suggestions(admitted.group)
-        answers = PullAnswers(
+        replies = PullReplies(
+            binary=encoding is HeaderEncoding.ROCKETMQ,
             max_count=limits.max_count,
             max_size=limits.max_size,
             codes=wanted.codes,
@@ -367,64 +296,79 @@ class PullLanes:
         )
         chooses = wanted.codes is not None or wanted.record is not None
         scanned = limits.max_scanned // wanted.weight if chooses else 0
-        return Lane(
-            header=header,
-            admitted=admitted,
-            answers=answers,
+        return PullPlan(
+            header,
+            admitted,
+            replies,
+            encoding=encoding,
             units=max(scanned, limits.max_count),
-            patience=self._pulls.patience(header),
-            group=header.consumer_group,
-            topic=header.topic,
-            queue_id=header.queue_id,
-            queue=(header.topic, header.queue_id),
-            commits=bool(header.sys_flag & COMMIT),
-            suspends=bool(header.sys_flag & SUSPEND),
+            max_wait=self._pulls.patience(header),
+            flags=(bool(header.sys_flag & COMMIT), bool(header.sys_flag & SUSPEND)),
         )
 
-    def _close_all(self) -> None:
-        self._blocks.clear()
-        for lane in self._lanes.values():
-            lane.is_open = False
-        self._lanes.clear()
-        self._keys.clear()
-        self._laneless.clear()
 
-    def _close_group(self, group: str) -> None:
-        self._laneless.clear()
-        for key in self._keys.pop(group, ()):
-            self._lanes.pop(key).is_open = False
+class WaitingPull(DeferredReply):
+    """A pull of a plan that waits: a waiter of `LongPolling` and a reply its connection owes."""
+
+    __slots__ = ("_path", "connection", "key", "opaque", "plan", "pull", "queue_offset", "tick")
+
+    def __init__(
+        self,
+        path: PullPath,
+        plan: PullPlan,
+        queue_offset: int,
+        opaque: int,
+        connection: Connection,
+    ) -> None:
+        super().__init__()
+        self._path = path
+        self.plan = plan
+        self.connection = connection
+        self.key = plan.queue_key
+        self.queue_offset = queue_offset
+        self.opaque = opaque
+        self.pull: Pull | None = None
+        """The pull as the handlers see it, once they had to decide."""
+        self.tick = 0
+
+    def look(self, is_last: bool, /) -> bool:
+        return self._path.retry(self, is_last=is_last)
+
+    def lose(self) -> None:
+        super().lose()
+        self._path.forget(self)
 
 
-def _read_binary(data: bytes, position: int) -> PlainPull | None:
-    """A pull with a binary header, as what the same one with a JSON header would be."""
-    at = position + 8
-    if data[position + 4 : position + 5] != _BINARY or data[at : at + 2] not in _BINARY_CODES:
-        return None
-    end = position + 4 + int.from_bytes(data[position : position + 4])
-    if end > len(data):
-        return None
+def refill(key: bytes, queue_offset: int, commit_offset: int, opaque: int) -> bytes:
+    """The JSON header of a key with these numbers. If it decodes to them, so do all of that key."""
+    key = key.replace(_QUEUE_OFFSET, _QUEUE_OFFSET + b"%d" % queue_offset, 1)
+    key = key.replace(_COMMIT_OFFSET, _COMMIT_OFFSET + b"%d" % commit_offset, 1)
+    return key.replace(_OPAQUE, _OPAQUE + b"%d" % opaque, 1)
+
+
+def _is_key_of(key: bytes, request: Request[PullHeader]) -> bool:
+    """Whether a key stands for this request, whatever its three numbers are."""
+    header, is_json = request.header, key.startswith(b"{")
+    if is_json is (request.frame.encoding is not HeaderEncoding.JSON):
+        return False
+    if not is_json:
+        return True  # parsed field by field: no other text can look like one of the numbers
     try:
-        frame = decode_frame(data[position + 4 : end])
+        frame = json_fields.decode(refill(key, *_PROBE))
+        probe = PullHeader.from_fields(frame.fields)
     except ProtocolError:
-        return None
-    frame.encoding = HeaderEncoding.JSON
-    found = read_plain_pull(encode_frame(frame), 0)
-    return found and (end, *found[1:])
-
-
-def _in(encoding: HeaderEncoding, reply: bytes) -> bytes:
-    """A response with its header written like that of the request."""
-    if encoding is HeaderEncoding.JSON or not reply:
-        return reply
-    frame = decode_frame(reply[4:])
-    frame.encoding = encoding
-    return encode_frame(frame)
+        return False
+    if (probe.queue_offset, probe.commit_offset, frame.opaque) != _PROBE:
+        return False
+    numbers = {"queue_offset": header.queue_offset, "commit_offset": header.commit_offset}
+    is_same = frame.code == request.frame.code and frame.flag == request.frame.flag
+    return is_same and msgspec.structs.replace(probe, **numbers) == header
 
 
 def _is_plain(wanted: MessageFilter) -> bool:
-    """Whether the kernel can tell what is wanted."""
+    """Whether compiled code can decide what is wanted."""
     if isinstance(wanted, FunctionFilter) or not isinstance(wanted.record, Sieve | None):
         return False
     if wanted.codes is None:
         return wanted.code is None
-    return len(wanted.codes) <= _MOST_CODES
+    return len(wanted.codes) <= _MAX_CODES

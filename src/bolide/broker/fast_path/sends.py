@@ -1,16 +1,15 @@
-"""Plain sends and transactions taken straight from the bytes received into the log.
-
-What it does not know it leaves to the ordinary way, `handlers`, and so it does with all
-that goes wrong: refusals are written in one place. The topics it serves are a table of slots that
-is made anew when topics or settings change.
-"""
+"""Plain sends and transactions on the fast path: from received bytes into the log, plan by plan."""
 
 import time
-from collections.abc import Sequence
 
-from bolide.broker.hooks import Hooks
+import msgspec
+
+from bolide.broker.fast_path._sends import SendFlow, SendPlans, SendTarget, find_ends
+from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
+from bolide.broker.fast_path.plans import Plans, SenderPlans
+from bolide.broker.gate import Gate
 from bolide.broker.metadata.topic_attributes import has_window
-from bolide.broker.metadata.topics import TopicTable, validate_topic
+from bolide.broker.metadata.topics import validate_topic
 from bolide.broker.produce.addressing import BrokerProperties, packed_peer
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
@@ -18,7 +17,6 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.broker.transactions.half_queue import HalfQueue
 from bolide.config import ConfigCell
-from bolide.kernel import Slot
 from bolide.model.message import Host
 from bolide.model.names import (
     HALF_TOPIC,
@@ -29,24 +27,39 @@ from bolide.model.names import (
     is_retry_topic,
     is_sendable,
 )
+from bolide.model.properties import PropertyName
+from bolide.protocol import binary_fields
 from bolide.protocol.bodies.topics import TopicConfig
-from bolide.protocol.codes import ResponseCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import FrameDecoder, encode_frame
+from bolide.protocol.headers.send import SendHeader
+from bolide.protocol.headers.transactions import EndTransactionHeader
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId
+from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE
 from bolide.protocol.refusals import InvalidParameter
 from bolide.remoting.connection import Connection
+from bolide.remoting.dispatch import Request
 from bolide.store.config import StoreConfig
 from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
+from bolide.version import ROCKETMQ_VERSION
 
+_SENDS = (b'{"code":310,', b'{"code":320,', b'{"code":37,', b"\x01\x36", b"\x01\x40", b"\x00\x25")
+"""How the headers of requests 310, 320 and 37 usually begin, JSON and binary."""
+_HEADER_AT = 8
 _OFFSET_DIGITS = 16
+_MAX_MESSAGES = 500
+"""Messages served under one hold of the append lock: other appends wait meanwhile."""
+
+Outcome = tuple[int, bytes, int]
+"""Where serving stopped, the replies so far, and why it stopped as a `FallThrough`."""
 
 
-class SendLanes:
-    """What the fast path asks first; `kernel.Sends` does the work."""
+class SendPath:
+    """Serves sends by plans, and makes the plans; belongs to one event loop."""
 
     def __init__(  # noqa: PLR0913  it stands beside the handlers and needs what they need
         self,
@@ -54,195 +67,278 @@ class SendLanes:
         cell: ConfigCell[BrokerConfig],
         store_cell: ConfigCell[StoreConfig],
         store: Store,
-        topics: TopicTable,
         intake: Intake,
         durability: Durability,
         statistics: Statistics,
         store_host: Host,
-        hooks: Hooks,
+        gate: Gate,
         halves: HalfQueue,
+        plans: Plans,
+        fall_throughs: FallThroughs,
     ) -> None:
         digits = OffsetId(store_host, 0).encode()[:-_OFFSET_DIGITS]
-        self._sends = store.plain_sends(pack_host(store_host), digits)
-        self._append = store.append_sends
-        self._topics = topics
+        self._flow = SendFlow(
+            pack_host(store_host), digits, _system_target(HALF_TOPIC), _system_target(OP_HALF_TOPIC)
+        )
+        self._store = store
+        self._reserve = store.reserve
+        self._publish = store.publish
+        self._is_enabled = store.takes_raw_records
         self._intake = intake
         self._durability = durability
-        self._hooks = hooks
+        self._gate = gate
         self._statistics = statistics
         self._halves = halves
+        self._plans = plans
+        self._fall_throughs = fall_throughs
         self._cell = cell
         self._store_cell = store_cell
         self._count = 0
         """Messages of this burst."""
         self._seconds = 0.0
-        """How long their appends took."""
-        self._uncounted = 0.0
-        """How long the appends took that the statistics of the queues do not know of."""
+        """Seconds that their appends took."""
+        self._unreported = 0.0
+        """Seconds of appends that the statistics of the queues have not been told of."""
         self._log_end = 0
-        if self._sends is not None:
-            intake.on_end = self._note
-            statistics.ask_first(self._tell_queues)
-            cell.on_change(lambda _: self._settings_changed())
-            store_cell.on_change(lambda _: self._settings_changed())
-            topics.on_change(self._fill)
-            topics_of_halves = _system_slot(HALF_TOPIC), _system_slot(OP_HALF_TOPIC)
-            self._sends.open_transactions(*topics_of_halves, halves.claim)
-            self._settings_changed()
+        self.configure()
 
-    def _settings_changed(self) -> None:
+    def configure(self) -> None:
+        """Take over the settings."""
         config = self._cell.value
-        self._marks = BrokerProperties.of(config)
-        answer = self._marks.answer.to_fields()
-        assert self._sends is not None
-        self._sends.configure(
-            suffix=self._marks.suffix.encode(),
-            region=answer["MSG_REGION"],
-            trace_on=answer["TRACE_ON"],
+        self._properties = BrokerProperties.of(config)
+        fields = self._properties.answer.to_fields()
+        reply_fields, reply_end = _json_reply_parts(fields)
+        binary_head, binary_tail = _binary_reply_parts(fields)
+        self._flow.configure(
+            suffix=self._properties.suffix.encode(),
+            reply_fields=reply_fields,
+            reply_end=reply_end,
+            binary_head=binary_head,
+            binary_fields=binary_tail,
             max_body=self._store_cell.value.max_message_size,
             max_batch=config.max_batch_count,
         )
-        self._sends.takes_halves = not config.reject_transaction_message
-        self._fill()
 
-    def _fill(self) -> None:
-        """Note again which topics it may serve."""
-        config = self._cell.value
-        closed = config.start_accept_send_request_time_stamp > 0
-        assert self._sends is not None
-        self._sends.slots = {} if closed else {
-            slot.topic: slot
-            for slot in map(_slot, (each for each in self._topics if _is_plain(each, config)))
-        }  # fmt: skip
+    # ---- plans
 
-    def serve(self, data: bytes, position: int, connection: Connection) -> tuple[int, bytes] | None:
-        """Take the plain sends and ends of transactions there; where they end, and the answers.
+    def prepare(self, request: Request[SendHeader], header: SendHeader, topic: TopicConfig) -> None:
+        """Keep what gate and handler have decided about a send that they let through."""
+        config, frame = self._cell.value, request.frame
+        if not self._is_enabled or self._gate.watches_sends or not is_plain_topic(topic, config):
+            return
+        if config.start_accept_send_request_time_stamp > 0:
+            return
+        if not self._gate.may_prepare(frame, request.connection):
+            return
+        plans, name = self._plans.of(request.connection).sends, topic.topic_name.encode()
+        targets = _targets_for(plans, frame.code, header)
+        if targets is None:
+            return
+        known = targets.get(name)
+        if known is None or not known.is_open:
+            self._plans.reserve()
+            plans = self._plans.of(request.connection).sends  # all others may have been dropped
+            found = _targets_for(plans, frame.code, header)
+            assert found is not None
+            found[name] = self._target(name, topic)
 
-        None: there are none, or they cannot be taken. Answers that must wait for the disk follow.
+    def prepare_end(self, request: Request[EndTransactionHeader]) -> None:
+        """Keep that a sender may end the transactions of its producer group."""
+        if not self._is_enabled or self._gate.watches_sends:
+            return
+        if not self._gate.may_prepare(request.frame, request.connection):
+            return
+        group = request.header.producer_group.encode()
+        if group not in self._plans.of(request.connection).sends.groups:
+            self._plans.reserve()
+            self._plans.of(request.connection).sends.groups.add(group)
+
+    def _target(self, name: bytes, topic: TopicConfig) -> SendTarget:
+        target = self._plans.find_target(name)
+        if target is None:
+            queues = max(topic.write_queue_nums, topic.read_queue_nums)
+            target = SendTarget(name, queues, has_window(topic))
+            self._plans.add_target(target)
+        return target
+
+    # ---- serving
+
+    def serve(
+        self, data: bytes, position: int, connection: Connection, sender: SenderPlans
+    ) -> Outcome:
+        """Serve the sends and ends of transactions at `position`, as far as plans cover them.
+
+        Replies that wait for the disk are sent later.
         """
-        if self._sends is None or self._hooks.send:
-            return None
-        begun = time.monotonic()
-        peer = packed_peer(connection.peer)
+        plans = sender.sends
+        if not plans or self._gate.watches_sends:
+            return position, b"", self._reason_without_plans(data, position)
+        started = time.monotonic()
+        claimed = self._claim(data, position) if plans.groups else None
         try:
-            taken = self._append(self._sends, data, position, connection.max_frame_size, peer)
-        except Exception:  # noqa: BLE001  the ordinary way meets it too and answers
-            self._note_ended(self._sends.take_ended())
-            return None
-        end, answers, self._log_end, generation, count = taken
+            end, replies, count, generation, reason = self._append(
+                data, position, connection, plans, claimed
+            )
+        except Exception as exc:  # noqa: BLE001  the handlers meet it too and answer
+            self._fall_throughs.failed("send", exc)
+            return position, b"", FallThrough.ERROR
+        finally:
+            self._complete_ends(claimed)
         if end == position:
-            return None
-        if ended := self._sends.take_ended():
-            self._note_ended(ended)
-            count -= len(ended)  # the op messages that tell of it: nobody sent those
+            return position, b"", reason
         self._count += count
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         self._seconds += seconds
-        self._uncounted += seconds
+        self._unreported += seconds
         if self._intake.ending is None:
             self._intake.expect_end()
+        self._fall_throughs.served_sends += count
         if self._durability.waits:
-            since = self._durability.now()
-            held = _Held(self, connection, answers, self._log_end, generation, since)
-            connection.owe(held, end - position)
-            self._durability.keep(held)
-            return end, b""
-        return end, answers
+            waiting = _ReplyOnDurable(self, connection, replies, self._log_end, generation)
+            connection.owe(waiting, end - position)
+            self._durability.keep(waiting)
+            return end, b"", reason
+        return end, replies, reason
 
-    def _note_ended(self, ended: Sequence[tuple[int, int, int]]) -> None:
-        for each in ended:
+    def _reason_without_plans(self, data: bytes, position: int) -> FallThrough:
+        received = len(data) - position
+        if received < 8 or received < 4 + int.from_bytes(data[position : position + 4]):
+            return FallThrough.SERVED  # the frame is incomplete
+        if not looks_like_send(data, position):
+            return FallThrough.OTHER_REQUEST
+        return FallThrough.HOOK if self._gate.watches_sends else FallThrough.UNPREPARED
+
+    def _append(
+        self,
+        data: bytes,
+        position: int,
+        connection: Connection,
+        plans: SendPlans,
+        claimed: set[int] | None,
+    ) -> tuple[int, bytes, int, int, int]:
+        """Run the flow under the append lock; where it stopped, replies, messages, and why."""
+        flow = self._flow
+        peer, largest = packed_peer(connection.peer), connection.max_frame_size
+        while True:
+            room = self._reserve()
+            if room is None:
+                return position, b"", 0, 0, FallThrough.STORE
+            written = count = 0
+            try:
+                end, replies, written, count, reason = flow.run(
+                    data, position, largest, _MAX_MESSAGES, peer, plans, claimed, room
+                )
+            finally:  # in every case: it releases the lock
+                self._log_end, generation = self._publish(
+                    room, written, count, flow.last_record, flow.drain_changed()
+                )
+            if reason == FallThrough.QUEUE and flow.missing_queue is not None:
+                target, queue_id = flow.missing_queue
+                target.open_queue(queue_id, self._store.tail(target.topic, queue_id))
+                if end == position:
+                    continue
+                reason = FallThrough.SERVED  # the rest of the data is next
+            elif flow.error is not None:
+                self._fall_throughs.failed("send", flow.error)
+            return end, replies, count, generation, reason
+
+    def _claim(self, data: bytes, position: int) -> set[int]:
+        """Mark the half messages as ended that the received requests are about to end.
+
+        Under the append lock nothing outside the flow can be asked; what the flow does not end is
+        open again afterwards.
+        """
+        return {each for each in find_ends(data, position) if self._halves.claim(each)}
+
+    def _complete_ends(self, claimed: set[int] | None) -> None:
+        for each in self._flow.drain_ended():
             self._halves.record_end(*each)
+            self._count -= 1  # its op message is internal and does not count as a send
+        for queue_offset in claimed or ():
+            self._halves.open.reopen(queue_offset)
 
-    def _note(self) -> None:
-        """Have the pulls woken that wait for what the burst brought, if anybody waits."""
+    # ---- bursts and statistics
+
+    def end_burst(self) -> None:
+        """Count the sends of a burst, and report its queues if a consumer waits."""
         if self._count:
             self._statistics.add_put_latency(self._count, self._seconds / self._count)
             self._count, self._seconds = 0, 0.0
         if self._intake.is_awaited:
-            self._tell_queues()
+            self.report_queues()
 
-    def _tell_queues(self) -> None:
-        """Say by queue what came since the last time, to the statistics and to who waits."""
-        assert self._sends is not None
-        # What is not on the disk cannot be read: who asks for it now will wait.
+    def report_queues(self) -> None:
+        """Report by queue what was appended since the last time: to statistics and long polling."""
+        # With SYNC_FLUSH messages cannot be read yet: a pull that comes now will have to wait.
         may_wait = self._intake.is_awaited or self._durability.waits
         touched = [
-            (topic, queue_id, *units.take_fresh())
-            for topic, queue_id, units in self._sends.take_touched()
+            (topic, queue_id, *tail.take_fresh())
+            for topic, queue_id, tail in self._flow.drain_touched()
         ]
         sent = sum(count for topic, _, count, _ in touched if topic != OP_HALF_TOPIC)
-        each = self._uncounted / (sent or 1)
-        self._uncounted = 0.0
+        each = self._unreported / (sent or 1)
+        self._unreported = 0.0
         for topic, queue_id, count, size in touched:
-            if topic != OP_HALF_TOPIC:  # nobody sent those
+            if topic != OP_HALF_TOPIC:  # op messages are internal and do not count as sends
                 self._statistics.sent_singly(topic, queue_id, count, size, each)
             if may_wait:
                 self._intake.touch(topic, queue_id, self._log_end)
 
-    def instead(self, answers: bytes, outcome: int | StoreUnwritable) -> bytes:
-        """What must be said instead of each of the answers."""
-        frames = FrameDecoder().feed(answers)
-        return b"".join([encode_frame(self._instead_of(frame, outcome)) for frame in frames])
+    # ---- replies that wait for the disk
 
-    def _instead_of(self, answer: Frame, outcome: int | StoreUnwritable) -> Frame:
+    def replies_for(self, replies: bytes, outcome: int | StoreUnwritable) -> bytes:
+        """The replies to send in place of those that were written when the store accepted."""
+        frames = FrameDecoder().feed(replies)
+        return b"".join([encode_frame(self._reply_for(frame, outcome)) for frame in frames])
+
+    def _reply_for(self, reply: Frame, outcome: int | StoreUnwritable) -> Frame:
         if not isinstance(outcome, StoreUnwritable):
-            answer.code = outcome
-            return answer
+            reply.code = outcome
+            return reply
         self._statistics.failed()
         return Frame(
             code=ResponseCode.SERVICE_NOT_AVAILABLE,
-            fields=self._marks.answer.to_fields(),
+            fields=self._properties.answer.to_fields(),
             flag=FrameFlag.RESPONSE,
-            opaque=answer.opaque,
-            encoding=answer.encoding,
+            opaque=reply.opaque,
+            encoding=reply.encoding,
             remark=unavailable(outcome).remark,
         )
 
+    def now(self) -> float:
+        return self._durability.now()
 
-class _Held:
-    """Answers that leave when the disk has the messages."""
 
-    __slots__ = ("_answers", "_connection", "_lanes", "end", "generation", "since")
+class _ReplyOnDurable:
+    """Replies that leave when their messages are durable."""
+
+    __slots__ = ("_connection", "_path", "_replies", "end", "generation", "since")
 
     def __init__(
-        self,
-        lanes: SendLanes,
-        connection: Connection,
-        answers: bytes,
-        end: int,
-        generation: int,
-        since: float,
+        self, path: SendPath, connection: Connection, replies: bytes, end: int, generation: int
     ) -> None:
-        self._lanes = lanes
+        self._path = path
         self._connection = connection
-        self._answers = answers
+        self._replies = replies
         self.end = end
         self.generation = generation
-        self.since = since
+        self.since = path.now()
 
     def tell(self, outcome: int | StoreUnwritable, /) -> None:
-        answers = self._answers
+        replies = self._replies
         if outcome is not ResponseCode.SUCCESS:
-            answers = self._lanes.instead(answers, outcome)
-        self._connection.settle(self, answers or None)
+            replies = self._path.replies_for(replies, outcome)
+        self._connection.settle(self, replies or None)
 
     def lose(self) -> None:
-        """The messages are kept; nobody is told."""
+        """The connection is gone: the messages stay, the replies go nowhere."""
 
     def go_on(self) -> None:
-        """It waits for the disk, not for the peer."""
+        """The replies wait for the disk, not for the peer."""
 
 
-def _slot(topic: TopicConfig) -> Slot:
-    queues = max(topic.write_queue_nums, topic.read_queue_nums)
-    return Slot(topic.topic_name.encode(), queues, has_window(topic))
-
-
-def _system_slot(topic: str) -> Slot:
-    return Slot(topic.encode(), 1, False)
-
-
-def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:
+def is_plain_topic(topic: TopicConfig, config: BrokerConfig) -> bool:
+    """Whether sends to a topic need none of the special treatment that handlers know."""
     name = topic.topic_name
     return bool(
         topic.perm & WRITE
@@ -250,7 +346,7 @@ def _is_plain(topic: TopicConfig, config: BrokerConfig) -> bool:
         and topic.topic_filter_type == "SINGLE_TAG"
         and len(name) <= MAX_V1_TOPIC_SIZE
         and is_sendable(name)
-        and not name.startswith(SYSTEM_TOPIC_PREFIX)  # the broker itself reads those
+        and not name.startswith(SYSTEM_TOPIC_PREFIX)  # read by the broker itself
         and not is_retry_topic(name)
         and not is_dead_letter_topic(name)
         and _is_valid(name)
@@ -263,3 +359,39 @@ def _is_valid(topic: str) -> bool:
     except InvalidParameter:
         return False
     return True
+
+
+def _system_target(topic: str) -> SendTarget:
+    return SendTarget(topic.encode(), 1, False)
+
+
+def _targets_for(plans: SendPlans, code: int, header: SendHeader) -> dict[bytes, SendTarget] | None:
+    """The plans of the kind that a request is of; None if the fast path serves none of it."""
+    if code == RequestCode.SEND_BATCH_MESSAGE:
+        return plans.batches if header.batch else None
+    if code != RequestCode.SEND_MESSAGE_V2 or header.batch:
+        return None
+    if PropertyName.TRANSACTION_PREPARED not in header.properties:
+        return plans.singles
+    prepared = decode_properties(header.properties).get(PropertyName.TRANSACTION_PREPARED)
+    return plans.halves if prepared == "true" else None
+
+
+def looks_like_send(data: bytes, position: int) -> bool:
+    """Whether a header begins as those of sends and ends of transactions usually do."""
+    return data.startswith(_SENDS, position + _HEADER_AT)
+
+
+def _json_reply_parts(fields: dict[str, str]) -> tuple[bytes, bytes]:
+    """What every JSON reply has before its opaque, behind the fields of its own, and after it."""
+    shared = msgspec.json.encode(fields)[1:]
+    return (
+        shared + b',"flag":1,"language":"PYTHON","opaque":',
+        f',"serializeTypeCurrentRPC":"JSON","version":{ROCKETMQ_VERSION}}}'.encode(),
+    )
+
+
+def _binary_reply_parts(fields: dict[str, str]) -> tuple[bytes, bytes]:
+    """A binary reply header up to its fields, and the last of these."""
+    head = binary_fields.encode(Frame(flag=FrameFlag.RESPONSE))
+    return head, binary_fields.encode(Frame(fields=fields))[len(head) :]

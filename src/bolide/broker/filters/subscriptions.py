@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from bolide.broker.filters.sql import BadExpression, compile_sql
+from bolide.broker.listeners import Listeners
 from bolide.protocol.bodies.heartbeat import Subscription
 from bolide.protocol.refusals import ServerError, SubscriptionMalformed
 from bolide.protocol.tags import BadTagExpression, TagExpression
@@ -91,14 +92,11 @@ class FilterTable:
     def __init__(self, table: Table[ConsumerFilters], now: Callable[[], float]) -> None:
         self.table = table
         self._now = now
-        self._listeners: list[Callable[[str], None]] = []
+        self.on_change: Listeners[str] = Listeners()
+        """The filters of a group changed."""
         for found in self:
             if not found.dead_time:
                 found.dead_time = max(self._now_ms() - _DEAD_FOR, found.born_time)
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the group whenever its filters change."""
-        self._listeners.append(listener)
 
     def find(self, topic: str, group: str) -> ConsumerFilter | None:
         of_topic = self._topics.get(topic)
@@ -192,8 +190,7 @@ class FilterTable:
 
     def _changed(self, group: str) -> None:
         self.table.changed()
-        for listener in self._listeners:
-            listener(group)
+        self.on_change(group)
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)

@@ -1,6 +1,8 @@
 """Client requests: heartbeats, group members, queue locks (`ClientManageProcessor`)."""
 
-from bolide.broker.background import MAX_BODY, read_json
+from contextlib import suppress
+
+from bolide.broker.background import MAX_BODY, Background, read_json
 from bolide.broker.filters.filters import Filters
 from bolide.broker.metadata.clients import ClientTable, Member
 from bolide.broker.metadata.groups import GroupTable
@@ -19,6 +21,7 @@ from bolide.protocol.bodies.heartbeat import (
 )
 from bolide.protocol.bodies.locks import LockReply, LockRequest
 from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import Frame
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.clients import (
     ConsumerGroupHeader,
@@ -27,7 +30,9 @@ from bolide.protocol.headers.clients import (
     UnregisterClientHeader,
 )
 from bolide.protocol.refusals import ConsumerNotOnline, GroupNotFound, ServerError
+from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Reply, Request, handles
+from bolide.remoting.errors import RemotingError
 
 
 class ClientHandlers:
@@ -176,3 +181,22 @@ def _producer(member: Member) -> bodies.ConnectedProducer:
         version=member.version,
         last_update_timestamp=int(member.last_seen * 1000),
     )
+
+
+class MemberNotices:
+    """Notices to consumers that the members of their group changed."""
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+
+    def send(self, connection: Connection, group: str) -> None:
+        self._background.start(self._send(connection, group), "broker-notice")
+
+    async def _send(self, connection: Connection, group: str) -> None:
+        if connection.is_blocked:
+            return  # the notice is a hint: consumers rebalance every 20 s without it
+        fields = ConsumerGroupHeader(group).to_fields()
+        with suppress(RemotingError):  # the consumer may be gone
+            await connection.notify(
+                Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
+            )

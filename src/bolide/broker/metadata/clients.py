@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -101,15 +102,9 @@ class ClientTable:
         self._producers: dict[str, Members] = {}
         self._memberships: dict[Connection, _Membership] = {}
         self._producer_connections: dict[str, Connection] = {}  # by client id, the latest
-        self._listeners: list[Callable[[str], None]] = []
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Register a listener for consumer groups.
-
-        The table calls it with the name of a group that gains its first member, loses its last
-        one, or changes its consume type, message model or subscriptions.
-        """
-        self._listeners.append(listener)
+        self.on_change: Listeners[str] = Listeners()
+        """A consumer group gained its first member, lost its last one, or changed its consume type,
+        message model or subscriptions."""
 
     # ---- look-ups
 
@@ -200,7 +195,7 @@ class ClientTable:
         if not beat.without_sub:
             changed |= group.subscribe(data.subscription_data_set)
         if is_new or group.consumption != before:
-            self._call_listeners(name)
+            self.on_change(name)
         if changed:
             self._notify_members(group)
         return changed
@@ -290,16 +285,12 @@ class ClientTable:
             return
         if not group.by_connection:
             del self._consumers[name]
-            self._call_listeners(name)
+            self.on_change(name)
         self._memberships[connection].consumer_groups.discard(name)
         self._remove_if_empty(connection)
         self._notify_members(group)
 
     # ---- inside
-
-    def _call_listeners(self, group: str) -> None:
-        for listener in self._listeners:
-            listener(group)
 
     def _notify_members(self, group: ConsumerGroup) -> None:
         config = self._groups.find(group.name)

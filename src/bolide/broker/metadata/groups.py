@@ -3,11 +3,12 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
 from bolide.broker.background import MAX_BODY, on_saving_thread, read_json
+from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import SYSTEM_GROUPS, validate_group
 from bolide.broker.settings.config import BrokerConfig
@@ -54,11 +55,8 @@ class GroupTable:
         self._cell = cell
         self._now = now
         self._saving = threading.Lock()  # one file, one writer
-        self._listeners: list[Callable[[], None]] = []
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Register a listener that is called after each change of a group or its permissions."""
-        self._listeners.append(listener)
+        self.on_change: Listeners[Collection[str]] = Listeners()
+        """Groups of these names, or their permissions, changed."""
 
     def find(self, group: str) -> GroupConfig | None:
         return self.table.subscription_group_table.get(group)
@@ -113,13 +111,13 @@ class GroupTable:
         for config in given:
             log.info("group %s: %s", config.group_name, config)
             self.table.subscription_group_table[config.group_name] = config
-        await self._save_now()
+        await self._save_now([config.group_name for config in given])
 
     async def delete(self, group: str) -> bool:
         """Delete a group and its read permissions; returns False if there was none."""
         found = self.table.subscription_group_table.pop(group, None)
         self.table.forbidden_table.pop(group, None)
-        await self._save_now()
+        await self._save_now([group])
         log.info("deleted group %s" if found else "no group %s to delete", group)
         return found is not None
 
@@ -133,7 +131,7 @@ class GroupTable:
         if not topics:
             del self.table.forbidden_table[group]
         log.info("group %s may%s read %s", group, "" if readable else " not", topic)
-        await self._save_now()
+        await self._save_now([group])
 
     def create_system_groups(self) -> None:
         """Create missing system groups. Blocks; called at start."""
@@ -141,7 +139,7 @@ class GroupTable:
         missing = [name for name in SYSTEM_GROUPS if name not in groups]
         groups.update({name: GroupConfig(group_name=name) for name in missing})
         if missing:
-            self._changed()
+            self._changed(missing)
             self.save()
 
     # ---- saving
@@ -156,8 +154,8 @@ class GroupTable:
         with self._saving:
             return self._table.save()
 
-    async def _save_now(self) -> None:
-        self._changed()
+    async def _save_now(self, groups: Collection[str]) -> None:
+        self._changed(groups)
         try:
             await uninterrupted(on_saving_thread(self.save))
         except OSError as exc:
@@ -165,11 +163,10 @@ class GroupTable:
                 f"in force, but {self._table.path} cannot be written: {exc}; the broker tries again"
             ) from exc
 
-    def _changed(self) -> None:
+    def _changed(self, groups: Collection[str]) -> None:
         self.table.data_version = self.data_version.bumped(int(self._now() * 1000))
         self._table.changed()
-        for listener in self._listeners:
-            listener()
+        self.on_change(groups)
 
     def _create(self, group: str) -> GroupConfig:
         allowed = self._cell.value.auto_create_subscription_group
@@ -184,7 +181,7 @@ class GroupTable:
         except InvalidParameter as exc:
             raise _not_found(group, f"the group cannot be created: {exc.remark}") from exc
         created = self.table.subscription_group_table[group] = GroupConfig(group_name=group)
-        self._changed()
+        self._changed([group])
         log.info("created group %s", group)
         return created
 

@@ -3,9 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from bolide.broker.background import on_saving_thread
+from bolide.broker.listeners import Listeners
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.refusals import ServerError
@@ -39,12 +40,10 @@ class OffsetTable:
         self._is_modified = False
         self._warned: dict[tuple[str, int], float] = {}
         self._saving = threading.Lock()  # one file, one writer
-        self.on_reset: Callable[[str, Iterable[int]], None] = lambda topic, queue_ids: None
-        """Called with a topic and the queue ids whose offsets were reset."""
-        self.on_placed: Callable[[str, str, Mapping[int, int]], None] = lambda *_: None
-        """Called with a group, a topic and the new offset by queue id, before `on_reset`."""
-        self.on_removed: Callable[[str, str], None] = lambda *_: None
-        """Called with a topic and a group whose offsets are removed; one of the two is empty."""
+        self.on_reset: Listeners[str, str, Mapping[int, int]] = Listeners()
+        """A group was moved in a topic, to these offsets by queue id."""
+        self.on_removed: Listeners[str, str] = Listeners()
+        """The offsets of a topic or of a group were removed; the other one of the two is empty."""
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         key = f"{topic}@{group}"
@@ -89,8 +88,7 @@ class OffsetTable:
             self._resets.setdefault(key, {}).update(offsets)
             self._offsets.setdefault(key, {}).update(offsets)
             self._record_change()
-        self.on_placed(group, topic, offsets)
-        self.on_reset(topic, offsets)
+        self.on_reset(group, topic, offsets)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset of a queue is pending."""

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
 import msgspec
 
 from bolide.broker.background import on_saving_thread
+from bolide.broker.listeners import AwaitedListeners, Listeners
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.model.names import (
@@ -84,9 +85,10 @@ class TopicTable:
         self._topics: Topics = table.value.topic_config_table
         self._version = table.value.data_version
         self._writing = asyncio.Lock()  # one file, one writer
-        self._listeners: list[Callable[[], None]] = []
-        self.announce: Callable[[], Awaitable[None]] | None = None
-        """Awaited after each change; registers with NameServers, so that clients find a route."""
+        self.on_change: Listeners[Collection[str]] = Listeners()
+        """Topics of these names were created, changed or deleted."""
+        self.on_published: AwaitedListeners[[]] = AwaitedListeners()
+        """A change is visible; NameServers must know of it before its caller does."""
 
     def find(self, topic: str) -> TopicConfig | None:
         return self._topics.get(topic)
@@ -117,10 +119,6 @@ class TopicTable:
         return MappedTopicConfigTable(
             topic_config_table=dict(self._topics), data_version=self.data_version
         )
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Register a listener that is called after each visible change."""
-        self._listeners.append(listener)
 
     # ---- changing
 
@@ -289,11 +287,11 @@ class TopicTable:
                     await afterwards()
 
         await uninterrupted(change())
-        if self.announce is not None and self._version != before:
-            await self.announce()
+        if self._version != before:
+            await self.on_published()
 
     async def _replace(self, topics: Topics) -> None:
-        before = self._table.value
+        before, known = self._table.value, self._topics
         self._stage(topics)
         try:
             await on_saving_thread(self._table.save)
@@ -303,8 +301,8 @@ class TopicTable:
                 f"nothing is changed, {self._table.path} cannot be written: {exc}"
             ) from exc
         self._publish()
-        for listener in self._listeners:
-            listener()
+        names = known.keys() | topics.keys()
+        self.on_change({name for name in names if known.get(name) != topics.get(name)})
 
     def _stage(self, topics: Topics) -> None:
         """Put the topics into the file's table, to be written next."""

@@ -59,8 +59,6 @@ class Positions:
         self._offsets = offsets
         self._store = store
         self._cell = cell
-        offsets.on_placed = self._on_reset
-        offsets.on_removed = self.forget
 
     def require(self, name: QueueName, init_mode: int) -> tuple[PopQueue, int]:
         """Return the queue, positioned within the store, and the end of the queue.
@@ -148,7 +146,7 @@ class Positions:
     def _reposition(self, queue: PopQueue, offset: int) -> None:
         self._journal.append([Repositioned(*queue.name, offset)])
 
-    def _on_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Reposition queues after a reset by an administrator, dropping their leases."""
         for queue_id, offset in offsets.items():
             queue = self._state.queues.get((topic, group, queue_id))

@@ -65,7 +65,6 @@ class Polling:
         self._pairs: dict[str, dict[tuple[str, str], None]] = {}
         """Topic and group pairs to wake by topic of the arrival, which may be a retry topic."""
         self._count = 0
-        long_polling.on_arrival = self.arrived
 
     def __len__(self) -> int:
         return self._count

@@ -7,7 +7,7 @@ from itertools import count
 
 from bolide.broker.background import Background
 from bolide.broker.filters.filters import Filters
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.broker.pop.delivery import AdmittedPop, PopResult, PopSteps, QueueBatch, QueueRead
 from bolide.broker.pop.polling import MAX_MESSAGES, PollKey, PollKind, remaining, waiting_queue
 from bolide.broker.pop.pop import Pop

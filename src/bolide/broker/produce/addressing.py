@@ -1,5 +1,6 @@
 """The topic and queue in which a new message is stored, and the properties the broker adds."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -10,7 +11,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.timetable import TIMER_PROPERTIES, Timetable, timer_draft
 from bolide.model.message import Host, TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import SCHEDULE_TOPIC
-from bolide.model.properties import PropertyName
+from bolide.model.properties import INTERPRETED_PREFIXES, PropertyName
 from bolide.protocol.header import Header
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.property_string import PAIR_END, encode_properties
@@ -123,6 +124,14 @@ class BrokerProperties:
         """Append to a property string that has none of the added properties yet."""
         separator = "" if not properties or properties.endswith(PAIR_END) else PAIR_END
         return f"{properties}{separator}{self.suffix}"
+
+
+_INTERPRETED = re.compile("\x02(?:" + "|".join(map(re.escape, INTERPRETED_PREFIXES)) + ")")
+
+
+def is_stored_as_is(properties: str) -> bool:
+    """Whether the broker interprets none of these properties, so that the string is not changed."""
+    return not _INTERPRETED.search(f"\x02{properties}")
 
 
 @lru_cache(maxsize=8192)

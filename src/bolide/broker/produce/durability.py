@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from bolide.broker.listeners import Listeners
 from bolide.config import ConfigCell
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.refusals import ServerError, ServiceNotAvailable
@@ -59,11 +60,10 @@ class Durability:
     def __init__(self, store: Store, config: ConfigCell[StoreConfig]) -> None:
         self.waits = config.value.flush_mode is FlushMode.SYNC
         """Whether an append is not safe at once."""
-        self.on_progress: Callable[[int], None] = lambda _: None
-        """Called with the position up to which the log has become readable."""
-        self.on_taken_back: Callable[[int, int], None] = lambda *_: None
-        """Called when messages are lost: those that lay behind a position and are older than a
-        generation."""
+        self.on_progress: Listeners[int] = Listeners()
+        """The log has become readable up to a position."""
+        self.on_taken_back: Listeners[int, int] = Listeners()
+        """Messages behind a position, older than a generation, were taken back by the store."""
         self._store = store
         self._config = config
         self._safe = 0

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from bolide.broker.consume.long_polling import LongPolling, QueueKey
+from bolide.broker.listeners import Listeners
 from bolide.broker.produce.durability import Durability
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended
@@ -26,9 +27,8 @@ class Intake:
         self._watchers: dict[str, Callable[[], None]] = {}
         self.ending: asyncio.Handle | None = None
         """What will end the burst that has begun, see `expect_end`."""
-        self.on_end: Callable[[], None] = lambda: None
-        """Called before anybody is woken: the last time for `touch`."""
-        durability.on_progress = self._progressed
+        self.on_burst_end: Listeners[[]] = Listeners()
+        """A burst ends, and long polls are woken next: the last time for `touch`."""
 
     @property
     def is_awaited(self) -> bool:
@@ -77,7 +77,7 @@ class Intake:
 
     def _finish_burst(self) -> None:
         try:
-            self.on_end()
+            self.on_burst_end()
         finally:
             self.ending = None  # or no burst would end again
             self._store.end_burst()
@@ -85,9 +85,9 @@ class Intake:
             touched, self._touched = self._touched, {}
             self._wake(touched)
 
-    def _progressed(self, position: int) -> None:
-        """With SYNC_FLUSH a message can be read when it is on the disk, not before."""
-        self.on_end()  # the flusher may be quicker than the end of the burst
+    def wake_up_to(self, position: int) -> None:
+        """Wake long polls on messages before a log position, which SYNC_FLUSH has made readable."""
+        self.on_burst_end()  # the flusher may be quicker than the end of the burst
         touched = self._touched
         self._touched = {key: end for key, end in touched.items() if end > position}
         self._wake(touched)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -13,7 +13,8 @@ import msgspec
 from bolide.broker.background import Background
 from bolide.broker.consume.expiry import Expiring, check_expiry
 from bolide.broker.dedup.duplicates import Duplicates
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
+from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.topics import TopicTable, validate_topic
@@ -21,6 +22,7 @@ from bolide.broker.produce.addressing import (
     BrokerProperties,
     address,
     is_half,
+    is_stored_as_is,
     packed_peer,
     without_transaction,
 )
@@ -32,7 +34,6 @@ from bolide.broker.timers.recurring import begin_series, check_batch
 from bolide.broker.timers.timetable import Timetable, refuse_in_batch
 from bolide.broker.transactions.half_messages import half_draft
 from bolide.config import ConfigCell
-from bolide.kernel.plain_sends import asks_for_nothing
 from bolide.model.message import Host, SysFlag
 from bolide.model.names import (
     HALF_TOPIC,
@@ -130,6 +131,8 @@ class SendHandlers:
         self._store_host = pack_host(parts.store_host)
         self.marks = BrokerProperties.of(parts.cell.value)
         self._timetable = Timetable(parts.cell, parts.now)
+        self.on_admitted: Listeners[Request[Any], SendHeader, TopicConfig] = Listeners()
+        """A send to an existing topic was let through and stored."""
         parts.cell.on_change(self._settings_changed)
 
     def _settings_changed(self, config: BrokerConfig) -> None:
@@ -155,9 +158,11 @@ class SendHandlers:
                 later = self._parts.background.defer(self._take_slowly(incoming))
                 later.on_lost = None  # what came is stored, whether or not its sender stays
                 return later
-            return self._take(incoming, topic)
+            reply = self._take(incoming, topic)
+            self.on_admitted(request, header, topic)
         except Refusal as exc:
             return self._refused(incoming, exc)
+        return reply
 
     def _must_wait(self, incoming: Incoming) -> bool:
         """Whether it cannot be told yet if the message is a repeat, or its topic must be noted."""
@@ -357,8 +362,8 @@ class SendHandlers:
         half = is_half(draft, properties)
         if not half:
             draft = without_transaction(draft, properties)
-        if asks_for_nothing(header.properties) and PropertyName.UNIQUE_ID in properties:
-            # Most are such: the string stays as it is, which the fast path counts on.
+        if is_stored_as_is(header.properties) and PropertyName.UNIQUE_ID in properties:
+            # Most messages: the fast path stores the string as it is, too.
             plain = draft._replace(properties=self.marks.add_to(header.properties).encode())
             return plain, properties[PropertyName.UNIQUE_ID]
         check_expiry(properties)

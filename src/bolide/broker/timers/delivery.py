@@ -48,7 +48,7 @@ class TimerDelivery:
         due_queue: DueQueue,
         counts: TimerCounts,
         store_host: bytes,
-        on_delivered: Sequence[Continuation],
+        continuations: Sequence[Continuation],
         delivered: set[DeliveryIdentity],
         delivered_from: int | None,
     ) -> None:
@@ -59,7 +59,7 @@ class TimerDelivery:
         self._due_queue = due_queue
         self._counts = counts
         self._store_host = store_host
-        self._on_delivered = on_delivered
+        self._continuations = continuations
         self._delivered = delivered
         self._delivered_from = delivered_from
         self._first_of_slot: dict[int, int] = {}
@@ -150,7 +150,7 @@ class TimerDelivery:
             log.error("the timer message at %s names no valid topic", record.physical_offset)
             self._drop(timer, properties)
             return
-        for continuation in self._on_delivered:
+        for continuation in self._continuations:
             if (drafts := continuation(draft, properties)) is not None:
                 self._append(timer, properties, drafts)
                 return

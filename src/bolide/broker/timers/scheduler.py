@@ -11,7 +11,7 @@ since the checkpoint are found in the log (`checkpointing`).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -76,10 +76,11 @@ class Timers:
         store_host: bytes,
         now: Callable[[], float] = time.time,
         disk: Disk | None = None,
+        continuations: Sequence[Continuation] = (),
         wheel_slots: int = SLOTS,
     ) -> None:
+        self._continuations = continuations
         config = cell.value
-        self.on_delivered: list[Continuation] = []
         self.counts = TimerCounts(metrics, now)
         self._store = store
         self._intake = intake
@@ -163,7 +164,7 @@ class Timers:
             due_queue=due_queue,
             counts=self.counts,
             store_host=self._store_host,
-            on_delivered=self.on_delivered,
+            continuations=self._continuations,
             delivered=resume_point.delivered,
             delivered_from=resume_point.delivered_from,
         )

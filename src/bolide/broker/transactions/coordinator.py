@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from bolide.broker.background import Background, record_at
+from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig
@@ -118,6 +119,8 @@ class TransactionHandlers:
         self._transactions = transactions
         self._store = store
         self._background = background
+        self.on_admitted: Listeners[Request[EndTransactionHeader]] = Listeners()
+        """The end of a transaction was let through."""
 
     @handles(EndTransactionHeader, RequestCode.END_TRANSACTION)
     def end(self, request: Request[EndTransactionHeader]) -> Reply | DeferredReply:
@@ -129,7 +132,9 @@ class TransactionHandlers:
                 request.frame.remark or "no reason given",
             )  # fmt: skip
             return Reply()
-        return self._end(_end_request(header))
+        reply = self._end(_end_request(header))
+        self.on_admitted(request)
+        return reply
 
     def _end(self, end_request: EndRequest) -> Reply | DeferredReply:
         try:

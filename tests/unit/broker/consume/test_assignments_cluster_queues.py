@@ -48,7 +48,7 @@ async def known(tables: BrokerTables) -> tuple[ClusterQueues, NameServers, FakeC
     clock, servers = FakeClock(), NameServers()
     queues = ClusterQueues(tables.cell, tables.topics, clock)
     client: Any = servers
-    queues.client = client
+    queues.use(client)
     return queues, servers, clock
 
 

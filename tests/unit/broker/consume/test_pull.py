@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from bolide.broker.consume import long_polling as long_polling_module
-from bolide.broker.fast_path.pulls import PullLanes
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.bodies.heartbeat import (
     ConsumerGroup,
@@ -29,7 +28,7 @@ from bolide.store.memory_store import MemoryLog, MemoryStore
 from bolide.store.reading import ReadResult
 from tests.support.aio import on_loop, until
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
-from tests.support.broker_core import BrokerCore, Peer
+from tests.support.broker_core import BrokerCore, Peer, PreparingFastPath
 from tests.support.store import draft
 
 NOTHING, AGAIN, MOVED = (
@@ -46,11 +45,11 @@ def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_polling_module, "_TURN", 60.0)
 
 
-@pytest.fixture(params=["by lanes", "the ordinary way"], autouse=True)
+@pytest.fixture(params=["by plans", "by handlers"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that is said of pulls holds for those that are served ahead of frames too."""
-    if request.param == "the ordinary way":
-        monkeypatch.setattr(PullLanes, "serve", lambda *_: None)
+    """What holds for pulls holds on the fast path too."""
+    if request.param == "by handlers":
+        monkeypatch.setattr(PreparingFastPath, "serve", lambda _, data, position, *rest: position)
 
 
 @asynccontextmanager
@@ -467,7 +466,6 @@ async def test_the_one_wanted_message_behind_many_others_is_not_slept_over(tmp_p
 async def test_a_reset_is_told_to_those_who_wait(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         store(core, b"a", b"b")
-        core.tables.offsets.on_reset = core.long_polling.arrived_in
         peer, number = wait(core, 2)
         core.tables.offsets.reset("readers", "T", {0: 0})
         answer = peer.answer(number)
@@ -564,7 +562,6 @@ async def test_when_the_time_is_up_who_does_not_read_gets_a_small_answer_and_no_
 @on_loop
 async def test_a_reset_is_told_to_who_does_not_read_when_its_time_is_up(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
-        core.tables.offsets.on_reset = core.long_polling.arrived_in
         peer, (number,) = deaf(core, 1)
         peer.connection.pause_writing()
         core.tables.offsets.reset("readers", "T", {0: 0})

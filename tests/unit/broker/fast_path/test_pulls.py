@@ -1,10 +1,11 @@
-"""Lanes: pulls served from the bytes received, just as the ordinary way would serve them."""
+"""Pulls on the fast path: served by plans, with the same bytes that the handlers would write."""
 
 import asyncio
 import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bolide.broker.consume import long_polling as long_polling_module
-from bolide.broker.fast_path import pulls as pull_lanes
 from bolide.broker.filters.sql import compile_sql
 from bolide.broker.filters.subscriptions import SQL92
 from bolide.protocol.bodies.groups import GroupConfig
@@ -23,13 +23,12 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting import connection as connection_module
-from bolide.remoting.connection import Connection
 from bolide.store.config import FlushMode
 from bolide.store.errors import NotInMemory
 from bolide.store.memory_store import MemoryQueue
 from tests.support.aio import on_loop, until
 from tests.support.broker import COMMIT, SUBSCRIBED, SUSPEND, pull_header
-from tests.support.broker_core import BrokerCore, Peer
+from tests.support.broker_core import BrokerCore, Peer, PreparingFastPath
 from tests.support.store import draft
 from tests.support.wire import request_bytes, response_of
 
@@ -64,14 +63,22 @@ def request(
 
 
 def ahead(core: BrokerCore, peer: Peer, data: bytes) -> bytes | None:
-    """What its lane answers to a pull, if it has one."""
-    served = core.lanes.serve(data, 0, peer.connection)
-    assert served is None or served[0] == len(data)
-    return served and served[1]
+    """The reply of the fast path to a pull that was prepared; None if it falls through."""
+    PreparingFastPath(core).prepare_pull(data, 0, peer.connection)
+    sender = core.plans.of(peer.connection)
+    stop, reply, reason = core.fast_path.pulls.serve(data, 0, peer.connection, sender)
+    assert stop == (0 if reason else len(data))
+    return None if reason else bytes(reply)
+
+
+def open_plans(core: BrokerCore) -> int:
+    """How many plans for pulls there are."""
+    senders = core.plans._by_sender.values()
+    return sum(plan.is_open for sender in senders for plan in sender.pulls.values())
 
 
 def both_ways(core: BrokerCore, data: bytes) -> bytes:
-    """The answer to a request, which is the same ahead of frames and by the handler."""
+    """The reply to a request, which is the same by plan and by handler."""
     written = []
     for peer in (core.connect(), core.connect(fast=False)):
         peer.receive(data)
@@ -80,28 +87,7 @@ def both_ways(core: BrokerCore, data: bytes) -> bytes:
     return written[0]
 
 
-@on_loop
-async def test_what_gets_no_lane_is_looked_at_once_until_something_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with core_in(tmp_path) as core:
-        asked: list[bytes] = []
-        look = core.lanes._new_lane
-
-        def watched(key: bytes, connection: Connection) -> pull_lanes.Lane | None:
-            asked.append(key)
-            return look(key, connection)
-
-        monkeypatch.setattr(core.lanes, "_new_lane", watched)
-        for opaque in (1, 2):
-            assert ahead(core, core.connect(), request(opaque, topic="New")) is None
-        assert len(asked) == 1
-        await core.topics.update(TopicConfig(topic_name="New"))
-        ahead(core, core.connect(), request(3, topic="New"))
-        assert len(asked) == 2
-
-
-# ---- what lanes answer
+# ---- what plans answer
 
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
@@ -129,17 +115,18 @@ async def test_what_gets_no_lane_is_looked_at_once_until_something_changes(
     ],
 )
 @on_loop
-async def test_a_lane_answers_as_the_ordinary_way_does(
+async def test_a_plan_answers_as_the_handlers_do(
     tmp_path: Path, given: dict[str, Any], code: RequestCode, encoding: HeaderEncoding
 ) -> None:
     async with core_in(tmp_path) as core:
         if given.get("expression_type") == SQL92:
             compile_sql(given["subscription"])
+        peer = core.connect()
         for opaque in (1, -7):
             data = request(opaque, code, encoding, **given)
-            assert ahead(core, core.connect(), data), "it is one for lanes"
+            assert ahead(core, peer, data), "there is a plan for it"
             assert response_of(both_ways(core, data)).opaque == opaque
-        assert len(core.lanes) == 1
+        assert len(core.plans.of(peer.connection).pulls) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +145,7 @@ async def test_a_lane_answers_as_the_ordinary_way_does(
 )
 @pytest.mark.parametrize("encoding", HeaderEncoding)
 @on_loop
-async def test_what_is_unusual_takes_the_ordinary_way(
+async def test_what_is_unusual_falls_through(
     tmp_path: Path, given: dict[str, Any], encoding: HeaderEncoding
 ) -> None:
     async with core_in(tmp_path) as core:
@@ -196,7 +183,7 @@ async def test_a_part_of_a_pull_with_a_binary_header_is_left_alone(
 ) -> None:
     async with core_in(tmp_path) as core:
         data = request(encoding=HeaderEncoding.ROCKETMQ)
-        assert core.lanes.serve(data[:size], 0, core.connect().connection) is None
+        assert core.fast_path.serve(data[:size], 0, core.connect().connection, inf) == 0
 
 
 @pytest.mark.parametrize(
@@ -213,7 +200,7 @@ async def test_a_part_of_a_pull_with_a_binary_header_is_left_alone(
     ],
 )
 @on_loop
-async def test_numbers_that_are_not_what_they_look_like_make_no_lane(
+async def test_numbers_that_are_not_what_they_look_like_make_no_plan(
     tmp_path: Path, old: bytes, new: bytes
 ) -> None:
     async with core_in(tmp_path) as core:
@@ -221,7 +208,7 @@ async def test_numbers_that_are_not_what_they_look_like_make_no_lane(
         data = struct.pack(">II", 4 + len(text), len(text)) + text
         assert new in data
         assert ahead(core, core.connect(), data) is None
-        assert len(core.lanes) == 0
+        assert open_plans(core) == 0
 
 
 @on_loop
@@ -238,7 +225,7 @@ async def test_an_offset_that_rides_along_is_noted(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_lanes_deliver_counts(tmp_path: Path) -> None:
+async def test_what_plans_deliver_counts(tmp_path: Path) -> None:
     figures = []
     for fast in (True, False):
         async with core_in(tmp_path) as core:
@@ -249,22 +236,22 @@ async def test_what_lanes_deliver_counts(tmp_path: Path) -> None:
             statistics = core.statistics
             behind = statistics.view("GROUP_GET_FALL_SIZE", "0@T@readers")
             figures.append((statistics.totals, behind))
-            assert bool(core.lanes) == fast
+            assert bool(open_plans(core)) == fast
     assert figures[0] == figures[1]
     assert (figures[0][0].got, figures[0][0].found, figures[0][0].missed) == (32, 1, 2)
 
 
 @on_loop
-async def test_lanes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_lanes, "MAX_LANES", 3)
+async def test_plans_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bolide.broker.fast_path.plans.MAX_PLANS", 3)
     async with core_in(tmp_path) as core:
         for number in range(10):
             assert ahead(core, core.connect(), request(max_msg_nums=number))
-            assert len(core.lanes) <= 3
+            assert open_plans(core) <= 3
 
 
 @on_loop
-async def test_what_is_not_in_memory_takes_the_ordinary_way(
+async def test_what_is_not_in_memory_falls_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -286,7 +273,7 @@ async def test_who_is_far_behind_gets_all_messages_out_of_blocks_of_units(
     def units(queue: MemoryQueue, offset: int, count: int, may_block: bool = True) -> bytearray:
         return read(queue, offset, count, may_block) if offset >= first else bytearray()
 
-    monkeypatch.setattr(pull_lanes, "_MAX_BLOCKS", 1)
+    monkeypatch.setattr("bolide.broker.fast_path.pulls._MAX_BLOCKS", 1)
     monkeypatch.setattr(MemoryQueue, "units", units)
     async with core_in(tmp_path) as core:
         for number in range(40, 3000):
@@ -299,7 +286,7 @@ async def test_who_is_far_behind_gets_all_messages_out_of_blocks_of_units(
 
 
 @on_loop
-async def test_an_expression_that_is_not_compiled_gets_a_lane_when_it_is(tmp_path: Path) -> None:
+async def test_an_expression_gets_a_plan_when_it_is_compiled(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         data = request(expression_type=SQL92, subscription=f"TAGS = '{tmp_path}'")
         assert ahead(core, core.connect(), data) is None
@@ -308,7 +295,7 @@ async def test_an_expression_that_is_not_compiled_gets_a_lane_when_it_is(tmp_pat
 
 
 @on_loop
-async def test_a_lane_looks_at_fewer_messages_where_the_look_takes_long(tmp_path: Path) -> None:
+async def test_a_plan_looks_at_fewer_messages_where_the_filter_is_slow(tmp_path: Path) -> None:
     expression = " OR ".join(["a=1"] * 60)
     compile_sql(expression)
     async with core_in(tmp_path) as core:
@@ -320,7 +307,7 @@ async def test_a_lane_looks_at_fewer_messages_where_the_look_takes_long(tmp_path
         assert 0 < reached < 200
 
 
-# ---- changes, after which lanes are not what they were
+# ---- changes that void plans
 
 
 def heartbeat(
@@ -425,7 +412,7 @@ CHANGES: dict[str, Callable[[Scene], Awaitable[None]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @on_loop
-async def test_a_change_is_heeded_at_once(tmp_path: Path, name: str) -> None:
+async def test_a_change_takes_effect_at_once(tmp_path: Path, name: str) -> None:
     data = request(sys_flag=0, sub_version=1, max_msg_nums=8)
     answers = []
     for fast in (True, False):
@@ -436,7 +423,7 @@ async def test_a_change_is_heeded_at_once(tmp_path: Path, name: str) -> None:
             scene.beat(heartbeat())
             peer.receive(data)
             before = peer.written
-            assert bool(core.lanes) == fast
+            assert bool(open_plans(core)) == fast
             await CHANGES[name](scene)
             peer.receive(data)
             answers.append((before, peer.written[len(before) :]))
@@ -445,7 +432,7 @@ async def test_a_change_is_heeded_at_once(tmp_path: Path, name: str) -> None:
 
 
 @on_loop
-async def test_a_lane_lets_go_of_a_queue_that_was_removed_behind_its_back(tmp_path: Path) -> None:
+async def test_a_plan_lets_go_of_a_queue_that_the_store_removed(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
         header = response_of(both_ways(core, request())).fields
         assert header is not None and header["maxOffset"] == "40"
@@ -480,7 +467,7 @@ async def test_another_expression_of_a_group_is_heeded_at_once(tmp_path: Path) -
 
 @pytest.mark.parametrize("change", [_expire, _hook])
 @on_loop
-async def test_what_lanes_cannot_do_closes_them(
+async def test_what_plans_cannot_do_voids_them(
     tmp_path: Path, change: Callable[[Scene], Awaitable[None]]
 ) -> None:
     async with core_in(tmp_path) as core:
@@ -491,7 +478,7 @@ async def test_what_lanes_cannot_do_closes_them(
 
 
 @on_loop
-async def test_lanes_of_other_groups_stay_open_and_heartbeats_that_say_nothing_new_close_none(
+async def test_plans_of_other_groups_stay_and_heartbeats_without_news_void_none(
     tmp_path: Path,
 ) -> None:
     async with core_in(tmp_path) as core:
@@ -502,17 +489,17 @@ async def test_lanes_of_other_groups_stay_open_and_heartbeats_that_say_nothing_n
         assert ahead(core, scene.peer, request(sys_flag=0, sub_version=1))
         assert ahead(core, scene.peer, request(consumer_group="others"))
         scene.beat(heartbeat())
-        assert len(core.lanes) == 2
+        assert open_plans(core) == 2
         scene.beat(heartbeat("B", 2))
-        assert len(core.lanes) == 1
+        assert open_plans(core) == 1
 
 
 @pytest.mark.parametrize(("count", "is_served"), [(512, True), (513, False)])
 @on_loop
-async def test_a_group_that_wants_very_many_tags_has_no_lanes(
+async def test_a_group_that_wants_very_many_tags_has_no_plans(
     tmp_path: Path, count: int, is_served: bool
 ) -> None:
-    """What its heartbeat says may be large, and is kept once; lanes are many."""
+    """What its heartbeat says may be large, and is kept once; plans are many."""
     tags = "||".join(["B", *(f"tag-{number}" for number in range(count - 1))])
     async with core_in(tmp_path) as core:
         scene = Scene(core, core.connect())
@@ -520,7 +507,7 @@ async def test_a_group_that_wants_very_many_tags_has_no_lanes(
         scene.beat(heartbeat(tags))
         data = request(sys_flag=0, sub_version=1, max_msg_nums=8)
         assert bool(ahead(core, scene.peer, data)) is is_served
-        assert len(core.lanes) == is_served
+        assert open_plans(core) == is_served
         assert int((response_of(both_ways(core, data)).fields or {})["nextBeginOffset"]) == 16
 
 
@@ -576,7 +563,6 @@ STEPS = (
 
 async def course(steps: list[Any], directory: Path, mode: FlushMode, *, fast: bool) -> list[Any]:
     core = BrokerCore(directory, TopicConfig(topic_name="Other"), mode=mode)
-    core.tables.offsets.on_reset = core.long_polling.arrived_in
     core.tables.groups.require("readers")
     scene = Scene(core, core.connect(fast=fast))
     for step in steps:
@@ -614,7 +600,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("mode", FlushMode)
 @settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=60)
 @given(steps=st.lists(STEPS, min_size=2, max_size=20))
-def test_any_course_of_things_is_the_same_both_ways(
+def test_any_sequence_of_events_has_the_same_outcome_both_ways(
     tmp_path: Path, mode: FlushMode, steps: list[Any]
 ) -> None:
     async def both() -> tuple[list[Any], list[Any]]:

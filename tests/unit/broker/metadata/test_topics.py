@@ -119,7 +119,7 @@ async def test_another_model_has_the_say_over_the_topics_made_after_it(
 @on_loop
 async def test_senders_that_come_at_once_share_one_creation(started: BrokerTables) -> None:
     changes: list[int] = []
-    started.topics.on_change(lambda: changes.append(len(started.topics)))
+    started.topics.on_change.add(lambda _: changes.append(len(started.topics)))
     before = started.topics.data_version.counter
     made = await asyncio.gather(
         *(started.topics.create_on_send("T", TBW102, n) for n in range(1, 9))
@@ -183,8 +183,8 @@ async def test_a_retry_topic_becomes_ordered_and_stays_so(tables: BrokerTables) 
 @on_loop
 async def test_a_change_is_visible_only_after_it_is_on_disk(started: BrokerTables) -> None:
     seen_in_file: list[bool] = []
-    started.topics.on_change(
-        lambda: seen_in_file.append(started.restarted().topics.find("T") is not None)
+    started.topics.on_change.add(
+        lambda _: seen_in_file.append(started.restarted().topics.find("T") is not None)
     )
     before = started.topics.data_version
     task = asyncio.ensure_future(started.topics.create_on_send("T", TBW102, 4))
@@ -223,7 +223,7 @@ async def test_every_change_moves_the_version_and_its_time(started: BrokerTables
 async def test_an_update_without_a_change_has_no_effect(started: BrokerTables) -> None:
     await started.topics.update(TopicConfig(topic_name="T"))
     version = started.topics.data_version
-    started.topics.on_change(lambda: pytest.fail("nothing changed"))
+    started.topics.on_change.add(lambda _: pytest.fail("nothing changed"))
     await started.topics.update_all([TopicConfig(topic_name="T")])
     assert started.topics.data_version == version
 

@@ -35,7 +35,7 @@ class Bench:
         self.durability = Durability(self.store, config)
         self.told: list[tuple[str, int | StoreUnwritable]] = []
         self.progress: list[int] = []
-        self.durability.on_progress = self.progress.append
+        self.durability.on_progress.add(self.progress.append)
         self.durability.start()
 
     def _listen(self, listener: object) -> None:

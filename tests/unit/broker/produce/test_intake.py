@@ -37,6 +37,7 @@ class Bench:
         self.durability = Durability(self.store, config)
         self.long_polling = LongPolling()
         self.intake = Intake(self.store, self.durability, self.long_polling)
+        self.durability.on_progress.add(self.intake.wake_up_to)
         for part in (self.durability, self.long_polling, self.intake):
             part.start()
         self.woken: list[tuple[str, int]] = []

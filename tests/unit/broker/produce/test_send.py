@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.hooks import Hooks
+from bolide.broker.gate import Hooks
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.message_queue import MessageQueue
@@ -355,7 +355,7 @@ async def test_many_first_messages_at_once_make_one_topic_and_are_all_stored(
 ) -> None:
     async with core_in(tmp_path, TBW102) as core:
         changes: list[None] = []
-        core.topics.on_change(lambda: changes.append(None))
+        core.topics.on_change.add(lambda _: changes.append(None))
         await asyncio.gather(*(send(core, send_header("New")) for _ in range(20)))
         assert len(changes) == 1
         assert [record.queue_offset for record in records(core)] == list(range(20))

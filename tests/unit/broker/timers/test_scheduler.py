@@ -415,13 +415,11 @@ async def test_what_follows_a_message_is_appended_once_whatever_crashes(tmp_path
         kept = {"UNIQ_KEY": properties["UNIQ_KEY"]}
         return [bench.timers.schedule(copy, kept, due), copy]
 
-    await bench.start()
-    bench.timers.on_delivered.append(again)
+    await bench.start(continuations=(again,))
     bench.send(bench.now_ms + 1000)
     await bench.pass_time(3.5)
     await bench.crash()
-    await bench.start()
-    bench.timers.on_delivered.append(again)
+    await bench.start(continuations=(again,))
     await bench.pass_time(2)
 
     assert len(bench.waiting()) == 6

@@ -1,14 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the properties of a message ask for, and the properties one by one."""
+"""Property strings: which names the broker interprets, and the pairs one by one."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memset
 
 from bolide.kernel._fields cimport Slice
 
 cdef enum:
     MAX_UNIQUE_ID = 128
     MAX_PAIRS = 24
+    MAX_PREFIXES = 16
+
+cdef struct Prefixes:
+    int count
+    Slice words[MAX_PREFIXES]
+    bint first[256]  # by first letter: whether a prefix begins with it
 
 cdef struct Pairs:
     int count
@@ -20,40 +27,42 @@ cdef inline bint begins(const uint8_t *at, const uint8_t *end, const char *word,
     return end - at >= size and memcmp(at, word, size) == 0
 
 
-cdef inline bint asks(Slice text, int *unique_ids) noexcept nogil:
-    """Whether a name begins with a word that `sends` looks for; counts UNIQ_KEY besides."""
+cdef inline int load_prefixes(Prefixes *into, tuple words) except -1:
+    """Copy prefixes of property names. `words` must outlive the structure."""
+    cdef bytes word
+    memset(into, 0, sizeof(Prefixes))
+    if len(words) > MAX_PREFIXES:
+        raise ValueError(f"{len(words)} prefixes are more than {MAX_PREFIXES}")
+    for word in words:
+        into.words[into.count] = Slice(<const uint8_t *>PyBytes_AS_STRING(word), PyBytes_GET_SIZE(word))
+        into.first[into.words[into.count].at[0]] = True
+        into.count += 1
+    return 0
+
+
+cdef inline bint has_prefix(const uint8_t *at, const uint8_t *end, const Prefixes *prefixes) noexcept nogil:
+    """Whether the name that begins at `at` begins with one of the prefixes."""
+    cdef int i
+    if at >= end or not prefixes.first[at[0]]:
+        return False
+    for i in range(prefixes.count):
+        if begins(at, end, <const char *>prefixes.words[i].at, prefixes.words[i].size):
+            return True
+    return False
+
+
+cdef inline bint is_interpreted(Slice text, const Prefixes *interpreted, int *unique_ids) noexcept nogil:
+    """Whether the broker interprets one of these properties; also counts those named UNIQ_KEY."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.size
     while at != NULL and at < end:
-        if asks_here(at, end):
+        if has_prefix(at, end, interpreted):
             return True
         unique_ids[0] += begins(at, end, b"UNIQ_KEY", 8)
         at = <const uint8_t *>memchr(at, 2, end - at)
         if at != NULL:
             at += 1
     return False
-
-
-cdef inline bint asks_here(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    cdef uint8_t letter = at[0]
-    if letter == 0x44:
-        return begins(at, end, b"DELAY", 5)
-    if letter == 0x54:
-        return (
-            begins(at, end, b"TIMER_", 6) or begins(at, end, b"TRAN_MSG", 8)
-            or begins(at, end, b"TRACE_ON", 8)
-        )
-    if letter == 0x50:
-        return begins(at, end, b"POP_CK", 6)
-    if letter == 0x49:
-        return begins(at, end, b"INNER_", 6)
-    if letter == 0x4D:
-        return begins(at, end, b"MSG_REGION", 10)
-    if letter == 0x43:
-        return begins(at, end, b"CLUSTER", 7)
-    if letter == 0x5F:
-        return begins(at, end, b"__STARTDELIVERTIME", 18)
-    return letter == 0x42 and begins(at, end, b"BOLIDE_", 7)
 
 
 cdef inline bint is_id(Slice text) noexcept nogil:
@@ -89,7 +98,7 @@ cdef inline bint is_named(Slice name, const char *word, Py_ssize_t size) noexcep
 
 
 cdef inline bint cut_pairs(Slice text, Pairs *pairs) noexcept nogil:
-    """Find all pairs; False if the text is not ASCII, or would not be written so again."""
+    """Find all pairs; False if the text is not ASCII, or encoding the pairs would change it."""
     cdef const uint8_t *next = text.at
     cdef const uint8_t *end = text.at + text.size
     cdef const uint8_t *at

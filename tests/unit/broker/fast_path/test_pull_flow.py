@@ -1,6 +1,9 @@
-"""Plain pulls: what is read of a request, what an answer says, and that the twins agree."""
+"""The compiled flow of pulls: what is read of a request, and what a reply says.
 
-import mmap
+Replies are compared with the frame that a handler would send, and with `reply_of`, which finds the
+records of units in plain Python. What plans do with it is for `test_pulls.py`.
+"""
+
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolide.kernel import pulls, sieves
+pytest.importorskip("bolide.broker.fast_path._pulls", reason="no compiled fast path")
+
+
+from bolide.kernel import sieves
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame, FrameFlag
 from bolide.protocol.framing import MAX_FRAME_SIZE, encode_frame
 from bolide.protocol.headers.pull import PullReply
 from bolide.protocol.property_string import decode_properties
 from tests.unit.kernel.drafts import DRAFT, ENCODED, record
-from tests.unit.kernel.kernels import MISSING
 
 UNIT = struct.Struct(">qiq")
 START = 4096
@@ -29,21 +34,6 @@ SETTINGS: dict[str, Any] = {
     "max_count": 32, "max_size": 10**6, "codes": None, "brokers": (0, 1), "far": 10**6,
     "sys_flags": (2, 0),
 }  # fmt: skip
-
-
-def module(name: str) -> Any:
-    if name == "reference":
-        return pulls
-    if MISSING:
-        pytest.skip(MISSING)
-    from bolide.kernel import _pulls
-
-    return _pulls
-
-
-@pytest.fixture(params=["reference", "compiled"])
-def kernel(request: pytest.FixtureRequest) -> Any:
-    return module(request.param)
 
 
 def header(offset: object = 3200, commit: object = -1, opaque: object = 7, more: str = "") -> bytes:
@@ -316,84 +306,3 @@ def test_an_answer_without_messages_says_why(kernel: Any) -> None:
     answers = kernel.PullAnswers(**SETTINGS)
     frame = answers.tell((20, "NO_MATCHED_MESSAGE"), 9, 55, 3, 100)
     assert frame == expected([], 55, status="NO_MATCHED_MESSAGE")
-
-
-# ---- the twins
-
-PLAIN = framed(header())
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> bytes:
-    numbers = st.sampled_from(
-        ["0", "1", "-1", "-0", "07", "12345678901", "9" * 18, "9" * 19, "", "x", "2147483648", '"']
-    )
-    more = draw(st.sampled_from(["", ',"queueOffset":"5"', ',"x":"\\"opaque\\":3"', ',"opaque":4']))
-    data = bytearray(framed(header(draw(numbers), draw(numbers), draw(numbers), more)))
-    for at in draw(st.lists(st.integers(0, len(data) - 1), max_size=3)):
-        data[at] = draw(st.integers(0, 255) | st.sampled_from(list(b'0123456789"{}[],:\\ -.e')))
-    return bytes(data)
-
-
-@pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@given(data=requests(), position=st.sampled_from([0, 0, 0, 1, 5, -1, 10**9]))
-def test_the_compiled_reader_reads_nothing_that_its_twin_reads_otherwise(
-    data: bytes, position: int
-) -> None:
-    found = module("compiled").read_plain_pull(data, position)
-    if found is not None:
-        assert found == pulls.read_plain_pull(data, position)
-
-
-@pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@given(
-    units=st.lists(
-        st.tuples(
-            st.sampled_from(
-                [*range(START, START + 5 * SIZE, SIZE), START - 1, START + 3, -1, 2**63 - 1]
-            ),
-            st.sampled_from([SIZE, SIZE, SIZE, SIZE, 0, 90, 91, -1, 2**31 - 1]),
-            st.sampled_from([0, 1, 1, 2, -(2**31), 2**31, -(2**63)]),
-        ),
-        max_size=8,
-    ),
-    spoiled=st.dictionaries(st.integers(0, 5 * SIZE - 1), st.integers(0, 255), max_size=2),
-    tail=st.binary(max_size=19),
-    limits=st.tuples(st.integers(-1, 9), st.integers(-1, 6 * SIZE)),
-    codes=st.none() | st.frozensets(st.sampled_from([0, 1, -(2**31), 2**40]), max_size=3),
-    most=st.sampled_from([1, 2 * SIZE, 10**9]),
-    log_end=st.sampled_from([0, START, START + 5 * SIZE, 2**63 - 1]),
-)
-def test_the_twins_agree_on_answers(  # noqa: PLR0917  what hypothesis draws
-    units: list[tuple[int, int, int]],
-    spoiled: dict[int, int],
-    tail: bytes,
-    limits: tuple[int, int],
-    codes: frozenset[int] | None,
-    most: int,
-    log_end: int,
-) -> None:
-    packed = b"".join(UNIT.pack(*unit) for unit in units) + tail
-    data = bytearray(BLOCK)
-    for at, value in spoiled.items():
-        data[at] = value
-    given = SETTINGS | {"max_count": limits[0], "max_size": limits[1], "codes": codes}
-    found = [
-        module(name)
-        .PullAnswers(**given)
-        .found(-5, 2**40, 0, 2**62, log_end, packed, reader(bytes(data), START, most))
-        for name in ("reference", "compiled")
-    ]
-    assert found[0] == found[1]
-
-
-# ---- what is in memory
-
-
-def test_only_bytes_that_are_there_can_be_in_memory(kernel: Any) -> None:
-    with mmap.mmap(-1, 4 * mmap.PAGESIZE) as mapping:
-        mapping[:] = bytes(range(256)) * (len(mapping) // 256)
-        with memoryview(mapping) as view:
-            wrong = [(-1, 5), (0, 0), (0, -1), (len(view), 1), (1, len(view)), (2**62, 2**62)]
-            assert not any(kernel.is_resident(view, *each) for each in wrong)
-            assert kernel.is_resident(view, 1, len(view) - 1) == (kernel is not pulls)

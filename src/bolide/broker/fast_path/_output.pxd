@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Memory that grows, into which answers and properties are written."""
+"""A growing buffer for replies and properties."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -38,7 +38,7 @@ cdef inline void put_bytes(Output *out, bytes data) noexcept:
 
 
 cdef inline void put_pair(Output *out, const char *name, Py_ssize_t size, Slice value) noexcept nogil:
-    """A property; the name comes with its end."""
+    """Write a property; `name` includes its separator."""
     put(out, name, size)
     put(out, value.at, value.size)
     put(out, b"\x02", 1)
@@ -49,7 +49,7 @@ cdef inline void put_number(Output *out, int64_t number) noexcept nogil:
 
 
 cdef inline void put_number_field(Output *out, const char *name, Py_ssize_t size, int64_t number) noexcept nogil:
-    """A field of a binary header; the name comes with its length."""
+    """Write a field of a binary header; `name` includes its length."""
     cdef Py_ssize_t digits
     put(out, name, size)
     digits = write_number(number, out.data + out.size + 4)

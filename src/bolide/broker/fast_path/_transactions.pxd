@@ -1,12 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Transactions as they lie in the bytes received and in the log; `plain_ends` says what is plain."""
+"""Half messages and END_TRANSACTION requests: what the fast path can serve of them.
+
+A half message is served if it is sent alone and the broker interprets none of its other properties;
+an END_TRANSACTION if it commits or rolls back a half message near the end of the log.
+"""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, STORE_V6, Fields, Slice, cut
 from bolide.kernel._header cimport Field, Header, named, number_of
-from bolide.kernel._properties cimport Pairs, asks_here, begins, cut_pairs, is_id, is_named
+from bolide.broker.fast_path._properties cimport (
+    Pairs,
+    Prefixes,
+    begins,
+    cut_pairs,
+    has_prefix,
+    is_id,
+    is_named,
+)
 
 cdef enum:
     COMMIT = 8
@@ -28,13 +40,16 @@ cdef struct Half:
     Slice unique_id
     Slice keys
     Slice tags
-    bint has_key  # by which a repeat would be found
+    bint has_dedup_key
 
 
-cdef inline bint wishes_half(Slice text, bint *has_group) noexcept nogil:
-    """Whether these are the properties of a half message that asks for nothing else."""
+cdef inline bint is_plain_half(
+    Slice text, const Prefixes *interpreted, const Prefixes *set_by_broker, bint *has_group
+) noexcept nogil:
+    """Whether these are the properties of a half message that uses no other feature."""
     cdef Pairs pairs
     cdef Slice name, value, unique_id
+    cdef const uint8_t *end
     cdef bint found = False
     cdef int i
     if not cut_pairs(text, &pairs):
@@ -42,6 +57,7 @@ cdef inline bint wishes_half(Slice text, bint *has_group) noexcept nogil:
     has_group[0], unique_id.size = False, 0
     for i in range(pairs.count):
         name, value = pairs.names[i], pairs.values[i]
+        end = name.at + name.size
         if is_named(name, b"TRAN_MSG", 8):
             if not is_named(value, b"true", 4):
                 return False
@@ -50,24 +66,15 @@ cdef inline bint wishes_half(Slice text, bint *has_group) noexcept nogil:
             unique_id = value
         elif is_named(name, b"PGROUP", 6):
             has_group[0] = True
-        elif begins(name.at, name.at + name.size, b"UNIQ_KEY", 8):
+        elif begins(name.at, end, b"UNIQ_KEY", 8):
             return False
-        elif is_ours(name) or asks_here(name.at, name.at + name.size):
+        elif has_prefix(name.at, end, set_by_broker) or has_prefix(name.at, end, interpreted):
             return False
     return found and is_id(unique_id)
 
 
-cdef inline bint is_ours(Slice name) noexcept nogil:
-    """Whether the broker writes it into halves."""
-    cdef const uint8_t *end = name.at + name.size
-    return (
-        begins(name.at, end, b"TRAN", 4) or begins(name.at, end, b"REAL_", 5)
-        or begins(name.at, end, b"__transactionId__", 17)
-    )
-
-
-cdef inline bint read_end(Header *header, End *wish) noexcept nogil:
-    """Read an END_TRANSACTION; False if it is not a usual one."""
+cdef inline bint read_end(Header *header, End *end) noexcept nogil:
+    """Read an END_TRANSACTION; False if a field is missing or unusual."""
     cdef Field *field
     cdef int i, seen = 0
     if header.flag & 1:
@@ -75,20 +82,20 @@ cdef inline bint read_end(Header *header, End *wish) noexcept nogil:
     for i in range(header.count):
         field = &header.fields[i]
         if named(field.name, b"producerGroup", 13):
-            wish.group = field.value
+            end.group = field.value
             if not is_text(field):
                 return False
             seen |= 1
         elif named(field.name, b"tranStateTableOffset", 20):
-            if not number_of(field.value, 0, 1 << 62, &wish.queue_offset):
+            if not number_of(field.value, 0, 1 << 62, &end.queue_offset):
                 return False
             seen |= 2
         elif named(field.name, b"commitLogOffset", 15):
-            if not number_of(field.value, 0, 1 << 62, &wish.physical_offset):
+            if not number_of(field.value, 0, 1 << 62, &end.physical_offset):
                 return False
             seen |= 4
         elif named(field.name, b"commitOrRollback", 16):
-            if not number_of(field.value, 0, ROLLBACK, &wish.state):
+            if not number_of(field.value, 0, ROLLBACK, &end.state):
                 return False
             seen |= 8
         elif named(field.name, b"msgId", 5):
@@ -100,15 +107,17 @@ cdef inline bint read_end(Header *header, End *wish) noexcept nogil:
                 return False
         elif not is_text(field):
             return False
-    return seen == 31 and (wish.state == COMMIT or wish.state == ROLLBACK)
+    return seen == 31 and (end.state == COMMIT or end.state == ROLLBACK)
 
 
 cdef inline bint is_text(Field *field) noexcept nogil:
     return field.quoted and not field.escaped
 
 
-cdef inline bint read_half(const uint8_t *at, Py_ssize_t left, Slice half_topic, Half *half) noexcept nogil:
-    """Read the half message that lies here, one that can be ended like most; False else."""
+cdef inline bint read_half(
+    const uint8_t *at, Py_ssize_t left, Slice half_topic, const Prefixes *special, Half *half
+) noexcept nogil:
+    """Read the half message at `at`; False if something else is there, or it uses a feature."""
     cdef Fields *fields = &half.fields
     cdef Pairs pairs
     cdef Slice name, value
@@ -125,7 +134,7 @@ cdef inline bint read_half(const uint8_t *at, Py_ssize_t left, Slice half_topic,
         return False
     memset(&half.group, 0, sizeof(Slice))
     half.unique_id = half.keys = half.tags = half.group
-    half.has_key = False
+    half.has_dedup_key = False
     for i in range(pairs.count):
         name, value = pairs.names[i], pairs.values[i]
         if is_named(name, b"PGROUP", 6):
@@ -145,18 +154,8 @@ cdef inline bint read_half(const uint8_t *at, Py_ssize_t left, Slice half_topic,
         elif is_named(name, b"TAGS", 4):
             half.tags = value
         elif is_named(name, b"DEDUP_KEY", 9):
-            half.has_key = True
-        elif is_special(name):
+            half.has_dedup_key = True
+        elif has_prefix(name.at, name.at + name.size, special):
             return False
     return seen == 7
 
-
-cdef inline bint is_special(Slice name) noexcept nogil:
-    """Whether it makes a half wait, or another one than the first of its transaction."""
-    cdef const uint8_t *end = name.at + name.size
-    return (
-        begins(name.at, end, b"DELAY", 5) or begins(name.at, end, b"TIMER_", 6)
-        or begins(name.at, end, b"__STARTDELIVERTIME", 18)
-        or begins(name.at, end, b"CHECK_IMMUNITY_TIME", 19)
-        or begins(name.at, end, b"TRAN_PREPARED_QUEUE_OFFSET", 26)
-    )

@@ -1,18 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `pulls`, where everything is described.
+"""Plain pulls: reading requests from received bytes, and writing replies straight from the log.
 
-It may leave to the ordinary way what its twin would take, never the other way round.
+The pulls of a consumer for one queue differ in three numbers: opaque, queue offset and commit offset.
+The rest of the header is the key under which `fast_path.pulls` keeps a plan. Replies are the same
+bytes that the handlers would write.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from bolide.kernel._bytes cimport put32, u32, u64, write_number
-from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE, Fields, cut
+from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE, Fields, Slice, cut
+from bolide.kernel._header cimport named, number_of
 from bolide.kernel._sieves cimport UNSURE, YES, Sieve
+from bolide.kernel._units cimport UNIT_SIZE
+
+from bolide.protocol import binary_fields
+from bolide.protocol.codes import RequestCode
+from bolide.protocol.frame import Frame, FrameFlag
 from bolide.version import ROCKETMQ_VERSION
 
 cdef extern from *:
@@ -21,42 +29,26 @@ cdef extern from *:
     #define _GNU_SOURCE
     #endif
     #include <string.h>
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #include <unistd.h>
-    static int bolide_resident(uintptr_t from, size_t size, unsigned char *pages, size_t most)
-    {
-        size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        uintptr_t start = from - from % page;
-        size_t count = (from - start + size + page - 1) / page, i;
-        if (count > most || mincore((void *)start, from - start + size, pages))
-            return 0;
-        for (i = 0; i < count; i++)
-            if (!(pages[i] & 1))
-                return 0;
-        return 1;
-    }
-    #else
-    static int bolide_resident(uintptr_t from, size_t size, unsigned char *pages, size_t most)
-    {
-        return 0;
-    }
-    #endif
     """
-    int resident "bolide_resident"(uintptr_t start, size_t size, unsigned char *pages, size_t most) noexcept nogil
     void *memmem(const void *text, size_t size, const void *word, size_t word_size) noexcept nogil
 
 cdef enum:
     MAX_PULL_HEADER = 2048
-    MAX_PAGES = 1024
-    MAX_STRETCH = 1024 * 1024
+    MAX_READ_AHEAD = 1024 * 1024
     MAX_FRAME_SIZE = 16 * 1024 * 1024
     MIN_RECORD = 91
-    UNIT_SIZE = 20
     PLACE_AT = 28
     FLAG_AT = 36
     BORN_HOST_AT = 48
-    HEAD_ROOM = 256  # of a response, beside its texts: prefix and numbers
+    MAX_REPLY_HEADER = 512
+    HEAD_ROOM = 256  # of a reply, beside its texts: prefix and numbers
+    PULL_MESSAGE = 11
+    LITE_PULL_MESSAGE = 361
+    BINARY_CODE_END = 2
+    BINARY_OPAQUE_AT = 5
+    BINARY_FLAG_AT = 9
+    BINARY_REMARK_AT = 13
+    BINARY_FIELDS_AT = 21
 
 cdef const char *BEGIN = b'{"code":'
 cdef const char *BROKER = b',"extFields":{"suggestWhichBrokerId":"'
@@ -64,6 +56,18 @@ cdef const char *NEXT = b'","nextBeginOffset":"'
 cdef const char *LOW = b'","minOffset":"'
 cdef const char *HIGH = b'","maxOffset":"'
 cdef bytes LAST = f'","serializeTypeCurrentRPC":"JSON","version":{ROCKETMQ_VERSION}}}'.encode()
+
+cdef bytes BINARY_HEAD = binary_fields.encode(Frame(flag=FrameFlag.RESPONSE))[:BINARY_REMARK_AT]
+cdef const char *BROKER_FIELD = b"\0\x14suggestWhichBrokerId"
+cdef const char *NEXT_FIELD = b"\0\x0fnextBeginOffset"
+cdef const char *LOW_FIELD = b"\0\x09minOffset"
+cdef const char *HIGH_FIELD = b"\0\x09maxOffset"
+
+for _code, _value in (
+    (RequestCode.PULL_MESSAGE, PULL_MESSAGE), (RequestCode.LITE_PULL_MESSAGE, LITE_PULL_MESSAGE),
+):
+    if _code != _value:
+        raise RuntimeError(f"{_code!r} is compiled as {_value}")
 
 cdef struct Number:
     const uint8_t *at
@@ -75,13 +79,10 @@ cdef struct Piece:
     Py_ssize_t size
 
 
-# The request
-
-
 cdef bint find_number(
     const uint8_t *text, Py_ssize_t size, const char *name, Py_ssize_t name_size, Number *number
 ) noexcept nogil:
-    """The whole number that follows a name, as everybody writes it, and something follows it."""
+    """Find the whole number behind a name; it has no leading zeros and is not the end of the text."""
     cdef const uint8_t *p = <const uint8_t *>memmem(text, size, name, name_size)
     cdef const uint8_t *end = text + size
     cdef const uint8_t *digits
@@ -105,7 +106,27 @@ cdef bint find_number(
     return True
 
 
-def read_plain_pull(bytes data, Py_ssize_t position):
+cdef inline uint8_t *put(uint8_t *to, const void *data, Py_ssize_t size) noexcept nogil:
+    memcpy(to, data, size)
+    return to + size
+
+
+cdef inline uint8_t *put_bytes(uint8_t *to, bytes data) noexcept:
+    return put(to, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline uint8_t *put_number(uint8_t *to, int64_t number) noexcept nogil:
+    return to + write_number(number, to)
+
+
+def read_pull(bytes data, Py_ssize_t position):
+    """Read what may be a pull request and lies whole at `position`.
+
+    Returns:
+        Where the next frame begins, the key, queue offset, commit offset and opaque; None for any
+        other request. That the numbers of a JSON header are the fields they look like must be
+        checked once for each key, see `pulls.refill`; a binary header is parsed field by field.
+    """
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t left = PyBytes_GET_SIZE(data) - position
     cdef int64_t length, size
@@ -120,6 +141,8 @@ def read_plain_pull(bytes data, Py_ssize_t position):
         return None
     start += position
     length, size = u32(start), u32(start + 4)
+    if start[4] == 1:
+        return read_binary_pull(start, position, left, length, size & 0xFFFFFF)
     if length > left - 4 or size > MAX_PULL_HEADER or size + 4 != length:
         return None
     start += 8
@@ -156,26 +179,74 @@ def read_plain_pull(bytes data, Py_ssize_t position):
     return position + 4 + length, key, values[0], values[1], values[2]
 
 
-# The answer
+cdef object read_binary_pull(
+    const uint8_t *start, Py_ssize_t position, Py_ssize_t left, int64_t length, int64_t size
+):
+    """As `read_pull`, for a binary header: the key has all of it but numbers and lengths of numbers."""
+    cdef Slice numbers[2]
+    cdef Slice name, value
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t offset = -1, commit = 0
+    cdef int64_t code
+    cdef bytes key
+    cdef uint8_t *into
+    cdef int count = 0, which, seen = 0
+    if length > left - 4 or size > MAX_PULL_HEADER or size + 4 != length or size < BINARY_FIELDS_AT:
+        return None
+    start += 8
+    code = start[0] << 8 | start[1]
+    if code != PULL_MESSAGE and code != LITE_PULL_MESSAGE:
+        return None
+    at, end = start + BINARY_FIELDS_AT, start + size
+    if u32(start + BINARY_REMARK_AT) != 0 or u32(start + BINARY_FIELDS_AT - 4) != end - at:
+        return None
+    while at < end:
+        if end - at < 2 or at[0] & 0x80:
+            return None
+        name = Slice(at + 2, at[0] << 8 | at[1])
+        if end - at < 2 + name.size + 4:
+            return None
+        at += 2 + name.size
+        value = Slice(at + 4, u32(at))
+        if value.size > end - at - 4:
+            return None
+        which = 1 if named(name, b"queueOffset", 11) else 2 if named(name, b"commitOffset", 12) else 0
+        if which:
+            if seen & which:
+                return None
+            seen |= which
+            numbers[count] = value
+            count += 1
+            if not number_of(value, -INT64_MAX, INT64_MAX, &offset if which == 1 else &commit):
+                return None
+        at += 4 + value.size
+    if seen != 3 or offset < 0:
+        return None
+    key = PyBytes_FromStringAndSize(NULL, size - 16 - numbers[0].size - numbers[1].size)
+    into = put(<uint8_t *>PyBytes_AS_STRING(key), start, BINARY_OPAQUE_AT)
+    into = put(into, start + BINARY_FLAG_AT, BINARY_FIELDS_AT - 4 - BINARY_FLAG_AT)
+    at = start + BINARY_FIELDS_AT
+    for which in range(2):
+        into = put(into, at, numbers[which].at - 4 - at)
+        at = numbers[which].at + numbers[which].size
+    put(into, at, end - at)
+    return position + 4 + length, key, offset, commit, <int32_t>u32(start + BINARY_OPAQUE_AT)
 
 
-cdef inline uint8_t *put(uint8_t *to, const void *data, Py_ssize_t size) noexcept nogil:
-    memcpy(to, data, size)
-    return to + size
-
-
-cdef inline uint8_t *put_bytes(uint8_t *to, bytes data) noexcept:
-    return put(to, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-
-cdef inline uint8_t *put_number(uint8_t *to, int64_t number) noexcept nogil:
-    return to + write_number(number, to)
+cdef inline uint8_t *put_field(uint8_t *to, const char *name, Py_ssize_t size, int64_t number) noexcept nogil:
+    """Write a field of a binary header; `name` includes its length."""
+    cdef Py_ssize_t digits
+    to = put(to, name, size)
+    digits = write_number(number, to + 4)
+    put32(to, <uint32_t>digits)
+    return to + 4 + digits
 
 
 cdef class Gathered:
-    """The records found so far: what lies in the block at hand as places, what came before copied.
+    """The records found so far: pieces of the current block, and copies from earlier blocks.
 
-    One for all answers: they are made one after the other.
+    One instance serves all replies, which are written one after the other.
     """
     cdef Piece *pieces
     cdef Py_ssize_t count
@@ -205,7 +276,7 @@ cdef class Gathered:
         return 0
 
     cdef int copy(self) except -1:
-        """Take the records out of their block, which is going to be let go of."""
+        """Copy the records out of their block, which is about to be released."""
         cdef Py_ssize_t size = self.copied_size + self.size()
         cdef uint8_t *more
         if size > self.copied_room:
@@ -231,23 +302,36 @@ cdef class Gathered:
 
     cdef void clear(self) noexcept:
         self.count = self.copied_size = 0
-        if self.copied_room > MAX_STRETCH:
+        if self.copied_room > MAX_READ_AHEAD:
             free(self.copied)
             self.copied, self.copied_room = NULL, 0
 
 
-cdef struct Taken:
-    int64_t passed
+cdef struct Progress:
+    int64_t passed  # units looked at
     int64_t count
     int64_t size
-    int64_t place  # of the last record
-    int64_t stored
+    int64_t place  # physical offset of the last record
+    int64_t stored  # its store timestamp in ms
 
 
 cdef Gathered shared = Gathered()
 
 
-cdef class PullAnswers:
+cdef class PullReplies:
+    """Writes the replies to the pulls of one plan.
+
+    Args:
+        binary: whether requests and replies have binary headers.
+        max_count: how many records a reply has at most.
+        max_size: how many bytes of records; the first record may be larger.
+        codes: the tags codes that are wanted; None for all.
+        brokers: ids of the broker to pull from next, usually and if the consumer is far behind.
+        far: bytes of the log that count as far.
+        sys_flags: of the topic and of the group.
+        sieve: the SQL filter that records with a wanted code must also pass; None for all.
+    """
+    cdef bint binary
     cdef int64_t max_count
     cdef int64_t max_size
     cdef int64_t usual
@@ -259,21 +343,26 @@ cdef class PullAnswers:
     cdef Sieve sieve
 
     def __init__(
-        self, *, int64_t max_count, int64_t max_size, codes, brokers, far, sys_flags, Sieve sieve=None
+        self, *, bint binary, int64_t max_count, int64_t max_size, codes, brokers, far, sys_flags, Sieve sieve=None
     ):
         cdef Py_ssize_t i
         if self.flags is not None:
-            raise RuntimeError("made once")
+            raise RuntimeError("__init__ was called twice")
+        self.binary = binary
         self.max_count = max_count
         self.max_size = max_size
         self.sieve = sieve
         self.usual, self.slow = brokers
         self.far = min(far, INT64_MAX)
         topic, group = sys_flags
-        self.flags = (
-            f'","topicSysFlag":"{topic}","groupSysFlag":"{group}"}},'
-            '"flag":1,"language":"PYTHON","opaque":'
-        ).encode()
+        if binary:
+            fields = {"topicSysFlag": str(topic), "groupSysFlag": str(group)}
+            self.flags = binary_fields.encode(Frame(fields=fields))[BINARY_FIELDS_AT:]
+        else:
+            self.flags = (
+                f'","topicSysFlag":"{topic}","groupSysFlag":"{group}"}},'
+                '"flag":1,"language":"PYTHON","opaque":'
+            ).encode()
         if codes is not None:
             wanted = sorted(code for code in codes if INT32_MIN <= code <= INT32_MAX)
             self.codes = <int32_t *>malloc((len(wanted) + 1) * sizeof(int32_t))
@@ -296,42 +385,54 @@ cdef class PullAnswers:
         units,
         read,
     ):
+        """The reply with the records of these units, the first of which is at `queue_offset`.
+
+        Args:
+            read: called with a physical offset, the bytes needed and the bytes likely to be used;
+                returns a buffer of the log, or None if reading would block.
+
+        Returns:
+            The frame, the next queue offset, how many records and bytes it has, how many bytes of
+            the log follow the last record, and when that was stored in ms. None if a record cannot
+            be read from memory, is not the one its unit names, or needs a slower filter.
+        """
         cdef Py_buffer source
-        cdef Taken taken
+        cdef Progress progress
         cdef Gathered gathered = shared if not shared.busy else Gathered()
         cdef int64_t behind = 0, next_offset
         gathered.busy = True
         PyObject_GetBuffer(units, &source, PyBUF_SIMPLE)
         block = None
         try:
-            block = self.take(<const uint8_t *>source.buf, source.len, read, gathered, &taken)
-            if block is None or taken.passed == 0:
+            block = self.gather(<const uint8_t *>source.buf, source.len, read, gathered, &progress)
+            if block is None or progress.passed == 0:
                 return None
-            next_offset = queue_offset + taken.passed
-            if taken.count == 0:
+            next_offset = queue_offset + progress.passed
+            if progress.count == 0:
                 frame = self.write(20, b"NO_MATCHED_MESSAGE", self.usual, next_offset, min_offset, max_offset, opaque, None)
                 return frame, next_offset, 0, 0, 0, 0
-            behind = log_end - taken.place if log_end > taken.place else 0
+            behind = log_end - progress.place if log_end > progress.place else 0
             frame = self.write(
                 0, b"FOUND", self.slow if behind > self.far else self.usual, next_offset,
                 min_offset, max_offset, opaque, gathered,
             )
             if frame is None:
                 return None
-            return frame, next_offset, taken.count, taken.size, behind, taken.stored
+            return frame, next_offset, progress.count, progress.size, behind, progress.stored
         finally:
             PyBuffer_Release(&source)
             gathered.clear()
             gathered.busy = False
 
-    def tell(self, status, int64_t opaque, int64_t next_offset, int64_t low, int64_t high):
+    def empty(self, status, int64_t opaque, int64_t next_offset, int64_t low, int64_t high):
+        """A reply without records; `status` is its response code and remark."""
         code, remark = status
         return self.write(code, remark.encode(), self.usual, next_offset, low, high, opaque, None)
 
-    cdef object take(
-        self, const uint8_t *units, Py_ssize_t size, object read, Gathered gathered, Taken *taken
+    cdef object gather(
+        self, const uint8_t *units, Py_ssize_t size, object read, Gathered gathered, Progress *progress
     ):
-        """Find the records; returns what keeps them in place, None if they are not for us."""
+        """Find the records; returns the block that keeps them in place, None if the handlers must."""
         cdef Block block = Block()
         cdef const uint8_t *unit = units
         cdef const uint8_t *end = units + size
@@ -341,14 +442,14 @@ cdef class PullAnswers:
         cdef int32_t told
         cdef Fields fields
         cdef int verdict
-        taken[0] = Taken(0, 0, 0, 0, 0)
+        progress[0] = Progress(0, 0, 0, 0, 0)
         while end - unit >= UNIT_SIZE:
             place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
             if told < MIN_RECORD or told >= MAX_FRAME_SIZE or place < 0:
                 return None
-            if taken.count and (taken.count >= self.max_count or taken.size + told > self.max_size):
+            if progress.count and (progress.count >= self.max_count or progress.size + told > self.max_size):
                 break
-            taken.passed += 1
+            progress.passed += 1
             if self.codes != NULL:
                 code = <int64_t>u64(unit + 12)
                 if not INT32_MIN <= code <= INT32_MAX:
@@ -359,7 +460,7 @@ cdef class PullAnswers:
             distance = <uint64_t>place - <uint64_t>block.start
             if place < block.start or told > block.size or distance > <uint64_t>(block.size - told):
                 gathered.copy()
-                if not block.fill(read(place, told, stretch(unit, end, self.max_count - taken.count)), place, told):
+                if not block.fill(read(place, told, read_ahead(unit, end, self.max_count - progress.count)), place, told):
                     return None
                 distance = 0
             record = block.at + distance
@@ -375,10 +476,10 @@ cdef class PullAnswers:
                     unit += UNIT_SIZE
                     continue
             gathered.add(record, told)
-            taken.count += 1
-            taken.size += told
-            taken.place = place
-            taken.stored = stored_at(record)
+            progress.count += 1
+            progress.size += told
+            progress.place = place
+            progress.stored = stored_at(record)
             unit += UNIT_SIZE
         return block
 
@@ -396,27 +497,41 @@ cdef class PullAnswers:
         self, int64_t code, bytes remark, int64_t broker, int64_t next_offset, int64_t low,
         int64_t high, int64_t opaque, Gathered gathered,
     ):
-        """The frame of an answer, None if it would be too large."""
-        cdef uint8_t header[512]
+        """The frame of a reply, None if it would be too large."""
+        cdef uint8_t header[MAX_REPLY_HEADER]
         cdef uint8_t *at = header + 8
+        cdef uint8_t *fields
         cdef Py_ssize_t size, body = 0
         cdef bytes frame
-        if PyBytes_GET_SIZE(self.flags) + PyBytes_GET_SIZE(remark) + PyBytes_GET_SIZE(LAST) + HEAD_ROOM > 512:
-            raise ValueError(f"a header too long: {remark!r}")
-        at = put_number(put(at, BEGIN, 8), code)
-        at = put_number(put(at, BROKER, 38), broker)
-        at = put_number(put(at, NEXT, 21), next_offset)
-        at = put_number(put(at, LOW, 15), low)
-        at = put_number(put(at, HIGH, 15), high)
-        at = put_number(put_bytes(at, self.flags), opaque)
-        at = put_bytes(put_bytes(put(at, b',"remark":"', 11), remark), LAST)
+        if PyBytes_GET_SIZE(self.flags) + PyBytes_GET_SIZE(remark) + PyBytes_GET_SIZE(LAST) + HEAD_ROOM > MAX_REPLY_HEADER:
+            raise ValueError(f"the remark is too long for a header: {remark!r}")
+        if self.binary:
+            at = put_bytes(at, BINARY_HEAD)
+            header[8], header[9] = <uint8_t>(code >> 8), <uint8_t>code
+            put32(header + 8 + BINARY_OPAQUE_AT, <uint32_t>opaque)
+            put32(at, <uint32_t>PyBytes_GET_SIZE(remark))
+            at = put_bytes(at + 4, remark)
+            fields = at
+            at = put_field(at + 4, BROKER_FIELD, 22, broker)
+            at = put_field(at, NEXT_FIELD, 17, next_offset)
+            at = put_field(at, LOW_FIELD, 11, low)
+            at = put_bytes(put_field(at, HIGH_FIELD, 11, high), self.flags)
+            put32(fields, <uint32_t>(at - fields - 4))
+        else:
+            at = put_number(put(at, BEGIN, 8), code)
+            at = put_number(put(at, BROKER, 38), broker)
+            at = put_number(put(at, NEXT, 21), next_offset)
+            at = put_number(put(at, LOW, 15), low)
+            at = put_number(put(at, HIGH, 15), high)
+            at = put_number(put_bytes(at, self.flags), opaque)
+            at = put_bytes(put_bytes(put(at, b',"remark":"', 11), remark), LAST)
         size = at - header
         if gathered is not None:
             body = gathered.copied_size + gathered.size()
         if size + body > MAX_FRAME_SIZE:
             return None
         put32(header, <uint32_t>(size - 4 + body))
-        put32(header + 4, <uint32_t>(size - 8))
+        put32(header + 4, <uint32_t>(size - 8) | (<uint32_t>1 << 24 if self.binary else 0))
         frame = PyBytes_FromStringAndSize(NULL, size + body)
         at = put(<uint8_t *>PyBytes_AS_STRING(frame), header, size)
         if gathered is not None:
@@ -425,7 +540,7 @@ cdef class PullAnswers:
 
 
 cdef class Block:
-    """Bytes of the log that are held."""
+    """A buffer of the log while its records are in use."""
     cdef Py_buffer view
     cdef bint held
     cdef const uint8_t *at
@@ -433,7 +548,7 @@ cdef class Block:
     cdef int64_t start
 
     cdef bint fill(self, object data, int64_t start, Py_ssize_t least) except -1:
-        """Hold these bytes instead; False if they are too few."""
+        """Hold other bytes; False if they are too few."""
         if data is None:
             return False
         self.drop()
@@ -456,25 +571,15 @@ cdef inline int64_t stored_at(const uint8_t *record) noexcept nogil:
     return <int64_t>u64(record + BORN_HOST_AT + host)
 
 
-cdef int64_t stretch(const uint8_t *unit, const uint8_t *end, int64_t count) noexcept nogil:
-    cdef int64_t place = <int64_t>u64(unit), size = <int32_t>u32(unit + 8), last_place, wished
+cdef int64_t read_ahead(const uint8_t *unit, const uint8_t *end, int64_t count) noexcept nogil:
+    cdef int64_t place = <int64_t>u64(unit), size = <int32_t>u32(unit + 8), last_place, wanted
     cdef const uint8_t *last = unit
     if count > 1:
         count = min(count, (end - unit) // UNIT_SIZE)
         last = unit + (count - 1) * UNIT_SIZE
     last_place = <int64_t>u64(last)
-    if last_place < place or last_place - place > MAX_STRETCH:
-        return MAX_STRETCH if last_place > place and size < MAX_STRETCH else size
-    wished = min(last_place - place + <int32_t>u32(last + 8), MAX_STRETCH)
-    return wished if wished > size else size
+    if last_place < place or last_place - place > MAX_READ_AHEAD:
+        return MAX_READ_AHEAD if last_place > place and size < MAX_READ_AHEAD else size
+    wanted = min(last_place - place + <int32_t>u32(last + 8), MAX_READ_AHEAD)
+    return wanted if wanted > size else size
 
-
-def is_resident(view, Py_ssize_t at, Py_ssize_t size):
-    cdef Py_buffer source
-    cdef unsigned char pages[MAX_PAGES]
-    cdef bint found = False
-    PyObject_GetBuffer(view, &source, PyBUF_SIMPLE)
-    if 0 <= at and 0 < size <= source.len and at <= source.len - size:
-        found = resident(<uintptr_t>source.buf + at, size, pages, MAX_PAGES)
-    PyBuffer_Release(&source)
-    return found

@@ -1,5 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sends as they lie in a buffer: the compiled twin of `plain_sends`."""
+"""SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE as they lie in received bytes, JSON or binary header.
+
+A send is plain if the broker interprets none of its properties (`model.properties`): no delay, no
+timer, no retry. A single message may be a half message (`_transactions`).
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memset
@@ -8,9 +12,9 @@ from bolide.kernel._bytes cimport u32
 from bolide.kernel._fields cimport Slice
 from bolide.kernel._header cimport Field, Header, number_of, read_binary_header, read_header
 from bolide.kernel._names cimport Named, find_named
-from bolide.kernel._output cimport Output, reserve
-from bolide.kernel._properties cimport asks, is_id
-from bolide.kernel._transactions cimport PREPARED, wishes_half
+from bolide.broker.fast_path._output cimport Output, reserve
+from bolide.broker.fast_path._properties cimport Prefixes, is_id, is_interpreted
+from bolide.broker.fast_path._transactions cimport PREPARED, is_plain_half
 
 cdef enum:
     SEND_MESSAGE_V2 = 310
@@ -26,10 +30,10 @@ cdef struct Send:
     Py_ssize_t end
     int64_t code
     int64_t opaque
-    bint binary  # how its header is written, and how it is answered
+    bint binary  # encoding of the header, and of the reply
     bint one_way
     bint is_half
-    bint has_group  # among its properties
+    bint has_group  # PGROUP is among its properties
     Slice group
     Slice topic
     int32_t queue_id
@@ -48,7 +52,7 @@ cdef struct Item:
 
 
 cdef inline Py_ssize_t unescape(Slice text, uint8_t *into) noexcept nogil:
-    """The text of a JSON string, at most as long as it stands there; -1 for what is unusual."""
+    """Decode the escapes of a JSON string; returns the size, or -1 for an unusual escape."""
     cdef Py_ssize_t size = 0
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.size
@@ -58,7 +62,7 @@ cdef inline Py_ssize_t unescape(Slice text, uint8_t *into) noexcept nogil:
         letter = at[0]
         at += 1
         if letter == 0x5C:
-            letter = at[0]  # there is one: `take_string` looked
+            letter = at[0]  # `take_string` checked that one follows
             at += 1
             if letter == 0x75:  # u
                 if end - at < 4 or at[0] != 0x30 or at[1] != 0x30:
@@ -96,7 +100,7 @@ cdef inline int digit(uint8_t letter) noexcept nogil:
 
 
 cdef inline bint read_frame(const uint8_t *start, Py_ssize_t left, Send *send, Header *header) noexcept nogil:
-    """Read the header of the frame that lies whole here, and where its body is."""
+    """Read the header of a frame and find its body; False if it is incomplete or unusual."""
     cdef int64_t length, header_size
     if left < 8:
         return False
@@ -113,8 +117,17 @@ cdef inline bint read_frame(const uint8_t *start, Py_ssize_t left, Send *send, H
     return read_header(start + 8, header_size, header)
 
 
-cdef inline bint read_send(Header *header, Send *send, Output *scratch) except -1:
-    """Read the send of which the header was read; False if it is something else."""
+cdef enum Reading:
+    PLAIN
+    UNUSUAL  # fields that are missing, unknown or written in an unusual way
+    INTERPRETED  # properties that the broker interprets
+
+
+cdef inline Reading read_send(
+    Header *header, Send *send, Output *scratch, const Prefixes *interpreted, const Prefixes *set_by_broker
+
+) except? UNUSUAL:
+    """Read the fields of a send, of which `read_frame` has read the header."""
     cdef Field *letters[LETTERS]
     cdef Field *field
     cdef int64_t number
@@ -122,52 +135,52 @@ cdef inline bint read_send(Header *header, Send *send, Output *scratch) except -
     cdef int unique_ids = 0
     cdef bint batch
     if header.code != SEND_MESSAGE_V2 and header.code != SEND_BATCH_MESSAGE or header.flag & 1:
-        return False
+        return UNUSUAL
     if send.body.size == 0:
-        return False
+        return UNUSUAL
     memset(letters, 0, sizeof(letters))
     for i in range(header.count):
         field = &header.fields[i]
         if field.name.size != 1 or not 0x61 <= field.name.at[0] < 0x61 + LETTERS:
-            return False
+            return UNUSUAL
         letters[field.name.at[0] - 0x61] = field
     send.code, send.opaque, send.one_way = header.code, header.opaque, header.flag & 2 != 0
     for i in (0, 1, 2):  # group, topic, default topic
         if letters[i] == NULL or not letters[i].quoted or letters[i].escaped:
-            return False
+            return UNUSUAL
     send.group, send.topic = letters[0].value, letters[1].value
     if not int_field(letters[3], &number):
-        return False
+        return UNUSUAL
     if not int_field(letters[4], &number) or number < 0:
-        return False
+        return UNUSUAL
     send.queue_id = <int32_t>number
     if not int_field(letters[5], &number) or number & NOT_PLAIN_FLAGS:
-        return False
+        return UNUSUAL
     send.sys_flag = <uint32_t>number
     if letters[6] == NULL or not number_of(letters[6].value, -(1 << 62), 1 << 62, &send.born_timestamp):
-        return False
+        return UNUSUAL
     if not int_field(letters[7], &number):
-        return False
+        return UNUSUAL
     send.flag = <int32_t>number
-    if letters[9] != NULL and (not int_field(letters[9], &number) or number):  # tries so far
-        return False
-    if letters[10] != NULL and not is_word(letters[10], b"false", 5):  # a unit
-        return False
+    if letters[9] != NULL and (not int_field(letters[9], &number) or number):  # reconsume times
+        return UNUSUAL
+    if letters[10] != NULL and not is_word(letters[10], b"false", 5):  # unit mode
+        return UNUSUAL
     if letters[11] != NULL and not int_field(letters[11], &number):
-        return False
+        return UNUSUAL
     batch = letters[12] != NULL and is_word(letters[12], b"true", 4)
     if not batch and letters[12] != NULL and not is_word(letters[12], b"false", 5):
-        return False
+        return UNUSUAL
     if batch != (header.code == SEND_BATCH_MESSAGE):
-        return False
+        return UNUSUAL
     if letters[13] != NULL and (not letters[13].quoted or letters[13].escaped):
-        return False
+        return UNUSUAL
     send.properties.size = send.named.unique_id.size = 0
     send.properties.at = send.body.at
     field = letters[8]
     if field != NULL:
         if not field.quoted:
-            return False
+            return UNUSUAL
         send.properties = field.value
         if field.escaped and not send.binary:
             scratch.size = 0
@@ -175,24 +188,22 @@ cdef inline bint read_send(Header *header, Send *send, Output *scratch) except -
             send.properties.size = unescape(field.value, scratch.data)
             send.properties.at = scratch.data
             if send.properties.size < 0:
-                return False
+                return UNUSUAL
     send.is_half = False
-    if asks(send.properties, &unique_ids):
-        return not batch and read_half_send(send)
+    if is_interpreted(send.properties, interpreted, &unique_ids):
+        if batch or send.group.size == 0:
+            return INTERPRETED
+        if not is_plain_half(send.properties, interpreted, set_by_broker, &send.has_group):
+            return INTERPRETED
+        send.is_half = True
+        find_named(send.properties, &send.named)
+        return PLAIN
     if send.sys_flag & PREPARED:
-        return False  # a half's mark without its property
+        return UNUSUAL  # the flag of a half message without its property
     if batch:
-        return send.sys_flag == 0
+        return PLAIN if send.sys_flag == 0 else UNUSUAL
     find_named(send.properties, &send.named)
-    return unique_ids == 1 and is_id(send.named.unique_id)
-
-
-cdef inline bint read_half_send(Send *send) noexcept nogil:
-    if not wishes_half(send.properties, &send.has_group):
-        return False
-    send.is_half = True
-    find_named(send.properties, &send.named)
-    return send.group.size > 0
+    return PLAIN if unique_ids == 1 and is_id(send.named.unique_id) else UNUSUAL
 
 
 cdef inline bint int_field(Field *field, int64_t *number) noexcept nogil:
@@ -204,7 +215,7 @@ cdef inline bint is_word(Field *field, const char *word, Py_ssize_t size) noexce
 
 
 cdef inline bint read_item(const uint8_t **next, const uint8_t *end, Item *item) noexcept nogil:
-    """Step over a message of a batch (`protocol.batch`); False if its lengths do not add up."""
+    """Step over one message of a batch (`protocol.batch`); False if its lengths do not add up."""
     cdef const uint8_t *at = next[0]
     cdef int64_t size, body_size, properties_size
     if end - at < ITEM_HEAD:

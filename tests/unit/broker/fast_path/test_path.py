@@ -1,6 +1,6 @@
 """Which sends the fast path serves, and what it does when it cannot.
 
-That its answers are those of the ordinary way is for `test_fast_path_twin`.
+`test_handlers_as_reference` compares its replies with those of the handlers.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from bolide.broker.consume.long_polling import Waiter
-from bolide.broker.hooks import Hooks
+from bolide.broker.fast_path.sends import _MAX_MESSAGES
+from bolide.broker.gate import Hooks
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.remoting.calls import ConnectionLimits
-from bolide.store.appending import MOST_SENDS
 from bolide.store.config import FlushMode
 from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flushed, Listener
@@ -24,7 +24,7 @@ from bolide.store.health import LOG_FILES
 from bolide.store.memory_store import MemoryStore
 from tests.support.aio import on_loop, until
 from tests.support.broker import send_header
-from tests.support.broker_core import BrokerCore, Peer
+from tests.support.broker_core import BrokerCore, Peer, PreparingFastPath
 from tests.support.wire import request_bytes
 
 NAMED = {"UNIQ_KEY": "7F00000112345678ABCDEF0000010000"}
@@ -38,7 +38,7 @@ def plain(topic: str = "T", *, body: bytes = b"hello", opaque: int = 1, **given:
 
 def serves(core: BrokerCore, data: bytes) -> bool:
     """Whether the fast path takes a frame; nothing else sees it."""
-    return core.fast_path.serve(data, 0, core.connect().connection, inf) == len(data)
+    return PreparingFastPath(core).serve(data, 0, core.connect().connection, inf) == len(data)
 
 
 async def answer_of(peer: Peer, opaque: int = 1) -> Frame:
@@ -180,7 +180,7 @@ async def test_it_stops_at_what_it_does_not_know_and_is_asked_again_behind_it(
     delayed = plain(properties=NAMED | {"DELAY": "1"}, opaque=2)
     data = plain(opaque=1) + delayed + plain(opaque=3)
     alone = core.connect()
-    assert core.fast_path.serve(data, 0, alone.connection, inf) == len(plain(opaque=1))
+    assert PreparingFastPath(core).serve(data, 0, alone.connection, inf) == len(plain(opaque=1))
     assert alone.answer(1)
     peer.receive(data)
     await until(lambda: all(map(peer.answer, (1, 2, 3))))
@@ -192,12 +192,12 @@ async def test_it_stops_at_what_it_does_not_know_and_is_asked_again_behind_it(
 @on_loop
 async def test_when_the_time_is_up_it_stops_behind_a_group_of_messages(tmp_path: Path) -> None:
     core = BrokerCore(tmp_path)
-    frames = [plain(opaque=number) for number in range(MOST_SENDS + 1)]
+    frames = [plain(opaque=number) for number in range(_MAX_MESSAGES + 1)]
     peer = core.connect()
-    end = core.fast_path.serve(b"".join(frames), 0, peer.connection, -inf)
+    end = PreparingFastPath(core).serve(b"".join(frames), 0, peer.connection, -inf)
     assert end == sum(map(len, frames[:-1]))
-    assert peer.answer(MOST_SENDS - 1)
-    assert len(core.log) == MOST_SENDS
+    assert peer.answer(_MAX_MESSAGES - 1)
+    assert len(core.log) == _MAX_MESSAGES
     await core.stop()
 
 
@@ -205,7 +205,7 @@ async def test_when_the_time_is_up_it_stops_behind_a_group_of_messages(tmp_path:
 async def test_half_a_frame_is_left_alone(tmp_path: Path) -> None:
     core = BrokerCore(tmp_path)
     data = plain(opaque=1) + plain(opaque=2)[:-1]
-    end = core.fast_path.serve(data, 0, core.connect().connection, inf)
+    end = PreparingFastPath(core).serve(data, 0, core.connect().connection, inf)
     assert end == len(plain(opaque=1))
     assert len(core.log) == 1
     await core.stop()
@@ -267,7 +267,7 @@ async def test_an_error_that_nobody_foresaw_is_answered_too(
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(core.store, "append", fail)
-    monkeypatch.setattr(core.fast_path._sends, "_append", fail)
+    monkeypatch.setattr(core.fast_path.sends, "_reserve", fail)
     peer = core.connect()
     peer.receive(plain())
     answer = await answer_of(peer)

@@ -1,2 +1,0 @@
-from bolide.kernel.sends import Sends as Sends
-from bolide.kernel.sends import Slot as Slot
