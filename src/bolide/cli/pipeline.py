@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bolide.arrow.cluster import Connection
     from bolide.spark.pipelines.monitoring.status_topic import RunState, StatusTopic
 
-_TYPER_OPTIONS = 0.5
+_POLL_INTERVAL = 0.5
 _SINCE = "1d"
 _RECENT_SECONDS = 180.0
 
@@ -80,7 +80,7 @@ def stop(
             while _is_running(status_topic, name, run):
                 if time.monotonic() > until:
                     fail(f"pipeline {name!r} has not stopped within {timeout:g} s", FAILED)
-                time.sleep(_TYPER_OPTIONS)
+                time.sleep(_POLL_INTERVAL)
     print(f"pipeline {name} has stopped")
 
 

@@ -1,7 +1,7 @@
 """The gate: no request gets past it, whichever way it is served."""
 
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ async def reply(peer: Peer, data: bytes, opaque: int) -> Frame:
     return found
 
 
-STREAMS = {
+STREAMS: dict[str, Callable[[int, HeaderEncoding], bytes]] = {
     "plain sends": send,
     "half messages": lambda opaque, encoding: send(opaque, encoding, properties=HALF, sys_flag=4),
     "batches": batch,

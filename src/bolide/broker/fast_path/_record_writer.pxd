@@ -146,6 +146,16 @@ cdef inline int add_keys(bytearray keys, uint32_t prefix, Named *found, Cursor *
     return 0
 
 
+cdef inline int reserve_keys(bytearray keys, Py_ssize_t properties) except -1:
+    """See that the keys of messages with so many bytes of properties can be added later."""
+    cdef Py_ssize_t size
+    if keys is not None:
+        size = PyByteArray_GET_SIZE(keys)
+        PyByteArray_Resize(keys, size + ITEM_SIZE * (1 + properties // 2))
+        PyByteArray_Resize(keys, size)
+    return 0
+
+
 cdef inline int add_item(bytearray keys, uint32_t hash_, Cursor *cursor) except -1:
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(keys)
     cdef uint8_t *item

@@ -32,6 +32,7 @@ from bolide.broker.fast_path._record_writer cimport (
     fill,
     item_fields,
     properties_size,
+    reserve_keys,
     single_fields,
     slice_of,
 )
@@ -536,8 +537,9 @@ cdef class SendFlow:
         if size:
             tail.ensure(UNIT_SIZE)
         reserve(&self.out, 512 + PyBytes_GET_SIZE(self.reply_end))
+        reserve_keys(keys, half.fields.properties.size + self.common.size)
         self.stop = SERVED
-        self.claimed.remove(request.queue_offset)
+        self.claimed.remove(request.queue_offset)  # after this nothing can fail
         if size:
             self.touch(target, message.queue_id, tail, 1)
             self.store(target, tail, &message, size, cursor, keys)
@@ -610,7 +612,7 @@ cdef class SendFlow:
         cdef RecordFields fields
         cdef Slice common
         cdef Named in_common
-        cdef Py_ssize_t items = 0, total = 0, size
+        cdef Py_ssize_t items = 0, total = 0, size, properties = 0
         cdef Units tail
         cdef int64_t first
         cdef int unique_ids = 0
@@ -632,6 +634,7 @@ cdef class SendFlow:
             size = self.size_of(target, &fields)
             items += 1
             total += size
+            properties += item.properties.size + common.size + 2
             if size == 0 or items > self.max_batch:
                 self.stop = TOO_LARGE
                 return 0
@@ -645,6 +648,7 @@ cdef class SendFlow:
             return 0
         self.stop = SERVED
         self.touch(target, send.queue_id, tail, items)
+        reserve_keys(keys, properties)
         self.reserve_reply(send, items)
         first = tail.base + tail.size // UNIT_SIZE
         if not send.one_way:

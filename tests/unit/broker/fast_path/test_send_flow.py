@@ -903,7 +903,6 @@ def test_an_exception_is_reported_and_nothing_of_its_request_is_written(data: by
     assert scene.flow.error is None
 
 
-@pytest.mark.xfail(reason="store() can fail when a part of the reply is written", strict=True)
 @pytest.mark.parametrize("encoding", HeaderEncoding)
 def test_an_exception_in_a_batch_leaves_no_part_of_a_reply(encoding: HeaderEncoding) -> None:
     scene = Scene()
@@ -912,7 +911,6 @@ def test_an_exception_in_a_batch_leaves_no_part_of_a_reply(encoding: HeaderEncod
         assert scene.run(batch(b"1", b"2", encoding=encoding)).reason is Fall.ERROR
 
 
-@pytest.mark.xfail(reason="store() can fail when the claim is already removed", strict=True)
 def test_an_exception_at_an_end_leaves_the_half_message_claimed() -> None:
     """Those in `claimed` are opened again; one that is neither there nor ended is lost."""
     scene = Scene()
