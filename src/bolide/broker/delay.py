@@ -189,9 +189,9 @@ class DelayScheduler:
                 self._offsets[level] = min(self._offset(level), queue_offset)
                 self._arrived.set()
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(appended, on_outcome)
+                self._durability.when_durable(appended, on_outcome)
 
-        self._durability.when_safe(appended, on_outcome)
+        self._durability.when_durable(appended, on_outcome)
 
     def _restored(self, record: Record) -> RecordDraft | None:
         """Build the message for its real topic; properties are unchanged, as in RocketMQ."""

@@ -43,11 +43,11 @@ LINGER = 0.5
 class PendingReply(Protocol):
     """A reply that a connection still owes its peer: `DeferredReply`, or a lighter equivalent."""
 
-    def lose(self) -> None:
+    def connection_lost(self) -> None:
         """The connection is gone."""
         ...
 
-    def go_on(self) -> None:
+    def peer_reads_again(self) -> None:
         """The peer reads again."""
         ...
 
@@ -176,7 +176,7 @@ class Connection(Caller):
         if self._nothing_owed is not None:
             self._nothing_owed.set()
         for later, size in owed.items():
-            later.lose()
+            later.connection_lost()
             self._unload(size)
         if self._on_close is not None:
             self._on_close(self)
@@ -191,7 +191,7 @@ class Connection(Caller):
         super().resume_writing()
         self._count_unread()
         for later in list(self._owed):
-            later.go_on()
+            later.peer_reads_again()
         self._go_on()
 
     def _hold(self, size: int) -> None:
@@ -370,12 +370,12 @@ class Connection(Caller):
         self._nothing_owed.clear()
         await self._nothing_owed.wait()
 
-    def owe(self, later: PendingReply, weight: int) -> None:
+    def expect_reply(self, later: PendingReply, weight: int) -> None:
         """Keep in mind that a request will be answered, and how many bytes wait with it."""
         self._owed[later] = size = _LEAST_WEIGHT + weight
         self._load(size)
 
-    def settle(self, later: PendingReply, reply: bytes | None) -> None:
+    def send_expected(self, later: PendingReply, reply: bytes | None) -> None:
         """Send what was owed; nothing for a one-way request, or if nobody is there any more."""
         size = self._owed.pop(later, None)
         if size is None:

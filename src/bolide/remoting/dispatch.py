@@ -72,13 +72,13 @@ class DeferredReply:
         self._outcome: Reply | Exception | None = None
 
     def answer(self, reply: Reply) -> None:
-        self._settle(reply)
+        self._complete(reply)
 
     def fail(self, exc: Exception) -> None:
         """Answer with a refusal, or with the error that an exception becomes."""
-        self._settle(exc)
+        self._complete(exc)
 
-    def lose(self) -> None:
+    def connection_lost(self) -> None:
         """The connection is gone."""
         self.is_lost = True
         if self.on_lost is not None:
@@ -89,7 +89,7 @@ class DeferredReply:
         """The peer does not read: an answer would stay in memory."""
         return self._connection is not None and self._connection.is_blocked
 
-    def go_on(self) -> None:
+    def peer_reads_again(self) -> None:
         """The peer reads again."""
         on_room, self.on_room = self.on_room, None
         if on_room is not None:
@@ -104,22 +104,22 @@ class DeferredReply:
             weight: bytes of the request, which whoever keeps the promise may be holding.
         """
         self.address(dispatcher, frame, connection)
-        connection.owe(self, weight)
+        connection.expect_reply(self, weight)
         if self._outcome is not None:
-            self._settle(self._outcome)
+            self._complete(self._outcome)
 
     def address(self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection") -> None:
         """As `bind`, for a connection that knows already what it owes."""
         self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
 
-    def _settle(self, outcome: Reply | Exception) -> None:
+    def _complete(self, outcome: Reply | Exception) -> None:
         if self.is_lost:
             return
         if self._dispatcher is None or self._frame is None or self._connection is None:
             self._outcome = outcome
             return
         reply = self._dispatcher.finish(self._frame, outcome, self._connection)
-        self._connection.settle(self, reply)
+        self._connection.send_expected(self, reply)
 
 
 class RequestHook(Protocol):

@@ -308,9 +308,9 @@ async def test_what_a_peer_does_not_read_counts_as_held_until_it_reads() -> None
     wired.receive(request_bytes(ECHO, body=bytes(5000)))
     assert wired.connection.is_blocked
     assert wired.held.total == wired.connection.held > 5500
-    wired.connection.settle(later := DeferredReply(), b"nothing is owed")
-    wired.connection.owe(later, 0)
-    wired.connection.settle(later, bytes(7000))
+    wired.connection.send_expected(later := DeferredReply(), b"nothing is owed")
+    wired.connection.expect_reply(later, 0)
+    wired.connection.send_expected(later, bytes(7000))
     assert wired.held.total == wired.connection.held > 12_500
     wired.transport.drain()
     assert not wired.connection.is_blocked
@@ -333,8 +333,8 @@ async def test_who_holds_too_much_that_it_does_not_read_can_be_closed() -> None:
     wired = Wired(small())
     wired.connection._held_by_all = MemoryBudget(20_000, wired.connection.abort)
     for number in range(1, 5):
-        wired.connection.owe(later := DeferredReply(), 0)
-        wired.connection.settle(later, bytes(6000))
+        wired.connection.expect_reply(later := DeferredReply(), 0)
+        wired.connection.send_expected(later, bytes(6000))
         assert wired.transport.aborted == (number == 4)
 
 
@@ -463,10 +463,10 @@ async def test_what_does_not_finish_in_time_is_aborted_and_counted() -> None:
 @on_loop
 async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
     wired, later = Wired(), DeferredReply()
-    wired.connection.owe(later, 5000)
+    wired.connection.expect_reply(later, 5000)
     assert not wired.connection.is_idle
     assert wired.held.total == wired.connection.held > 5000
-    wired.connection.settle(later, b"bytes")
+    wired.connection.send_expected(later, b"bytes")
     wired.outbox.flush()
     assert wired.transport.writes == [b"bytes"]
     assert wired.connection.is_idle
@@ -476,12 +476,12 @@ async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
 @on_loop
 async def test_what_was_owed_is_given_back_when_the_connection_is_lost() -> None:
     wired, later = Wired(), DeferredReply()
-    wired.connection.owe(later, 5000)
+    wired.connection.expect_reply(later, 5000)
     wired.transport.close()
     await wired.connection.wait_closed()
     assert later.is_lost
     assert wired.held.total == 0
-    wired.connection.settle(later, b"too late")
+    wired.connection.send_expected(later, b"too late")
     assert (wired.held.total, wired.transport.writes) == (0, [])
 
 
@@ -491,11 +491,11 @@ async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
 ) -> None:
     monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 10_000)
     wired, later = Wired(), DeferredReply()
-    wired.connection.owe(later, 10_000)
+    wired.connection.expect_reply(later, 10_000)
     assert not wired.transport.is_read
     wired.receive(request_bytes(ECHO, opaque=3))
     assert wired.transport.writes == []
-    wired.connection.settle(later, None)
+    wired.connection.send_expected(later, None)
     await until(lambda: wired.transport.is_read)
     assert wired.sent.opaque == 3
 
@@ -503,7 +503,7 @@ async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
 @on_loop
 async def test_owed_answers_count_among_the_requests_under_way() -> None:
     wired = Wired(ConnectionLimits(max_requests=1))
-    wired.connection.owe(DeferredReply(), 0)
+    wired.connection.expect_reply(DeferredReply(), 0)
     wired.receive(request_bytes(ECHO, opaque=2))
     assert (wired.sent.opaque, wired.sent.code) == (2, 2)
 
@@ -511,11 +511,11 @@ async def test_owed_answers_count_among_the_requests_under_way() -> None:
 @on_loop
 async def test_what_is_owed_is_settled_before_a_finishing_connection_closes() -> None:
     wired, later = Wired(), DeferredReply()
-    wired.connection.owe(later, 0)
+    wired.connection.expect_reply(later, 0)
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0.01)
     assert not finishing.done()
-    wired.connection.settle(later, b"bytes")
+    wired.connection.send_expected(later, b"bytes")
     await finishing
     assert wired.transport.writes == [b"bytes"]
 
@@ -523,7 +523,7 @@ async def test_what_is_owed_is_settled_before_a_finishing_connection_closes() ->
 @on_loop
 async def test_a_finishing_connection_that_is_lost_waits_for_nothing() -> None:
     wired = Wired()
-    wired.connection.owe(DeferredReply(), 0)
+    wired.connection.expect_reply(DeferredReply(), 0)
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0)
     wired.connection.abort()
@@ -533,10 +533,10 @@ async def test_a_finishing_connection_that_is_lost_waits_for_nothing() -> None:
 @on_loop
 async def test_what_is_owed_before_garbage_is_settled_before_the_close() -> None:
     wired, later = Wired(), DeferredReply()
-    wired.connection.owe(later, 0)
+    wired.connection.expect_reply(later, 0)
     wired.receive(GARBAGE)
     assert not wired.transport.is_closing()
-    wired.connection.settle(later, b"bytes")
+    wired.connection.send_expected(later, b"bytes")
     await wired.connection.wait_closed()
     assert wired.transport.writes == [b"bytes"]
 
@@ -676,7 +676,7 @@ async def test_a_finishing_connection_asks_the_fast_path_no_more() -> None:
 async def test_with_too_many_requests_under_way_the_fast_path_is_not_asked() -> None:
     fast = Quick()
     wired = Wired(ConnectionLimits(max_requests=1), fast=fast)
-    wired.connection.owe(DeferredReply(), 0)
+    wired.connection.expect_reply(DeferredReply(), 0)
     wired.receive(quick(5))
     assert fast.asked == []
     assert (wired.sent.opaque, wired.sent.code) == (5, 2)

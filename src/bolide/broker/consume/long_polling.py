@@ -27,27 +27,27 @@ QueueKey = tuple[str, int]
 """Topic and queue id."""
 
 
-class Waiting(Protocol):
-    """What waits: `Waiter`, or who does without its callable."""
+class PullWaiter(Protocol):
+    """What waits: `CallbackWaiter`, or who does without its callable."""
 
     key: QueueKey
     tick: int
 
-    def look(self, is_last: bool, /) -> bool: ...
+    def retry(self, is_last: bool, /) -> bool: ...
 
 
-Waiters = dict[Waiting, None]
+PullWaiters = dict[PullWaiter, None]
 """FIFO: waiters are retried in arrival order."""
 
 
-class Waiter:
+class CallbackWaiter:
     """One pull that waits. `look` is asked again and says whether the pull was answered."""
 
-    __slots__ = ("key", "look", "tick")
+    __slots__ = ("key", "retry", "tick")
 
-    def __init__(self, key: QueueKey, look: Callable[[bool], bool]) -> None:
+    def __init__(self, key: QueueKey, retry: Callable[[bool], bool]) -> None:
         self.key = key
-        self.look = look
+        self.retry = retry
         """Called with True when there is no more time: it must answer then."""
         self.tick = 0
 
@@ -56,11 +56,11 @@ class LongPolling:
     """Who waits for which queue; belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._by_queue: dict[QueueKey, Waiters] = {}
-        self._by_tick: dict[int, Waiters] = {}
+        self._by_queue: dict[QueueKey, PullWaiters] = {}
+        self._by_tick: dict[int, PullWaiters] = {}
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._due: OrderedDict[Waiting, bool] = OrderedDict()
+        self._due: OrderedDict[PullWaiter, bool] = OrderedDict()
         """Who is to be asked next, and whether for the last time."""
         self.on_arrival: Listeners[Collection[QueueKey]] = Listeners()
         """Messages arrived in these queues."""
@@ -91,7 +91,7 @@ class LongPolling:
         for waiter in [waiter for held in self._by_queue.values() for waiter in held]:
             self._ask(waiter, is_last=True)
 
-    def hold(self, waiter: Waiting, seconds: float) -> None:
+    def hold(self, waiter: PullWaiter, seconds: float) -> None:
         """Keep a waiter until something arrives or the time is up."""
         if self._stopped:
             self._ask(waiter, is_last=True)
@@ -103,7 +103,7 @@ class LongPolling:
         if self._timer is None:
             self._timer = self._loop.call_later(_TICK, self._sweep)
 
-    def drop(self, waiter: Waiting) -> None:
+    def drop(self, waiter: PullWaiter) -> None:
         """Forget a waiter, if it is still there."""
         _discard(self._by_queue, waiter.key, waiter)
         _discard(self._by_tick, waiter.tick, waiter)
@@ -122,7 +122,7 @@ class LongPolling:
         """As `arrived`, for some queues of a topic."""
         self.arrived([(topic, queue_id) for queue_id in queue_ids])
 
-    def wake(self, waiter: Waiting) -> None:
+    def wake(self, waiter: PullWaiter) -> None:
         """Have one waiter look again, in the next turn of the loop, if it still waits then."""
         if waiter in self._by_queue.get(waiter.key, ()):
             self._due.setdefault(waiter, False)
@@ -145,9 +145,9 @@ class LongPolling:
         self._next_turn = None
         self._ask_the_due()
 
-    def _ask(self, waiter: Waiting, *, is_last: bool) -> None:
+    def _ask(self, waiter: PullWaiter, *, is_last: bool) -> None:
         try:
-            answered = waiter.look(is_last)
+            answered = waiter.retry(is_last)
         except Exception:  # one broken pull must not keep the others asleep
             log.exception("a waiting pull of %s failed", waiter.key)
             answered = True
@@ -167,7 +167,7 @@ class LongPolling:
         return int(seconds / _TICK)
 
 
-def _discard(table: dict[K, Waiters], key: K, waiter: Waiting) -> None:
+def _discard(table: dict[K, PullWaiters], key: K, waiter: PullWaiter) -> None:
     held = table.get(key)
     if held is None:
         return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bolide.broker.background import Background
 from bolide.broker.consume.admission import Admitted, PullAdmission
 from bolide.broker.consume.expiry import Expiring
-from bolide.broker.consume.long_polling import LongPolling, Waiter
+from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
 from bolide.broker.filters.filters import Filters, FunctionFilter, NotCompiled
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.gate import Hooks
@@ -149,7 +149,7 @@ class Pulls:
     async def _serve_cold(self, pull: Pull) -> Reply:
         return self.reply(pull, await asyncio.to_thread(self._read, pull, may_block=True))
 
-    async def read_anyhow(self, pull: Pull) -> ReadResult:
+    async def read(self, pull: Pull) -> ReadResult:
         try:
             return self._read(pull, may_block=False)
         except NotInMemory:
@@ -182,29 +182,29 @@ class Pulls:
         later = DeferredReply()
         header = pull.header
 
-        def look(is_last: bool) -> bool:
+        def retry(is_last: bool) -> bool:
             if later.is_blocked and not is_last:
                 later.on_room = lambda: long_polling.wake(waiter)
                 return False
-            return later.is_lost or self.look_again(pull, later, is_last=is_last)
+            return later.is_lost or self.retry(pull, later, is_last=is_last)
 
         long_polling = self.parts.long_polling
-        waiter = Waiter((header.topic, header.queue_id), look)
+        waiter = CallbackWaiter((header.topic, header.queue_id), retry)
         later.on_lost = lambda: long_polling.drop(waiter)
-        long_polling.hold(waiter, self.patience(header))
+        long_polling.hold(waiter, self.max_wait(header))
         return later
 
     def seconds(self, pull: Pull) -> float:
-        return self.patience(pull.header) if pull.header.sys_flag & SUSPEND else 0.0
+        return self.max_wait(pull.header) if pull.header.sys_flag & SUSPEND else 0.0
 
-    def patience(self, header: PullHeader) -> float:
+    def max_wait(self, header: PullHeader) -> float:
         """Seconds that a pull may wait."""
         config = self.parts.cell.value
         if not config.long_polling_enable:
             return config.short_polling_time
         return max(header.suspend_timeout_millis, 0) / 1000
 
-    def look_again(self, pull: Pull, later: DeferredReply, *, is_last: bool) -> bool:
+    def retry(self, pull: Pull, later: DeferredReply, *, is_last: bool) -> bool:
         """Answer a pull that waits, if there is an answer by now or no more time."""
         pull.begun = self.parts.now()
         try:
@@ -371,12 +371,12 @@ class FunctionFilteredPulls:
             return False
         arrived: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-        def look(is_last: bool) -> bool:
+        def retry(is_last: bool) -> bool:
             if not arrived.done():
                 arrived.set_result(is_last)
             return True
 
-        waiter = Waiter((pull.header.topic, pull.header.queue_id), look)
+        waiter = CallbackWaiter((pull.header.topic, pull.header.queue_id), retry)
         self._long_polling.hold(waiter, seconds)
         try:
             return await arrived
@@ -411,7 +411,7 @@ class PullHandlers:
         self._judged = FunctionFilteredPulls(
             parts.filters.functions,
             parts.long_polling,
-            read=pulls.read_anyhow,
+            read=pulls.read,
             end=lambda pull: parts.store.max_offset(pull.header.topic, pull.header.queue_id),
             reset=pulls.reset,
             reply=pulls.reply,

@@ -212,7 +212,7 @@ class PullPath:
     # ---- long polling
 
     def _hold(self, waiting: "WaitingPull") -> None:
-        waiting.connection.owe(waiting, 0)
+        waiting.connection.expect_reply(waiting, 0)
         self._long_polling.hold(waiting, waiting.plan.max_wait)
 
     def retry(self, waiting: "WaitingPull", *, is_last: bool) -> bool:
@@ -231,7 +231,7 @@ class PullPath:
             encoding = waiting.plan.encoding
             frame = Frame(code=_CODES[0], opaque=waiting.opaque, encoding=encoding)
             waiting.address(self._dispatcher, frame, waiting.connection)
-        return self._pulls.look_again(waiting.pull, waiting, is_last=is_last)
+        return self._pulls.retry(waiting.pull, waiting, is_last=is_last)
 
     def forget(self, waiting: "WaitingPull") -> None:
         """Drop a waiting pull whose connection is gone."""
@@ -248,7 +248,7 @@ class PullPath:
         if not reply[2]:  # none of the messages is wanted: the pull may go on waiting
             return None
         self._count(plan, reply, started)
-        waiting.connection.settle(waiting, reply[0])
+        waiting.connection.send_expected(waiting, reply[0])
         return True
 
     def _pull_of(self, waiting: "WaitingPull") -> Pull:
@@ -302,7 +302,7 @@ class PullPath:
             replies,
             encoding=encoding,
             units=max(scanned, limits.max_count),
-            max_wait=self._pulls.patience(header),
+            max_wait=self._pulls.max_wait(header),
             flags=(bool(header.sys_flag & COMMIT), bool(header.sys_flag & SUSPEND)),
         )
 
@@ -331,11 +331,11 @@ class WaitingPull(DeferredReply):
         """The pull as the handlers see it, once they had to decide."""
         self.tick = 0
 
-    def look(self, is_last: bool, /) -> bool:
+    def retry(self, is_last: bool, /) -> bool:
         return self._path.retry(self, is_last=is_last)
 
-    def lose(self) -> None:
-        super().lose()
+    def connection_lost(self) -> None:
+        super().connection_lost()
         self._path.forget(self)
 
 

@@ -195,8 +195,8 @@ class SendPath:
         self._fall_throughs.served_sends += count
         if self._durability.waits:
             waiting = _ReplyOnDurable(self, connection, replies, self._log_end, generation)
-            connection.owe(waiting, end - position)
-            self._durability.keep(waiting)
+            connection.expect_reply(waiting, end - position)
+            self._durability.add_waiter(waiting)
             return end, b"", reason
         return end, replies, reason
 
@@ -324,16 +324,16 @@ class _ReplyOnDurable:
         self.generation = generation
         self.since = path.now()
 
-    def tell(self, outcome: int | StoreUnwritable, /) -> None:
+    def complete(self, outcome: int | StoreUnwritable, /) -> None:
         replies = self._replies
         if outcome is not ResponseCode.SUCCESS:
             replies = self._path.replies_for(replies, outcome)
-        self._connection.settle(self, replies or None)
+        self._connection.send_expected(self, replies or None)
 
-    def lose(self) -> None:
+    def connection_lost(self) -> None:
         """The connection is gone: the messages stay, the replies go nowhere."""
 
-    def go_on(self) -> None:
+    def peer_reads_again(self) -> None:
         """The replies wait for the disk, not for the peer."""
 
 

@@ -14,7 +14,13 @@ from bolide.broker.pop.events import (
     QueueName,
 )
 from bolide.broker.pop.pop import Pop
-from bolide.broker.produce.durability import Answer, Told, future_of, promise_of, unavailable
+from bolide.broker.produce.durability import (
+    OnDurable,
+    ReplyWhenDurable,
+    complete_deferred,
+    complete_future,
+    unavailable,
+)
 from bolide.broker.statistics import Statistics
 from bolide.protocol.bodies.pop import BatchAck, BatchAcks
 from bolide.protocol.codes import RequestCode, ResponseCode
@@ -58,7 +64,7 @@ class PopAckHandlers:
                 f" commit:{header.offset}, store:{low}~{high}"
             )
         deferred = DeferredReply()
-        answer = Answer(promise_of(deferred))
+        answer = ReplyWhenDurable(complete_deferred(deferred))
         if receipt.is_ordered:
             self._acknowledge_ordered(name, receipt.pop_time, [header.offset], answer)
         else:
@@ -71,7 +77,7 @@ class PopAckHandlers:
         if not batch.acks:
             raise NoMessage("the batch holds no acknowledgement")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        answer = Answer(future_of(done), awaited=len(batch.acks))
+        answer = ReplyWhenDurable(complete_future(done), awaited=len(batch.acks))
         bad: BadPopInfo | None = None
         for ack in batch.acks:  # a malformed entry does not stop the others
             try:
@@ -82,7 +88,7 @@ class PopAckHandlers:
             raise MessageIllegal(str(bad)) from bad
         return await done
 
-    def _acknowledge_batch(self, ack: BatchAck, broker_name: str, answer: Answer) -> None:
+    def _acknowledge_batch(self, ack: BatchAck, broker_name: str, answer: ReplyWhenDurable) -> None:
         topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
         name = (topic, ack.consumer_group, ack.queue_id)
         receipt = Receipt(
@@ -105,7 +111,7 @@ class PopAckHandlers:
         self._acknowledge(name, receipt, offsets, answer)
 
     def _acknowledge(
-        self, name: QueueName, receipt: Receipt, offsets: Sequence[int], answer: Answer
+        self, name: QueueName, receipt: Receipt, offsets: Sequence[int], answer: ReplyWhenDurable
     ) -> None:
         start, pop_time, journal = receipt.start_offset, receipt.pop_time, self._pop.journal
         checkpoint = self._pop.state.find(name, start, pop_time)
@@ -121,14 +127,14 @@ class PopAckHandlers:
         ]
         fresh = [claim for claim in claims if not journal.is_claimed(claim)]
         if not fresh:  # already acknowledged, or leased to another consumer by now
-            journal.when_safe(answer.tell)
+            journal.when_durable(answer.complete)
             return
         self._statistics.acknowledged(name[1], name[0], len(fresh))
         event = Acknowledged(*name, start, pop_time, [claim[3] for claim in fresh])
-        journal.enqueue(event, answer.tell, fresh)
+        journal.enqueue(event, answer.complete, fresh)
 
     def _acknowledge_foreign(
-        self, name: QueueName, receipts: list[Receipt], answer: Answer
+        self, name: QueueName, receipts: list[Receipt], answer: ReplyWhenDurable
     ) -> None:
         """Acknowledge messages that the previous owner of the store popped."""
         try:
@@ -136,21 +142,21 @@ class PopAckHandlers:
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         if appended is None:
-            answer.tell(ResponseCode.SUCCESS)
+            answer.complete(ResponseCode.SUCCESS)
         else:
-            self._pop.durability.when_safe(appended, answer.tell)
+            self._pop.durability.when_durable(appended, answer.complete)
 
     def _ordered_offsets(self, name: QueueName) -> list[int]:
         queue = self._pop.state.queues.get(name)
         return queue.order.info.offsets if queue and queue.order else []
 
     def _acknowledge_ordered(
-        self, name: QueueName, pop_time: int, offsets: Sequence[int], answer: Answer
+        self, name: QueueName, pop_time: int, offsets: Sequence[int], answer: ReplyWhenDurable
     ) -> None:
         queue = self._pop.state.queues.get(name)
         order = queue.order if queue else None
         if queue is None or order is None or order.info.pop_time != pop_time or not offsets:
-            self._pop.journal.when_safe(answer.tell)
+            self._pop.journal.when_durable(answer.complete)
             return
         answer.wait_for(len(offsets) - 1)
         for offset in offsets:
@@ -160,10 +166,10 @@ class PopAckHandlers:
                     f" the pop of {pop_time} has {order.info.offsets}"
                 )
             event = OrderAcknowledged(*name, pop_time, offset)
-            self._pop.journal.enqueue(event, self._then_wake(name, answer.tell))
+            self._pop.journal.enqueue(event, self._then_wake(name, answer.complete))
         self._statistics.acknowledged(name[1], name[0], len(offsets))
 
-    def _then_wake(self, name: QueueName, on_durable: Told) -> Told:
+    def _then_wake(self, name: QueueName, on_durable: OnDurable) -> OnDurable:
         """Wrap `on_durable` to wake long polls on the queue once its ordered pop is complete."""
 
         def complete(outcome: int | StoreUnwritable) -> None:
@@ -205,7 +211,7 @@ class PopAckHandlers:
             checkpoint.queue.unique_pop_time(receipt.offset, state.now) if checkpoint else state.now
         )
         reply = Reply(header=ChangeInvisibleTimeReply(pop_time, invisible, receipt.revive_queue))
-        answer = Answer(promise_of(deferred), reply=reply, then=self._pop.wake)
+        answer = ReplyWhenDurable(complete_deferred(deferred), reply=reply, then=self._pop.wake)
         if (
             checkpoint is not None
             and checkpoint.has(receipt.offset)
@@ -213,7 +219,7 @@ class PopAckHandlers:
         ):
             next_offset = checkpoint.queue.next_offset
             event = Changed(*name, *claim[1:], pop_time, invisible, next_offset)
-            journal.enqueue(event, answer.tell, [claim])
+            journal.enqueue(event, answer.complete, [claim])
             return True
         if checkpoint is None and self._pop.java_revive_log.may_own(receipt):
             self._change_foreign(name, receipt, pop_time, invisible, answer)
@@ -221,7 +227,12 @@ class PopAckHandlers:
         return False
 
     def _change_foreign(
-        self, name: QueueName, receipt: Receipt, pop_time: int, invisible: int, answer: Answer
+        self,
+        name: QueueName,
+        receipt: Receipt,
+        pop_time: int,
+        invisible: int,
+        answer: ReplyWhenDurable,
     ) -> None:
         """Turn a message popped by the previous owner of the store into a pop of this broker."""
         try:
@@ -244,9 +255,11 @@ class PopAckHandlers:
         visible_at = self._pop.state.now + invisible
         lasts = max(visible_at - receipt.pop_time, 0)
         reply = ChangeInvisibleTimeReply(receipt.pop_time, lasts, receipt.revive_queue)
-        answer = Answer(promise_of(deferred), reply=Reply(header=reply), then=self._pop.wake)
+        answer = ReplyWhenDurable(
+            complete_deferred(deferred), reply=Reply(header=reply), then=self._pop.wake
+        )
         event = OrderChanged(*name, receipt.pop_time, receipt.offset, visible_at)
-        self._pop.journal.enqueue(event, answer.tell)
+        self._pop.journal.enqueue(event, answer.complete)
         return True
 
     @handles(NoHeader, RequestCode.POP_ROLLBACK)

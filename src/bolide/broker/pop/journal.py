@@ -30,7 +30,7 @@ from bolide.broker.pop.events import (
 )
 from bolide.broker.pop.pop_queue import Lease
 from bolide.broker.pop.state import PopState
-from bolide.broker.produce.durability import Durability, Told
+from bolide.broker.produce.durability import Durability, OnDurable
 from bolide.broker.produce.intake import Intake
 from bolide.kernel import read_record
 from bolide.model.names import POP_JOURNAL_TOPIC
@@ -77,7 +77,7 @@ class Journal:
         self._durability = durability
         self._store_host = store_host
         self._now = now
-        self._burst: list[tuple[Event | None, Told]] = []
+        self._burst: list[tuple[Event | None, OnDurable]] = []
         self._claimed: set[Claim] = set()
         self._moving: set[Claim] = set()
         self._to_rewrite: list[Event] = []
@@ -140,9 +140,9 @@ class Journal:
             self._state.apply(event, self.end)
             self._to_rewrite.append(event)
 
-    def enqueue(self, event: Event, on_durable: Told, claims: Sequence[Claim] = ()) -> None:
+    def enqueue(self, event: Event, on_durable: OnDurable, claims: Sequence[Claim] = ()) -> None:
         """Write an event at the end of the burst; `on_durable` is called as by
-        `Durability.when_safe`.
+        `Durability.when_durable`.
 
         Args:
             claims: the messages that the event acknowledges, claimed until the event is written.
@@ -169,7 +169,7 @@ class Journal:
         finally:
             self._moving -= claims
 
-    def when_safe(self, on_durable: Told) -> None:
+    def when_durable(self, on_durable: OnDurable) -> None:
         """Call `on_durable` once everything written so far is durable.
 
         A repeated acknowledgement waits for the same record as the first.
@@ -181,7 +181,7 @@ class Journal:
         elif self._to_rewrite:
             self._append_and_notify([], [on_durable])
         elif self._last is not None:
-            self._durability.when_safe(self._last, on_durable)
+            self._durability.when_durable(self._last, on_durable)
 
     def end_burst(self) -> None:
         """Write the events of the current burst now."""
@@ -196,7 +196,7 @@ class Journal:
         events = merge_acknowledgements(event for event, _ in burst if event is not None)
         self._append_and_notify(events, [on_durable for _, on_durable in burst])
 
-    def _append_and_notify(self, events: Sequence[Event], callbacks: Sequence[Told]) -> None:
+    def _append_and_notify(self, events: Sequence[Event], callbacks: Sequence[OnDurable]) -> None:
         try:
             appended = self.append(events)
         except (StoreUnwritable, StoreClosed, RecordTooLarge) as exc:
@@ -205,7 +205,7 @@ class Journal:
                 on_durable(refused)
             return
         for on_durable in callbacks:
-            self._durability.when_safe(appended, on_durable)
+            self._durability.when_durable(appended, on_durable)
 
     def _append_record(self, events: list[Event]) -> Appended:
         appended = self._last = self._intake.append(self._draft(encode_events(events)))
@@ -232,9 +232,9 @@ class Journal:
             if isinstance(outcome, StoreUnwritable):
                 self._to_rewrite += events
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(appended, on_durable)
+                self._durability.when_durable(appended, on_durable)
 
-        self._durability.when_safe(appended, on_durable)
+        self._durability.when_durable(appended, on_durable)
 
     def _draft(self, body: bytes) -> RecordDraft:
         born = int(self._now() * 1000)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from bolide.broker.consume.long_polling import LongPolling, QueueKey, Waiter
+from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling, QueueKey
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
@@ -51,7 +51,7 @@ class PollKey(NamedTuple):
         return self.topic, self.group
 
 
-Waiters = OrderedDict[Waiter, None]
+Waiters = OrderedDict[CallbackWaiter, None]
 
 
 class Polling:
@@ -94,7 +94,7 @@ class Polling:
             return answered
 
         # No topic has a name like this, so pulls are not woken together with pops.
-        waiter = Waiter((f"{key.topic}@{key.group}@{key.kind.value}", key.queue_id), retry)
+        waiter = CallbackWaiter((f"{key.topic}@{key.group}@{key.kind.value}", key.queue_id), retry)
         deferred.on_lost = lambda: self._on_connection_lost(key, waiter)
         self._count += 1
         self._add(key, waiter)
@@ -121,12 +121,12 @@ class Polling:
 
     # ---- inside
 
-    def _add(self, key: PollKey, waiter: Waiter) -> None:
+    def _add(self, key: PollKey, waiter: CallbackWaiter) -> None:
         self._waiters.setdefault(key.pair, {}).setdefault(key, OrderedDict())[waiter] = None
         for topic in (key.topic, *pop_retry_topics(key.group, key.topic)):
             self._pairs.setdefault(topic, {})[key.pair] = None
 
-    def _remove(self, key: PollKey, waiter: Waiter) -> None:
+    def _remove(self, key: PollKey, waiter: CallbackWaiter) -> None:
         by_key = self._waiters.get(key.pair, {})
         waiters = by_key.get(key)
         if waiters is None or waiter not in waiters:
@@ -146,17 +146,17 @@ class Polling:
         if not pairs:
             del self._pairs[topic]
 
-    def _release(self, key: PollKey, waiter: Waiter) -> None:
+    def _release(self, key: PollKey, waiter: CallbackWaiter) -> None:
         self._count -= 1
         self._remove(key, waiter)
 
-    def _on_connection_lost(self, key: PollKey, waiter: Waiter) -> None:
+    def _on_connection_lost(self, key: PollKey, waiter: CallbackWaiter) -> None:
         """The lost waiter may have been woken for a message that another one must get now."""
         self._long_polling.drop(waiter)
         self._release(key, waiter)
         self.wake(*key.pair)
 
-    def _park(self, key: PollKey, waiter: Waiter, deferred: DeferredReply) -> None:
+    def _park(self, key: PollKey, waiter: CallbackWaiter, deferred: DeferredReply) -> None:
         """Let other waiters go first while the peer does not read."""
 
         def resume() -> None:

@@ -12,7 +12,12 @@ from bolide.broker.pop.delivery import AdmittedPop, PopResult, PopSteps, QueueBa
 from bolide.broker.pop.polling import MAX_MESSAGES, PollKey, PollKind, remaining, waiting_queue
 from bolide.broker.pop.pop import Pop
 from bolide.broker.pop.revival import with_original_topic
-from bolide.broker.produce.durability import Answer, future_of, promise_of, unavailable
+from bolide.broker.produce.durability import (
+    ReplyWhenDurable,
+    complete_deferred,
+    complete_future,
+    unavailable,
+)
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
@@ -131,13 +136,17 @@ class PopHandlers:
         if reply is None:  # the client polls again at once, and may wait then
             return self._empty(admitted, result)
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._pop.journal.when_safe(Answer(future_of(done), reply=reply, even_late=True).tell)
+        self._pop.journal.when_durable(
+            ReplyWhenDurable(complete_future(done), reply=reply, even_late=True).complete
+        )
         return await done
 
     def _reply_when_durable(self, deferred: DeferredReply, reply: Reply) -> None:
         """Answer once the journal record is durable: a crash before that would deliver the
         messages to other consumers at once."""
-        self._pop.journal.when_safe(Answer(promise_of(deferred), reply=reply, even_late=True).tell)
+        self._pop.journal.when_durable(
+            ReplyWhenDurable(complete_deferred(deferred), reply=reply, even_late=True).complete
+        )
 
     def _reply_with_messages(self, admitted: AdmittedPop, result: PopResult) -> Reply | None:
         """Build the reply to a pop that got messages; None if it got none."""

@@ -298,6 +298,9 @@ class Reviver:
     ) -> None:
         """Acknowledge messages once their copies are durable."""
         with self.journal.moving_to_retry(acknowledged):
-            while last is not None and await self.durability.reached(last) != ResponseCode.SUCCESS:
+            while (
+                last is not None
+                and await self.durability.wait_durable(last) != ResponseCode.SUCCESS
+            ):
                 log.warning("reviving popped messages waits for a slow flush")
             self.journal.append(acknowledged)

@@ -26,11 +26,11 @@ _SWEEP = 0.1
 _GROWING = 0.002
 """Seconds that a group may grow before its flush begins."""
 
-Told = Callable[[int | StoreUnwritable], None]
+OnDurable = Callable[[int | StoreUnwritable], None]
 """Called with the response code of a message that is kept, or with why it is not."""
 
 
-class Waiting(Protocol):
+class DurabilityWaiter(Protocol):
     """What waits for all that lies before a position of the log."""
 
     @property
@@ -44,14 +44,14 @@ class Waiting(Protocol):
         """When it began to wait, by `Durability.now`."""
         ...
 
-    def tell(self, outcome: int | StoreUnwritable, /) -> None: ...
+    def complete(self, outcome: int | StoreUnwritable, /) -> None: ...
 
 
-class _Waiting(NamedTuple):
+class _CallbackWaiter(NamedTuple):
     end: int
     generation: int
     since: float
-    tell: Told
+    complete: OnDurable
 
 
 class Durability:
@@ -66,8 +66,8 @@ class Durability:
         """Messages behind a position, older than a generation, were taken back by the store."""
         self._store = store
         self._config = config
-        self._safe = 0
-        self._waiting: deque[Waiting] = deque()
+        self._durable_end = 0
+        self._waiting: deque[DurabilityWaiter] = deque()
         self._begun = 0.0
         """When the first was appended that no flush was begun for."""
         self._seen = 0
@@ -77,7 +77,7 @@ class Durability:
     def start(self) -> None:
         """Begin to listen to the flusher; call it on the event loop."""
         self._loop = asyncio.get_running_loop()
-        self._safe = self._store.flushed
+        self._durable_end = self._store.flushed
         if self.waits:
             self._store.on_flushed(self._flushed_on_thread)
 
@@ -86,17 +86,19 @@ class Durability:
             self._sweeper.cancel()
             self._sweeper = None
 
-    def when_safe(self, appended: Appended, tell: Told) -> None:
+    def when_durable(self, appended: Appended, complete: OnDurable) -> None:
         """Have `tell` called once: now, when the disk has it, or when that takes too long."""
-        if self.is_safe(appended):
-            tell(ResponseCode.SUCCESS)
+        if self.is_durable(appended):
+            complete(ResponseCode.SUCCESS)
         else:
-            self.keep(_Waiting(appended.end, appended.generation, self.now(), tell))
+            self.add_waiter(
+                _CallbackWaiter(appended.end, appended.generation, self.now(), complete)
+            )
 
     def now(self) -> float:
         return self._loop.time()
 
-    def keep(self, waiting: Waiting) -> None:
+    def add_waiter(self, waiting: DurabilityWaiter) -> None:
         """Have `tell` of what waits called once: when the disk has it, or that takes too long."""
         self._waiting.append(waiting)
         if self._sweeper is None:
@@ -117,11 +119,11 @@ class Durability:
         self._begun = 0.0
         return False
 
-    def is_safe(self, appended: Appended) -> bool:
+    def is_durable(self, appended: Appended) -> bool:
         """Whether a message that was not taken back is where it should be."""
-        return not self.waits or appended.end <= self._safe
+        return not self.waits or appended.end <= self._durable_end
 
-    async def reached(self, appended: Appended) -> int:
+    async def wait_durable(self, appended: Appended) -> int:
         """Wait until a message is safe; returns the response code that says how it is.
 
         Raises:
@@ -131,7 +133,7 @@ class Durability:
             return ResponseCode.SUCCESS
         done: asyncio.Future[int] = self._loop.create_future()
 
-        def tell(outcome: int | StoreUnwritable) -> None:
+        def complete(outcome: int | StoreUnwritable) -> None:
             if done.done():
                 return
             if isinstance(outcome, StoreUnwritable):
@@ -139,7 +141,7 @@ class Durability:
             else:
                 done.set_result(outcome)
 
-        self.when_safe(appended, tell)
+        self.when_durable(appended, complete)
         return await done
 
     def _flushed_on_thread(self, flushed: Flushed) -> None:
@@ -148,22 +150,22 @@ class Durability:
             self._loop.call_soon_threadsafe(self._flushed, flushed)
 
     def _flushed(self, flushed: Flushed) -> None:
-        self._safe = flushed.position
+        self._durable_end = flushed.position
         if flushed.failure is not None:
             self._failures += 1
             self.on_taken_back(flushed.position, self._failures)
             self._refuse(flushed.position, flushed.failure)
         waiting = self._waiting
         while waiting and waiting[0].end <= flushed.position:
-            waiting.popleft().tell(ResponseCode.SUCCESS)
+            waiting.popleft().complete(ResponseCode.SUCCESS)
         self.on_progress(flushed.position)
 
     def _refuse(self, position: int, failure: StoreUnwritable) -> None:
         """Those behind the position were taken back; what was appended since then was not."""
-        kept: deque[Waiting] = deque()
+        kept: deque[DurabilityWaiter] = deque()
         for each in self._waiting:
             if each.end > position and each.generation < self._failures:
-                each.tell(failure)
+                each.complete(failure)
             else:
                 kept.append(each)
         self._waiting = kept
@@ -172,7 +174,7 @@ class Durability:
         """Answer those who have waited too long: their messages are kept, but not yet safe."""
         oldest = self._loop.time() - self._config.value.sync_flush_timeout
         while self._waiting and self._waiting[0].since <= oldest:
-            self._waiting.popleft().tell(ResponseCode.FLUSH_DISK_TIMEOUT)
+            self._waiting.popleft().complete(ResponseCode.FLUSH_DISK_TIMEOUT)
         again = self._loop.call_later(_SWEEP, self._sweep) if self._waiting else None
         self._sweeper = again
 
@@ -182,7 +184,7 @@ def unavailable(reason: Exception) -> ServiceNotAvailable:
     return ServiceNotAvailable(f"service not available now: {reason}")
 
 
-class Answer:
+class ReplyWhenDurable:
     """Gives an answer when so many have been told of.
 
     Args:
@@ -208,7 +210,7 @@ class Answer:
     def wait_for(self, more: int) -> None:
         self._awaited += more
 
-    def tell(self, outcome: int | StoreUnwritable) -> None:
+    def complete(self, outcome: int | StoreUnwritable) -> None:
         if isinstance(outcome, StoreUnwritable):
             self._failure = unavailable(outcome)
         elif outcome != ResponseCode.SUCCESS and not self._even_late:
@@ -220,7 +222,7 @@ class Answer:
             self._then()
 
 
-def promise_of(later: DeferredReply) -> Callable[[Reply | Exception], None]:
+def complete_deferred(later: DeferredReply) -> Callable[[Reply | Exception], None]:
     def give(outcome: Reply | Exception) -> None:
         if isinstance(outcome, Exception):
             later.fail(outcome)
@@ -230,7 +232,7 @@ def promise_of(later: DeferredReply) -> Callable[[Reply | Exception], None]:
     return give
 
 
-def future_of(done: asyncio.Future[Reply]) -> Callable[[Reply | Exception], None]:
+def complete_future(done: asyncio.Future[Reply]) -> Callable[[Reply | Exception], None]:
     def give(outcome: Reply | Exception) -> None:
         if done.done():
             return

@@ -192,7 +192,7 @@ class ReplyHandlers:
             return self._sends.refuse(incoming, exc)
         failure = await self._push(incoming)
         if self._cell.value.store_reply_message_enable:
-            return self._answer(incoming, failure, await self._sends.keep(incoming))
+            return self._answer(incoming, failure, await self._sends.store(incoming))
         if failure is not None:
             return self._sends.refuse(incoming, failure)
         return self._sends.conclude(incoming, self._pushed_only(incoming))
@@ -206,21 +206,21 @@ class ReplyHandlers:
 
     def _answer(self, incoming: Incoming, failure: Refusal | None, stored: Reply) -> Reply:
         if failure is not None:
-            marks = self._sends.marks.answer
-            return Reply(code=failure.code, remark=failure.remark, header=marks)
+            broker_properties = self._sends.broker_properties.answer
+            return Reply(code=failure.code, remark=failure.remark, header=broker_properties)
         if isinstance(stored.header, SendReply):
             return structs.replace(stored, code=ResponseCode.SUCCESS, remark=None)
         return self._pushed_only(incoming)
 
     def _pushed_only(self, incoming: Incoming) -> Reply:
         """The answer to a reply that was pushed and not stored."""
-        marks = self._sends.marks.answer
+        broker_properties = self._sends.broker_properties.answer
         return Reply(
             header=SendReply(
                 msg_id=_NOT_STORED,
                 queue_id=max(incoming.header.queue_id, 0),
                 queue_offset=0,
-                region=marks.region,
-                trace_on=marks.trace_on,
+                region=broker_properties.region,
+                trace_on=broker_properties.trace_on,
             )
         )

@@ -103,7 +103,7 @@ class Incoming:
     started: float
 
 
-class Taken(NamedTuple):
+class StoredSend(NamedTuple):
     """What the store made of a send."""
 
     queue_id: int
@@ -129,14 +129,14 @@ class SendHandlers:
     def __init__(self, parts: SendParts) -> None:
         self._parts = parts
         self._store_host = pack_host(parts.store_host)
-        self.marks = BrokerProperties.of(parts.cell.value)
+        self.broker_properties = BrokerProperties.of(parts.cell.value)
         self._timetable = Timetable(parts.cell, parts.now)
         self.on_admitted: Listeners[Request[Any], SendHeader, TopicConfig] = Listeners()
         """A send to an existing topic was let through and stored."""
         parts.cell.on_change(self._settings_changed)
 
     def _settings_changed(self, config: BrokerConfig) -> None:
-        self.marks = BrokerProperties.of(config)
+        self.broker_properties = BrokerProperties.of(config)
 
     @handles(SendHeader, RequestCode.SEND_MESSAGE)
     def send(self, request: Request[SendHeader]) -> Reply | DeferredReply:
@@ -155,10 +155,10 @@ class SendHandlers:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
             if topic is None or is_retry_topic(header.topic) or self._must_wait(incoming):
-                later = self._parts.background.defer(self._take_slowly(incoming))
+                later = self._parts.background.defer(self._store_in_background(incoming))
                 later.on_lost = None  # what came is stored, whether or not its sender stays
                 return later
-            reply = self._take(incoming, topic)
+            reply = self._store(incoming, topic)
             self.on_admitted(request, header, topic)
         except Refusal as exc:
             return self._refused(incoming, exc)
@@ -186,9 +186,9 @@ class SendHandlers:
         self._check(incoming)
         self._check_topic(incoming.header, await self._ready_topic(incoming.header))
 
-    async def keep(self, incoming: Incoming) -> Reply:
+    async def store(self, incoming: Incoming) -> Reply:
         """Store what was admitted, and say what a sender would be told."""
-        return await self._take_slowly(incoming)
+        return await self._store_in_background(incoming)
 
     def refuse(self, incoming: Incoming, exc: Refusal) -> Reply:
         return self._refused(incoming, exc)
@@ -236,23 +236,23 @@ class SendHandlers:
 
     # ---- taking
 
-    def _take(self, incoming: Incoming, topic: TopicConfig) -> Reply | DeferredReply:
+    def _store(self, incoming: Incoming, topic: TopicConfig) -> Reply | DeferredReply:
         """Append at once, before anything else can; the answer may have to wait for the disk."""
-        taken = self._append(incoming, topic)
+        stored = self._append(incoming, topic)
         if not self._parts.durability.waits:
-            return self._stored(incoming, taken, ResponseCode.SUCCESS)
+            return self._stored(incoming, stored, ResponseCode.SUCCESS)
         later = DeferredReply()
 
         def tell(outcome: int | StoreUnwritable) -> None:
             try:
-                later.answer(self._told(incoming, taken, outcome))
+                later.answer(self._reply_for(incoming, stored, outcome))
             except Exception as exc:  # noqa: BLE001  a hook's; the dispatcher makes it a response
                 later.fail(exc)
 
-        self._parts.durability.when_safe(taken.last, tell)
+        self._parts.durability.when_durable(stored.last, tell)
         return later
 
-    async def _take_slowly(self, incoming: Incoming) -> Reply:
+    async def _store_in_background(self, incoming: Incoming) -> Reply:
         """As `_take`, where topics may have to be made first."""
         try:
             if self._expires_here_first(incoming):
@@ -261,11 +261,11 @@ class SendHandlers:
             topic = await self._ready_topic(incoming.header)
             if is_retry_topic(topic.topic_name):
                 incoming, topic = await self._redirect_dead(incoming, topic)
-            taken = self._append(incoming, topic)
-            code = await self._parts.durability.reached(taken.last)
-            return self._stored(incoming, taken, code)
+            stored = self._append(incoming, topic)
+            code = await self._parts.durability.wait_durable(stored.last)
+            return self._stored(incoming, stored, code)
         except StoreUnwritable as exc:
-            return self._told(incoming, taken, exc)
+            return self._reply_for(incoming, stored, exc)
         except Refusal as exc:
             return self._refused(incoming, exc)
 
@@ -313,7 +313,7 @@ class SendHandlers:
         )
         return replace(incoming, header=moved), dead
 
-    def _append(self, incoming: Incoming, topic: TopicConfig) -> Taken:
+    def _append(self, incoming: Incoming, topic: TopicConfig) -> StoredSend:
         header = incoming.header
         self._check_topic(header, topic)
         queue_id = header.queue_id
@@ -330,14 +330,14 @@ class SendHandlers:
             if header.batch:
                 batch = self._batch(header, draft)
                 self._check_keys(header, batch)
-                return Taken(queue_id, None, *self._put(topic, queue_id, batch))
+                return StoredSend(queue_id, None, *self._put(topic, queue_id, batch))
             draft, unique_id = self._single(header, draft)
             if draft.topic == _HALF:
                 stored = [self._parts.intake.append(draft)]
-                return Taken(queue_id, unique_id, stored, stored, is_half=True)
+                return StoredSend(queue_id, unique_id, stored, stored, is_half=True)
             handle = self._timetable.recall_handle(draft)
             places = self._put(topic, queue_id, [draft])
-            return Taken(queue_id, unique_id, *places, recall_handle=handle)
+            return StoredSend(queue_id, unique_id, *places, recall_handle=handle)
         except RecordTooLarge as exc:
             raise MessageIllegal(f"{exc}: send less, or raise maxMessageSize") from exc
         except (StoreUnwritable, StoreClosed) as exc:
@@ -364,12 +364,14 @@ class SendHandlers:
             draft = without_transaction(draft, properties)
         if is_stored_as_is(header.properties) and PropertyName.UNIQUE_ID in properties:
             # Most messages: the fast path stores the string as it is, too.
-            plain = draft._replace(properties=self.marks.add_to(header.properties).encode())
+            plain = draft._replace(
+                properties=self.broker_properties.add_to(header.properties).encode()
+            )
             return plain, properties[PropertyName.UNIQUE_ID]
         check_expiry(properties)
         begin_series(properties, draft, int(self._parts.now() * 1000))
         properties.pop(PropertyName.POP_CHECKPOINT, None)
-        properties |= self.marks.properties
+        properties |= self.broker_properties.properties
         if PropertyName.UNIQUE_ID not in properties:
             now = int(self._parts.now() * 1000)
             properties[PropertyName.UNIQUE_ID] = self._parts.unique_ids.make(now)
@@ -387,7 +389,7 @@ class SendHandlers:
                 f"a batch of {len(draft.body)} bytes is over the limit of {limit}: send less,"
                 " or raise maxMessageSize"
             )
-        properties = decode_properties(header.properties) | self.marks.properties
+        properties = decode_properties(header.properties) | self.broker_properties.properties
         # Clients of 5.x give the batch an id too; the messages have their own.
         properties.pop(PropertyName.UNIQUE_ID, None)
         draft = without_transaction(draft, properties)
@@ -418,36 +420,38 @@ class SendHandlers:
 
     # ---- answers
 
-    def _told(self, incoming: Incoming, taken: Taken, outcome: int | StoreUnwritable) -> Reply:
+    def _reply_for(
+        self, incoming: Incoming, stored: StoredSend, outcome: int | StoreUnwritable
+    ) -> Reply:
         """The answer to a send of which the store has told what became of it."""
         if isinstance(outcome, StoreUnwritable):
             return self._refused(incoming, unavailable(outcome))
-        return self._stored(incoming, taken, outcome)
+        return self._stored(incoming, stored, outcome)
 
-    def _stored(self, incoming: Incoming, taken: Taken, code: int) -> Reply:
-        parts, appended = self._parts, taken.appended
-        if taken.fresh:
-            size = sum(each.size for each in taken.fresh)
+    def _stored(self, incoming: Incoming, stored: StoredSend, code: int) -> Reply:
+        parts, appended = self._parts, stored.appended
+        if stored.fresh:
+            size = sum(each.size for each in stored.fresh)
             took = parts.now() - incoming.started
-            queue = (HALF_TOPIC, 0) if taken.is_half else (incoming.header.topic, taken.queue_id)
-            parts.statistics.sent(*queue, len(taken.fresh), size, took)
+            queue = (HALF_TOPIC, 0) if stored.is_half else (incoming.header.topic, stored.queue_id)
+            parts.statistics.sent(*queue, len(stored.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
-        marks = self.marks.answer
+        broker_properties = self.broker_properties.answer
         answer = SendReply(
             msg_id=",".join(ids),
-            queue_id=taken.queue_id,
+            queue_id=stored.queue_id,
             queue_offset=appended[0].queue_offset,
-            transaction_id=taken.unique_id,
-            recall_handle=taken.recall_handle,
-            repeats=len(appended) - len(taken.fresh) or None,
-            region=marks.region,
-            trace_on=marks.trace_on,
+            transaction_id=stored.unique_id,
+            recall_handle=stored.recall_handle,
+            repeats=len(appended) - len(stored.fresh) or None,
+            region=broker_properties.region,
+            trace_on=broker_properties.trace_on,
         )
         return self._closed(incoming, Reply(code=code, header=answer))
 
     def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
         self._parts.statistics.failed()
-        reply = Reply(code=exc.code, remark=exc.remark, header=self.marks.answer)
+        reply = Reply(code=exc.code, remark=exc.remark, header=self.broker_properties.answer)
         return self._closed(incoming, reply)
 
     def _closed(self, incoming: Incoming, reply: Reply) -> Reply:

@@ -79,7 +79,7 @@ class SendBackHandlers:
         topic = await self._topic_for(header, group, dead=dead)
         draft = self._draft(header, record, topic, dead=dead)
         try:
-            code = await parts.durability.reached(parts.intake.append(draft))
+            code = await parts.durability.wait_durable(parts.intake.append(draft))
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         if (

@@ -204,9 +204,9 @@ class TimerDelivery:
             elif outcome == ResponseCode.SUCCESS:
                 self._due_queue.complete(timer)
             else:
-                self._durability.when_safe(last, on_durable)
+                self._durability.when_durable(last, on_durable)
 
-        self._durability.when_safe(last, on_durable)
+        self._durability.when_durable(last, on_durable)
 
     def _remember_delivered(self, drafts: Sequence[RecordDraft]) -> None:
         """Remember which messages of a lost delivery survived, so they are not appended again."""

@@ -151,7 +151,7 @@ class TimerHandlers:
             store_host=self._store_host,
         )
         try:
-            await self._durability.reached(self._intake.append(draft))
+            await self._durability.wait_durable(self._intake.append(draft))
         except (StoreUnwritable, StoreClosed) as exc:
             raise unavailable(exc) from exc
         log.info("%s recalled message %s of %s", peer, timer.message_id, timer.topic)

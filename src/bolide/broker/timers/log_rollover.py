@@ -173,11 +173,11 @@ class LogRollover:
                 self._moved.discard(physical_offset)
                 self._must_repeat = True
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(appended, on_durable)
+                self._durability.when_durable(appended, on_durable)
                 return
             self._not_durable.discard(physical_offset)
 
-        self._durability.when_safe(appended, on_durable)
+        self._durability.when_durable(appended, on_durable)
 
 
 def _readable(data: bytes) -> Record | None:

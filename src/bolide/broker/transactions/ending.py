@@ -237,7 +237,7 @@ class TransactionEnder:
         if stored is None:
             return
         try:
-            await self._parts.durability.reached(stored)
+            await self._parts.durability.wait_durable(stored)
         except StoreUnwritable as exc:
             raise unavailable(exc) from exc
 

@@ -185,7 +185,7 @@ class HalfQueue:
         """Write the op messages that the store refused before."""
         unwritten, self._unwritten_ops = self._unwritten_ops, []
         for closing in unwritten:
-            if closing.after is not None and not self._durability.is_safe(closing.after):
+            if closing.after is not None and not self._durability.is_durable(closing.after):
                 self._unwritten_ops.append(closing)
             elif not self.open.is_open(closing.half.queue_offset):
                 self.close(closing)
@@ -195,12 +195,12 @@ class HalfQueue:
             if isinstance(outcome, StoreUnwritable):
                 self._on_lost(closing)
             elif outcome != ResponseCode.SUCCESS:
-                self._durability.when_safe(appended, on_durable)
+                self._durability.when_durable(appended, on_durable)
 
-        self._durability.when_safe(appended, on_durable)
+        self._durability.when_durable(appended, on_durable)
 
     def _on_lost(self, closing: HalfClosing) -> None:
-        if closing.after is not None and self._durability.is_safe(closing.after):
+        if closing.after is not None and self._durability.is_durable(closing.after):
             self._unwritten_ops.append(closing)  # only the op message was lost
             return
         self._unwritten_ops = [each for each in self._unwritten_ops if each is not closing]
@@ -248,7 +248,7 @@ class HalfQueue:
             last_copy = self._last_copy
             if last_copy is not None:
                 with suppress(StoreUnwritable):  # it is not readable before
-                    await self._durability.reached(last_copy)
+                    await self._durability.wait_durable(last_copy)
             newest = await asyncio.to_thread(self._lineage.find_newest, half, self.open)
             if newest is not None or last_copy is self._last_copy:
                 break
@@ -265,7 +265,7 @@ class HalfQueue:
         Raises:
             StoreUnwritable: the copy was lost.
         """
-        await self._durability.reached(appended)
+        await self._durability.wait_durable(appended)
 
     # ---- saving
 

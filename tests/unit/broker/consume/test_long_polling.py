@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from bolide.broker.consume import long_polling as module
-from bolide.broker.consume.long_polling import LongPolling, QueueKey, Waiter
+from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling, QueueKey
 from tests.support.aio import on_loop, until
 
 HERE, THERE = ("T", 0), ("T", 1)
@@ -37,9 +37,9 @@ class Looks:
         self.times: list[float] = []
         self.answer = answer
         self.then: Callable[[], None] = lambda: None
-        self.waiter = Waiter(key, self._look)
+        self.waiter = CallbackWaiter(key, self._retry)
 
-    def _look(self, is_last: bool) -> bool:
+    def _retry(self, is_last: bool) -> bool:
         self.asked.append(is_last)
         self.times.append(asyncio.get_running_loop().time())
         self.then()

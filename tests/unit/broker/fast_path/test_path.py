@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bolide.broker.consume.long_polling import Waiter
+from bolide.broker.consume.long_polling import CallbackWaiter
 from bolide.broker.fast_path.sends import _MAX_MESSAGES
 from bolide.broker.gate import Hooks
 from bolide.protocol.bodies.topics import TopicConfig
@@ -448,11 +448,11 @@ async def test_who_waits_is_woken_though_somebody_looks_at_the_statistics_first(
     await core.stop()
 
 
-def waiter_of(asked: list[bool]) -> Waiter:
+def waiter_of(asked: list[bool]) -> CallbackWaiter:
     """Waits for queue 3 and notes how it is asked."""
 
-    def look(is_last: bool) -> bool:
+    def retry(is_last: bool) -> bool:
         asked.append(is_last)
         return True
 
-    return Waiter(("T", 3), look)
+    return CallbackWaiter(("T", 3), retry)

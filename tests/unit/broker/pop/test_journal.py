@@ -42,7 +42,7 @@ class PostponedDurability(Durability):
         self.waits = True
         self.told: list[tuple[Appended, object]] = []
 
-    def when_safe(self, appended: Appended, tell: object) -> None:
+    def when_durable(self, appended: Appended, tell: object) -> None:
         self.told.append((appended, tell))
 
     def tell_all(self, outcome: int | StoreUnwritable) -> None:
@@ -103,7 +103,7 @@ async def test_what_the_disk_took_back_is_written_again(tmp_path: Path) -> None:
     assert told == [failure]
     assert not journal.is_complete
     # A repeated acknowledgement waits until the disk has it.
-    journal.when_safe(told.append)
+    journal.when_durable(told.append)
     assert journal.is_complete
     assert len(told) == 1
     durability.tell_all(ResponseCode.SUCCESS)
@@ -146,7 +146,7 @@ async def test_who_says_something_twice_in_a_burst_hears_the_same_twice(
     monkeypatch.setattr(core.store, "append", refuse)
     told: list[object] = []
     journal.enqueue(Acknowledged(*NAME, 0, NOW, [2]), told.append)
-    journal.when_safe(told.append)
+    journal.when_durable(told.append)
     journal.end_burst()
     assert told == [failure, failure]
     await core.stop()

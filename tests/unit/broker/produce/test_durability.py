@@ -47,7 +47,7 @@ class Bench:
         await asyncio.sleep(0)
 
     def wait(self, name: str, end: int, generation: int = 0) -> None:
-        self.durability.when_safe(
+        self.durability.when_durable(
             place(end, generation), lambda outcome: self.told.append((name, outcome))
         )
 
@@ -57,7 +57,7 @@ async def test_without_sync_flush_a_message_is_safe_at_once() -> None:
     bench = Bench(FlushMode.ASYNC)
     bench.wait("a", 10)
     assert bench.told == [("a", OK)]
-    assert await bench.durability.reached(place(10)) == OK
+    assert await bench.durability.wait_durable(place(10)) == OK
     assert not hasattr(bench, "_listener")
 
 
@@ -127,8 +127,8 @@ async def test_who_has_waited_too_long_is_told_so_once() -> None:
 @on_loop
 async def test_a_coroutine_can_wait_for_the_disk() -> None:
     bench = Bench()
-    reaching = asyncio.create_task(bench.durability.reached(place(10)))
-    refused = asyncio.create_task(bench.durability.reached(place(20)))
+    reaching = asyncio.create_task(bench.durability.wait_durable(place(10)))
+    refused = asyncio.create_task(bench.durability.wait_durable(place(20)))
     await asyncio.sleep(0)
     await bench.flushed(10)
     assert await reaching == OK
@@ -141,7 +141,7 @@ async def test_a_coroutine_can_wait_for_the_disk() -> None:
 @on_loop
 async def test_a_coroutine_that_gave_up_is_not_told() -> None:
     bench = Bench()
-    reaching = asyncio.create_task(bench.durability.reached(place(10)))
+    reaching = asyncio.create_task(bench.durability.wait_durable(place(10)))
     await asyncio.sleep(0)
     reaching.cancel()
     await asyncio.gather(reaching, return_exceptions=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.broker.consume.long_polling import LongPolling, Waiter
+from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.config import ConfigCell
@@ -43,12 +43,12 @@ class Bench:
         self.woken: list[tuple[str, int]] = []
 
     def hold(self, topic: str, queue_id: int) -> None:
-        def look(is_last: bool) -> bool:
+        def retry(is_last: bool) -> bool:
             if not is_last:
                 self.woken.append((topic, queue_id))
             return False
 
-        self.long_polling.hold(Waiter((topic, queue_id), look), 60.0)
+        self.long_polling.hold(CallbackWaiter((topic, queue_id), retry), 60.0)
 
     def stop(self) -> None:
         self.intake.stop()
@@ -79,11 +79,11 @@ async def test_a_message_can_be_read_when_its_waiters_are_woken() -> None:
     bench = Bench()
     offsets: list[int] = []
 
-    def look(is_last: bool) -> bool:
+    def retry(is_last: bool) -> bool:
         offsets.append(bench.store.max_offset("T", 0))
         return True
 
-    bench.long_polling.hold(Waiter(("T", 0), look), 60.0)
+    bench.long_polling.hold(CallbackWaiter(("T", 0), retry), 60.0)
     bench.intake.append(draft("T"))
     await asyncio.sleep(0)
     assert offsets == [1]
@@ -150,7 +150,7 @@ async def test_with_sync_flush_senders_of_several_turns_are_one_group() -> None:
     bench = Bench(FlushMode.SYNC)
     for _ in range(3):
         appended = bench.intake.append(draft("T"))
-        bench.durability.when_safe(appended, lambda _: None)
+        bench.durability.when_durable(appended, lambda _: None)
         await asyncio.sleep(0)
         assert bench.store.settled == 0
     await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_with_sync_flush_a_burst_that_nobody_waits_for_is_settled_at_once(
 @on_loop
 async def test_a_group_that_still_grows_at_the_end_is_settled() -> None:
     bench = Bench(FlushMode.SYNC)
-    bench.durability.when_safe(bench.intake.append(draft("T")), lambda _: None)
+    bench.durability.when_durable(bench.intake.append(draft("T")), lambda _: None)
     await asyncio.sleep(0)
     bench.stop()
     assert bench.store.settled == 1

@@ -434,7 +434,7 @@ async def test_what_the_store_takes_back_is_delivered_again(
     bench = TimerBench(tmp_path / "store")
     await bench.start()
     told: list[Callable[[int | StoreUnwritable], None]] = []
-    monkeypatch.setattr(bench.durability, "when_safe", lambda _, tell: told.append(tell))
+    monkeypatch.setattr(bench.durability, "when_durable", lambda _, tell: told.append(tell))
     bench.send(bench.now_ms + 100)
     await bench.pass_time(1)
     told.pop()(ResponseCode.FLUSH_DISK_TIMEOUT)  # the callback is registered again

@@ -120,7 +120,7 @@ async def test_a_file_waits_until_the_copies_of_what_is_in_it_are_safe(
     await bench.settle()
     first = fill_a_file(bench)
     told: list[Callable[[int | StoreUnwritable], None]] = []
-    monkeypatch.setattr(bench.durability, "when_safe", lambda _, tell: told.append(tell))
+    monkeypatch.setattr(bench.durability, "when_durable", lambda _, tell: told.append(tell))
     append, may_go = bench.store.append, bench.store.retention.may_go
     monkeypatch.setattr(bench.store, "append", lambda _, **__: append(draft("Lost", b"x")))
     assert not may_go(first.end)
