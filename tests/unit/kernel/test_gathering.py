@@ -1,5 +1,6 @@
 """Records by the units of a queue: what is plain is taken, and the twins agree on where it ends."""
 
+import mmap
 import struct
 from collections.abc import Callable
 
@@ -93,3 +94,32 @@ def test_the_twins_agree(
         data[at] = value
     arguments = (packed, first, memoryview(data), start, *limits)
     assert compiled()(*arguments) == gathering.gather(*arguments)
+
+
+# ---- what is in memory
+
+
+@pytest.mark.parametrize("name", ["reference", "compiled"])
+def test_only_bytes_that_are_there_can_be_in_memory(name: str) -> None:
+    is_resident = gathering.is_resident
+    if name == "compiled":
+        if MISSING:
+            pytest.skip(MISSING)
+        from bolide.kernel import _gathering
+
+        is_resident = _gathering.is_resident
+    with mmap.mmap(-1, 4 * mmap.PAGESIZE) as mapping:
+        mapping[:] = bytes(range(256)) * (len(mapping) // 256)
+        with memoryview(mapping) as view:
+            wrong = [(-1, 5), (0, 0), (0, -1), (len(view), 1), (1, len(view)), (2**62, 2**62)]
+            assert not any(is_resident(view, *each) for each in wrong)
+            assert is_resident(view, 1, len(view) - 1) == (name == "compiled")
+
+
+def test_bytes_that_were_never_touched_are_not_in_memory() -> None:
+    if MISSING:
+        pytest.skip(MISSING)
+    from bolide.kernel import _gathering
+
+    with mmap.mmap(-1, 4 * mmap.PAGESIZE) as mapping, memoryview(mapping) as view:
+        assert not _gathering.is_resident(view, 0, len(view))
