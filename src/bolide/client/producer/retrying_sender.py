@@ -306,11 +306,11 @@ def _is_timeout(failure: BaseException | None) -> bool:
 
 
 async def _read(
-    said: Frame | RemotingError, request: SendRequest, queue: MessageQueue
+    reply: Frame | RemotingError, request: SendRequest, queue: MessageQueue
 ) -> SendResult:
-    if isinstance(said, RemotingError):
-        raise said
-    return _result(accepted(said, _STORED), request, queue)
+    if isinstance(reply, RemotingError):
+        raise reply
+    return _result(accepted(reply, _STORED), request, queue)
 
 
 def _result(answer: Frame, request: SendRequest, queue: MessageQueue) -> SendResult:
