@@ -146,6 +146,8 @@ def read_pull(bytes data, Py_ssize_t position):
     if length > left - 4 or size > MAX_PULL_HEADER or size + 4 != length:
         return None
     start += 8
+    if size == 0 or start[0] != 0x7B:  # a key of a binary header begins with its code
+        return None
     if not find_number(start, size, b'"queueOffset":"', 15, &numbers[0]):
         return None
     if not find_number(start, size, b'"commitOffset":"', 16, &numbers[1]):
