@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ NAMES = {"mqnamesrv": ["namesrv"], "mqbroker": ["broker"], "mqadmin": ["admin"],
 SETTINGS = {"namesrv", "broker", "standalone", "admin"}
 """Commands whose words may be settings."""
 NAMED_PATH = re.compile(r"`((?:src|tests|docs|benchmarks)/[\w./-]+|\w+\.(?:md|py|toml))`")
+TREE_LINE = re.compile(r"((?:│   |    )*)[├└]── ([\w.]+/|[\w.]+(?:, [\w.]+)*)  +\S.*")
+"""Branches, a folder or some modules, and what they are for."""
+MODULES = (".py", ".pyx", ".pxd")
 LOGGER = re.compile(r"getLogger\((__name__|\"bolide\.[\w.]+\")\)")
 KEYS = {
     key for kind in (NameServerConfig, BrokerConfig, StoreConfig) for key in options_of(kind)
@@ -109,12 +113,33 @@ def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
 def test_the_tree_of_the_architecture_is_that_of_the_source() -> None:
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     tree = next(block for _, block in BLOCK.findall(text) if block.startswith("src/bolide/"))
-    there = {path.name for path in (ROOT / "src" / "bolide").rglob("*.py")}
+    source = ROOT / "src" / "bolide"
+    modules = {path for suffix in MODULES for path in source.rglob(f"*{suffix}")}
+    there = {path.relative_to(source).as_posix() for path in modules}
+    packages = {path.rpartition("/")[0] + "/" for path in there if "/" in path}
 
-    assert set(re.findall(r"\w+\.py\b", tree)) <= there
-    assert {f"{path.name}/" for path in (ROOT / "src" / "bolide").iterdir() if path.is_dir()} - {
-        "__pycache__/"
-    } <= set(re.findall(r"^├── (\w+/)", tree, re.MULTILINE))
+    named = list(tree_entries(tree))
+
+    assert len(named) == len(set(named)), "a name is there twice"
+    assert set(named) == {path for path in there if not path.endswith("__init__.py")} | packages
+
+
+def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    shown = next(block for _, block in BLOCK.findall(text) if block.startswith("__main__\n"))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+
+    assert shown.splitlines() == next(each["layers"] for each in contracts if "layers" in each)
+
+
+def test_the_modules_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+/\w+\.pyx?|[\w/]+/)`", text))
+    roots = (ROOT / "src" / "bolide", ROOT)
+
+    assert len(named) > 60
+    assert {path for path in named if not any((root / path).exists() for root in roots)} == set()
 
 
 def test_the_files_to_change_for_an_addition_exist() -> None:
@@ -176,6 +201,20 @@ def test_the_logging_file_shown_is_a_logging_file(tmp_path: Path) -> None:
         "the page says these are defaults"
     )
     assert shown.file and shown.levels
+
+
+def tree_entries(tree: str) -> Iterator[str]:
+    """The paths in a drawn tree, those of folders with a slash at the end; each line has a role."""
+    folders: list[str] = []
+    for line in tree.splitlines()[1:]:
+        found = TREE_LINE.fullmatch(line)
+        assert found is not None, line
+        depth = len(found[1]) // 4
+        above = "".join(folders[:depth])
+        for name in found[2].split(", "):
+            yield above + name
+            if name.endswith("/"):
+                folders[depth:] = [name]
 
 
 def bolide_commands(page: Path) -> Iterator[list[str]]:
