@@ -402,8 +402,8 @@ cdef class PullReplies:
         cdef Progress progress
         cdef Gathered gathered = shared if not shared.busy else Gathered()
         cdef int64_t behind = 0, next_offset
-        gathered.busy = True
         PyObject_GetBuffer(units, &source, PyBUF_SIMPLE)
+        gathered.busy = True
         block = None
         try:
             block = self.gather(<const uint8_t *>source.buf, source.len, read, gathered, &progress)

@@ -165,7 +165,9 @@ cdef class SendTarget:
         return 0 <= queue_id < self.queues and self.tail(queue_id) is not None
 
     def open_queue(self, int32_t queue_id, Units tail not None):
-        """Tell where the units of a queue go."""
+        """Tell where the units of a queue go. Raises IndexError for a queue it does not have."""
+        if not 0 <= queue_id < self.queues:
+            raise IndexError(queue_id)
         self.tails[queue_id] = tail
 
     cdef Units tail(self, int32_t queue_id):

@@ -1084,3 +1084,9 @@ def test_it_does_not_matter_in_how_many_pieces_requests_arrive(
     second = scene.run(data, first.end)
     assert (second.end, first.log + second.log) == (whole.end, whole.log)
     assert first.replies + second.replies == whole.replies
+
+
+@pytest.mark.parametrize("queue_id", [-1, 4, 5_000_000])
+def test_a_target_has_no_queues_beyond_its_number(queue_id: int) -> None:
+    with pytest.raises(IndexError):
+        SendTarget(b"T", 4, has_window=False).open_queue(queue_id, Units())
