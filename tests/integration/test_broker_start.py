@@ -35,7 +35,7 @@ def closed_well(directory: Path) -> bool:
 async def test_a_mute_name_server_holds_up_a_start_for_a_moment_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KNOWN_WITHIN", 0.2)
+    monkeypatch.setattr(module, "_REGISTRATION_WAIT", 0.2)
     async with mute_server() as mute:
         begun = time.monotonic()
         async with broker_in(tmp_path, name_servers=(mute,)) as broker:
@@ -48,7 +48,7 @@ async def test_a_mute_name_server_holds_up_a_start_for_a_moment_only(
 async def test_a_start_is_over_when_the_first_name_server_knows_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KNOWN_WITHIN", 20.0)
+    monkeypatch.setattr(module, "_REGISTRATION_WAIT", 20.0)
     config = NameServerConfig(
         bind_address="127.0.0.1", listen_port=0, kv_config_path=tmp_path / "kvConfig.json"
     )
@@ -67,7 +67,7 @@ async def test_a_start_is_over_when_the_first_name_server_knows_the_broker(
 async def test_a_broker_that_is_stopped_while_it_registers_leaves_its_store_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KNOWN_WITHIN", 20.0)
+    monkeypatch.setattr(module, "_REGISTRATION_WAIT", 20.0)
     async with mute_server() as mute:
         broker = Broker(*configs_in(tmp_path, name_servers=(mute,)))
         starting = asyncio.create_task(broker.__aenter__())

@@ -538,7 +538,7 @@ def _figures(parts: Parts) -> Mapping[str, str]:
 def _connect(parts: Parts, tables: Tables) -> None:
     """Connect the events of the parts, each with all of its listeners."""
     parts.durability.on_progress.add(parts.intake.wake_up_to)
-    parts.durability.on_taken_back.add(parts.duplicates.windows.discard_lost)
+    parts.durability.on_rolled_back.add(parts.duplicates.windows.discard_lost)
     parts.long_polling.on_arrival.add(parts.pop.polling.arrived)
     parts.offsets.on_reset.add(parts.pop.positions.reset)
     parts.offsets.on_reset.add(

@@ -1,4 +1,4 @@
-"""The broker process: start, stop, and the periodic scans of a running broker."""
+"""The broker process: starts and stops its parts in order and runs their periodic jobs."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from bolide.broker.assembly import Parts, Surroundings, Tables, assemble
 from bolide.broker.gate import Gate
@@ -33,24 +33,24 @@ from bolide.store.unsupported import refuse_unsupported_topics
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_KNOWN_WITHIN = 2.0
-"""Seconds that the start waits for the first NameServer to know this broker."""
+_REGISTRATION_WAIT = 2.0
+"""Seconds for which the start waits until a first NameServer has registered this broker."""
 
 
 class Broker:
-    """Serves while its `async with` block runs.
+    """A broker that serves requests while its `async with` block runs.
 
     Args:
-        config: its settings; those of the store are beside them.
-        ignored: keys of RocketMQ that have no effect, as they were given; shown on request.
-        gate: decides about every request; by default it lets all of them through.
-        progress: told how far the recovery of the store is.
-        disk: what the store and the tables write through; tests have it fail.
+        config: settings of the broker.
+        store_config: settings of its store.
+        ignored: RocketMQ settings given by the operator that have no effect here; reported by
+            GET_BROKER_CONFIG.
+        gate: admits or refuses every request; the default admits all.
+        progress: called with the progress of the store's recovery.
+        disk: file operations of the store and the tables; tests inject failures with it.
     """
 
-    def __init__(  # noqa: PLR0913  two configs, and what a test or an operator puts in its place
+    def __init__(  # noqa: PLR0913  two configs and the injected parts
         self,
         config: BrokerConfig,
         store_config: StoreConfig,
@@ -74,12 +74,12 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """`host:port` that clients are told."""
+        """`host:port` that is registered with the NameServers."""
         config = self.config.value
         return format_address((config.broker_ip1, config.listen_port))
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as starting:  # if one fails, those before it end again
+        async with AsyncExitStack() as starting:  # a failure stops the parts started before it
             starting.push_async_callback(asyncio.to_thread, self.store.close)
             await uninterrupted(asyncio.to_thread(self.store.__enter__))
             self.parts = await uninterrupted(self._build())
@@ -97,7 +97,7 @@ class Broker:
         await self._running.aclose()
 
     async def _start(self, parts: Parts, starting: AsyncExitStack) -> None:
-        """Start what runs; at the end it stops in the opposite order."""
+        """Start the parts; `starting` stops them in reverse order."""
         config = self.config.value
         starting.push_async_callback(asyncio.to_thread, parts.transactions.save)
         client = await starting.enter_async_context(RemotingClient(config.client_config()))
@@ -121,7 +121,7 @@ class Broker:
                 fast=parts.fast_path,
             )
             servers.append(await starting.enter_async_context(server))
-        # Together and at once: a pull that need not wait any more would come again and again.
+        # Both at once: a client whose pull is answered at shutdown would pull again immediately.
         starting.push_async_callback(close_all, servers)
         starting.callback(parts.long_polling.stop)
         starting.callback(parts.pop.close)
@@ -141,8 +141,8 @@ class Broker:
         for task in tasks:
             task.add_done_callback(_report)
         starting.push_async_callback(_end, tasks)
-        with suppress(TimeoutError):  # it serves without NameServers too, and goes on trying
-            async with asyncio.timeout(_KNOWN_WITHIN):
+        with suppress(TimeoutError):  # serve without NameServers; registration keeps retrying
+            async with asyncio.timeout(_REGISTRATION_WAIT):
                 await registration.known()
 
     def _registration(self, parts: Parts, client: RemotingClient) -> Registration:
@@ -189,20 +189,22 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """None of them ends by itself."""
+    """Log the end of a periodic job; none is expected to end before shutdown."""
     if not task.cancelled():
-        log.error("%s has ended, restart the broker", task.get_name(), exc_info=task.exception())
+        log.error(
+            "%s ended unexpectedly, restart the broker", task.get_name(), exc_info=task.exception()
+        )
 
 
 async def _follow(topics: TopicTable) -> None:
     try:
         await topics.follow_settings()
     except ServerError as exc:
-        log.warning("TBW102 is not what the settings say: %s", exc.remark)
+        log.warning("cannot apply the settings of topic TBW102: %s", exc.remark)
 
 
 async def _resolve(name: str) -> str:
-    """The address of a host: records hold numbers."""
+    """Resolve a host name to an IP address, as records store it."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as exc:
@@ -211,7 +213,7 @@ async def _resolve(name: str) -> str:
 
 
 def _free_port(host: str) -> int:
-    """A port that is free, and so is the one two below."""
+    """Find a free port whose VIP port is free as well."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind((host, 0))

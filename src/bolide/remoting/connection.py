@@ -1,11 +1,13 @@
-"""One connection: bytes in, frames out, calls both ways.
+"""One connection of a client or server: frames from received bytes, requests in both directions.
 
-Both peers may ask: responses go to the pending calls (`calling`), requests to the dispatcher; how
-bytes leave is for `wire`. Flow control works in both directions: while the peer does not read its
-replies a server does not read its requests, nor handle those that it has read, and a call waits for
-room. A client always reads: if both peers stopped, neither could ever go on. A peer that sends many
-requests at once gets a short turn, then it is the others' turn; the rest waits as the bytes that
-came.
+Either peer may send requests. Responses resolve the pending calls (`calls`), requests go to the
+dispatcher, and `wire` writes the outgoing bytes.
+
+Back-pressure works in both directions. While the peer does not read its replies, a server neither
+reads nor serves its requests, and calls to it wait until the transport is writable. A client never
+stops reading: if both peers stopped, neither could resume. A connection that receives many requests
+at once is served in turns of `_TURN` seconds, so that other connections are served in between;
+requests left over stay in the buffer as raw bytes.
 """
 
 import asyncio
@@ -28,44 +30,46 @@ from bolide.remoting.wire import MemoryBudget, Outbox
 log = logging.getLogger(__name__)
 
 _TURN = 0.002
-"""Seconds that one connection may keep the event loop busy before others are looked after."""
+"""Seconds for which one connection may occupy the event loop before it yields to others."""
 
-_MOST_UNDER_WAY = 32 * 1024 * 1024
-"""Bytes of requests under way at which a connection is not read from."""
+_MAX_IN_FLIGHT = 32 * 1024 * 1024
+"""Bytes of requests in flight at which reading from a connection pauses."""
 
-_LEAST_WEIGHT = 1024
-"""Bytes that a request under way takes, its body and fields aside."""
+_REQUEST_OVERHEAD = 1024
+"""Bytes charged for a request in flight in addition to its body and fields."""
 
 LINGER = 0.5
-"""Seconds that a peer gets to take the last replies and hang up."""
+"""Seconds that a peer has to read the last replies and close its side."""
 
 
 class PendingReply(Protocol):
-    """A reply that a connection still owes its peer: `DeferredReply`, or a lighter equivalent."""
+    """A reply to be sent later: a `DeferredReply`, or a lighter equivalent."""
 
     def connection_lost(self) -> None:
-        """The connection is gone."""
+        """Called when the connection is lost before the reply was sent."""
         ...
 
     def peer_reads_again(self) -> None:
-        """The peer reads again."""
+        """Called when the peer, after back-pressure, reads again."""
         ...
 
 
 class FastPath(Protocol):
-    """Serves plain requests straight from the bytes received, ahead of frames and handlers."""
+    """Serves common requests directly from received bytes, without frames and handlers."""
 
     def serve(self, data: bytes, position: int, connection: "Connection", until: float) -> int:
-        """Serve the requests that lie in `data` from `position` on, as far as it knows them.
+        """Serve requests in `data` from `position` on, up to the first one it does not support.
 
         Responses go to `Connection.put`.
 
         Args:
-            until: by `time.monotonic`; one request is served in any case, then it is looked at.
+            until: deadline by `time.monotonic`, checked after each request; at least one request
+                is served.
 
         Returns:
-            Where it stopped: at the end, at a request that it does not know, at a part of one, at
-            one for which there is no more time, or where the peer no longer reads.
+            The position of the first byte not served: the end of `data`, an unsupported or
+            incomplete request, or the next request when the deadline has passed or the peer no
+            longer reads.
         """
         ...
 
@@ -73,13 +77,13 @@ class FastPath(Protocol):
 class Connection(Caller):
     """A connection of a server or a client."""
 
-    def __init__(  # noqa: PLR0913  what its server or client shares with it
+    def __init__(  # noqa: PLR0913  collaborators shared by its server or client
         self,
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
         *,
         outbox: Outbox | None = None,
-        held_by_all: MemoryBudget | None = None,
+        memory_budget: MemoryBudget | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
         fast: FastPath | None = None,
@@ -88,55 +92,55 @@ class Connection(Caller):
         self._dispatcher = dispatcher
         self.max_frame_size = limits.max_frame_size
         self._max_requests = limits.max_requests
-        self._held_by_all = held_by_all or MemoryBudget(sys.maxsize, self.abort)
-        self._held = 0
+        self._memory_budget = memory_budget or MemoryBudget(sys.maxsize, self.abort)
+        self._buffered = 0
         self._unread = 0
-        self._under_way = 0
-        self._counts = True  # what it holds is part of what all hold
+        self._in_flight = 0
+        self._is_charged = True  # the bytes held count against the memory budget
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_size, decode_frame)
-        self._rest = b""  # received, to be served in the next turn or when there is room
+        self._unserved = b""  # received; served in the next turn or once the peer reads
         self._next_turn: asyncio.Handle | None = None
         self._is_finishing = False
-        self._end: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._owed: dict[PendingReply, int] = {}
-        """What each weighs."""
-        self._nothing_owed: asyncio.Event | None = None  # made by who waits for it
+        self._expected: dict[PendingReply, int] = {}
+        """Replies still to be sent, with the bytes charged for each."""
+        self._none_expected: asyncio.Event | None = None  # created on the first wait
         self._fast = fast
 
     # State
 
     @property
     def is_idle(self) -> bool:
-        """No request and no call of this connection is under way."""
-        return not (self._tasks or self._owed or self._rest or self._pending)
+        """Whether no request and no call of this connection is in flight."""
+        return not (self._tasks or self._expected or self._unserved or self._pending)
 
     @property
     def held(self) -> int:
-        """Bytes that count: received and not served yet, of requests under way, and not read."""
-        return self._held + self._under_way + self._unread if self._counts else 0
+        """Bytes charged to the memory budget: unserved input, requests in flight, unread output."""
+        return self._buffered + self._in_flight + self._unread if self._is_charged else 0
 
     def abort(self) -> None:
-        """Close at once; what is not sent is lost, and what is held no longer counts."""
-        self._rest = b""
-        self._count(-self.held)
-        self._counts = False
+        """Close at once, discarding unsent data, and return the held bytes to the memory budget."""
+        self._unserved = b""
+        self._charge(-self.held)
+        self._is_charged = False
         self._transport.abort()
 
     async def finish(self) -> None:
-        """Answer what is under way, then close; returns when the connection is gone.
+        """Send the replies to requests in flight, then close; returns once it is closed.
 
-        What still comes in is read and dropped: closing a socket with unread bytes would reset the
-        connection, and the peer might lose the replies it has not read yet.
+        Further input is read and discarded: closing a socket with unread bytes would reset the
+        connection, and the peer might lose replies it has not read yet.
         """
         self._is_finishing = True
-        while self._tasks or self._owed:
-            await (asyncio.wait(self._tasks) if self._tasks else self._wait_for_owed())
+        while self._tasks or self._expected:
+            await (asyncio.wait(self._tasks) if self._tasks else self._wait_for_expected())
         self._flush()
         if not self.is_closed and self._transport.can_write_eof():
-            with suppress(OSError, TimeoutError):  # it may be gone without our knowing yet
+            with suppress(OSError, TimeoutError):  # the peer may have disconnected unnoticed
                 self._transport.write_eof()
                 self._wrote_eof = True
                 async with asyncio.timeout(LINGER):
@@ -146,7 +150,7 @@ class Connection(Caller):
 
     @property
     def tasks(self) -> Collection[asyncio.Task[None]]:
-        """The requests that are being served; they are cancelled when it is lost, and may go on."""
+        """Tasks that serve requests. A lost connection cancels them; they may outlive it."""
         return self._tasks
 
     # asyncio.Protocol
@@ -157,27 +161,27 @@ class Connection(Caller):
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._rest:
-            self._keep(self._rest + data)
+        if self._unserved:
+            self._retain(self._unserved + data)
             return
         until = time.monotonic() + _TURN
-        at = 0 if self._held else self._serve_ahead(data, 0, until)
+        at = 0 if self._buffered else self._serve_fast(data, 0, until)
         if at < len(data):
-            self._serve(data, at, until, is_fast=bool(self._held))
+            self._serve(data, at, until, is_fast=bool(self._buffered))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._rest = b""
-        self._hold(0)
+        self._unserved = b""
+        self._set_buffered(0)
         self._count_unread()
         for task in self._tasks:
             task.cancel()
-        owed, self._owed = self._owed, {}
-        if self._nothing_owed is not None:
-            self._nothing_owed.set()
-        for later, size in owed.items():
-            later.connection_lost()
-            self._unload(size)
+        expected, self._expected = self._expected, {}
+        if self._none_expected is not None:
+            self._none_expected.set()
+        for pending, size in expected.items():
+            pending.connection_lost()
+            self._remove_in_flight(size)
         if self._on_close is not None:
             self._on_close(self)
 
@@ -190,43 +194,43 @@ class Connection(Caller):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._count_unread()
-        for later in list(self._owed):
-            later.peer_reads_again()
-        self._go_on()
+        for pending in list(self._expected):
+            pending.peer_reads_again()
+        self._continue()
 
-    def _hold(self, size: int) -> None:
-        change, self._held = size - self._held, size
-        self._count(change)
+    def _set_buffered(self, size: int) -> None:
+        change, self._buffered = size - self._buffered, size
+        self._charge(change)
 
     def _still_blocked(self) -> None:
         self._count_unread()
 
     def _count_unread(self) -> None:
-        """Note how much a peer that does not read leaves in memory."""
+        """Charge the output that a peer under back-pressure has not read."""
         size = self.unsent if self.is_blocked else 0
         change, self._unread = size - self._unread, size
-        self._count(change)
+        self._charge(change)
 
-    def _count(self, change: int) -> None:
-        if change and self._counts:
-            self._held_by_all.change(change)
+    def _charge(self, change: int) -> None:
+        if change and self._is_charged:
+            self._memory_budget.change(change)
 
     # Requests and responses of the peer
 
     def _serve(self, data: bytes, at: int, until: float, *, is_fast: bool) -> None:
-        """Serve what was received in its order, for one turn, while the replies find room."""
+        """Serve received bytes in order until the turn ends or the peer stops reading."""
         end, start = len(data), 0
         while at < end and self._may_serve:
             if start < at and time.monotonic() > until:
                 self._wait_for_next_turn()
                 break
             start = at
-            is_fast = is_fast and not self._decoder.missing  # else they belong to a frame begun
-            at = self._serve_ahead(data, at, until) if is_fast else self._serve_frame(data, at)
-            is_fast = not is_fast  # they take turns: who knows the next?
-        self._keep(data[at:] if at else data)
+            is_fast = is_fast and not self._decoder.missing  # else the bytes continue a frame
+            at = self._serve_fast(data, at, until) if is_fast else self._serve_frame(data, at)
+            is_fast = not is_fast  # alternate: each path stops where the other may continue
+        self._retain(data[at:] if at else data)
         if self._decoder.error is not None:
-            self._close_if_answered(self._decoder.error)
+            self._close_after_replies(self._decoder.error)
 
     @property
     def _may_serve(self) -> bool:
@@ -236,29 +240,29 @@ class Connection(Caller):
 
     @property
     def _is_full(self) -> bool:
-        """Whether further requests must wait: the peer does not read, or asked for a lot."""
-        # A client that waits for an answer of its server must go on reading, come what may.
+        """Whether further requests must wait: the peer does not read, or too much is in flight."""
+        # A client must never stop reading, or it would miss the replies it waits for.
         if self._limits.always_read:
             return False
-        return self.is_blocked or self._under_way >= _MOST_UNDER_WAY
+        return self.is_blocked or self._in_flight >= _MAX_IN_FLIGHT
 
-    def _serve_ahead(self, data: bytes, at: int, until: float) -> int:
-        """Have the fast path serve what it knows; returns where it stopped."""
+    def _serve_fast(self, data: bytes, at: int, until: float) -> int:
+        """Serve requests by the fast path; returns the position of the first one not served."""
         if (
             self._fast is None
             or self.is_blocked
             or self._is_finishing
             or self._decoder.error is not None
-            or (self._under_way and self._is_laden)
+            or (self._in_flight and self._is_saturated)
         ):
             return at
         end = self._fast.serve(data, at, self, until)
         if end > at:
-            self.last_active = until  # as good as now
+            self.last_active = until  # close enough to now, without another clock call
         return end
 
     def _serve_frame(self, data: bytes, at: int) -> int:
-        """Serve the next frame, or take in what is there of it; returns where that ends."""
+        """Serve the next frame, or buffer its first part; returns the position behind it."""
         size = self._decoder.missing or frame_size(data, at) or len(data)
         for frame in self._decoder.feed(data[at : at + size]):  # one at most
             self.last_active = self._loop.time()
@@ -267,154 +271,156 @@ class Connection(Caller):
                 self.put(reply)
         return min(at + size, len(data))
 
-    def _keep(self, rest: bytes) -> None:
-        """Keep what is not served yet; it counts as held, as does a frame that is not whole."""
+    def _retain(self, rest: bytes) -> None:
+        """Buffer unserved bytes; they are charged together with an incomplete frame."""
         lost = self._decoder.error is not None or self._transport.is_closing()
-        self._rest = b"" if lost else rest
+        self._unserved = b"" if lost else rest
         size = 0 if lost else len(rest) + self._decoder.buffered
-        if size != self._held:
-            self._hold(size)
+        if size != self._buffered:
+            self._set_buffered(size)
 
     def _wait_for_next_turn(self) -> None:
         if self._next_turn is None and not self._transport.is_closing():
             self._transport.pause_reading()
-            self._next_turn = self._loop.call_soon(self._take_next_turn)
+            self._next_turn = self._loop.call_soon(self._run_next_turn)
 
-    def _take_next_turn(self) -> None:
+    def _run_next_turn(self) -> None:
         self._next_turn = None
         try:
-            self._go_on()
-        except Exception:  # the transport would close it; here nobody else does
+            self._continue()
+        except Exception:  # asyncio closes the transport only for errors in `data_received`
             log.exception("closing the connection of %s", self.peer)
             self.abort()
 
-    def _go_on(self) -> None:
-        """Serve what is left, then read on."""
-        rest, self._rest = self._rest, b""
-        self._serve(rest, 0, time.monotonic() + _TURN, is_fast=True)  # it may come to a halt again
-        if not (self._rest or self._is_full or self._transport.is_closing()):
+    def _continue(self) -> None:
+        """Serve the buffered bytes, then resume reading."""
+        rest, self._unserved = self._unserved, b""
+        self._serve(rest, 0, time.monotonic() + _TURN, is_fast=True)  # may pause again
+        if not (self._unserved or self._is_full or self._transport.is_closing()):
             self._transport.resume_reading()
 
-    def _close_if_answered(self, error: ProtocolError) -> None:
-        """The stream is lost; what came before in good order is answered first."""
-        if self._end is not None or self._is_finishing or self._transport.is_closing():
+    def _close_after_replies(self, error: ProtocolError) -> None:
+        """Close a stream that cannot be decoded further, after the replies to earlier requests."""
+        if self._finishing is not None or self._is_finishing or self._transport.is_closing():
             return
         log.warning("closing the connection of %s: %s", self.peer, error)
-        if self._tasks or self._owed:
-            self._end = self._loop.create_task(self.finish())
+        if self._tasks or self._expected:
+            self._finishing = self._loop.create_task(self.finish())
         else:
             self.close()
 
     def _receive(self, frame: Frame) -> bytes | None:
-        """Take one frame; returns the reply if it is ready at once."""
+        """Handle one frame; returns the reply if the handler produced it synchronously."""
         if frame.flag & FrameFlag.RESPONSE:
             if not self._pending.resolve(frame):
-                log.debug("a late response %s from %s", frame.opaque, self.peer)
+                log.debug("late response %s from %s", frame.opaque, self.peer)
             return None
         if self._is_finishing:
             return None
         if self._is_overloaded:
-            return self._overloaded(frame)
+            return self._busy_reply(frame)
         outcome = self._dispatcher.dispatch(frame, self)
         if outcome is None or isinstance(outcome, bytes):
             return outcome
-        self._begin(outcome, _weight(frame))
+        self._start_task(outcome, _weight(frame))
         return None
 
     @property
     def _is_overloaded(self) -> bool:
-        return len(self._tasks) + len(self._owed) >= self._max_requests
+        return len(self._tasks) + len(self._expected) >= self._max_requests
 
     @property
-    def _is_laden(self) -> bool:
-        return self._under_way >= _MOST_UNDER_WAY or self._is_overloaded
+    def _is_saturated(self) -> bool:
+        return self._in_flight >= _MAX_IN_FLIGHT or self._is_overloaded
 
-    def _begin(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
-        """Serve a request that takes a while; too many bytes of such stop the reading."""
+    def _start_task(self, outcome: Coroutine[Any, Any, bytes | None], size: int) -> None:
+        """Run an asynchronous handler as a task; too many bytes in flight pause reading."""
 
         def ended(task: asyncio.Task[None]) -> None:
-            outcome.close()  # a task that was cancelled before it ran never came to it
+            outcome.close()  # a task cancelled before it ran has not awaited the coroutine
             self._tasks.discard(task)
-            self._unload(size)
+            self._remove_in_flight(size)
 
-        task = self._loop.create_task(self._reply_later(outcome))
+        task = self._loop.create_task(self._send_when_ready(outcome))
         self._tasks.add(task)
         task.add_done_callback(ended)
-        self._load(size)
+        self._add_in_flight(size)
 
-    def _load(self, size: int) -> None:
-        self._under_way += size
-        if self._counts:
-            self._held_by_all.change(size)
-        if (self.is_blocked or self._under_way >= _MOST_UNDER_WAY) and self._is_full:
+    def _add_in_flight(self, size: int) -> None:
+        self._in_flight += size
+        if self._is_charged:
+            self._memory_budget.change(size)
+        if (self.is_blocked or self._in_flight >= _MAX_IN_FLIGHT) and self._is_full:
             self._pause_reading()
 
     def _pause_reading(self) -> None:
         if not self.is_closed:
             self._transport.pause_reading()
 
-    def _unload(self, size: int) -> None:
-        was_full = self._under_way >= _MOST_UNDER_WAY and self._is_full
-        self._under_way -= size
-        if self._counts:
-            self._held_by_all.change(-size)
+    def _remove_in_flight(self, size: int) -> None:
+        was_full = self._in_flight >= _MAX_IN_FLIGHT and self._is_full
+        self._in_flight -= size
+        if self._is_charged:
+            self._memory_budget.change(-size)
         if was_full and not self._is_full:
             self._wait_for_next_turn()
 
-    async def _reply_later(self, outcome: Awaitable[bytes | None]) -> None:
-        self._send_later(await outcome)
+    async def _send_when_ready(self, outcome: Awaitable[bytes | None]) -> None:
+        self._send_reply(await outcome)
 
-    async def _wait_for_owed(self) -> None:
-        if self._nothing_owed is None:
-            self._nothing_owed = asyncio.Event()
-        self._nothing_owed.clear()
-        await self._nothing_owed.wait()
+    async def _wait_for_expected(self) -> None:
+        if self._none_expected is None:
+            self._none_expected = asyncio.Event()
+        self._none_expected.clear()
+        await self._none_expected.wait()
 
-    def expect_reply(self, later: PendingReply, weight: int) -> None:
-        """Keep in mind that a request will be answered, and how many bytes wait with it."""
-        self._owed[later] = size = _LEAST_WEIGHT + weight
-        self._load(size)
+    def expect_reply(self, pending: PendingReply, weight: int) -> None:
+        """Register a reply to be sent later; `weight` bytes are charged until then."""
+        self._expected[pending] = size = _REQUEST_OVERHEAD + weight
+        self._add_in_flight(size)
 
-    def send_expected(self, later: PendingReply, reply: bytes | None) -> None:
-        """Send what was owed; nothing for a one-way request, or if nobody is there any more."""
-        size = self._owed.pop(later, None)
+    def send_expected(self, pending: PendingReply, reply: bytes | None) -> None:
+        """Send a registered reply, or None for a one-way request; no-op if the peer is gone."""
+        size = self._expected.pop(pending, None)
         if size is None:
             return
-        if self._nothing_owed is not None and not self._owed:
-            self._nothing_owed.set()
-        self._unload(size)
-        self._send_later(reply)
+        if self._none_expected is not None and not self._expected:
+            self._none_expected.set()
+        self._remove_in_flight(size)
+        self._send_reply(reply)
 
-    def _send_later(self, reply: bytes | None) -> None:
-        """Send the bytes of a response that was not ready at once."""
+    def _send_reply(self, reply: bytes | None) -> None:
+        """Send the bytes of a response that was not ready synchronously."""
         if reply is not None and not self._is_gone:
             self._write(reply)
 
-    def _overloaded(self, frame: Frame) -> bytes | None:
+    def _busy_reply(self, frame: Frame) -> bytes | None:
         if frame.is_one_way:
             return None
+        in_flight = len(self._tasks) + len(self._expected)
         return encode_frame(
             Frame(
                 code=ResponseCode.SYSTEM_BUSY,
                 flag=FrameFlag.RESPONSE,
                 opaque=frame.opaque,
                 encoding=frame.encoding,
-                remark=f"[OVERLOAD]{len(self._tasks) + len(self._owed)} requests of this connection"
-                " are under way",
+                remark=f"[OVERLOAD]{in_flight} requests of this connection are under way",
             )
         )
 
 
 def _weight(frame: Frame) -> int:
-    """About how many bytes a request takes while it is under way."""
+    """Approximate bytes that a request occupies while it is in flight."""
     fields = frame.fields or {}
     return (
-        _LEAST_WEIGHT + len(frame.body) + sum(len(key) + len(text) for key, text in fields.items())
+        _REQUEST_OVERHEAD
+        + len(frame.body)
+        + sum(len(key) + len(text) for key, text in fields.items())
     )
 
 
 async def finish_all(connections: Collection[Connection], within: float) -> int:
-    """Let connections finish; what has not done so `within` seconds is aborted and counted."""
+    """Finish connections; abort those still open after `within` seconds and return their number."""
     try:
         async with asyncio.timeout(within):
             await asyncio.gather(*(connection.finish() for connection in connections))

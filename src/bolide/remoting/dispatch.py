@@ -1,4 +1,4 @@
-"""From a request frame to a handler, and from its reply or refusal to the bytes of the response."""
+"""Request dispatch: route each request frame to its handler and encode the reply or refusal."""
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
 
-Mark = tuple[type[Header], tuple[RequestCode, ...], int | None]
-"""What a handler was marked with: its header, its codes and its longest body."""
+HandlerSpec = tuple[type[Header], tuple[RequestCode, ...], int | None]
+"""Arguments of `handles`: the header class, the request codes and the maximum body size."""
 
 
 class Request(msgspec.Struct, Generic[H], frozen=True):
@@ -39,9 +39,10 @@ class Request(msgspec.Struct, Generic[H], frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler answers; a refusal is raised instead.
+    """The result of a handler; refusals are raised instead.
 
-    `code` is for the answers that are neither: stored but not flushed, nothing to pull yet.
+    `code` serves results that are neither success nor refusal: a message stored but not flushed,
+    a pull that found no message yet.
     """
 
     header: Header | None = None
@@ -51,11 +52,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeferredReply:
-    """Returned by a plain handler whose answer is not known yet: a promise, lighter than a task.
+    """Returned by a synchronous handler that replies later; lighter than a task.
 
-    Whoever keeps it calls `answer` or `fail`, once. When the connection is lost first, `on_lost`
-    is called if somebody set it, and what is answered afterwards goes nowhere. A large answer had
-    better wait while the promise `is_blocked`; `on_room` is called, once, when it no longer is.
+    The handler's side calls `answer` or `fail` exactly once. If the connection is lost first,
+    `on_lost` is called if set, and a later reply is discarded. A large reply should wait while
+    `is_blocked` is true; `on_room` is then called once when the peer reads again.
     """
 
     __slots__ = (
@@ -75,22 +76,22 @@ class DeferredReply:
         self._complete(reply)
 
     def fail(self, exc: Exception) -> None:
-        """Answer with a refusal, or with the error that an exception becomes."""
+        """Reply with a refusal, or with the error response for another exception."""
         self._complete(exc)
 
     def connection_lost(self) -> None:
-        """The connection is gone."""
+        """Called by the connection when it is lost before the reply was sent."""
         self.is_lost = True
         if self.on_lost is not None:
             self.on_lost()
 
     @property
     def is_blocked(self) -> bool:
-        """The peer does not read: an answer would stay in memory."""
+        """Whether the peer is not reading, so that a reply would stay in memory."""
         return self._connection is not None and self._connection.is_blocked
 
     def peer_reads_again(self) -> None:
-        """The peer reads again."""
+        """Called by the connection when the peer, after back-pressure, reads again."""
         on_room, self.on_room = self.on_room, None
         if on_room is not None:
             on_room()
@@ -98,10 +99,10 @@ class DeferredReply:
     def bind(
         self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection", weight: int
     ) -> None:
-        """Say where the answer goes; one that was given already goes there now.
+        """Register this reply with its connection; a reply given before is sent now.
 
         Args:
-            weight: bytes of the request, which whoever keeps the promise may be holding.
+            weight: bytes of the request, which may stay in memory until the reply is sent.
         """
         self.address(dispatcher, frame, connection)
         connection.expect_reply(self, weight)
@@ -109,7 +110,7 @@ class DeferredReply:
             self._complete(self._outcome)
 
     def address(self, dispatcher: "Dispatcher", frame: Frame, connection: "Connection") -> None:
-        """As `bind`, for a connection that knows already what it owes."""
+        """Set the destination only, for a reply already registered with its connection."""
         self._dispatcher, self._frame, self._connection = dispatcher, frame, connection
 
     def _complete(self, outcome: Reply | Exception) -> None:
@@ -123,7 +124,7 @@ class DeferredReply:
 
 
 class RequestHook(Protocol):
-    """Sees the requests of a client before they are sent, and their responses."""
+    """Observes each request of a client before it is sent, and its response."""
 
     def before(self, peer: str, request: Frame) -> None: ...
 
@@ -131,40 +132,41 @@ class RequestHook(Protocol):
 
 
 class Gate(Protocol):
-    """Decides about every request before its handler sees it."""
+    """Admits or refuses every request before its handler runs."""
 
     def admit(self, request: Frame, connection: "Connection") -> None:
-        """Raises Refusal if the request may not be served."""
+        """Check a request. Raises Refusal if it must not be served."""
         ...
 
     def completed(self, request: Frame, response: Frame, connection: "Connection") -> None:
-        """Called with each response before it is sent."""
+        """Called for each response before it is sent."""
         ...
 
     @property
     def keeps_requests(self) -> bool:
-        """Whether `completed` needs the whole request, not just its number."""
+        """Whether `completed` needs the complete request, not just its code and opaque number."""
         ...
 
 
 def handles(
     header: type[H], *codes: RequestCode, max_body: int | None = None
 ) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
-    """Mark a method as the handler of `codes`; it gets a `Request` with that header.
+    """Declare a method as the handler of `codes`; it receives a `Request` with that header.
 
-    A plain method is called at once and must not block; it may return a `DeferredReply`. An `async`
-    method runs as a task. A body over `max_body` bytes is refused before the method sees it.
+    A synchronous method is called on the event loop and must not block; it may return a
+    `DeferredReply`. An `async` method runs as a task. Bodies over `max_body` bytes are refused
+    before the method is called.
     """
 
-    def mark(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:
+    def declare(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:
         method.__handles__ = (header, codes, max_body)  # type: ignore[attr-defined]
         return method
 
-    return mark
+    return declare
 
 
 class Route(NamedTuple):
-    """Where requests of one code go."""
+    """The handler of one request code."""
 
     header: type[Header]
     call: Callable[[Request[Any]], Any]
@@ -173,7 +175,7 @@ class Route(NamedTuple):
 
 
 class Dispatcher:
-    """Sends each request to the one handler of its code and turns the outcome into a response."""
+    """Passes each request to the handler of its code and turns the outcome into a response."""
 
     def __init__(self, *groups: object, gate: Gate | None = None) -> None:
         self.routes: dict[int, Route] = {}
@@ -184,7 +186,12 @@ class Dispatcher:
     def dispatch(
         self, frame: Frame, connection: "Connection"
     ) -> bytes | Coroutine[Any, Any, bytes | None] | None:
-        """Handle a request: the bytes of its response, an awaitable of them, or None if one-way."""
+        """Handle a request.
+
+        Returns:
+            The bytes of the response, a coroutine that returns them, or None for a one-way request
+            and for a reply sent later.
+        """
         route = self.routes.get(frame.code)
         if route is not None and route.is_async:
             return self._finish_async(route, frame, connection)
@@ -192,22 +199,22 @@ class Dispatcher:
             self._admit(frame, connection)
             if route is None:
                 return self._close(frame, _unsupported(frame), connection)
-            outcome = route.call(_open(route, frame, connection))
+            outcome = route.call(_request_of(route, frame, connection))
             if isinstance(outcome, DeferredReply):
                 whole = self._gate is not None and self._gate.keeps_requests
-                kept = frame if whole else _stub(frame)
-                outcome.bind(self, kept, connection, len(frame.body))
+                retained = frame if whole else _stub(frame)
+                outcome.bind(self, retained, connection, len(frame.body))
                 return None
             response = _success(outcome)
-        except Exception as exc:  # noqa: BLE001  the boundary: every failure becomes a response
-            # The exception is not kept: it holds the frames it passed, and with them the body.
+        except Exception as exc:  # noqa: BLE001  boundary: every failure becomes a response
+            # No reference to the exception is kept: its traceback would keep the body alive.
             response = _failure(frame, exc)
         return self._close(frame, response, connection)
 
     def finish(
         self, frame: Frame, outcome: Reply | Exception, connection: "Connection"
     ) -> bytes | None:
-        """The bytes of a response that came later; None if the request was one-way."""
+        """Encode a deferred response; None if the request was one-way."""
         if isinstance(outcome, Exception):
             return self._close(frame, _failure(frame, outcome), connection)
         return self._close(frame, _success(outcome), connection)
@@ -217,8 +224,8 @@ class Dispatcher:
     ) -> bytes | None:
         try:
             self._admit(frame, connection)
-            response = _success(await route.call(_open(route, frame, connection)))
-        except Exception as exc:  # noqa: BLE001  the boundary, as above
+            response = _success(await route.call(_request_of(route, frame, connection)))
+        except Exception as exc:  # noqa: BLE001  boundary, as above
             response = _failure(frame, exc)
         return self._close(frame, response, connection)
 
@@ -231,11 +238,11 @@ class Dispatcher:
             if self._gate is not None:
                 self._gate.completed(frame, response, connection)
             return _response(frame, response)
-        except Exception as exc:  # noqa: BLE001  the boundary still: a hook or the reply is broken
+        except Exception as exc:  # noqa: BLE001  boundary: a hook or the encoding of the reply failed
             return _response(frame, _failure(frame, exc))
 
     def _add(self, group: object) -> None:
-        for name, (header, codes, max_body) in _marked(type(group)):
+        for name, (header, codes, max_body) in _handlers_of(type(group)):
             method = getattr(group, name)
             for code in codes:
                 if code in self.routes:
@@ -243,7 +250,7 @@ class Dispatcher:
                 self.routes[code] = Route(header, method, iscoroutinefunction(method), max_body)
 
 
-def _open(route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
+def _request_of(route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
     if route.max_body is not None and len(frame.body) > route.max_body:
         raise InvalidParameter(
             f"a body of {len(frame.body)} bytes is over the limit of {route.max_body}"
@@ -252,20 +259,20 @@ def _open(route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
 
 
 def handled_codes(group: type) -> set[RequestCode]:
-    """The codes that a class of handlers answers."""
-    return {code for _, (_, codes, _) in _marked(group) for code in codes}
+    """Return the request codes that a handler class serves."""
+    return {code for _, (_, codes, _) in _handlers_of(group) for code in codes}
 
 
-def _marked(group: type) -> Iterator[tuple[str, Mark]]:
-    """The handlers of a class, by name, with what `handles` was told."""
+def _handlers_of(group: type) -> Iterator[tuple[str, HandlerSpec]]:
+    """Yield the handler methods of a class by name, with the arguments of `handles`."""
     for name in dir(group):
-        mark = getattr(getattr(group, name), "__handles__", None)
-        if mark is not None:
-            yield name, mark
+        spec = getattr(getattr(group, name), "__handles__", None)
+        if spec is not None:
+            yield name, spec
 
 
 def _stub(frame: Frame) -> Frame:
-    """As much of a request as its response needs: many may wait, and fields and body are heavy."""
+    """Copy what the response needs of a request, so that fields and body can be freed."""
     return Frame(code=frame.code, flag=frame.flag, opaque=frame.opaque, encoding=frame.encoding)
 
 
@@ -295,7 +302,7 @@ def _unsupported(frame: Frame) -> Frame:
 
 
 def _response(frame: Frame, response: Frame) -> bytes | None:
-    """Address the response to its request; a one-way request gets none, failures included."""
+    """Encode the response to a request; None for a one-way request, even if it failed."""
     if frame.flag & FrameFlag.ONE_WAY:
         return None
     response.opaque = frame.opaque

@@ -210,7 +210,7 @@ class RemotingServer:
             self._dispatcher,
             self._limits,
             outbox=self._outbox,
-            held_by_all=self._held,
+            memory_budget=self._held,
             on_open=opened,
             on_close=self._forget,
             fast=self._fast,

@@ -42,7 +42,7 @@ class Wired:
             Dispatcher(self.echo),
             limits or ConnectionLimits(),
             outbox=self.outbox,
-            held_by_all=self.held,
+            memory_budget=self.held,
             on_open=self.opened.append,
             on_close=self.closed.append,
             fast=fast,
@@ -144,7 +144,7 @@ async def test_answers_leave_before_the_end_of_a_peer_that_says_no_more() -> Non
 async def test_a_peer_with_many_bytes_under_way_is_not_read_until_some_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 10_000)
+    monkeypatch.setattr(connection_module, "_MAX_IN_FLIGHT", 10_000)
     wired = Wired()
     wired.receive(*(request_bytes(WAIT, opaque=number, body=bytes(6000)) for number in range(3)))
     assert 18_000 < wired.connection.held < 21_000, "the third waits as the bytes that came"
@@ -331,7 +331,7 @@ async def test_what_was_not_read_is_given_back_once_the_connection_is_gone(end: 
 @on_loop
 async def test_who_holds_too_much_that_it_does_not_read_can_be_closed() -> None:
     wired = Wired(small())
-    wired.connection._held_by_all = MemoryBudget(20_000, wired.connection.abort)
+    wired.connection._memory_budget = MemoryBudget(20_000, wired.connection.abort)
     for number in range(1, 5):
         wired.connection.expect_reply(later := DeferredReply(), 0)
         wired.connection.send_expected(later, bytes(6000))
@@ -489,7 +489,7 @@ async def test_what_was_owed_is_given_back_when_the_connection_is_lost() -> None
 async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_MOST_UNDER_WAY", 10_000)
+    monkeypatch.setattr(connection_module, "_MAX_IN_FLIGHT", 10_000)
     wired, later = Wired(), DeferredReply()
     wired.connection.expect_reply(later, 10_000)
     assert not wired.transport.is_read
@@ -769,7 +769,7 @@ async def test_what_waits_for_its_turn_is_not_begun_when_the_connection_ends(
 @on_loop
 async def test_who_is_closed_for_what_it_holds_is_served_no_further() -> None:
     wired = Wired(fast=Quick())
-    wired.connection._held_by_all = MemoryBudget(5000, wired.connection.abort)
+    wired.connection._memory_budget = MemoryBudget(5000, wired.connection.abort)
     wired.receive(request_bytes(WAIT, body=bytes(6000)), slow(2), quick())
     assert wired.transport.aborted
     assert (wired.echo.seen.qsize(), written(wired)) == (0, [])

@@ -1,4 +1,4 @@
-"""Who may pull what: the checks that come before the reading."""
+"""Admission of pulls: permissions, subscription and filter, checked before the read."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ _TOOLS = ("TOOLS_CONSUMER", "CID_RMQ_SYS_")
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What a pull that may read is about."""
+    """The configuration and filter of an admitted pull."""
 
     group: GroupConfig
     topic: TopicConfig
@@ -37,7 +37,7 @@ class Admitted:
 
 
 class PullAdmission:
-    """The tables that are asked; belongs to one event loop."""
+    """Checks pulls against the metadata tables; not thread-safe, one event loop."""
 
     def __init__(
         self,
@@ -55,7 +55,12 @@ class PullAdmission:
         self._filters = filters
 
     def admit(self, request: Request[PullHeader]) -> Admitted:
-        """Raises Refusal, or NotCompiled."""
+        """Check a pull and build its filter.
+
+        Raises:
+            Refusal: the pull is not allowed.
+            NotCompiled: the filter expression must be compiled first.
+        """
         header = request.header
         group, topic = self._check(request)
         wanted = self._wanted(request, group)

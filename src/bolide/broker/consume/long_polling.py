@@ -1,8 +1,8 @@
-"""Pulls that wait for messages, by queue; woken by what arrives, or by their deadline.
+"""Long polling: pulls wait by queue until messages arrive or their deadline passes.
 
-A waiter is a small record and not a task: many thousand may wait at once. Deadlines are kept in
-buckets of a tenth of a second, which one timer walks through. Those who are due are asked for a
-short while at a time, so that others get their turn in between.
+A waiter is a small object and not a task, so that many thousands can wait at once. Deadlines are
+grouped into buckets of a tenth of a second, which a single timer sweeps. Due waiters are retried
+for at most `_TURN` seconds per iteration of the event loop, so that other work is not delayed.
 """
 
 import asyncio
@@ -17,9 +17,10 @@ from bolide.broker.listeners import Listeners
 log = logging.getLogger(__name__)
 
 _TICK = 0.1
+"""Width of a deadline bucket in seconds."""
 
 _TURN = 0.002
-"""Seconds that waiters may keep the event loop busy before others are looked after."""
+"""Seconds for which retries may occupy the event loop before they yield."""
 
 K = TypeVar("K")
 
@@ -28,12 +29,18 @@ QueueKey = tuple[str, int]
 
 
 class PullWaiter(Protocol):
-    """What waits: `CallbackWaiter`, or who does without its callable."""
+    """A waiting pull: `CallbackWaiter`, or an object that needs no callback."""
 
     key: QueueKey
     tick: int
+    """Bucket of its deadline, set by `LongPolling.hold`."""
 
-    def retry(self, is_last: bool, /) -> bool: ...
+    def retry(self, is_last: bool, /) -> bool:
+        """Try again to answer; returns whether the waiter is done.
+
+        With `is_last` the deadline has passed and the waiter must answer.
+        """
+        ...
 
 
 PullWaiters = dict[PullWaiter, None]
@@ -41,19 +48,18 @@ PullWaiters = dict[PullWaiter, None]
 
 
 class CallbackWaiter:
-    """One pull that waits. `look` is asked again and says whether the pull was answered."""
+    """A waiting pull that is retried by a callback, see `PullWaiter.retry`."""
 
     __slots__ = ("key", "retry", "tick")
 
     def __init__(self, key: QueueKey, retry: Callable[[bool], bool]) -> None:
         self.key = key
         self.retry = retry
-        """Called with True when there is no more time: it must answer then."""
         self.tick = 0
 
 
 class LongPolling:
-    """Who waits for which queue; belongs to one event loop."""
+    """Waiting pulls by queue and by deadline; not thread-safe, one event loop."""
 
     def __init__(self) -> None:
         self._by_queue: dict[QueueKey, PullWaiters] = {}
@@ -61,9 +67,9 @@ class LongPolling:
         self._done_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due: OrderedDict[PullWaiter, bool] = OrderedDict()
-        """Who is to be asked next, and whether for the last time."""
+        """Waiters to retry next, in FIFO order, and whether their deadline has passed."""
         self.on_arrival: Listeners[Collection[QueueKey]] = Listeners()
-        """Messages arrived in these queues."""
+        """Emitted with the queues in which messages have arrived."""
         self._next_turn: asyncio.Handle | None = None
         self._stopped = False
 
@@ -72,7 +78,7 @@ class LongPolling:
 
     @property
     def is_awaited(self) -> bool:
-        """Somebody waits."""
+        """Whether any pull is waiting."""
         return bool(self._by_queue)
 
     def start(self) -> None:
@@ -80,7 +86,7 @@ class LongPolling:
         self._done_ticks = self._tick_of(self._loop.time())
 
     def stop(self) -> None:
-        """Answer all who wait; from now on nobody does."""
+        """Answer all waiters; from now on `hold` answers at once."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -89,14 +95,14 @@ class LongPolling:
             self._next_turn.cancel()
             self._next_turn = None
         for waiter in [waiter for held in self._by_queue.values() for waiter in held]:
-            self._ask(waiter, is_last=True)
+            self._retry(waiter, is_last=True)
 
     def hold(self, waiter: PullWaiter, seconds: float) -> None:
-        """Keep a waiter until something arrives or the time is up."""
+        """Hold a waiter until messages arrive in its queue or `seconds` have passed."""
         if self._stopped:
-            self._ask(waiter, is_last=True)
+            self._retry(waiter, is_last=True)
             return
-        # One tick more: the bucket of a moment is walked through when the moment has passed.
+        # One tick more: a bucket is swept only after its whole interval has passed.
         waiter.tick = max(self._tick_of(self._loop.time() + seconds) + 1, self._done_ticks + 1)
         self._by_queue.setdefault(waiter.key, {})[waiter] = None
         self._by_tick.setdefault(waiter.tick, {})[waiter] = None
@@ -104,54 +110,54 @@ class LongPolling:
             self._timer = self._loop.call_later(_TICK, self._sweep)
 
     def drop(self, waiter: PullWaiter) -> None:
-        """Forget a waiter, if it is still there."""
+        """Remove a waiter; no-op if it is not held."""
         _discard(self._by_queue, waiter.key, waiter)
         _discard(self._by_tick, waiter.tick, waiter)
         self._due.pop(waiter, None)
 
     def arrived(self, keys: Collection[QueueKey]) -> None:
-        """Have the waiters of these queues look again."""
+        """Retry the waiters of these queues."""
         for key in keys:
             for waiter in self._by_queue.get(key, ()):
                 self._due.setdefault(waiter, False)
         self.on_arrival(keys)
         if self._next_turn is None:
-            self._ask_the_due()
+            self._retry_due()
 
     def arrived_in(self, topic: str, queue_ids: Iterable[int]) -> None:
         """As `arrived`, for some queues of a topic."""
         self.arrived([(topic, queue_id) for queue_id in queue_ids])
 
     def wake(self, waiter: PullWaiter) -> None:
-        """Have one waiter look again, in the next turn of the loop, if it still waits then."""
+        """Retry one waiter in the next iteration of the event loop, if it is still held then."""
         if waiter in self._by_queue.get(waiter.key, ()):
             self._due.setdefault(waiter, False)
             self._wait_for_next_turn()
 
-    def _ask_the_due(self) -> None:
+    def _retry_due(self) -> None:
         end = time.monotonic() + _TURN
         while self._due:
             waiter, is_last = self._due.popitem(last=False)
-            self._ask(waiter, is_last=is_last)
+            self._retry(waiter, is_last=is_last)
             if self._due and time.monotonic() > end:
                 self._wait_for_next_turn()
                 return
 
     def _wait_for_next_turn(self) -> None:
         if self._next_turn is None:
-            self._next_turn = self._loop.call_soon(self._take_next_turn)
+            self._next_turn = self._loop.call_soon(self._run_next_turn)
 
-    def _take_next_turn(self) -> None:
+    def _run_next_turn(self) -> None:
         self._next_turn = None
-        self._ask_the_due()
+        self._retry_due()
 
-    def _ask(self, waiter: PullWaiter, *, is_last: bool) -> None:
+    def _retry(self, waiter: PullWaiter, *, is_last: bool) -> None:
         try:
-            answered = waiter.retry(is_last)
-        except Exception:  # one broken pull must not keep the others asleep
+            is_done = waiter.retry(is_last)
+        except Exception:  # boundary: one failing pull must not block the others
             log.exception("a waiting pull of %s failed", waiter.key)
-            answered = True
-        if answered or is_last:
+            is_done = True
+        if is_done or is_last:
             self.drop(waiter)
 
     def _sweep(self) -> None:
@@ -159,7 +165,7 @@ class LongPolling:
         for tick in [tick for tick in self._by_tick if tick <= now]:
             self._due.update(dict.fromkeys(self._by_tick.pop(tick), True))
         if self._next_turn is None:
-            self._ask_the_due()
+            self._retry_due()
         self._timer = self._loop.call_later(_TICK, self._sweep) if self._by_tick else None
 
     @staticmethod

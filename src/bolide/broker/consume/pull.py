@@ -1,4 +1,9 @@
-"""Pulls: the handlers, the read, the wait for new messages, the reply (`PullMessageProcessor`)."""
+"""Pull requests (`PullMessageProcessor`): admission, read, long polling and reply.
+
+`PullHandlers` serves the requests. `Pulls` reads and replies on the event loop as long as the
+messages are in memory; cold reads run on a thread. `FunctionFilteredPulls` serves pulls whose
+filter is a user function, evaluated outside the event loop.
+"""
 
 import asyncio
 import os
@@ -32,7 +37,7 @@ from bolide.store.queries import Queries
 from bolide.store.reading import MessageFilter, ReadLimits, ReadResult, ReadStatus
 
 COMMIT, SUSPEND = 1, 2
-"""Bits of a pull's flag."""
+"""Bits of the system flag of a pull (`PullSysFlag`)."""
 
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -50,10 +55,13 @@ _CODES = {
 _NO_QUEUE = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 _OFFSET_RESET = "OFFSET_RESET"
 
+_MAX_REJECTED = 800
+"""Messages that a filter may reject before the pull returns its progress to the client."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullParts:
-    """What pulls need of the broker."""
+    """Collaborators of the pull handlers."""
 
     cell: ConfigCell[BrokerConfig]
     store_cell: ConfigCell[StoreConfig]
@@ -74,7 +82,7 @@ class PullParts:
 
 @dataclass(slots=True)
 class Pull:
-    """One pull that was admitted; `offset` moves on past messages that nobody wants."""
+    """An admitted pull; `offset` advances past messages that the filter rejects."""
 
     header: PullHeader
     group: GroupConfig
@@ -86,12 +94,12 @@ class Pull:
 
 
 class Pulls:
-    """Hands messages to consumers, and has them wait while there are none."""
+    """Delivers messages to consumers and holds pulls while there are none."""
 
     def __init__(self, parts: PullParts) -> None:
         self.parts = parts
         self.on_admitted: Listeners[Request[PullHeader], Admitted] = Listeners()
-        """A pull was let through."""
+        """Emitted for each admitted pull."""
         self.admission = PullAdmission(
             cell=parts.cell,
             topics=parts.topics,
@@ -101,7 +109,12 @@ class Pulls:
         )
 
     def admitted(self, request: Request[PullHeader]) -> Pull:
-        """Note the offset that rides along too. Raises Refusal, or NotCompiled."""
+        """Admit a pull and commit the offset it carries.
+
+        Raises:
+            Refusal: the pull is not allowed.
+            NotCompiled: the filter expression must be compiled first.
+        """
         header, peer = request.header, request.connection.peer
         admitted = self.admission.admit(request)
         self.on_admitted(request, admitted)
@@ -117,7 +130,7 @@ class Pulls:
         return pull
 
     def pull_of(self, header: PullHeader, admitted: Admitted, peer: str) -> Pull:
-        """A pull that begins now."""
+        """Return an admitted pull that begins now."""
         group, topic = admitted.group, admitted.topic
         flag, begun = topic.topic_sys_flag, self.parts.now()
         return Pull(header, group, flag, admitted.wanted, peer, header.queue_offset, begun)
@@ -125,7 +138,7 @@ class Pulls:
     # ---- serving
 
     def reset(self, pull: Pull) -> Reply | None:
-        """Where an administrator moved the group while it was consuming."""
+        """Return the reply that moves the client to a reset offset; None if there is no reset."""
         header, parts = pull.header, self.parts
         if not parts.cell.value.use_server_side_reset_offset:
             return None
@@ -179,57 +192,57 @@ class Pulls:
     # ---- waiting
 
     def _hold(self, pull: Pull) -> DeferredReply:
-        later = DeferredReply()
+        deferred = DeferredReply()
         header = pull.header
 
         def retry(is_last: bool) -> bool:
-            if later.is_blocked and not is_last:
-                later.on_room = lambda: long_polling.wake(waiter)
+            if deferred.is_blocked and not is_last:
+                deferred.on_room = lambda: long_polling.wake(waiter)
                 return False
-            return later.is_lost or self.retry(pull, later, is_last=is_last)
+            return deferred.is_lost or self.retry(pull, deferred, is_last=is_last)
 
         long_polling = self.parts.long_polling
         waiter = CallbackWaiter((header.topic, header.queue_id), retry)
-        later.on_lost = lambda: long_polling.drop(waiter)
+        deferred.on_lost = lambda: long_polling.drop(waiter)
         long_polling.hold(waiter, self.max_wait(header))
-        return later
+        return deferred
 
     def seconds(self, pull: Pull) -> float:
         return self.max_wait(pull.header) if pull.header.sys_flag & SUSPEND else 0.0
 
     def max_wait(self, header: PullHeader) -> float:
-        """Seconds that a pull may wait."""
+        """Seconds for which a pull with the suspend flag may wait."""
         config = self.parts.cell.value
         if not config.long_polling_enable:
             return config.short_polling_time
         return max(header.suspend_timeout_millis, 0) / 1000
 
-    def retry(self, pull: Pull, later: DeferredReply, *, is_last: bool) -> bool:
-        """Answer a pull that waits, if there is an answer by now or no more time."""
+    def retry(self, pull: Pull, deferred: DeferredReply, *, is_last: bool) -> bool:
+        """Answer a waiting pull if messages have arrived or with `is_last`; whether it did."""
         pull.begun = self.parts.now()
         try:
             reply = self.reset(pull) or (
                 self._answer_empty(pull)
-                if later.is_blocked
+                if deferred.is_blocked
                 else self._answer_now(pull, is_last=is_last)
             )
         except NotInMemory:
-            self.parts.background.complete(later, self._serve_cold(pull))
+            self.parts.background.complete(deferred, self._serve_cold(pull))
             return True
-        except Exception as exc:  # noqa: BLE001  the dispatcher turns it into a response
-            later.fail(exc)
+        except Exception as exc:  # noqa: BLE001  the dispatcher logs it and replies
+            deferred.fail(exc)
             return True
         if reply is not None:
-            later.answer(reply)
+            deferred.answer(reply)
         return reply is not None
 
     def _answer_now(self, pull: Pull, *, is_last: bool) -> Reply | None:
         found = self._read(pull, may_block=False)
         code = _code(pull, found)
         if found.status is ReadStatus.NO_MATCHED_MESSAGE:
-            pull.offset = found.next_offset  # what came is not wanted: no need to look there again
+            pull.offset = found.next_offset  # skip the rejected messages next time
         if code == ResponseCode.PULL_NOT_FOUND and pull.offset > pull.header.queue_offset:
-            # The client's position moves on past what it did not want, or its lag would grow.
+            # Advance the client past the rejected messages, or its lag would grow.
             found.status = ReadStatus.NO_MATCHED_MESSAGE
         waits = code == ResponseCode.PULL_NOT_FOUND or (
             code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= found.max_offset
@@ -237,14 +250,14 @@ class Pulls:
         return None if waits and not is_last else self.reply(pull, found)
 
     def _answer_empty(self, pull: Pull) -> Reply:
-        """Time is up for a client that does not read: it gets no messages on top of the unread."""
+        """Reply without messages to a client that has not read its earlier replies."""
         store, topic, queue_id = self.parts.store, pull.header.topic, pull.header.queue_id
         moved = pull.offset > pull.header.queue_offset
         status = ReadStatus.NO_MATCHED_MESSAGE if moved else ReadStatus.OFFSET_FOUND_NULL
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         return self.reply(pull, ReadResult(status, pull.offset, low, high))
 
-    # ---- answers
+    # ---- replies
 
     def reply(self, pull: Pull, found: ReadResult, *, remark: str | None = None) -> Reply:
         header, parts = pull.header, self.parts
@@ -266,7 +279,7 @@ class Pulls:
         return Reply(code=code, header=answer, body=body, remark=remark or found.status.value)
 
     def _count(self, pull: Pull, found: ReadResult) -> int:
-        """Note what is delivered; returns how many bytes of the log lie behind it."""
+        """Count the delivered messages; returns how many bytes the group is behind the log end."""
         header, statistics = pull.header, self.parts.statistics
         if not found.records:
             statistics.got_nothing()
@@ -283,8 +296,12 @@ class Pulls:
         return behind
 
     def suggestions(self, group: GroupConfig) -> tuple[int, int, int]:
-        """The brokers to pull from next, usually and while the group reads what memory lacks; and
-        how many bytes it must be behind for that."""
+        """Return the broker ids to suggest for the next pull.
+
+        Returns:
+            The usual broker id, the id for a group that reads cold data, and the number of bytes
+            behind the log end from which data counts as cold.
+        """
         if not self.parts.cell.value.slave_read_enable:
             return 0, 0, 0
         far = int(_MEMORY * self.parts.store_cell.value.memory_ratio)
@@ -301,19 +318,14 @@ def _code(pull: Pull, found: ReadResult) -> ResponseCode:
     return _CODES[found.status]
 
 
-_LOOKED_AT = 800
-"""Messages that a pull passes over before it tells its client how far it has got."""
-_EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
-
-
 class FunctionFilteredPulls:
-    """Answers pulls whose messages a function judges, if they are `FunctionFilter`.
+    """Serves pulls whose filter is a `FunctionFilter`.
 
     Args:
-        read: the next records of a pull, from its offset on.
-        end: where the queue of a pull ends now.
-        reset: the answer if an administrator moved the group meanwhile.
-        reply: the answer to a pull with what was found.
+        read: reads the next records of a pull, from its offset on.
+        end: returns the current max offset of a pull's queue.
+        reset: returns the reply if an administrator has reset the group's offset.
+        reply: builds the reply to a pull from a read result.
     """
 
     def __init__(
@@ -321,10 +333,10 @@ class FunctionFilteredPulls:
         functions: FilterFunctions,
         long_polling: LongPolling,
         *,
-        read: Callable[["Pull"], Awaitable[ReadResult]],
-        end: Callable[["Pull"], int],
-        reset: Callable[["Pull"], Reply | None],
-        reply: Callable[["Pull", ReadResult], Reply],
+        read: Callable[[Pull], Awaitable[ReadResult]],
+        end: Callable[[Pull], int],
+        reset: Callable[[Pull], Reply | None],
+        reply: Callable[[Pull, ReadResult], Reply],
     ) -> None:
         self._functions = functions
         self._long_polling = long_polling
@@ -333,16 +345,16 @@ class FunctionFilteredPulls:
         self._reset = reset
         self._reply = reply
 
-    async def serve(self, pull: "Pull", seconds: float) -> Reply:
-        """Raises Refusal where nobody can judge: nothing is passed over then."""
+    async def serve(self, pull: Pull, seconds: float) -> Reply:
+        """Serve a pull. Raises Refusal if the function fails; no message is skipped then."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
             found = await self._read(pull)
             if found.status is ReadStatus.FOUND and isinstance(pull.wanted, FunctionFilter):
-                await self._judge(pull, found, pull.wanted.function)
+                await self._filter(pull, found, pull.wanted.function)
             left = deadline - loop.time()
-            if not _goes_on(pull, found, left):
+            if not _continues(pull, found, left):
                 return self._reply(pull, _moved(pull, found))
             pull.offset = found.next_offset
             if await self._wait(pull, left):
@@ -351,21 +363,21 @@ class FunctionFilteredPulls:
             if reset is not None:
                 return reset
 
-    async def _judge(self, pull: "Pull", found: ReadResult, function: str) -> None:
-        """Leave of what was found what the function accepts."""
-        records = [bytes(record) for record in found.records]  # the log may go on without them
+    async def _filter(self, pull: Pull, found: ReadResult, function: str) -> None:
+        """Remove the records that the function rejects."""
+        records = [bytes(record) for record in found.records]  # copies: the log may drop the file
         header = pull.header
-        asker = header.consumer_group, header.topic, header.queue_id
-        verdicts = await self._functions.evaluate(function, records, asker)
+        consumer = header.consumer_group, header.topic, header.queue_id
+        verdicts = await self._functions.evaluate(function, records, consumer)
         kept = [memoryview(each) for each, wanted in zip(records, verdicts, strict=True) if wanted]
         found.records, found.size = kept, sum(map(len, kept))
         found.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
 
-    async def _wait(self, pull: "Pull", seconds: float) -> bool:
-        """Until the queue is longer than where the pull has got to; True if the time is up.
+    async def _wait(self, pull: Pull, seconds: float) -> bool:
+        """Wait until the queue extends past the pull's offset; True if the deadline has passed.
 
-        A broker that ends says so at once, again and again: without heed to that, pulls would go
-        round and round and keep everything else from its end.
+        Long polling that is stopped completes every waiter at once with `is_last`. Without the
+        return value the caller would then loop forever and block the shutdown.
         """
         if seconds <= 0 or self._end(pull) > pull.offset:
             return False
@@ -384,31 +396,31 @@ class FunctionFilteredPulls:
             self._long_polling.drop(waiter)
 
 
-def _goes_on(pull: "Pull", found: ReadResult, left: float) -> bool:
-    """Whether there is nothing to tell the client yet."""
+def _continues(pull: Pull, found: ReadResult, left: float) -> bool:
+    """Whether the pull has nothing to return yet and may continue."""
     begun = pull.header.queue_offset
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
-        return found.next_offset - begun < _LOOKED_AT
+        return found.next_offset - begun < _MAX_REJECTED
     at_end = found.status is ReadStatus.OFFSET_OVERFLOW_ONE
-    return left > 0 and (at_end or (found.status in _EMPTY and begun == 0))
+    return left > 0 and (at_end or (found.status in _NO_QUEUE and begun == 0))
 
 
-def _moved(pull: "Pull", found: ReadResult) -> ReadResult:
-    """The client's position moves on past what it did not want, or its lag would grow."""
+def _moved(pull: Pull, found: ReadResult) -> ReadResult:
+    """Advance the client past rejected messages at the queue end, or its lag would grow."""
     if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and pull.offset > pull.header.queue_offset:
         found.status = ReadStatus.NO_MATCHED_MESSAGE
     return found
 
 
 class PullHandlers:
-    """Answers pulls, those that a filter function has to judge among them."""
+    """Handlers of pull requests."""
 
     def __init__(self, pulls: Pulls) -> None:
         parts = pulls.parts
         self._pulls = pulls
         self._filters = parts.filters
         self._background = parts.background
-        self._judged = FunctionFilteredPulls(
+        self._function_filtered = FunctionFilteredPulls(
             parts.filters.functions,
             parts.long_polling,
             read=pulls.read,
@@ -427,7 +439,9 @@ class PullHandlers:
 
     def _serve(self, pull: Pull) -> Reply | DeferredReply:
         if isinstance(pull.wanted, FunctionFilter):
-            return self._background.defer(self._judged.serve(pull, self._pulls.seconds(pull)))
+            return self._background.defer(
+                self._function_filtered.serve(pull, self._pulls.seconds(pull))
+            )
         return self._pulls.serve(pull)
 
     async def _compile_and_serve(self, request: Request[PullHeader], text: str) -> Reply:
@@ -436,7 +450,7 @@ class PullHandlers:
             await self._filters.compile([text])
             try:
                 pull = self._pulls.admitted(request)
-            except NotCompiled as exc:  # the group wants something else by now
+            except NotCompiled as exc:  # the subscription has changed meanwhile
                 text = exc.text
         seconds = self._pulls.seconds(pull)
-        return self._pulls.reset(pull) or await self._judged.serve(pull, seconds)
+        return self._pulls.reset(pull) or await self._function_filtered.serve(pull, seconds)

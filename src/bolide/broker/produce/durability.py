@@ -1,8 +1,9 @@
-"""When a message may be acknowledged: at once, or once the disk has it.
+"""Durability: report when an appended message may be acknowledged.
 
-With ASYNC_FLUSH an appended message lies in the log's mapping and survives the process, so there
-is nothing to wait for. With SYNC_FLUSH whoever waits is kept by position and told when the
-flusher's group is on the disk: no task and no thread for each send.
+With ASYNC_FLUSH a message is acknowledged after the append: it is in the log's memory mapping and
+survives a crash of the process. With SYNC_FLUSH it is acknowledged after the fsync of its group
+(group commit). Waiters queue by log position and are completed when the flusher reports a position,
+so that a send needs neither a task nor a thread of its own.
 """
 
 import asyncio
@@ -21,30 +22,37 @@ from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
 from bolide.store.flusher import Flushed
 
-_SWEEP = 0.1
+_SWEEP_INTERVAL = 0.1
+"""Seconds between two checks for flush timeouts."""
 
-_GROWING = 0.002
-"""Seconds that a group may grow before its flush begins."""
+_MAX_GROUP_DELAY = 0.002
+"""Seconds for which a flush may be delayed to let its group grow."""
 
 OnDurable = Callable[[int | StoreUnwritable], None]
-"""Called with the response code of a message that is kept, or with why it is not."""
+"""Callback with the response code of a stored message, or the reason why it was rolled back."""
 
 
 class DurabilityWaiter(Protocol):
-    """What waits for all that lies before a position of the log."""
+    """Waits until the log is durable up to a position."""
 
     @property
-    def end(self) -> int: ...
+    def end(self) -> int:
+        """Log position behind the message."""
+        ...
 
     @property
-    def generation(self) -> int: ...
+    def generation(self) -> int:
+        """See `Appended.generation`."""
+        ...
 
     @property
     def since(self) -> float:
-        """When it began to wait, by `Durability.now`."""
+        """Start of the wait, by `Durability.now`."""
         ...
 
-    def complete(self, outcome: int | StoreUnwritable, /) -> None: ...
+    def complete(self, outcome: int | StoreUnwritable, /) -> None:
+        """Called once, as `OnDurable`."""
+        ...
 
 
 class _CallbackWaiter(NamedTuple):
@@ -55,27 +63,28 @@ class _CallbackWaiter(NamedTuple):
 
 
 class Durability:
-    """Tells senders when their messages are safe; belongs to one event loop."""
+    """Completes waiters when their messages are durable; not thread-safe, one event loop."""
 
     def __init__(self, store: Store, config: ConfigCell[StoreConfig]) -> None:
         self.waits = config.value.flush_mode is FlushMode.SYNC
-        """Whether an append is not safe at once."""
+        """Whether messages become durable only after a flush (SYNC_FLUSH)."""
         self.on_progress: Listeners[int] = Listeners()
-        """The log has become readable up to a position."""
-        self.on_taken_back: Listeners[int, int] = Listeners()
-        """Messages behind a position, older than a generation, were taken back by the store."""
+        """Emitted with the position up to which the log has become readable."""
+        self.on_rolled_back: Listeners[int, int] = Listeners()
+        """Emitted when the store has rolled back messages: those behind the given position and
+        older than the given generation."""
         self._store = store
         self._config = config
         self._durable_end = 0
         self._waiting: deque[DurabilityWaiter] = deque()
-        self._begun = 0.0
-        """When the first was appended that no flush was begun for."""
-        self._seen = 0
+        self._group_begun = 0.0
+        """Time of the first append of the group whose flush has not begun."""
+        self._last_seen_end = 0
         self._failures = 0
         self._sweeper: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to listen to the flusher; call it on the event loop."""
+        """Subscribe to the flusher. Must be called on the event loop."""
         self._loop = asyncio.get_running_loop()
         self._durable_end = self._store.flushed
         if self.waits:
@@ -86,48 +95,51 @@ class Durability:
             self._sweeper.cancel()
             self._sweeper = None
 
-    def when_durable(self, appended: Appended, complete: OnDurable) -> None:
-        """Have `tell` called once: now, when the disk has it, or when that takes too long."""
+    def when_durable(self, appended: Appended, on_durable: OnDurable) -> None:
+        """Call `on_durable` once: at once, after the flush, or when the flush times out."""
         if self.is_durable(appended):
-            complete(ResponseCode.SUCCESS)
+            on_durable(ResponseCode.SUCCESS)
         else:
             self.add_waiter(
-                _CallbackWaiter(appended.end, appended.generation, self.now(), complete)
+                _CallbackWaiter(appended.end, appended.generation, self.now(), on_durable)
             )
 
     def now(self) -> float:
         return self._loop.time()
 
     def add_waiter(self, waiting: DurabilityWaiter) -> None:
-        """Have `tell` of what waits called once: when the disk has it, or that takes too long."""
+        """Complete a waiter once: after the flush, or when the flush times out."""
         self._waiting.append(waiting)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+            self._sweeper = self._loop.call_later(_SWEEP_INTERVAL, self._sweep)
 
     def is_growing(self) -> bool:
-        """Whether more senders have come to wait since it was asked last: more may be on their way.
+        """Whether waiters were added since the last call, so that delaying the flush may pay off.
 
-        Those who were answered together send again together. Were the first of them flushed alone,
-        all others would wait for two flushes; so a flush begins when a turn of the loop brings no
-        one more, or when the first has waited for long enough.
+        Producers acknowledged by one flush send again at about the same time. If the first of these
+        sends were flushed alone, all others would wait for two flushes. The flush therefore begins
+        after an iteration of the event loop that adds no waiter, or after `_MAX_GROUP_DELAY`.
         """
-        if self._waiting and self._waiting[-1].end != self._seen:
-            self._seen, now = self._waiting[-1].end, self._loop.time()
-            self._begun = self._begun or now
-            if now - self._begun < _GROWING:
+        if self._waiting and self._waiting[-1].end != self._last_seen_end:
+            self._last_seen_end, now = self._waiting[-1].end, self._loop.time()
+            self._group_begun = self._group_begun or now
+            if now - self._group_begun < _MAX_GROUP_DELAY:
                 return True
-        self._begun = 0.0
+        self._group_begun = 0.0
         return False
 
     def is_durable(self, appended: Appended) -> bool:
-        """Whether a message that was not taken back is where it should be."""
+        """Whether a message, unless rolled back, is as durable as the flush mode requires."""
         return not self.waits or appended.end <= self._durable_end
 
     async def wait_durable(self, appended: Appended) -> int:
-        """Wait until a message is safe; returns the response code that says how it is.
+        """Wait until a message is durable.
+
+        Returns:
+            SUCCESS, or FLUSH_DISK_TIMEOUT if the flush timed out.
 
         Raises:
-            StoreUnwritable: it was taken back.
+            StoreUnwritable: the message was rolled back.
         """
         if not self.waits:
             return ResponseCode.SUCCESS
@@ -145,7 +157,7 @@ class Durability:
         return await done
 
     def _flushed_on_thread(self, flushed: Flushed) -> None:
-        # The loop may be closed already when the store flushes for the last time.
+        # The store flushes once more on close, when the loop may be closed already.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._flushed, flushed)
 
@@ -153,7 +165,7 @@ class Durability:
         self._durable_end = flushed.position
         if flushed.failure is not None:
             self._failures += 1
-            self.on_taken_back(flushed.position, self._failures)
+            self.on_rolled_back(flushed.position, self._failures)
             self._refuse(flushed.position, flushed.failure)
         waiting = self._waiting
         while waiting and waiting[0].end <= flushed.position:
@@ -161,7 +173,7 @@ class Durability:
         self.on_progress(flushed.position)
 
     def _refuse(self, position: int, failure: StoreUnwritable) -> None:
-        """Those behind the position were taken back; what was appended since then was not."""
+        """Fail waiters of rolled-back messages: behind the position, of an older generation."""
         kept: deque[DurabilityWaiter] = deque()
         for each in self._waiting:
             if each.end > position and each.generation < self._failures:
@@ -171,24 +183,28 @@ class Durability:
         self._waiting = kept
 
     def _sweep(self) -> None:
-        """Answer those who have waited too long: their messages are kept, but not yet safe."""
+        """Complete waiters past the flush timeout: their messages are stored but not durable."""
         oldest = self._loop.time() - self._config.value.sync_flush_timeout
         while self._waiting and self._waiting[0].since <= oldest:
             self._waiting.popleft().complete(ResponseCode.FLUSH_DISK_TIMEOUT)
-        again = self._loop.call_later(_SWEEP, self._sweep) if self._waiting else None
+        again = self._loop.call_later(_SWEEP_INTERVAL, self._sweep) if self._waiting else None
         self._sweeper = again
 
 
 def unavailable(reason: Exception) -> ServiceNotAvailable:
-    """The refusal of a message that the store did not take or took back."""
+    """The refusal of a message that the store rejected or rolled back."""
     return ServiceNotAvailable(f"service not available now: {reason}")
 
 
 class ReplyWhenDurable:
-    """Gives an answer when so many have been told of.
+    """Gives a reply once a number of appends are durable; `complete` is an `OnDurable`.
 
     Args:
-        even_late: it is the same when the disk takes long, and a crash might undo it.
+        give: receives the reply, or the failure of an append.
+        awaited: number of appends to wait for.
+        then: called after `give`.
+        even_late: a flush timeout does not change the reply, although a crash might undo the
+            appends.
     """
 
     def __init__(
@@ -222,17 +238,21 @@ class ReplyWhenDurable:
             self._then()
 
 
-def complete_deferred(later: DeferredReply) -> Callable[[Reply | Exception], None]:
+def complete_deferred(deferred: DeferredReply) -> Callable[[Reply | Exception], None]:
+    """Return a callback for `ReplyWhenDurable` that completes a deferred reply."""
+
     def give(outcome: Reply | Exception) -> None:
         if isinstance(outcome, Exception):
-            later.fail(outcome)
+            deferred.fail(outcome)
         else:
-            later.answer(outcome)
+            deferred.answer(outcome)
 
     return give
 
 
 def complete_future(done: asyncio.Future[Reply]) -> Callable[[Reply | Exception], None]:
+    """Return a callback for `ReplyWhenDurable` that completes a future, unless cancelled."""
+
     def give(outcome: Reply | Exception) -> None:
         if done.done():
             return

@@ -1,7 +1,7 @@
-"""Takes messages into the store, and does once for a burst of them what need not be done for each.
+"""Appends messages to the store in bursts, so that per-append work is done once per burst.
 
-All that arrives in one turn of the event loop is a burst: at its end the store writes its index
-entries or begins its flush, and the pulls that wait for the queues touched are woken.
+A burst is all messages appended in one iteration of the event loop. At its end the store writes
+index entries or begins its flush, and long polls on the touched queues are woken.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from bolide.store.contract import Store
 
 
 class Intake:
-    """The one way by which messages come into the store; belongs to one event loop."""
+    """The only path by which messages enter the store; not thread-safe, one event loop."""
 
     def __init__(self, store: Store, durability: Durability, long_polling: LongPolling) -> None:
         self._store = store
         self._durability = durability
         self._long_polling = long_polling
         self._touched: dict[QueueKey, int] = {}
-        """How far the log reached after the last message of a queue."""
+        """Log position behind the newest message of each queue touched by the burst."""
         self._watchers: dict[str, Callable[[], None]] = {}
         self.ending: asyncio.Handle | None = None
-        """What will end the burst that has begun, see `expect_end`."""
+        """Handle of the scheduled end of the current burst, see `expect_end`."""
         self.on_burst_end: Listeners[[]] = Listeners()
-        """A burst ends, and long polls are woken next: the last time for `touch`."""
+        """Emitted at the end of a burst, before long polls wake; listeners may `touch`."""
 
     @property
     def is_awaited(self) -> bool:
-        """Somebody waits for messages of some queue."""
+        """Whether any long poll is waiting."""
         return self._long_polling.is_awaited
 
     def start(self) -> None:
@@ -44,7 +44,7 @@ class Intake:
             self._finish_burst()
 
     def watch(self, topic: str, arrived: Callable[[], None]) -> None:
-        """Have `arrived` called after bursts that brought messages of a topic."""
+        """Call `arrived` after each burst that appended messages of a topic."""
         self._watchers[topic] = arrived
 
     def append(self, draft: RecordDraft) -> Appended:
@@ -60,17 +60,17 @@ class Intake:
         return appended
 
     def touch(self, topic: str, queue_id: int, end: int) -> None:
-        """Say that a message of this queue was appended, and where it ends in the log."""
+        """Record that a message of this queue was appended and ends at log position `end`."""
         self._touched[topic, queue_id] = end
         self.expect_end()
 
     def expect_end(self) -> None:
-        """See that the burst ends when this turn of the loop is over."""
+        """Schedule the end of the burst for the next iteration of the event loop."""
         if self.ending is None:
             self.ending = self._loop.call_soon(self._end_burst)
 
     def _end_burst(self) -> None:
-        if self._durability.is_growing():  # what comes in the next turn joins the group
+        if self._durability.is_growing():  # appends of the next iteration join the group
             self.ending = self._loop.call_soon(self._end_burst)
         else:
             self._finish_burst()
@@ -79,7 +79,7 @@ class Intake:
         try:
             self.on_burst_end()
         finally:
-            self.ending = None  # or no burst would end again
+            self.ending = None  # even if a listener fails, or no later burst would end
             self._store.end_burst()
         if not self._durability.waits:
             touched, self._touched = self._touched, {}
@@ -87,7 +87,7 @@ class Intake:
 
     def wake_up_to(self, position: int) -> None:
         """Wake long polls on messages before a log position, which SYNC_FLUSH has made readable."""
-        self.on_burst_end()  # the flusher may be quicker than the end of the burst
+        self.on_burst_end()  # the flush may finish before the burst ends
         touched = self._touched
         self._touched = {key: end for key, end in touched.items() if end > position}
         self._wake(touched)

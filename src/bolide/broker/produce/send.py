@@ -1,4 +1,9 @@
-"""Sends: single messages and batches, new topics, retries that clients send themselves."""
+"""Send handlers (`SendMessageProcessor`): single messages, batches and client-side retries.
+
+A send is checked, its topic is created if allowed, its drafts are appended, and the reply is given
+once the messages are durable. Most sends are stored synchronously; sends that create a topic or
+wait for a deduplication window run in the background.
+"""
 
 import random
 import time
@@ -72,7 +77,7 @@ _HALF = HALF_TOPIC.encode()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendParts:
-    """What sends need of the broker."""
+    """Collaborators of the send handlers."""
 
     cell: ConfigCell[BrokerConfig]
     topics: TopicTable
@@ -94,7 +99,7 @@ class SendParts:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One send on its way into the store."""
+    """One send request before it is stored."""
 
     header: SendHeader
     body: bytes
@@ -104,27 +109,27 @@ class Incoming:
 
 
 class StoredSend(NamedTuple):
-    """What the store made of a send."""
+    """The outcome of appending the messages of a send."""
 
     queue_id: int
     unique_id: str | None
     appended: list[Appended]
-    """Where its messages are, in their order."""
+    """Positions of all messages, in the order of the request."""
     fresh: list[Appended]
-    """Those of them that were not there before."""
+    """Positions of the messages that are not duplicates."""
     is_half: bool = False
-    """They wait for the end of their transaction."""
+    """Whether the message is a half message of a transaction."""
     recall_handle: str | None = None
-    """By what it can be taken back, if it waits for a time."""
+    """Handle by which a timer message can be recalled."""
 
     @property
     def last(self) -> Appended:
-        """The one that is safe when all are."""
-        return max(self.appended)  # by its physical offset
+        """The message with the highest physical offset; once it is durable, all are."""
+        return max(self.appended)
 
 
 class SendHandlers:
-    """Accept messages from producers."""
+    """Accepts messages from producers."""
 
     def __init__(self, parts: SendParts) -> None:
         self._parts = parts
@@ -132,7 +137,7 @@ class SendHandlers:
         self.broker_properties = BrokerProperties.of(parts.cell.value)
         self._timetable = Timetable(parts.cell, parts.now)
         self.on_admitted: Listeners[Request[Any], SendHeader, TopicConfig] = Listeners()
-        """A send to an existing topic was let through and stored."""
+        """Emitted after a send to an existing topic was admitted and stored."""
         parts.cell.on_change(self._settings_changed)
 
     def _settings_changed(self, config: BrokerConfig) -> None:
@@ -155,17 +160,17 @@ class SendHandlers:
             self._check(incoming)
             topic = self._parts.topics.find(header.topic)
             if topic is None or is_retry_topic(header.topic) or self._must_wait(incoming):
-                later = self._parts.background.defer(self._store_in_background(incoming))
-                later.on_lost = None  # what came is stored, whether or not its sender stays
-                return later
+                deferred = self._parts.background.defer(self._store_in_background(incoming))
+                deferred.on_lost = None  # store the message even if its sender disconnects
+                return deferred
             reply = self._store(incoming, topic)
             self.on_admitted(request, header, topic)
         except Refusal as exc:
-            return self._refused(incoming, exc)
+            return self._refusal_reply(incoming, exc)
         return reply
 
     def _must_wait(self, incoming: Incoming) -> bool:
-        """Whether it cannot be told yet if the message is a repeat, or its topic must be noted."""
+        """Whether the topic's deduplication window or expiry table is not ready yet."""
         header = incoming.header
         if self._expires_here_first(incoming):
             return True
@@ -174,28 +179,28 @@ class SendHandlers:
         )
 
     def _expires_here_first(self, incoming: Incoming) -> bool:
-        """Whether it is the first message of its topic that expires."""
+        """Whether this is the first message of its topic with an expiry time."""
         header = incoming.header
         batch = incoming.body if header.batch else b""
         return self._parts.expiring.is_new(header.topic, header.properties, batch)
 
-    # ---- replies to requests: checked and stored as sends are
+    # ---- reply messages (request-reply), checked and stored like sends
 
     async def admit(self, incoming: Incoming) -> None:
-        """Check it and its topic, which is made if it is not there. Raises Refusal."""
+        """Check a message and its topic, which is created if missing. Raises Refusal."""
         self._check(incoming)
         self._check_topic(incoming.header, await self._ready_topic(incoming.header))
 
     async def store(self, incoming: Incoming) -> Reply:
-        """Store what was admitted, and say what a sender would be told."""
+        """Store an admitted message; returns the reply that a send would get."""
         return await self._store_in_background(incoming)
 
     def refuse(self, incoming: Incoming, exc: Refusal) -> Reply:
-        return self._refused(incoming, exc)
+        return self._refusal_reply(incoming, exc)
 
     def conclude(self, incoming: Incoming, reply: Reply) -> Reply:
-        """The answer, once the hooks have seen it."""
-        return self._closed(incoming, reply)
+        """Pass a reply to the hooks and return it."""
+        return self._conclude(incoming, reply)
 
     # ---- checks
 
@@ -234,26 +239,26 @@ class SendHandlers:
                 f"the broker[{config.broker_ip1}] sending transaction message is forbidden"
             )
 
-    # ---- taking
+    # ---- storing
 
     def _store(self, incoming: Incoming, topic: TopicConfig) -> Reply | DeferredReply:
-        """Append at once, before anything else can; the answer may have to wait for the disk."""
+        """Append synchronously; with SYNC_FLUSH the reply is deferred until the flush."""
         stored = self._append(incoming, topic)
         if not self._parts.durability.waits:
-            return self._stored(incoming, stored, ResponseCode.SUCCESS)
-        later = DeferredReply()
+            return self._stored_reply(incoming, stored, ResponseCode.SUCCESS)
+        deferred = DeferredReply()
 
-        def tell(outcome: int | StoreUnwritable) -> None:
+        def on_durable(outcome: int | StoreUnwritable) -> None:
             try:
-                later.answer(self._reply_for(incoming, stored, outcome))
-            except Exception as exc:  # noqa: BLE001  a hook's; the dispatcher makes it a response
-                later.fail(exc)
+                deferred.answer(self._reply_for(incoming, stored, outcome))
+            except Exception as exc:  # noqa: BLE001  from a hook; the dispatcher logs and replies
+                deferred.fail(exc)
 
-        self._parts.durability.when_durable(stored.last, tell)
-        return later
+        self._parts.durability.when_durable(stored.last, on_durable)
+        return deferred
 
     async def _store_in_background(self, incoming: Incoming) -> Reply:
-        """As `_take`, where topics may have to be made first."""
+        """As `_store`, for a send whose topic must be created, loaded or redirected first."""
         try:
             if self._expires_here_first(incoming):
                 await self._find_or_create(incoming.header)
@@ -263,18 +268,18 @@ class SendHandlers:
                 incoming, topic = await self._redirect_dead(incoming, topic)
             stored = self._append(incoming, topic)
             code = await self._parts.durability.wait_durable(stored.last)
-            return self._stored(incoming, stored, code)
+            return self._stored_reply(incoming, stored, code)
         except StoreUnwritable as exc:
             return self._reply_for(incoming, stored, exc)
         except Refusal as exc:
-            return self._refused(incoming, exc)
+            return self._refusal_reply(incoming, exc)
 
     async def _ready_topic(self, header: SendHeader) -> TopicConfig:
-        """The topic, made if it is not there; of which it can be told what is a repeat."""
+        """Find or create the topic and wait until its deduplication window is loaded."""
         windows, topic = self._parts.duplicates.windows, await self._find_or_create(header)
         while windows.is_reading(header.topic):
             await windows.ready(header.topic)
-            topic = await self._find_or_create(header)  # it may be another one now, or gone
+            topic = await self._find_or_create(header)  # it may have been replaced or deleted
         return topic
 
     async def _find_or_create(self, header: SendHeader) -> TopicConfig:
@@ -292,7 +297,7 @@ class SendHandlers:
     async def _redirect_dead(
         self, incoming: Incoming, topic: TopicConfig
     ) -> tuple[Incoming, TopicConfig]:
-        """A message that a client sends to its retry topic too often goes to the dead letters."""
+        """Redirect a client-side retry over the retry limit to the dead letter topic."""
         header = incoming.header
         if header.batch:
             raise MessageIllegal(f"batch request does not support retry group {header.topic}")
@@ -301,7 +306,7 @@ class SendHandlers:
         times = config.retry_max_times
         if header.max_reconsume_times is not None:
             times = header.max_reconsume_times
-        # An ordered group has tried in place as often as it wanted to.
+        # An ordered group has used up its retries in place before it sends a message back.
         if header.reconsume_times <= times and not self._parts.locks.holds_any(group):
             return incoming, topic
         dead = await self._parts.topics.create_retry(dead_letter_topic(group), 1)
@@ -348,7 +353,7 @@ class SendHandlers:
     def _put(
         self, topic: TopicConfig, queue_id: int, drafts: list[RecordDraft]
     ) -> tuple[list[Appended], list[Appended]]:
-        """Append what is not a repeat; where all of it is, and what of that is new."""
+        """Append the drafts that are not duplicates; returns all positions and the new ones."""
         parts = self._parts
         if parts.duplicates.windows.covers(topic.topic_name) and _has_keys(drafts):
             return parts.duplicates.append(topic.topic_name, queue_id, drafts)
@@ -357,13 +362,13 @@ class SendHandlers:
         return appended, appended
 
     def _single(self, header: SendHeader, draft: RecordDraft) -> tuple[RecordDraft, str]:
-        """The draft with its properties, addressed; and the id that the sender knows it by."""
+        """Return the draft with its final topic and properties, and its unique id."""
         properties = decode_properties(header.properties)
         half = is_half(draft, properties)
         if not half:
             draft = without_transaction(draft, properties)
         if is_stored_as_is(header.properties) and PropertyName.UNIQUE_ID in properties:
-            # Most messages: the fast path stores the string as it is, too.
+            # The common case: the property string is stored unchanged, as on the fast path.
             plain = draft._replace(
                 properties=self.broker_properties.add_to(header.properties).encode()
             )
@@ -378,7 +383,7 @@ class SendHandlers:
         unique_id = properties[PropertyName.UNIQUE_ID]
         if half:
             self._check_transactions()
-            self._timetable.due(properties)  # refused now rather than when it is committed
+            self._timetable.due(properties)  # refuse a bad time now, not at commit
             return half_draft(draft, properties, header.producer_group), unique_id
         return address(draft, properties, self._parts.max_level, self._timetable), unique_id
 
@@ -390,7 +395,7 @@ class SendHandlers:
                 " or raise maxMessageSize"
             )
         properties = decode_properties(header.properties) | self.broker_properties.properties
-        # Clients of 5.x give the batch an id too; the messages have their own.
+        # Clients of 5.x also set an id for the batch; each message has its own.
         properties.pop(PropertyName.UNIQUE_ID, None)
         draft = without_transaction(draft, properties)
         common = encode_properties(properties).encode()
@@ -409,7 +414,7 @@ class SendHandlers:
         return drafts
 
     def _check_keys(self, header: SendHeader, drafts: list[RecordDraft]) -> None:
-        """Raises MessageIllegal for a batch of which repeats could not be told."""
+        """Raises MessageIllegal for a batch that cannot be deduplicated."""
         if not self._parts.duplicates.windows.covers(header.topic):
             return
         name = PropertyName.DEDUP_KEY
@@ -418,17 +423,17 @@ class SendHandlers:
         if header.queue_id < 0 and _has_keys(drafts):
             raise MessageIllegal(f"messages with {name} have their queues: a batch must name one")
 
-    # ---- answers
+    # ---- replies
 
     def _reply_for(
         self, incoming: Incoming, stored: StoredSend, outcome: int | StoreUnwritable
     ) -> Reply:
-        """The answer to a send of which the store has told what became of it."""
+        """Return the reply to a send once its durability is known."""
         if isinstance(outcome, StoreUnwritable):
-            return self._refused(incoming, unavailable(outcome))
-        return self._stored(incoming, stored, outcome)
+            return self._refusal_reply(incoming, unavailable(outcome))
+        return self._stored_reply(incoming, stored, outcome)
 
-    def _stored(self, incoming: Incoming, stored: StoredSend, code: int) -> Reply:
+    def _stored_reply(self, incoming: Incoming, stored: StoredSend, code: int) -> Reply:
         parts, appended = self._parts, stored.appended
         if stored.fresh:
             size = sum(each.size for each in stored.fresh)
@@ -436,7 +441,7 @@ class SendHandlers:
             queue = (HALF_TOPIC, 0) if stored.is_half else (incoming.header.topic, stored.queue_id)
             parts.statistics.sent(*queue, len(stored.fresh), size, took)
         ids = [OffsetId(parts.store_host, each.physical_offset).encode() for each in appended]
-        broker_properties = self.broker_properties.answer
+        properties = self.broker_properties.answer
         answer = SendReply(
             msg_id=",".join(ids),
             queue_id=stored.queue_id,
@@ -444,17 +449,17 @@ class SendHandlers:
             transaction_id=stored.unique_id,
             recall_handle=stored.recall_handle,
             repeats=len(appended) - len(stored.fresh) or None,
-            region=broker_properties.region,
-            trace_on=broker_properties.trace_on,
+            region=properties.region,
+            trace_on=properties.trace_on,
         )
-        return self._closed(incoming, Reply(code=code, header=answer))
+        return self._conclude(incoming, Reply(code=code, header=answer))
 
-    def _refused(self, incoming: Incoming, exc: Refusal) -> Reply:
+    def _refusal_reply(self, incoming: Incoming, exc: Refusal) -> Reply:
         self._parts.statistics.failed()
         reply = Reply(code=exc.code, remark=exc.remark, header=self.broker_properties.answer)
-        return self._closed(incoming, reply)
+        return self._conclude(incoming, reply)
 
-    def _closed(self, incoming: Incoming, reply: Reply) -> Reply:
+    def _conclude(self, incoming: Incoming, reply: Reply) -> Reply:
         for hook in self._parts.hooks.send:
             hook.after_send(incoming.peer, incoming.header, reply)
         return reply
@@ -464,7 +469,7 @@ def _any_queue(header: SendHeader, topic: TopicConfig) -> int:
     if topic.write_queue_nums < 1:
         raise NoPermission(f"topic {topic.topic_name!r} has no queues to send to: give it some")
     key = decode_properties(header.properties).get(PropertyName.DEDUP_KEY)
-    if key is not None:  # the same queue for a repeat
+    if key is not None:  # a duplicate must meet the window of the same queue
         return crc32(key.encode()) % topic.write_queue_nums
     return random.randrange(topic.write_queue_nums)  # noqa: S311
 
