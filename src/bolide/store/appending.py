@@ -1,4 +1,4 @@
-"""What every store does with a message before it takes it, and what it says afterwards."""
+"""Append checks and values shared by all stores: draft sizes, append results, reserved room."""
 
 import struct
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from bolide.protocol.property_string import PAIR_END, decode_properties
 from bolide.protocol.record import RecordDraft
 
 TRANSACTION = int(SysFlag.ROLLBACK)
-"""Both bits of the transaction type."""
+"""Mask of both bits of the transaction type."""
 ROLLBACK = int(SysFlag.ROLLBACK)
 NOT_QUEUED = (int(SysFlag.PREPARED), ROLLBACK)
 
@@ -24,14 +24,14 @@ _HOST_SIZES = (V4_SIZE, V6_SIZE)
 
 
 class Appended(NamedTuple):
-    """Where a message went. `store_timestamp` is in milliseconds."""
+    """The position of an appended message. `store_timestamp` is in milliseconds."""
 
     physical_offset: int
     size: int
     queue_offset: int
     store_timestamp: int
     generation: int
-    """For `wait_flushed`."""
+    """Number of failed flushes before the append, for `wait_flushed`."""
 
     @property
     def end(self) -> int:
@@ -39,11 +39,11 @@ class Appended(NamedTuple):
 
 
 class AppendRoom:
-    """Free room at the end of the log, for a caller that writes whole records itself.
+    """Free room at the end of the log, for a caller that encodes records itself.
 
-    `Store.reserve` returns it with the append lock held, `Store.publish` takes it back and releases
-    the lock. One instance serves all reservations of a store: making an object for each would cost
-    more than the fields.
+    `Store.reserve` returns it with the append lock held; `Store.publish` ends the reservation and
+    releases the lock. A store reuses one instance for all reservations, because an allocation for
+    each would cost more than setting the fields.
     """
 
     __slots__ = (
@@ -53,25 +53,25 @@ class AppendRoom:
     target: memoryview | bytearray
     """The memory to write to. Bytes before `at` belong to older records: read only."""
     at: int
-    """Where in `target` the next record begins."""
+    """Index in `target` at which the next record begins."""
     size: int
-    """Bytes that fit, from `at` on; all of them are zero."""
+    """Bytes available from `at` on; all of them are zero."""
     physical_offset: int
     """Position in the log of the byte at `at`."""
     timestamp: int
     """Store timestamp of the records, in milliseconds."""
     readable_from: int
-    """Physical offset from which on older records can be read in `target`."""
+    """Physical offset from which older records can be read in `target`."""
     keys: bytearray | None
-    """Takes an item for each key, as `kernel.Scan.keys` has them; None: there is no key index."""
+    """Receives an item per key, in the format of `kernel.Scan.keys`; None without a key index."""
 
 
 def measure(draft: RecordDraft, max_body_size: int) -> int:
-    """The room a message needs.
+    """Return the size of the record of a draft.
 
     Raises:
         RecordTooLarge: body, topic or properties are over their limits.
-        ValueError: a number fits no field, or the message is of a kind that has no place here.
+        ValueError: a number does not fit its field, or the draft is an inner batch.
     """
     if len(draft.born_host) not in _HOST_SIZES or len(draft.store_host) not in _HOST_SIZES:
         raise ValueError("a host is 4 or 16 bytes of address and 4 of port")
@@ -87,7 +87,7 @@ def measure(draft: RecordDraft, max_body_size: int) -> int:
 
 
 def check_one_queue(drafts: Sequence[RecordDraft]) -> None:
-    """Raises ValueError unless these are messages of one topic and queue."""
+    """Raises ValueError unless all drafts belong to one topic and queue."""
     if len({(draft.topic, draft.queue_id) for draft in drafts}) != 1:
         raise ValueError("the messages of a batch go to one topic and queue")
 
@@ -98,14 +98,17 @@ def with_seal_room(draft: RecordDraft) -> RecordDraft:
 
 
 def with_end(draft: RecordDraft) -> RecordDraft:
-    """End the last pair of properties that end in a zero byte: a torn record ends so, no other."""
+    """Terminate properties that end in a zero byte, which recovery takes for a torn record."""
     if draft.properties[-1:] == b"\0":
         return draft._replace(properties=bytes(draft.properties) + _PAIR_END)
     return draft
 
 
 def delivery_time(draft: RecordDraft, timestamp: int, code: int, delays: tuple[int, ...]) -> int:
-    """What stands in a delayed message's unit instead of its tags code; as `kernel.scan` has it."""
+    """The delivery time, which a delayed message's unit holds in place of the tags code.
+
+    It is `code` if the draft has no valid delay level, as in `kernel.scan`.
+    """
     properties = decode_properties(str(draft.properties, "utf-8", "replace"))
     text = properties.get(PropertyName.DELAY_LEVEL, "")
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text)):

@@ -1,15 +1,16 @@
-"""The commit log: all messages of a broker, one behind the other, in files of fixed length.
+"""The commit log: all messages of a broker in sequence, in files of fixed length.
 
-A file is named by the offset of its first byte, 20 digits, and has its full length from the start;
-behind the last record it is zero. Where the next record does not fit a blank record closes the
-file. After a crash everything up to the last sound record is kept (see `recovery`).
+A file is named by the physical offset of its first byte in 20 digits and is allocated at its full
+length; the bytes behind the last record are zero. If the next record does not fit, a blank record
+closes the file. After a crash the log is kept up to the last valid record (see `recovery`).
 
-Three positions, never out of this order: `flushed`, on the disk; `written`, in the files and
-readable; `end`, given away to appends. In ASYNC_FLUSH mode records are stored into the mapping at
-once and `written` is `end`. In SYNC_FLUSH mode they wait in memory for the flusher's thread, which
-writes and syncs a group of them, so `written` is `flushed`.
+Three positions are ordered `flushed` <= `written` <= `end`: bytes before `flushed` are on the disk,
+bytes before `written` are in the files and readable, bytes before `end` are assigned to appends.
+In ASYNC_FLUSH mode records are written to the mapping directly, so `written` equals `end`. In
+SYNC_FLUSH mode records are staged in memory until the flusher's thread writes and syncs a group of
+them, so `written` equals `flushed`.
 
-Appends come one at a time (the store's lock); any thread reads.
+Appends are serialized by the store's lock; any thread may read.
 """
 
 import logging
@@ -33,16 +34,17 @@ from bolide.store.mapped_file import MappedFile
 log = logging.getLogger(__name__)
 
 _HOT_WINDOW = 64 * 1024 * 1024
-"""Bytes behind the end that are read from the mapping: they were just written."""
+"""Bytes before the end that are read from the mapping, as they are still in the page cache."""
 
 _POPULATED_AHEAD = 16 * 1024 * 1024
+"""Bytes behind the end whose pages are populated before they are written."""
 
-_SCRATCH = 512 * 1024
-"""Bytes of records that one reservation may take in SYNC_FLUSH mode."""
+_STAGING_SIZE = 512 * 1024
+"""Size of the staging buffer: bytes of records per reservation in SYNC_FLUSH mode."""
 
 
 class LogFile(MappedFile):
-    """A file of the log; `start` is the physical offset of its first byte."""
+    """A log file; `start` is the physical offset of its first byte."""
 
     def __init__(self, path: Path, descriptor: int, size: int) -> None:
         super().__init__(path, descriptor, size)
@@ -50,8 +52,8 @@ class LogFile(MappedFile):
         self.end = self.start + size
 
 
-class Pending(NamedTuple):
-    """Bytes that the flusher is to write."""
+class PendingWrite(NamedTuple):
+    """Staged bytes for the flusher to write at position `at` of a file."""
 
     file: LogFile
     at: int
@@ -68,28 +70,30 @@ class CommitLog:
         staged: bool = False,
         new: Sequence[Path] = (),
     ) -> None:
-        """`staged`: records wait in memory for `take_pending` (SYNC_FLUSH).
+        """Create the log; `load` opens its files.
 
-        `new`: directories for new files, if not all of them.
+        Args:
+            staged: records stay in memory until `take_pending` (SYNC_FLUSH).
+            new: directories for new files; by default all directories.
         """
         self._directories = directories
         self._new_directories = new or directories
         self._file_size = file_size
         self._disk = disk
         self._staged = staged
-        self._scratch = bytearray(_SCRATCH if staged else 0)
+        self._staging = bytearray(_STAGING_SIZE if staged else 0)
         self.files: tuple[LogFile, ...] = ()
-        self._files_lock = threading.Lock()  # one at a time replaces `files`
+        self._files_lock = threading.Lock()  # guards replacing `files`
         self._spare: LogFile | None = None
-        self._spare_lock = threading.Lock()  # one at a time makes a file
+        self._spare_lock = threading.Lock()  # guards `_spare` and creating files
         self.retired: tuple[LogFile, ...] = ()
-        self._pending: list[Pending] = []
+        self._pending: list[PendingWrite] = []
         self._tail: LogFile
-        self._room_end = 0  # a record must end here at the latest
+        self._room_end = 0  # limit for the end of a record in the tail file
         self._hot_from = 0
         self._populated = 0
         self.prepare_at = 0
-        """Position at which `prepare` has something to do again."""
+        """Log position from which `prepare` has work to do again."""
         self.end = 0
         self.written = 0
         self.flushed = 0
@@ -108,7 +112,7 @@ class CommitLog:
         """Open all files.
 
         Raises:
-            DamagedFile: one has another length than the settings say, or one is missing.
+            DamagedFile: a file is missing, or its length differs from the configured one.
         """
         paths = sorted(
             (
@@ -120,7 +124,7 @@ class CommitLog:
             ),
             key=lambda path: path.name,
         )
-        while paths and paths[-1].stat().st_size == 0:  # named, but no byte before a crash
+        while paths and paths[-1].stat().st_size == 0:  # created, but not allocated before a crash
             self._disk.remove(paths.pop())
         for path in paths:
             if self.files and int(path.name) != self.files[-1].end:
@@ -129,7 +133,7 @@ class CommitLog:
             self._add(open_log_file(path, self._file_size))
 
     def open_at(self, end: int) -> None:
-        """Let appends go on at `end`; files behind it are removed."""
+        """Open the log for appends at `end`; files behind it are removed."""
         self._drop_behind(end)
         self.end = self.written = self.flushed = self._hot_from = self._populated = end
 
@@ -143,11 +147,11 @@ class CommitLog:
     # ---- writing
 
     def reserve(self, size: int) -> None:
-        """See that the next `size` bytes go into one file: it may close one and begin the next.
+        """Ensure that the next `size` bytes fit into one file, rolling over to a new one if needed.
 
         Raises:
-            OSError: there is no room for a new file; nothing has changed.
-            RecordTooLarge: no file is large enough.
+            OSError: the new file cannot be allocated; the log is unchanged.
+            RecordTooLarge: `size` exceeds the file size.
         """
         if self.end + size <= self._room_end:
             return
@@ -170,7 +174,7 @@ class CommitLog:
     def put(
         self, draft: RecordDraft, size: int, queue_offset: int, timestamp: int, *, seal: bool
     ) -> int:
-        """Write a record of that size; returns its physical offset. Raises as `reserve`."""
+        """Append a record of `size` bytes; returns its physical offset. Raises as `reserve`."""
         if self.end + size > self._room_end:
             self.reserve(size)
         position, file = self.end, self._tail
@@ -180,7 +184,7 @@ class CommitLog:
             write_record(data, 0, draft, queue_offset, position, timestamp)
             if seal:
                 seal_record(data, 0)
-            self._pending.append(Pending(file, at, data))
+            self._pending.append(PendingWrite(file, at, data))
             self.end = position + size
         else:
             write_record(file.view, at, draft, queue_offset, position, timestamp)
@@ -191,47 +195,47 @@ class CommitLog:
         return position
 
     def reserve_rest(self, room: AppendRoom) -> None:
-        """Describe the room behind the last record: the rest of the file, or a staging buffer."""
+        """Fill `room` with the free space of the tail file or, if staged, the staging buffer."""
         end, left = self.end, self._room_end - self.end
         room.physical_offset = end
         if self._staged or left <= 0:
-            room.target, room.at = self._scratch, 0
-            room.size = max(min(left, len(self._scratch)), 0)
-            room.readable_from = end  # the buffer holds no older record
+            room.target, room.at = self._staging, 0
+            room.size = max(min(left, len(self._staging)), 0)
+            room.readable_from = end  # the staging buffer holds no older record
         else:
             hot = end - _HOT_WINDOW
             room.target, room.at, room.size = self._tail.view, end - self._tail.start, left
             room.readable_from = hot if hot > self._hot_from else self._hot_from
 
     def publish(self, room: AppendRoom, size: int, last_record: int) -> None:
-        """Count `size` bytes of whole records, written into the room, as part of the log.
+        """Append `size` bytes of whole records that were written into the room.
 
         Args:
-            last_record: physical offset of the last of them.
+            last_record: physical offset of the last record.
         """
         end = room.physical_offset
         self.end = end + size
         if self._staged:
-            data = bytes(self._scratch[:size])
-            self._pending.append(Pending(self._tail, end - self._tail.start, data))
+            data = bytes(self._staging[:size])
+            self._pending.append(PendingWrite(self._tail, end - self._tail.start, data))
         else:
             self.written = self.end
         self.last_record, self.last_timestamp = last_record, room.timestamp
 
-    def take_pending(self) -> tuple[list[Pending], int]:
-        """Hand what waits in memory to the flusher, and the position reached with it."""
+    def take_pending(self) -> tuple[list[PendingWrite], int]:
+        """Return and clear the staged writes, with the log position they extend to."""
         pending, self._pending = self._pending, []
         return pending, self.end
 
     def rewind(self) -> None:
-        """Forget what was given away but never reached the disk (SYNC_FLUSH)."""
+        """Roll back all appends that are not written (SYNC_FLUSH)."""
         self._pending.clear()
         self.end = self.written
         self.last_record = -1
         self._drop_behind(self.end)
 
     def erase_behind(self, position: int) -> None:
-        """Zero what a failed group may have left in the files. Blocks."""
+        """Zero the bytes that a failed group commit may have left behind a position. Blocks."""
         self._zero_behind(position)
         file = self.find_file(position)
         if file:
@@ -240,23 +244,23 @@ class CommitLog:
     # ---- reading
 
     def is_hot(self, physical_offset: int) -> bool:
-        """Whether bytes were written so lately that they are in memory."""
+        """Whether bytes were written so recently that they are in memory."""
         return physical_offset >= max(self._hot_from, self.written - _HOT_WINDOW)
 
     def read(self, physical_offset: int, size: int, *, may_block: bool = True) -> memoryview | None:
-        """Bytes of the log that lie in one file, or None if they are not (any more) in it.
+        """Read bytes of one file; None if the log does not, or no longer, contain them.
 
-        Near the end they are a view of the mapping, else a copy.
+        Recent bytes are returned as a view of the mapping, older ones as a copy.
 
         Raises:
-            NotInMemory: they would have to be read from the disk, and the call may not block.
+            NotInMemory: a disk read is needed and `may_block` is false.
         """
         return self.read_block(physical_offset, size, size, may_block=may_block)
 
     def read_block(
         self, physical_offset: int, least: int, most: int, *, may_block: bool
     ) -> memoryview | None:
-        """Like `read`, for as many bytes as there are between two numbers."""
+        """As `read`, for as many bytes as available: at least `least`, at most `most`."""
         file = self.find_file(physical_offset)
         if file is None or least < 0:
             return None
@@ -270,23 +274,23 @@ class CommitLog:
             with file.in_use():
                 data = read_at(file.descriptor, size, at, may_block=may_block, path=file.path)
         except ValueError:
-            return None  # it was closed in between
+            return None  # the file was closed concurrently
         return memoryview(data).toreadonly()
 
-    # ---- upkeep, on threads of the store
+    # ---- maintenance, on threads of the store
 
     def prepare(self) -> None:
-        """Make the next file, populate pages ahead of the end and release those behind. Blocks.
+        """Allocate the next file, populate pages ahead of the end and release cold ones. Blocks.
 
         Raises:
-            OSError: there is no room for the next file.
+            OSError: the next file cannot be allocated.
         """
         if not self.files:
             return
         file = self.files[-1]
         half = file.start + file.size // 2
         wants_spare, is_late = self._spare is None, self.end >= half
-        # Told again only after some way, even if something fails below.
+        # Set first: if an allocation fails, retry only after more has been written.
         again = self.end + _POPULATED_AHEAD // 2
         self.prepare_at = min(again, half) if wants_spare and not is_late else again
         if not self._staged:
@@ -295,10 +299,10 @@ class CommitLog:
             self.make_spare()
 
     def make_spare(self) -> None:
-        """Make the next file now. Blocks.
+        """Allocate the next file now. Blocks.
 
         Raises:
-            OSError: there is no room for it.
+            OSError: the file cannot be allocated.
         """
         with self._spare_lock:
             if self._spare is None:
@@ -313,7 +317,7 @@ class CommitLog:
         file.release(0, max(self.end - file.start - _HOT_WINDOW, 0))
 
     def retire(self, file: LogFile) -> None:
-        """Take the first file out: nobody finds it any more; who reads from it goes on."""
+        """Remove the first file from the log; readers that already use it may finish."""
         with self._files_lock:
             if self.files[0] is not file or len(self.files) == 1:
                 raise ValueError(f"{file.path} is not the first of several")
@@ -321,11 +325,11 @@ class CommitLog:
         self.retired += (file,)
 
     def remove_retired(self, *, forcibly: bool = False) -> list[Path]:
-        """Remove the retired files that nobody reads from; forcibly, those in use too.
+        """Delete retired files without readers, or with `forcibly` all of them.
 
-        The space of a file that is still read comes back when its last reader is done.
+        The disk space of a file in use is freed when its last reader closes it.
         """
-        # In order: a log with a file missing in the middle cannot be opened.
+        # In order: a log with a gap cannot be opened.
         gone = list(
             takewhile(lambda file: file.close() or (forcibly and file.abandon()), self.retired)
         )
@@ -343,7 +347,7 @@ class CommitLog:
             if not file.close():
                 file.abandon()
 
-    # ---- inside
+    # ---- files
 
     def _begin_file(self, start: int) -> None:
         with self._spare_lock:
@@ -352,7 +356,7 @@ class CommitLog:
         self._populated = self.prepare_at = start
 
     def _allocate(self, start: int) -> LogFile:
-        # Several directories take turns, as in Java's MultiPathMappedFileQueue.
+        # Round-robin over the directories, as in RocketMQ's MultiPathMappedFileQueue.
         turn = start // self._file_size % len(self._new_directories)
         path = self._new_directories[turn] / f"{start:020d}"
         return LogFile(path, self._disk.allocate(path, self._file_size), self._file_size)
@@ -370,22 +374,22 @@ class CommitLog:
             self._room_end = 0
 
     def _drop_behind(self, position: int) -> None:
-        """Remove the files that begin behind a position."""
+        """Delete the files that begin behind a position."""
         with self._files_lock:
             dropped = [file for file in self.files if file.start > position]
             self.files = self.files[: len(self.files) - len(dropped)]
         self._point_at_tail()
-        with self._spare_lock:  # while it is held nobody makes a file of the same name
+        with self._spare_lock:  # keeps others from creating a file of the same name
             spare, self._spare = self._spare, None
             for file in (*dropped, *([spare] if spare else ())):
                 try:
                     _discard(file, self._disk)
-                except OSError as exc:  # a file made there later takes its name
+                except OSError as exc:  # a later allocation replaces the file
                     log.warning("%s cannot be removed: %s", file.path, exc)
 
     def _put_bytes(self, file: LogFile, at: int, data: bytes) -> None:
         if self._staged:
-            self._pending.append(Pending(file, at, data))
+            self._pending.append(PendingWrite(file, at, data))
         else:
             file.view[at : at + len(data)] = data
 
@@ -401,7 +405,7 @@ def _discard(file: LogFile, disk: Disk) -> None:
 
 
 def open_log_file(path: Path, size: int) -> LogFile:
-    """Raises DamagedFile if the file has another length; says what can be done."""
+    """Open a log file. Raises DamagedFile, with advice, if its length is not `size`."""
     found = path.stat().st_size
     if found != size:
         raise DamagedFile(

@@ -1,4 +1,4 @@
-"""What a store offers, whatever it keeps its messages in."""
+"""The interface of a message store, independent of how it keeps messages."""
 
 from collections.abc import Sequence
 from typing import Protocol, Self
@@ -14,7 +14,7 @@ from bolide.store.reading import EVERYTHING, MessageFilter, ReadLimits, ReadResu
 
 
 class Store(Protocol):
-    """`MessageStore` says what the methods do, the tests in `tests/contract` hold all to it."""
+    """`MessageStore` documents the methods; `tests/contract` checks every implementation."""
 
     health: Health
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from bolide.store.commit_log import CommitLog, LogFile, Pending
+from bolide.store.commit_log import CommitLog, LogFile, PendingWrite
 from bolide.store.config import FlushMode, StoreConfig
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreUnwritable
@@ -180,7 +180,7 @@ class Flusher:
         waited = time.monotonic() - self._last_flush
         return new_pages >= config.flush_least_pages or waited >= config.flush_thorough_interval
 
-    def _write(self, pending: list[Pending]) -> None:
+    def _write(self, pending: list[PendingWrite]) -> None:
         while pending:
             file, at, _ = pending[0]
             # Pending records of one file are contiguous.
@@ -195,7 +195,7 @@ class Flusher:
             return [last]
         return [file for file in self._log.files if file.end > start and file.start < end]
 
-    def _erase(self, pending: list[Pending]) -> None:
+    def _erase(self, pending: list[PendingWrite]) -> None:
         """Zero a refused group in the files, so that recovery does not find it."""
         for item in pending:
             # Whatever fails here, the waiters must be notified; `mend` erases the group later.

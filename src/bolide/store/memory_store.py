@@ -1,7 +1,7 @@
-"""A store that keeps everything in memory: for tests, and for those who embed a broker.
+"""A message store in memory, for tests and embedded brokers.
 
-It takes the same drafts as `MessageStore` and gives the same offsets, bytes, statuses and errors;
-files are only reckoned with, so that physical offsets jump where a file of the log would be full.
+It accepts the same drafts as `MessageStore` and returns the same offsets, bytes, statuses and
+errors. There are no files, but physical offsets skip the rest of a log file that would be full.
 """
 
 import struct
@@ -38,12 +38,13 @@ from bolide.store.health import Health
 from bolide.store.queries import Queries
 from bolide.store.queue_table import check_queue
 
-_SCRATCH = 256 * 1024
+_MAX_RESERVED = 256 * 1024
+"""Bytes of records per reservation."""
 _KEY_ITEM = struct.Struct(">Iqq")
 
 
 class MemoryStore(Queries):
-    """Appends may come from any thread, one at a time gets through; reads from any thread."""
+    """A thread-safe store in memory; appends are serialized by a lock."""
 
     log: "MemoryLog"
     queues: "MemoryQueues"
@@ -58,7 +59,7 @@ class MemoryStore(Queries):
             config = ConfigCell(config or StoreConfig(), settings.check)
         self.config = config
         self._clock = clock
-        self._lock = threading.Lock()  # one append at a time
+        self._lock = threading.Lock()  # serializes appends
         self._room = AppendRoom()  # guarded by the lock
         self._delays = delay_levels(config.value.message_delay_level)
         self._seal = config.value.append_record_crc
@@ -111,7 +112,7 @@ class MemoryStore(Queries):
             return None
         room = self._room
         room.physical_offset = room.readable_from = self.log.written
-        room.size = self.log.room(_SCRATCH)
+        room.size = self.log.room(_MAX_RESERVED)
         room.target, room.at = bytearray(room.size), 0
         room.timestamp = int(self._clock() * 1000)
         room.keys = bytearray() if self.config.value.index_enabled else None
@@ -126,8 +127,8 @@ class MemoryStore(Queries):
     ) -> tuple[int, int]:
         try:
             self.log.put_all(memoryview(room.target)[:size])
-            for value, place, timestamp in _KEY_ITEM.iter_unpack(room.keys or b""):
-                self._index[value].append((place, timestamp))
+            for value, physical_offset, timestamp in _KEY_ITEM.iter_unpack(room.keys or b""):
+                self._index[value].append((physical_offset, timestamp))
             log_end = self.log.written
         finally:
             self._lock.release()
@@ -141,9 +142,9 @@ class MemoryStore(Queries):
         kind = draft.sys_flag & TRANSACTION
         queued = kind not in NOT_QUEUED
         queue_offset = queue.max_offset if queued else 0
-        place = self.log.written
+        physical_offset = self.log.written
         record = bytearray(size)
-        write_record(record, 0, draft, queue_offset, place, timestamp)
+        write_record(record, 0, draft, queue_offset, physical_offset, timestamp)
         if self._seal:
             seal_record(record)
         code, hashes = describe(draft.topic, draft.properties)
@@ -151,16 +152,16 @@ class MemoryStore(Queries):
             code = delivery_time(draft, timestamp, code, self._delays)
         self.log.put(bytes(record))
         if queued:
-            queue.tail.append(UNIT.pack(place, size, code))
+            queue.tail.append(UNIT.pack(physical_offset, size, code))
         if self.config.value.index_enabled and kind != ROLLBACK:
             for value in hashes:
-                self._index[value].append((place, timestamp))
-        return Appended(place, size, queue_offset, timestamp, 0)
+                self._index[value].append((physical_offset, timestamp))
+        return Appended(physical_offset, size, queue_offset, timestamp, 0)
 
     def end_burst(self) -> bool:
         return True
 
-    # ---- durability: what is in memory is as safe as it gets
+    # ---- durability: a record in memory counts as flushed
 
     @property
     def flushed(self) -> int:
@@ -170,35 +171,39 @@ class MemoryStore(Queries):
         return appended.end <= self.flushed
 
     def on_flushed(self, listener: Listener) -> None:
-        """Be told of every append, on the thread it came from."""
+        """Call `listener` after every append, on the appending thread."""
         self._listeners.append(listener)
 
     def flush(self) -> bool:
         return True
 
-    # ---- forgetting
+    # ---- removal
 
     def trim(self, physical_offset: int) -> None:
-        """Forget the messages before a position of the log."""
+        """Remove the messages before a log position."""
         with self._lock:
             self.log.trim(physical_offset)
             for queue in self.queues:
                 queue.raise_minimum(self.log.min_offset)
-            for places in self._index.values():
-                del places[: bisect_left(places, (physical_offset, 0))]
+            for positions in self._index.values():
+                del positions[: bisect_left(positions, (physical_offset, 0))]
 
     def remove_topic(self, topic: str) -> int:
         with self._lock:
             return self.queues.remove_topic(topic.encode())
 
-    def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
-        places = self._index.get(index_hash(topic, key), [])
-        fitting = (place for place, stored in reversed(places) if begin <= stored <= end)
+    def _find_positions(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+        positions = self._index.get(index_hash(topic, key), [])
+        fitting = (
+            physical_offset
+            for physical_offset, stored in reversed(positions)
+            if begin <= stored <= end
+        )
         return list(dict.fromkeys(fitting))[:limit]
 
 
 class MemoryLog:
-    """Records by physical offset. One thread appends, any thread reads."""
+    """Records by physical offset. Appends must be serialized; any thread may read."""
 
     def __init__(self, file_size: int) -> None:
         self._file_size = file_size
@@ -208,11 +213,11 @@ class MemoryLog:
         self.last_record = -1
 
     def items(self) -> list[tuple[int, bytes]]:
-        """All records with where they lie."""
+        """All records with their physical offsets."""
         return list(self._records.items())
 
     def reserve(self, size: int) -> None:
-        """Go on in the next file if the one at hand has no room for `size` bytes."""
+        """Roll over to the next file if the current one has no room for `size` bytes."""
         if size + BLANK_SIZE > self._file_size:
             raise RecordTooLarge("record", size, self._file_size - BLANK_SIZE)
         left = -self.written % self._file_size or self._file_size
@@ -225,28 +230,27 @@ class MemoryLog:
         self.written += len(record)
 
     def room(self, most: int) -> int:
-        """Bytes that fit into the file at hand, `most` at most."""
+        """Bytes that fit into the current file, at most `most`."""
         left = -self.written % self._file_size or self._file_size
         return max(min(left - BLANK_SIZE, most), 0)
 
     def put_all(self, records: memoryview) -> None:
-        """Put whole records that lie one behind the other."""
+        """Append whole records that are stored back to back."""
         while records:
             size = int.from_bytes(records[:4])
             self.put(bytes(records[:size]))
             records = records[size:]
 
     def trim(self, physical_offset: int) -> None:
-        gone = [place for place in self._records if place < physical_offset]
-        for place in gone:
-            del self._records[place]
+        for start in [start for start in self._records if start < physical_offset]:
+            del self._records[start]
         self.min_offset = next(iter(self._records), self.written)
 
     def is_hot(self, physical_offset: int) -> bool:
         return True
 
     def find_file(self, physical_offset: int) -> None:
-        """There is none."""
+        """Always None: the log has no files."""
 
     def read(self, physical_offset: int, size: int, *, may_block: bool = True) -> memoryview | None:
         record = self._records.get(physical_offset, b"")
@@ -259,7 +263,7 @@ class MemoryLog:
 
 
 class MemoryQueue:
-    """All units of a queue that ever were."""
+    """A consume queue; it keeps all its units."""
 
     def __init__(self) -> None:
         self.tail = Units(self)
@@ -279,8 +283,8 @@ class MemoryQueue:
         return self.tail.end
 
     def raise_minimum(self, physical_offset: int) -> None:
-        places = [unit.physical_offset for unit in self.read(0, self.max_offset)]
-        self.min_offset = bisect_left(places, physical_offset)
+        positions = [unit.physical_offset for unit in self.read(0, self.max_offset)]
+        self.min_offset = bisect_left(positions, physical_offset)
 
 
 class MemoryQueues:
@@ -298,7 +302,7 @@ class MemoryQueues:
         return self._queues.get((topic, queue_id))
 
     def require(self, topic: bytes, queue_id: int) -> MemoryQueue:
-        """Raises ValueError for what a store of files would refuse."""
+        """Find or create a queue. Raises ValueError for a name that a file store would refuse."""
         found = self._queues.get((topic, queue_id))
         if found is None:
             check_queue(topic, queue_id)

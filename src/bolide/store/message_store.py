@@ -1,8 +1,8 @@
-"""The store of a broker: takes messages, keeps them, gives them back.
+"""The message store of a broker, in files.
 
-A directory as RocketMQ lays it out: `commitlog/` holds the messages, `consumequeue/` and `index/`
-are derived from it, `checkpoint` says what is on the disk, `abort` is there while the store is
-open or after a crash, `lock` keeps a second broker out.
+The directory has RocketMQ's layout: `commitlog/` holds the messages, `consumequeue/` and `index/`
+are derived from it, `checkpoint` records what has been flushed, `abort` exists while the store is
+open and after a crash, and `lock` prevents a second broker from using the directory.
 """
 
 import logging
@@ -58,13 +58,13 @@ Clock = Callable[[], float]
 _REMOVED = ".removed-"
 
 _MANY_KEYS = 512
-"""Index entries that are written in one go: each go costs as much as many of them."""
+"""Index entries that are written as one batch, as each batch has a fixed cost."""
 
 
 class MessageStore(Queries):
-    """Appends may come from any thread, one at a time gets through; reads from any thread.
+    """A thread-safe store in files; appends are serialized by a lock.
 
-    Without `background` no thread is started: `flush` and `maintenance.run` do what they would.
+    Without `background` no threads are started; `flush` and `maintenance.run` do their work.
     """
 
     log: CommitLog
@@ -87,16 +87,16 @@ class MessageStore(Queries):
         self._progress = progress or log_progress()
         self._background = background
         self._used = False
-        self._lock = threading.Lock()  # one append at a time
+        self._lock = threading.Lock()  # serializes appends
         self._room = AppendRoom()  # guarded by the lock
         self._build()
-        self._heed(self.config.value)
-        self.config.on_change(self._heed)
+        self._apply_settings(self.config.value)
+        self.config.on_change(self._apply_settings)
 
-    def _heed(self, config: StoreConfig) -> None:
-        """Take over the settings that every append looks at."""
+    def _apply_settings(self, config: StoreConfig) -> None:
+        """Apply the settings that every append uses."""
         self._max_message_size = config.max_message_size
-        self._hurried = self._staged or not config.flush_timed
+        self._flushes_each_burst = self._staged or not config.flush_timed
 
     def _build(self) -> None:
         config, disk, root = self.config.value, self._disk, self.config.value.root
@@ -143,8 +143,16 @@ class MessageStore(Queries):
     # ---- life
 
     def __enter__(self) -> Self:
-        """Raises StoreInUse, UnservedStore, DamagedFile, ConfigError, OSError; RuntimeError the
-        second time."""
+        """Open the store and recover it.
+
+        Raises:
+            StoreInUse: another process has the directory open.
+            UnsupportedStore: the directory holds data of an unsupported kind.
+            DamagedFile: a file cannot be repaired by recovery.
+            ConfigError: the settings do not fit the directory.
+            OSError: a file operation failed.
+            RuntimeError: the store was opened before.
+        """
         if self._used:
             raise RuntimeError("a store is opened once: make another for the next time")
         root = self.config.value.root
@@ -165,7 +173,7 @@ class MessageStore(Queries):
         self.close()
 
     def close(self) -> None:
-        """Bring everything to the disk and let go of it. Blocks."""
+        """Flush everything and close all files. Blocks."""
         if not self._open:
             return
         with self._lock:
@@ -202,7 +210,7 @@ class MessageStore(Queries):
         self._start_maintenance()
 
     def _remove_leftovers(self) -> None:
-        """What a crash left of files being made and of queues being removed."""
+        """Delete temporary files and half-removed queues left by a crash."""
         config = self.config.value
         for directory in (*config.log_directories, config.root / "index"):
             for path in directory.parent.glob(f"{aside_of(directory)}*"):
@@ -237,15 +245,19 @@ class MessageStore(Queries):
     # ---- appending
 
     def append(self, draft: RecordDraft, *, makes_room: bool = False) -> Appended:
-        """Take one message. It is readable at once, with SYNC_FLUSH when it is on the disk.
+        """Append one message. It is readable at once, or with SYNC_FLUSH after the flush.
 
-        With SYNC_FLUSH `end_burst` or `wait_flushed` must follow: they set the flusher going. One
-        that makes room, as a log file goes for it, is taken even above the warning level.
+        With SYNC_FLUSH the caller must call `end_burst` or `wait_flushed`, which wake the flusher.
+
+        Args:
+            makes_room: the message allows a log file to be deleted, and is therefore accepted even
+                if disk usage is above the warning level.
 
         Raises:
             RecordTooLarge: body, topic or properties are over their limits.
-            StoreUnwritable: the disk is full or fails; says why.
-            ValueError: topic or queue id cannot name a directory, or a number fits no field.
+            StoreUnwritable: the disk is full or fails; carries the reason.
+            ValueError: topic or queue id cannot name a directory, or a number does not fit its
+                field.
         """
         draft = with_seal_room(draft) if self._seal else with_end(draft)
         size = measure(draft, self._max_message_size)
@@ -255,7 +267,7 @@ class MessageStore(Queries):
             return self._put(draft, size, facts, int(self._clock() * 1000))
 
     def append_batch(self, drafts: Sequence[RecordDraft]) -> list[Appended]:
-        """Take messages of one topic and queue: all of them or none, one behind the other.
+        """Append messages of one topic and queue contiguously: all of them or none.
 
         Raises: as `append`.
         """
@@ -302,19 +314,19 @@ class MessageStore(Queries):
 
     @property
     def takes_raw_records(self) -> bool:
-        """Whether `reserve` may be used: not if every record is sealed with a checksum."""
+        """Whether `reserve` may be used; false if records are sealed with a checksum."""
         return not self._seal
 
     def reserve(self) -> AppendRoom | None:
-        """Take the append lock and describe the room behind the last record.
+        """Acquire the append lock and return the free room at the end of the log.
 
-        For a caller that encodes whole records itself. It writes them into the room, adds their
-        units to the tails of their queues and their keys to the room, and then calls `publish`:
-        once, in every case, on the same thread. Until then every other append waits, so the caller
-        neither blocks nor calls the store nor runs code it does not own.
+        For a caller that encodes records itself. It writes them into the room, adds their units to
+        the tails of their queues and their keys to the room, and then calls `publish` exactly once,
+        in every case, on the same thread. All other appends wait until then, so the caller must not
+        block, call the store, or run foreign code.
 
         Returns:
-            None, without the lock, if the store is closed or takes no messages.
+            None, without the lock, if the store is closed or refuses messages.
         """
         self._lock.acquire()
         if not self._open or self.health.causes:
@@ -327,9 +339,9 @@ class MessageStore(Queries):
         return room
 
     def tail(self, topic: bytes, queue_id: int) -> Units:
-        """The newest units of a queue, which is created if it does not exist.
+        """Return the newest units of a queue, which is created if it does not exist.
 
-        A caller of `reserve` appends to it. It is closed when the queue is removed.
+        Callers of `reserve` append to it. It is closed when the queue is removed.
 
         Raises:
             ValueError: topic or queue id cannot name a directory.
@@ -340,14 +352,14 @@ class MessageStore(Queries):
     def publish(
         self, room: AppendRoom, size: int, count: int, last_record: int, changed: Sequence[Units]
     ) -> tuple[int, int]:
-        """Make what was written into the room part of the log, and release the append lock.
+        """Add the records in the room to the log, and release the append lock.
 
         Args:
-            size: bytes of whole records from the beginning of the room; 0 if there are none.
-            count: how many records.
-            last_record: physical offset of the last one.
-            changed: tails that units were added to and that `publish` has not seen since they
-                were last written to their files (`Units.is_changed`).
+            size: bytes of whole records from the beginning of the room; may be 0.
+            count: number of records.
+            last_record: physical offset of the last record.
+            changed: tails that received units and were not passed to `publish` since they were
+                last written to their files (`Units.is_changed`).
 
         Returns:
             The end of the log and its generation, for `wait_flushed`.
@@ -365,7 +377,7 @@ class MessageStore(Queries):
             self._lock.release()
 
     def _unwritable(self, exc: OSError) -> StoreUnwritable:
-        """Keep in mind that there is no room for another log file."""
+        """Record in `health` that no further log file can be allocated."""
         reason = f"the next log file cannot be made: {exc}"
         self.health.refuse(LOG_FILES, reason)
         return StoreUnwritable(reason)
@@ -377,7 +389,7 @@ class MessageStore(Queries):
 
     def _flush_failed(self, exc: BaseException) -> None:
         self.health.refuse(COMMIT_LOG, f"the commit log cannot be written: {reason_of(exc)}")
-        if self._staged:  # the lock is held: nobody has seen these messages
+        if self._staged:  # staged messages were not readable; the flusher holds the lock
             self.log.rewind()
             self.queues.rewind(self.log.written)
             self._keys.rewind(self.log.written)
@@ -395,7 +407,7 @@ class MessageStore(Queries):
         return replace(wanted, code=self._extensions.through(wanted.code, topic, queue_id))
 
     def sizes(self) -> StoreSizes:
-        """Sizes and counts, for statistics; looks at every queue."""
+        """Return sizes and counts for statistics; iterates over all queues."""
         queues, written = list(self.queues), self.log.written
         index = self.index.sizes if self.index else []
         return StoreSizes(
@@ -412,46 +424,47 @@ class MessageStore(Queries):
 
     @property
     def flushed(self) -> int:
-        """Position of the log up to which everything is on the disk."""
+        """Log position up to which all data is on the disk."""
         return self.log.flushed
 
     @property
     def units(self) -> int:
-        """Queue offsets given away, over all queues."""
+        """Number of queue offsets assigned, over all queues."""
         return self._units
 
     def wait_flushed(self, appended: Appended, timeout: float | None = None) -> bool:
-        """Wait until a message is on the disk; False: FLUSH_DISK_TIMEOUT. Blocks.
+        """Wait until a message is on the disk; False on timeout (FLUSH_DISK_TIMEOUT). Blocks.
 
         Raises:
-            StoreUnwritable: it could not be written and was taken back.
+            StoreUnwritable: the message could not be written and was rolled back.
         """
         if timeout is None:
             timeout = self.config.value.sync_flush_timeout
         return self.flusher.wait(appended.end, appended.generation, timeout)
 
     def on_flushed(self, listener: Listener) -> None:
-        """Be told, on the flusher's thread, of every position reached and every failure."""
+        """Call `listener` on the flusher's thread after every flush, successful or failed."""
         self.flusher.listen(listener)
 
     def flush(self) -> bool:
-        """Bring the log to the disk now; says whether that worked. Blocks."""
+        """Flush the log now; returns whether it succeeded. Blocks."""
         return self.flusher.flush()
 
     def end_burst(self) -> bool:
         """End a burst of appends: write index entries and, with SYNC_FLUSH, begin its flush.
 
-        A few entries wait for more of them, for who asks for a key, or for maintenance, which
-        does it too, every second. A broker does it once for each turn of its loop.
+        Fewer than `_MANY_KEYS` index entries stay pending until more arrive, a key is queried, or
+        maintenance writes them, every second. A broker calls this once per iteration of its event
+        loop.
 
         Returns:
-            Whether all is well; if not, the store takes no messages until it is.
+            Whether the store is writable; if not, it refuses messages until it recovers.
         """
         if self._staged and self._background:
-            self.flusher.wake()  # it writes the entries behind the records, when they are there
+            self.flusher.wake()  # it writes the index entries after the records
             return self.health.writable
         indexed = self._keys.drain(_MANY_KEYS)
-        if self._hurried:
+        if self._flushes_each_burst:
             self.flusher.wake()
         return indexed
 
@@ -459,14 +472,14 @@ class MessageStore(Queries):
         return self._keys.drain(_MANY_KEYS)
 
     def index_keys(self) -> bool:
-        """Write the index entries of all that is readable; says whether that worked. May block."""
+        """Write all pending index entries of readable messages; whether it succeeded. May block."""
         return self._keys.drain()
 
     def remove_topic(self, topic: str) -> int:
-        """Remove a topic's queues; its messages stay in the log until retention takes them. Blocks.
+        """Remove a topic's queues; its messages stay in the log until retention. Blocks.
 
         Returns:
-            How many queues there were.
+            The number of removed queues.
         """
         aside = self.config.value.root / f"{_REMOVED}{time.monotonic_ns()}"
         with self._lock:
@@ -480,7 +493,7 @@ class MessageStore(Queries):
     def index_end(self) -> tuple[int, int]:
         return (self.index.end_timestamp, self.index.end_offset) if self.index else (0, 0)
 
-    def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+    def _find_positions(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         if self.index is None:
             return []
         self.index_keys()

@@ -134,7 +134,7 @@ class Queries:
         self._require_open()
         config = self.config.value
         limit = min(limit or config.default_query_max, config.max_query_batch)
-        places = self._find_places(topic, key, limit, begin, end)
+        places = self._find_positions(topic, key, limit, begin, end)
         records = (self.record_at(place) for place in places)
         return [record for record in records if record is not None]
 
@@ -214,7 +214,7 @@ class Queries:
 
     # ---- for subclasses
 
-    def _find_places(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+    def _find_positions(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         """Physical offsets by key, newest first."""
         raise NotImplementedError
 
