@@ -1,10 +1,10 @@
-"""Codecs and data structures on the hot path, compiled where possible.
+"""Codecs and data structures of the hot path, compiled where possible.
 
-Frames, records, messages, columns, index entries, queue units, SQL sieves. A module whose name
-begins with `_` is the compiled twin of the plain-Python module beside it, byte for byte and error
-for error: `_records` of `records`, `_index` of `index_entries`, `_frames` of `protocol.framing`,
-the others of the module of the same name. BOLIDE_KERNEL=python in the environment forces plain
-Python.
+The package covers frames, records, messages, columns, index entries, queue units and SQL sieves. A
+module whose name begins with `_` is the compiled version of a pure-Python module, with the same
+bytes and errors: `_records` of `records`, `_index` of `index_entries`, `_frames` of
+`protocol.framing`, every other one of the module of the same name. The environment variable
+BOLIDE_KERNEL=python forces pure Python.
 """
 
 import os
@@ -15,7 +15,7 @@ from bolide.kernel.send_frames import SendAnswer
 
 try:
     if os.environ.get("BOLIDE_KERNEL") == "python":
-        raise ImportError  # noqa: TRY301  as if there were none
+        raise ImportError  # noqa: TRY301  as if not built
     from bolide.kernel._columns import Columns
     from bolide.kernel._frames import decode_frame, encode_frame
     from bolide.kernel._gathering import gather, is_resident

@@ -1,4 +1,4 @@
-"""What `Columns` is told and what it gives: buffers as Arrow lays columns out."""
+"""Input and output types of `Columns`: row filter, result, and buffers in Arrow's layout."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,49 +8,49 @@ from bolide.kernel.results import Stop
 FIRST_LONG, END_LONG = -(1 << 63), 1 << 63
 
 Buffer = Any
-"""An object with the buffer protocol, which Python 3.11 has no type for."""
+"""An object with the buffer protocol, for which Python 3.11 has no type."""
 
 
 class Wanted(NamedTuple):
-    """Which records become rows."""
+    """Filter for the records that become rows."""
 
     first_offset: int = FIRST_LONG
     end_offset: int = END_LONG
-    """Of the queue; the first one that is not wanted any more."""
+    """Queue offsets; `end_offset` is exclusive."""
     since: int = FIRST_LONG
     until: int = END_LONG
-    """Store times in ms; `until` itself is not wanted."""
+    """Store timestamps in ms; `until` is exclusive."""
     undelivered: bool = True
-    """Whether half and rolled-back messages are wanted, which no consumer gets."""
+    """Whether to include half and rolled-back messages, which consumers do not receive."""
     topic: Callable[[bytes], bool] | None = None
-    """Asked once a topic, which may be no UTF-8; None: all."""
+    """Called once per topic, which may not be valid UTF-8; None accepts all topics."""
 
 
 EVERYTHING = Wanted()
 
 
 class Walk(NamedTuple):
-    """How far records were taken, and why no further."""
+    """The result of `Columns.add`: where it stopped, and why."""
 
     end: int
-    """The position behind the last one, wanted or not."""
+    """Position behind the last record read, whether wanted or not."""
     stop: Stop
     reason: str
-    """What is wrong with the record at `end`, where `stop` is DAMAGED."""
+    """The defect of the record at `end` if `stop` is DAMAGED."""
 
 
 class Strings(NamedTuple):
-    """Texts or bytes: those of row n from offset n up to offset n + 1."""
+    """A column of texts or bytes: row n extends from offset n to offset n + 1."""
 
     offsets: Buffer
-    """int32, one more than there are rows."""
+    """int32, one more than the number of rows."""
     data: Buffer
     valid: Buffer | None = None
-    """A bit a row, the lowest first, 0 where there is none; None: there is one in all rows."""
+    """Validity bitmap, lowest bit first, 0 for null; None if no row is null."""
 
 
 class Pairs(NamedTuple):
-    """Properties: those of row n from offset n up to offset n + 1 of names and values."""
+    """A column of properties: row n has the names and values from offset n to offset n + 1."""
 
     offsets: Buffer
     total: int
@@ -59,7 +59,7 @@ class Pairs(NamedTuple):
 
 
 class ColumnBuffers(NamedTuple):
-    """One buffer or set of buffers a column, numbers in the machine's byte order."""
+    """The buffers of each column; numbers are in native byte order."""
 
     rows: int
     topic: Strings
@@ -73,7 +73,7 @@ class ColumnBuffers(NamedTuple):
     body: Strings
     born_timestamp: Buffer
     store_timestamp: Buffer
-    """Microseconds, as the other time."""
+    """Microseconds, like `born_timestamp`."""
     born_host: Strings
     store_host: Strings
     reconsume_times: Buffer

@@ -1,4 +1,4 @@
-"""Columns that grow by some rows at a time, in plain Python."""
+"""Growable column buffers in pure Python, used by `columns`."""
 
 import struct
 from array import array
@@ -11,13 +11,15 @@ from bolide.kernel.column_buffers import ColumnBuffers, Pairs, Strings
 from bolide.kernel.property_columns import Properties, read_properties
 
 FIELDS = 14
-"""Of a row, as `Building.add` takes them."""
+"""Number of fields per row in the input of `ColumnBuilder.add`."""
 
 _LAST_MS = ((1 << 63) - 1) // 1000
-_PLACE_DIGITS = 16
+_OFFSET_DIGITS = 16
 
 
-class Building:
+class ColumnBuilder:
+    """Collects rows into the buffers of `ColumnBuffers`."""
+
     def __init__(self, *, with_properties: bool) -> None:
         self._with_properties = with_properties
         self._columns = {name: make() for name, make in _COLUMNS.items()}
@@ -26,7 +28,7 @@ class Building:
         self._values = _Texts()
 
     def add(self, fields: list[Any]) -> None:
-        """Take in rows, one behind the other, of so many fields each."""
+        """Append rows, given as a flat list of `FIELDS` values per row."""
         (
             topic, queue_id, queue_offset, physical_offset, store_digits, texts, body, born, stored,
             born_host, store_host, times, sys_flag, flag,
@@ -49,6 +51,7 @@ class Building:
         self._values.add(read.values)
 
     def cut(self, rows: int) -> ColumnBuffers:
+        """Return the buffers of all rows; the builder must not be used afterwards."""
         columns = {name: column.cut() for name, column in self._columns.items()}
         pairs = self._cut_pairs() if self._with_properties else None
         return ColumnBuffers(rows=rows, **columns, properties=pairs)
@@ -59,12 +62,12 @@ class Building:
 
 
 def _offset_ids(store_digits: list[bytes], physical_offsets: list[int]) -> list[bytes]:
-    """Store host and place in hexadecimal digits; all places are written at once."""
+    """Store host and physical offset in hexadecimal digits; offsets are formatted in one call."""
     packed = struct.pack(f">{len(physical_offsets)}q", *physical_offsets)
-    places = packed.hex().upper().encode()
+    offset_digits = packed.hex().upper().encode()
     return [
-        digits + places[at : at + _PLACE_DIGITS]
-        for digits, at in zip(store_digits, count(0, _PLACE_DIGITS))
+        digits + offset_digits[at : at + _OFFSET_DIGITS]
+        for digits, at in zip(store_digits, count(0, _OFFSET_DIGITS))
     ]
 
 
@@ -87,7 +90,7 @@ class _Texts:
         return Strings(self._offsets, self._data)
 
 
-class _TextsOrNone:
+class _NullableTexts:
     def __init__(self) -> None:
         self._texts = _Texts()
         self._rows = 0
@@ -124,7 +127,7 @@ class _Numbers:
 
 
 class _Times(_Numbers):
-    """Milliseconds made to microseconds; damaged ones end where the type does."""
+    """Milliseconds converted to microseconds; out-of-range values are clamped."""
 
     def __init__(self) -> None:
         super().__init__("q")
@@ -144,8 +147,8 @@ _COLUMNS: dict[str, Callable[[], _Column]] = {
     "physical_offset": _long,
     "message_id": _Texts,
     "offset_message_id": _Texts,
-    "keys": _TextsOrNone,
-    "tags": _TextsOrNone,
+    "keys": _NullableTexts,
+    "tags": _NullableTexts,
     "body": _Texts,
     "born_timestamp": _Times,
     "store_timestamp": _Times,

@@ -1,7 +1,7 @@
-"""Records into columns, in plain Python: it says what `_columns` does, and stands in for it.
+"""Conversion of records to columns, in pure Python: the reference and fallback for `_columns`.
 
-The fields of rows are kept in one list, and go from there to their columns every few hundred rows:
-so the many small objects stay in the processor's cache.
+Fields of rows are collected in one flat list and moved to their columns every few hundred rows, so
+that the many small objects stay in the processor's cache.
 """
 
 import struct
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Walk, Wanted
-from bolide.kernel.column_building import FIELDS, Building
+from bolide.kernel.column_building import FIELDS, ColumnBuilder
 from bolide.kernel.property_columns import as_utf_8
 from bolide.kernel.records import Halt, judge, refuse_outside
 from bolide.kernel.results import Check, Stop
@@ -21,7 +21,7 @@ from bolide.protocol.record import Buffer
 MAX_ROWS = 10_000
 MAX_SIZE = 16 * 1024 * 1024
 MAX_HOSTS = 10_000
-"""Whose texts are kept in memory."""
+"""Hosts whose formatted texts are cached."""
 
 _HOSTS = ((V4_SIZE, V4_SIZE), (V6_SIZE, V4_SIZE), (V4_SIZE, V6_SIZE), (V6_SIZE, V6_SIZE))
 _HEADS = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}si8xI") for born, store in _HOSTS)
@@ -34,15 +34,15 @@ _COMPRESSED = int(SysFlag.COMPRESSED)
 _PREPARED = int(SysFlag.PREPARED)
 
 _FOLD = 512 * FIELDS
+"""Length of the field list at which rows are moved to their columns."""
 
 
 class Columns:
-    """Takes records in, buffer after buffer, until it is full, and gives their columns.
+    """Collects records from buffers until it is full, and returns them as columns.
 
-    It is full with `max_rows` rows, or once their bodies, inflated, and properties have `max_size`
-    bytes.
-    Compressed bodies are inflated; one that cannot be stays as it is, marked by its sysFlag, and
-    counts in `left_compressed`. Text that is not UTF-8 has U+FFFD where it is not.
+    It is full at `max_rows` rows, or when decompressed bodies and properties reach `max_size`
+    bytes. Compressed bodies are decompressed; a body for which that fails stays compressed, keeps
+    its sysFlag, and is counted in `left_compressed`. Invalid UTF-8 is replaced by U+FFFD.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Columns:
         max_rows: int = MAX_ROWS,
         max_size: int = MAX_SIZE,
     ) -> None:
-        """Without `properties` the last column is left out."""
+        """Create an empty instance; without `properties` the last column is omitted."""
         self._wanted = wanted
-        self._has_limits = wanted._replace(topic=None) != EVERYTHING
+        self._is_filtered = wanted._replace(topic=None) != EVERYTHING
         self._with_properties = properties
         self._max_rows = max_rows
         self._max_size = max_size
@@ -68,7 +68,7 @@ class Columns:
         self.size = 0
         self.left_compressed = 0
         self._fields: list[Any] = []
-        self._building = Building(with_properties=self._with_properties)
+        self._builder = ColumnBuilder(with_properties=self._with_properties)
 
     def add(
         self,
@@ -80,18 +80,19 @@ class Columns:
         check_crc: bool = False,
         offset_delta: int = 0,
     ) -> Walk:
-        """Take in the records that begin between two positions of a buffer.
+        """Add the records that begin between two positions of a buffer.
 
         Args:
             buffer: records back to back; the last one may reach past `end`.
-            position: where the first one begins.
-            end: by default that of the buffer.
-            physical_offset: that of position 0, to compare with what records say; None: unknown.
-            check_crc: whether to look at the bodies of rows; other records are only passed over.
-            offset_delta: to be added to queue offsets.
+            position: start of the first record.
+            end: by default the end of the buffer.
+            physical_offset: physical offset of position 0, checked against the records; None skips
+                the check.
+            check_crc: whether to verify body checksums, of wanted records only.
+            offset_delta: added to queue offsets.
 
         Raises:
-            ValueError: the positions lie outside of the buffer.
+            ValueError: the positions are outside of the buffer.
         """
         data = bytes(buffer)
         last = len(data) if end is None else end
@@ -99,7 +100,7 @@ class Columns:
         while position < last:
             if self.rows >= self._max_rows or self.size >= self._max_size:
                 return Walk(position, Stop.FULL, "")
-            size = self._take(data, position, physical_offset, check_crc, offset_delta)
+            size = self._add_record(data, position, physical_offset, check_crc, offset_delta)
             if not size:
                 halt = halt_at(data, position, physical_offset, check_crc=check_crc)
                 return Walk(position, halt.stop, halt.reason)
@@ -111,23 +112,23 @@ class Columns:
         return self.rows >= self._max_rows or self.size >= self._max_size
 
     def cut(self) -> ColumnBuffers:
-        """The columns of what was taken in; it is empty afterwards."""
+        """Return the columns of all added records, and reset to empty."""
         self._fold()
-        columns = self._building.cut(self.rows)
+        columns = self._builder.cut(self.rows)
         self._reset()
         return columns
 
     def _fold(self) -> None:
         if self._fields:
-            self._building.add(self._fields)
+            self._builder.add(self._fields)
             self._fields.clear()
 
     # ---- one record
 
-    def _take(  # noqa: C901, PLR0911  all in one, as it runs once a record
+    def _add_record(  # noqa: C901, PLR0911  inlined: runs once per record
         self, data: bytes, at: int, base: int | None, check_crc: bool, delta: int
     ) -> int:
-        """Returns the size of the record, 0 if it is not sound."""
+        """Add the record at a position if wanted; returns its size, or 0 if it is invalid."""
         size: int
         try:
             head = _HEADS[data[at + _FLAG_BYTE_AT] >> 4 & 3]
@@ -156,10 +157,10 @@ class Columns:
             return 0
         if delta:
             queue_offset = (queue_offset + delta + _LONG) % (2 * _LONG) - _LONG
-        if self._has_limits and not self._is_wanted(queue_offset, stored, sys_flag):
+        if self._is_filtered and not self._is_wanted(queue_offset, stored, sys_flag):
             return size
         raw = data[topic_at : text_at - 2]
-        topic = self._topics[raw] if raw in self._topics else self._judge_topic(raw)
+        topic = self._topics[raw] if raw in self._topics else self._resolve_topic(raw)
         if topic is None:
             return size
         body = data[body_at : body_at + body_size]
@@ -167,13 +168,13 @@ class Columns:
             return 0
         if sys_flag & _COMPRESSED:
             body, sys_flag = self._inflate(body, sys_flag)
-        bearer = self._hosts.get(born_host) or self._meet(born_host)
-        keeper = self._hosts.get(store_host) or self._meet(store_host)
+        born_texts = self._hosts.get(born_host) or self._remember_host(born_host)
+        store_texts = self._hosts.get(store_host) or self._remember_host(store_host)
         self.rows += 1
         self.size += len(body) + text_size
         self._fields += (
-            topic, queue_id, queue_offset, physical_offset, keeper.digits, data[text_at:end],
-            body, born, stored, bearer.text, keeper.text, times, sys_flag, flag,
+            topic, queue_id, queue_offset, physical_offset, store_texts.digits, data[text_at:end],
+            body, born, stored, born_texts.text, store_texts.text, times, sys_flag, flag,
         )  # fmt: skip
         if len(self._fields) >= _FOLD:
             self._fold()
@@ -187,8 +188,8 @@ class Columns:
             and (wanted.undelivered or not sys_flag & _PREPARED)
         )
 
-    def _judge_topic(self, raw: bytes) -> bytes | None:
-        """The topic as UTF-8, None if it is not wanted."""
+    def _resolve_topic(self, raw: bytes) -> bytes | None:
+        """Return the topic as UTF-8, or None if it is not wanted."""
         wanted = self._wanted.topic is None or self._wanted.topic(raw)
         return self._topics.setdefault(raw, as_utf_8(raw) if wanted else None)
 
@@ -199,7 +200,7 @@ class Columns:
             return body, sys_flag
         return plain, without_compression(sys_flag)
 
-    def _meet(self, packed: bytes) -> "HostTexts":
+    def _remember_host(self, packed: bytes) -> "HostTexts":
         if len(self._hosts) >= MAX_HOSTS:
             self._hosts.clear()
         return self._hosts.setdefault(packed, host_texts(packed))
@@ -207,9 +208,9 @@ class Columns:
 
 class HostTexts(NamedTuple):
     text: bytes
-    """As people read it."""
+    """`host:port`."""
     digits: bytes
-    """As ids have it."""
+    """Hexadecimal digits, as in message ids."""
 
 
 def host_texts(packed: bytes) -> HostTexts:
@@ -217,7 +218,7 @@ def host_texts(packed: bytes) -> HostTexts:
 
 
 def halt_at(buffer: Buffer, position: int, physical_offset: int | None, *, check_crc: bool) -> Halt:
-    """Say why there is no sound record at a position."""
+    """Return why there is no valid record at a position."""
     base = physical_offset
     if base is None:
         own = bytes(buffer[position + _OFFSET_AT : position + _OFFSET_AT + 8])
@@ -228,7 +229,7 @@ def halt_at(buffer: Buffer, position: int, physical_offset: int | None, *, check
 
 
 def inflate(body: Buffer, sys_flag: int) -> bytes | None:
-    """The plain body, None if it cannot be had."""
+    """Decompress a body; None if that fails."""
     try:
         return decompress(body, sys_flag)
     except (BadCompressedBody, CodecMissing):

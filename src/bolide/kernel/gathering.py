@@ -1,4 +1,4 @@
-"""Finding records by the units of a queue; `_gathering` is the compiled twin."""
+"""Lookup of records by consume queue units; `_gathering` is the compiled version."""
 
 import struct
 
@@ -8,7 +8,7 @@ from bolide.protocol.record import RECORD_HEAD, is_record_magic
 _UNIT = struct.Struct(">qiq")
 
 
-def gather(  # noqa: PLR0913, PLR0917  one call for a run
+def gather(  # noqa: PLR0913, PLR0917  one call per run of units
     units: bytes | bytearray,
     first: int,
     block: memoryview,
@@ -17,46 +17,51 @@ def gather(  # noqa: PLR0913, PLR0917  one call for a run
     size: int,
     sieve: Sieve | None = None,
 ) -> tuple[list[memoryview], int, int]:
-    """The records of a run of units, or those that a sieve lets pass, as views of `block`.
+    """Return the records of a run of units that a sieve accepts, as views of `block`.
 
-    It ends before the first unit that is not plain, for its caller to look at: one whose record
-    does not lie in the block or is not what the unit says, or that `count` and `size` forbid; the
-    compiled twin also before one of which the sieve's plan cannot tell.
+    Stops before the first unit that the caller must handle: its record is outside of the block or
+    does not match the unit, or `count` or `size` would be exceeded. The compiled version also stops
+    before a record that the sieve's plan cannot decide.
 
     Args:
-        units: of 20 bytes, as a consume queue holds them.
-        first: the number of the unit to begin with.
+        units: consume queue units of 20 bytes.
+        first: index of the first unit.
         block: bytes of the log.
-        start: where in the log the block begins.
-        count: how many records at most.
-        size: how many bytes at most.
+        start: physical offset of the block.
+        count: maximum number of records.
+        size: maximum total size of the records.
+        sieve: filter; None accepts all records.
 
     Returns:
-        The records, their bytes, and how many units were looked at.
+        The records, their total size, and the number of units examined.
     """
     found: list[memoryview] = []
-    taken, looked, length = 0, 0, len(block)
+    total_size, examined, length = 0, 0, len(block)
     for at in range(first * _UNIT.size, len(units) - _UNIT.size + 1, _UNIT.size):
-        place, length_told, _ = _UNIT.unpack_from(units, at)
-        begin = place - start
-        if len(found) >= count or taken + length_told > size or length_told < RECORD_HEAD.size:
+        physical_offset, unit_size, _ = _UNIT.unpack_from(units, at)
+        begin = physical_offset - start
+        if len(found) >= count or total_size + unit_size > size or unit_size < RECORD_HEAD.size:
             break
-        if not 0 <= begin <= length - length_told:
+        if not 0 <= begin <= length - unit_size:
             break
-        told, magic, own_place = RECORD_HEAD.unpack_from(block, begin)
-        if told != length_told or own_place != place or not is_record_magic(magic):
+        record_size, magic, record_offset = RECORD_HEAD.unpack_from(block, begin)
+        if (
+            record_size != unit_size
+            or record_offset != physical_offset
+            or not is_record_magic(magic)
+        ):
             break
-        record = block[begin : begin + length_told]
+        record = block[begin : begin + unit_size]
         if sieve is None or sieve(record):
             found.append(record)
-            taken += length_told
-        looked += 1
-    return found, taken, looked
+            total_size += unit_size
+        examined += 1
+    return found, total_size, examined
 
 
 def is_resident(view: memoryview, at: int, size: int) -> bool:
-    """Whether bytes of a mapping are in memory, so that reading them does not wait for the disk.
+    """Whether bytes of a mapping are in the page cache, so that reading them does not block.
 
-    Only the compiled twin can tell; False is always safe.
+    Only the compiled version can determine this; False is always safe.
     """
     return False

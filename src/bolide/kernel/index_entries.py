@@ -1,14 +1,14 @@
-"""Slots and entries of a key index file (`IndexFile`), in plain Python.
+"""Slots and entries of a key index file (`IndexFile`), in pure Python.
 
 | Offset         | Size | Field                                                                |
 | -------------- | ---- | -------------------------------------------------------------------- |
-| 0              | 40   | header, the caller's                                                 |
+| 0              | 40   | header, written by the caller                                        |
 | 40             | 4    | slot 0: number of the newest entry whose hash mod slots is 0, or 0   |
 | 40 + 4 * slots | 20   | entry 0, never used                                                  |
 
-An entry is key hash 4, physical offset 8, seconds since the file's begin timestamp 4, and 4 bytes
-with the number of the entry that was its slot's newest before, 0 for none. Numbers grow, so a
-chain goes strictly down: what does not is damage, and ends it.
+An entry consists of key hash (4 bytes), physical offset (8), seconds since the file's begin
+timestamp (4), and the number of the previous newest entry of its slot (4), 0 for none. Numbers
+increase, so a chain is strictly decreasing; a link that is not is damage and ends the chain.
 """
 
 import struct
@@ -28,15 +28,15 @@ _MAX_SECONDS = 0x7FFF_FFFF
 def put_keys(
     view: memoryview, slots: int, capacity: int, count: int, begin_timestamp: int, keys: Buffer
 ) -> tuple[int, int]:
-    """Add items as `Scan.keys` holds them, as entries `count` and on, while below `capacity`.
+    """Add items in the format of `Scan.keys` as entries from number `count` up to `capacity`.
 
-    Each entry is whole before its slot names it. The header is the caller's to write afterwards.
+    Each entry is complete before its slot refers to it. The caller writes the header afterwards.
 
     Returns:
-        How many were added, and how many of them into slots that were empty.
+        The number of items added, and the number of them whose slot was empty.
 
     Raises:
-        ValueError: the file has no room for that many slots and entries, or an item is cut off.
+        ValueError: the file is too small for the slots and entries, or an item is truncated.
     """
     refuse_misfit(len(view), slots, capacity, count)
     if len(keys) % ITEM_SIZE:
@@ -64,13 +64,13 @@ def put_keys(
 def find_keys(
     view: memoryview, slots: int, count: int, key_hash: int, seconds: tuple[int, int], limit: int
 ) -> list[int]:
-    """Return up to `limit` physical offsets filed under a hash, newest first.
+    """Return up to `limit` physical offsets with a key hash, newest first.
 
-    `seconds` are the least and the most an entry may have after the file's begin timestamp. The
-    walk ends at the first entry before that, as in `IndexFile.selectPhyOffset`.
+    `seconds` is the inclusive range of an entry's seconds after the file's begin timestamp. The
+    search ends at the first older entry, as in `IndexFile.selectPhyOffset`.
 
     Raises:
-        ValueError: the file has no room for that many slots and entries.
+        ValueError: the file is too small for the slots and entries.
     """
     refuse_misfit(len(view), slots, count, count)
     least, most = seconds
@@ -82,7 +82,7 @@ def find_keys(
         entry_hash, physical_offset, after, previous = _ENTRY.unpack_from(view, entry_at)
         if after < 0:
             break
-        # A key said twice, or filed again after a crash, stands side by side with itself.
+        # Duplicates of a key, within a message or re-indexed after a crash, are adjacent.
         if entry_hash == key_hash and least <= after <= most and found[-1:] != [physical_offset]:
             found.append(physical_offset)
         if after < least:
@@ -92,10 +92,10 @@ def find_keys(
 
 
 def rebuild_slots(view: memoryview, slots: int, count: int) -> int:
-    """Make the slots and the chains anew from entries 1 to `count` - 1; returns slots in use.
+    """Rebuild slots and chains from entries 1 to `count` - 1; returns the number of used slots.
 
     Raises:
-        ValueError: the file has no room for that many slots and entries.
+        ValueError: the file is too small for the slots and entries.
     """
     refuse_misfit(len(view), slots, count, count)
     entries_at = HEADER_SIZE + slots * SLOT_SIZE
@@ -105,7 +105,7 @@ def rebuild_slots(view: memoryview, slots: int, count: int) -> int:
         end = entries_at + (number + 1) * ENTRY_SIZE
         slot_at = HEADER_SIZE + int.from_bytes(view[end - 20 : end - 16]) % slots * SLOT_SIZE
         previous = bytes(view[slot_at : slot_at + SLOT_SIZE])
-        if view[end - 4 : end] != previous:  # a page that is right already stays clean
+        if view[end - 4 : end] != previous:  # do not dirty pages that are already correct
             view[end - 4 : end] = previous
         view[slot_at : slot_at + SLOT_SIZE] = number.to_bytes(SLOT_SIZE)
         used += previous == b"\0\0\0\0"

@@ -1,4 +1,4 @@
-"""The records of a reply as messages, all at once; `_messages` has the compiled twin."""
+"""Decoding of the records of a reply into messages; `_messages` is the compiled version."""
 
 import struct
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from bolide.model.message import StoredMessage
 from bolide.protocol.hosts import unpack_host
 from bolide.protocol.record import Record, iter_records
 
-_SIZE_AND_SYS_FLAG = struct.Struct(">I32xi")  # how a record begins
+_SIZE_AND_SYS_FLAG = struct.Struct(">I32xi")  # the beginning of a record
 
 
 def read_messages(
@@ -17,15 +17,15 @@ def read_messages(
     max_offset: int | None = None,
     tags: Collection[str] = (),
 ) -> list[StoredMessage]:
-    """Read records that lie back to back, as stored: topics and bodies are left as they are.
+    """Decode records stored back to back; topics and bodies are not changed.
 
     Args:
-        data: the records and nothing else.
-        broker_name: as the messages have it, like the two offsets.
-        tags: leave out messages with others, if there are any.
+        data: the records.
+        broker_name: set on all messages, as are the two offsets.
+        tags: if not empty, messages with other tags are omitted.
 
     Raises:
-        BadRecord: one of the records is not sound, or a blank one is among them.
+        BadRecord: a record is invalid or blank.
     """
     messages = [
         _message(record, broker_name, min_offset, max_offset) for record in iter_records(data)
@@ -34,7 +34,7 @@ def read_messages(
 
 
 def joined_flags(data: bytes) -> int:
-    """The bits of sysFlag that any of the records has set, as far as their sizes lead."""
+    """Return the bitwise OR of sysFlag over all records, without validating them."""
     flags, position, last = 0, 0, len(data) - _SIZE_AND_SYS_FLAG.size
     while position <= last:
         size, sys_flag = _SIZE_AND_SYS_FLAG.unpack_from(data, position)

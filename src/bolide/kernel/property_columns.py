@@ -1,7 +1,7 @@
-"""The properties of many messages at once, in plain Python.
+"""Bulk decoding of the properties of many messages, in pure Python.
 
-Splitting all of them in one go costs half of what one by one does. Where they are not all as they
-should be, each message's are read as `decode_properties` reads them.
+One split over all messages costs half as much as one split per message. If any property string is
+irregular, each message is decoded on its own, as by `decode_properties`.
 """
 
 from collections.abc import Sequence
@@ -9,14 +9,16 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 _NAMED = (b"UNIQ_KEY", b"KEYS", b"TAGS")
-_NO_MARKS = bytes(byte for byte in range(256) if byte not in (1, 2))
+_NO_SEPARATORS = bytes(byte for byte in range(256) if byte not in (1, 2))
 _NAME_END, _PAIR_END = b"\x01", b"\x02"
 _ENDS = {b"", _PAIR_END}
 
 
 class Properties(NamedTuple):
+    """Decoded properties of several messages."""
+
     counts: list[int]
-    """Pairs of each message."""
+    """Number of pairs of each message."""
     names: list[bytes]
     values: list[bytes]
     unique_ids: Sequence[bytes | None]
@@ -25,16 +27,16 @@ class Properties(NamedTuple):
 
 
 def read_properties(texts: list[bytes]) -> Properties:
-    """Names and values as UTF-8, each name once a message."""
+    """Decode property strings to names and values in UTF-8, each name once per message."""
     if not _ENDS.issuperset([text[-1:] for text in texts]):
-        texts = [*map(_ended, texts)]
+        texts = [*map(_with_pair_end, texts)]
     names, values = _split(b"".join(texts)) or ([], [])
     if names or not any(texts):
         counts = [text.count(_NAME_END) for text in texts]
         named = _find_named(counts, names, values)
         if named:
             return Properties(counts, names, values, *named)
-    return _one_by_one(texts)
+    return _decode_each(texts)
 
 
 def as_utf_8(text: bytes) -> bytes:
@@ -42,7 +44,7 @@ def as_utf_8(text: bytes) -> bytes:
 
 
 def read_pairs(text: bytes) -> dict[bytes, bytes]:
-    """Properties as `decode_properties` reads them, but as UTF-8."""
+    """Decode like `decode_properties`, but to UTF-8."""
     pairs = {}
     for pair in as_utf_8(text).split(_PAIR_END):
         name, _, value = pair.partition(_NAME_END)
@@ -51,15 +53,15 @@ def read_pairs(text: bytes) -> dict[bytes, bytes]:
     return pairs
 
 
-def _ended(text: bytes) -> bytes:
-    """RocketMQ 4.9 leaves the last mark off."""
+def _with_pair_end(text: bytes) -> bytes:
+    """Add the last pair end, which RocketMQ 4.9 omits."""
     return text + _PAIR_END if text and not text.endswith(_PAIR_END) else text
 
 
 def _split(text: bytes) -> tuple[list[bytes], list[bytes]] | None:
-    """Names and values, if the text is nothing but whole pairs of plain letters."""
-    marks = text.translate(None, _NO_MARKS)
-    if not text.isascii() or marks != b"\x01\x02" * (len(marks) // 2):
+    """Return names and values, or None unless the text is ASCII and consists of complete pairs."""
+    separators = text.translate(None, _NO_SEPARATORS)
+    if not text.isascii() or separators != b"\x01\x02" * (len(separators) // 2):
         return None
     parts = text.replace(_PAIR_END, _NAME_END).split(_NAME_END)
     if parts.pop() or b"" in parts:
@@ -70,7 +72,7 @@ def _split(text: bytes) -> tuple[list[bytes], list[bytes]] | None:
 def _find_named(
     counts: list[int], names: list[bytes], values: list[bytes]
 ) -> list[Sequence[bytes | None]] | None:
-    """Unique ids, keys and tags; None if some message has a name twice."""
+    """Return unique ids, keys and tags; None if a message has a name twice."""
     count = counts[0] if counts else 0
     shape = tuple(names[:count])
     if counts == [count] * len(counts) and names == [*shape] * len(counts):
@@ -105,7 +107,7 @@ def _find_in_rows(
     return [unique_ids, keys, tags]
 
 
-def _one_by_one(texts: list[bytes]) -> Properties:
+def _decode_each(texts: list[bytes]) -> Properties:
     pairs = [*map(read_pairs, texts)]
     return Properties(
         [*map(len, pairs)],

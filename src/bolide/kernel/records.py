@@ -1,4 +1,4 @@
-"""The kernel in plain Python: it says what the compiled one does, and stands in for it."""
+"""Encoding and scanning of records in pure Python: the reference and fallback for `_records`."""
 
 import struct
 from dataclasses import dataclass, field
@@ -27,9 +27,9 @@ from bolide.protocol.tags import index_hash, tags_code
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
-_MAGIC_V2 = 0xDAA320AB  # the topic's length has two bytes
+_MAGIC_V2 = 0xDAA320AB  # the topic length has two bytes
 _SIZE_FIELD = 4
-_FIXED_SIZE = 72  # of a record up to and with the body's length, without the hosts
+_FIXED_SIZE = 72  # of a record up to and including the body length, without the hosts
 _UNIT = struct.Struct(">qIq")
 _KEY_ITEM = struct.Struct(">Iqq")
 _TRANSACTION = int(SysFlag.ROLLBACK)  # both bits of the transaction type
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def record_size(draft: RecordDraft, max_body_size: int = MAX_BODY_SIZE) -> int:
-    """Return the room a record needs; after it `write_record` finds nothing wrong with the draft.
+    """Return the size of a record and validate the draft, so that `write_record` cannot fail on it.
 
     Raises:
         RecordTooLarge: the body is over the limit, or the topic or the properties do not fit.
@@ -68,12 +68,12 @@ def write_record(
     physical_offset: int,
     store_timestamp: int,
 ) -> int:
-    """Write a whole, placed record where there were zeros; returns its size.
+    """Write a complete record over zeros; returns its size.
 
-    The size field comes last and at once: a process killed before leaves 0 there.
+    The size field is written last, in one store: if the process is killed before, it remains 0.
 
     Raises:
-        ValueError: it does not fit there. Nothing was written, as with `record_size`'s errors.
+        ValueError: the record does not fit; nothing is written, as for the errors of `record_size`.
     """
     record = encode_record(draft, len(draft.body))
     place = Placement(queue_offset, physical_offset, store_timestamp)
@@ -83,7 +83,7 @@ def write_record(
 def write_encoded(
     target: bytearray | memoryview, position: int, record: bytearray, place: Placement
 ) -> int:
-    """The same for one that is a record already, without its place."""
+    """As `write_record`, for an encoded record without its placement."""
     place_record(record, 0, place)
     size = len(record)
     if position < 0 or position + size > len(target):
@@ -95,11 +95,11 @@ def write_encoded(
 
 
 def describe(topic: bytes, properties: Buffer) -> tuple[int, tuple[int, ...]]:
-    """Return what a queue entry holds for the tags, and the hashes the key index files it under."""
+    """Return the tags code of a message and the hashes of its index keys."""
     return _codes(topic, decode_properties(str(properties, "utf-8", "replace")))
 
 
-def scan(  # noqa: PLR0913  one call a log file
+def scan(  # noqa: PLR0913  one call per log file
     buffer: Buffer,
     position: int,
     end: int,
@@ -109,51 +109,51 @@ def scan(  # noqa: PLR0913  one call a log file
     delays: tuple[int, ...] = (),
     keys: bool = True,
 ) -> Scan:
-    """Walk over records from `position` until `end`, and say what queues and index hold of them.
+    """Scan records from `position` to `end`, and derive their queue entries and index keys.
 
-    A record is sound if its lengths add up, its physical offset is that of its place, and `check`
-    holds; the last one may reach past `end`.
+    A record is valid if its lengths add up, its physical offset matches its position, and `check`
+    succeeds; the last record may extend past `end`.
 
     Args:
-        physical_offset: That of the buffer's position 0.
-        delays: Milliseconds of each delay level, the first one unused; of a message that waits in
-            the schedule topic the queue entry holds the delivery time. Empty: no levels.
-        keys: Whether to collect `Scan.keys`.
+        physical_offset: physical offset of the buffer's position 0.
+        delays: milliseconds per delay level, the first one unused. The queue entry of a message in
+            the schedule topic holds its delivery time. Empty: no levels.
+        keys: whether to collect `Scan.keys`.
 
     Raises:
-        ValueError: the positions lie outside of the buffer.
+        ValueError: the positions are outside of the buffer.
     """
     refuse_outside(len(buffer), position, end, physical_offset)
-    found = _Found(delays, keys)
+    collector = _ScanCollector(delays, keys)
     halt = Halt(Stop.END, "")
     while position < end:
         record = judge(buffer, position, physical_offset, check)
         if isinstance(record, Halt):
             halt = record
             break
-        found.add(record, _raw_topic(buffer, position, record))
+        collector.add(record, _raw_topic(buffer, position, record))
         position += record.size
     return Scan(
         position,
         halt.stop,
         halt.reason,
-        found.count,
-        found.first_timestamp,
-        found.last_timestamp,
-        [run.cut() for run in found.runs],
-        bytes(found.items),
+        collector.count,
+        collector.first_timestamp,
+        collector.last_timestamp,
+        [run.cut() for run in collector.runs],
+        bytes(collector.items),
     )
 
 
 class Halt(NamedTuple):
-    """Why a walk cannot go on here."""
+    """Why a scan stops at a position."""
 
     stop: Stop
     reason: str
 
 
 def judge(buffer: Buffer, position: int, physical_offset: int, check: Check) -> Record | Halt:
-    """Read the record there, or say why there is no sound one."""
+    """Read and check the record at a position, or return why it is not valid."""
     if buffer[position : position + 8] == bytes(8):
         return Halt(Stop.EMPTY, "")
     try:
@@ -191,8 +191,8 @@ class _Run:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a walk has collected so far."""
+class _ScanCollector:
+    """The queue entries and keys collected by a scan."""
 
     delays: tuple[int, ...]
     wants_keys: bool
@@ -229,18 +229,18 @@ class _Found:
     def _delivery_time(
         self, record: Record, topic: bytes, properties: dict[str, str]
     ) -> int | None:
-        """Return when a delayed message is due; None if this is none."""
+        """Return the delivery time of a delayed message; None for other messages."""
         if topic != SCHEDULE_TOPIC or len(self.delays) < 2:
             return None
         level = _delay_level(properties.get(PropertyName.DELAY_LEVEL, ""))
         if not level:
             return None
         due = record.store_timestamp + self.delays[min(level, len(self.delays) - 1)]
-        return (due + _LONG) % (2 * _LONG) - _LONG  # damaged times overflow as in Java
+        return (due + _LONG) % (2 * _LONG) - _LONG  # corrupt times overflow as in Java
 
 
 def _delay_level(text: str) -> int:
-    """Return 0 for what is no level; more than nine digits are none either."""
+    """Parse a delay level; 0 if the text is not a number of at most nine digits."""
     return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
 
 
@@ -255,7 +255,7 @@ def _codes(topic: bytes, properties: dict[str, str]) -> tuple[int, tuple[int, ..
 
 
 def _raw_topic(buffer: Buffer, position: int, record: Record) -> bytes:
-    """Return the topic as it lies there: two names that are not UTF-8 may decode to one."""
+    """Return the raw topic: two different invalid UTF-8 names may decode to the same text."""
     end = position + record.size - len(record.properties) - 2
     hosts_and_body = len(record.born_host) + len(record.store_host) + len(record.body)
     length_at = position + _FIXED_SIZE + hosts_and_body

@@ -1,8 +1,8 @@
-"""Plain sends as a producer writes them, and the usual answers as it reads them.
+"""Fast encoding of plain sends and decoding of their replies, for producers.
 
-The bytes written are those that `protocol.framing` writes for the same request. An answer is read
-only if it is the usual one, of a message that was stored as it should be; whatever else came takes
-the ordinary way. `_send_frames` has the compiled twins.
+The encoded bytes are those that `protocol.framing` writes for the same request. Only replies to
+successfully stored messages are decoded here; all other frames are left to `protocol.framing`.
+`_send_frames` is the compiled version.
 """
 
 import struct
@@ -16,16 +16,18 @@ from bolide.protocol.frame import FrameFlag
 from bolide.version import ROCKETMQ_VERSION
 
 _PREFIX = struct.Struct(">II")
-_MAX_JSON_HEADER = 1024 * 1024  # the encoding byte of JSON is 0: a larger word is not for us
+_MAX_JSON_HEADER = (
+    1024 * 1024
+)  # larger values have an encoding byte other than JSON's 0, or are over the limit
 
 _text = msgspec.json.Encoder().encode
 
 
 class SendTemplate:
-    """All that the plain sends of a producer to one queue have in common.
+    """The parts that all plain sends of a producer to one queue have in common.
 
     Args:
-        common: the fields that say who sends to which topic, by their short names.
+        common: producer group and topic fields, by their short names.
     """
 
     __slots__ = ("_head", "_queue")
@@ -43,10 +45,10 @@ class SendTemplate:
         *,
         one_way: bool = False,
     ) -> bytes:
-        """The whole frame.
+        """Return the complete frame.
 
         Raises:
-            UnicodeEncodeError: the properties hold half a surrogate pair.
+            UnicodeEncodeError: the properties contain a lone surrogate.
         """
         header = b"%b%d%b%b%b%d%b%d%b" % (
             self._head,
@@ -63,7 +65,7 @@ class SendTemplate:
         return b"".join((_PREFIX.pack(4 + size + len(body), size), header, body))
 
 
-# What stands between the parts of a request that differ from message to message.
+# Constant bytes between the parts of a request that differ per message.
 MIDDLE = b'","j":"0","i":'
 ANSWERED = b'"},"flag":0,"language":"PYTHON","opaque":'
 ONE_WAY = ANSWERED.replace(b'"flag":0', b'"flag":%d' % FrameFlag.ONE_WAY)
@@ -73,23 +75,23 @@ END = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % ROCKETMQ_VERSION
 def template_parts(
     common: Mapping[str, str], queue_id: int, broker_name: str
 ) -> tuple[bytes, bytes]:
-    """What stands before a message's flag, and what before its time."""
+    """Return the constant bytes before a message's flag, and those before its born timestamp."""
     head = _text({**common, "f": "0", "h": ""}).removesuffix(b'"}')
     queue = _text({"e": str(queue_id), "n": broker_name, "g": ""})[1:-2]
     return b'{"code":%d,"extFields":%b' % (RequestCode.SEND_MESSAGE_V2, head), b"," + queue
 
 
 SendAnswer = tuple[int, str, int, int, str | None, str, bool]
-"""Opaque, offset id, queue id, queue offset, transaction id, region, and whether traces are on."""
+"""Opaque, offset id, queue id, queue offset, transaction id, region, and whether tracing is on."""
 
 _Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True):
-    """Of `SendReply` those that an answer to a plain send has."""
+    """The fields of `SendReply` that the reply to a plain send has."""
 
-    msgId: str  # noqa: N815  the wire's own name, as are those below
+    msgId: str  # noqa: N815  wire names, as below
     queueId: _Int  # noqa: N815
     queueOffset: _Long  # noqa: N815
     transactionId: str | None = None  # noqa: N815
@@ -113,10 +115,10 @@ _decode = msgspec.json.Decoder(_Header, strict=False).decode
 def read_answers(
     data: bytes, position: int, wanted: Container[int]
 ) -> tuple[int, list[SendAnswer]]:
-    """The usual answers that lie in a row from `position` on, as far as their numbers are wanted.
+    """Decode consecutive success replies from `position` on whose opaque is in `wanted`.
 
     Returns:
-        Where the first one begins that is not so, and the answers.
+        The position of the first frame that is not such a reply, and the replies.
     """
     found: list[SendAnswer] = []
     while len(data) - position >= _PREFIX.size:
@@ -130,11 +132,11 @@ def read_answers(
             break
         if header.code or not header.flag & 1 or header.opaque not in wanted:
             break
-        said = header.extFields
+        fields = header.extFields
         found.append(
             (
-                header.opaque, said.msgId, said.queueId, said.queueOffset,
-                said.transactionId, said.MSG_REGION, said.TRACE_ON,
+                header.opaque, fields.msgId, fields.queueId, fields.queueOffset,
+                fields.transactionId, fields.MSG_REGION, fields.TRACE_ON,
             )
         )  # fmt: skip
         position = end

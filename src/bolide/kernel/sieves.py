@@ -1,8 +1,9 @@
-"""Tests of records by their properties; `_sieves` has the compiled twin.
+"""Filters of records by their properties; `_sieves` is the compiled version.
 
-A plan says in a few forms what a test of properties asks; the compiled twin judges by it, here the
-test itself is called. A form is true, false or unknown, as in SQL, and what is not one of the forms
-is `Asked`. In all of them `key` is how a property begins: 0x02, its name, 0x01.
+A plan describes a filter as a tree of simple predicates, which the compiled version evaluates; this
+module calls the filter function instead. A predicate is true, false or unknown, as in SQL; one that
+has no simple form is an `Asked` with a function. In all of them `key` is the beginning of a
+property: 0x02, its name, 0x01.
 """
 
 from collections.abc import Callable
@@ -11,20 +12,20 @@ from typing import NamedTuple
 from bolide.protocol.record import property_bytes
 
 Properties = bytes
-"""A property string with 0x02 before it."""
+"""A property string preceded by 0x02."""
 
 
 class TextIs(NamedTuple):
-    """Unknown where there is no such property; `text` is UTF-8 without U+FFFD."""
+    """Equality; unknown without the property. `text` is UTF-8 without U+FFFD."""
 
     key: bytes
     text: bytes
 
 
 class NumberIs(NamedTuple):
-    """Whether a whole number is above another and the like; unknown where there is none.
+    """Integer comparison; unknown without the property.
 
-    The whole test is not true of a text that is no number from -`most` - 1 to `most`.
+    If the text is not an integer from -`most` - 1 to `most`, the whole filter rejects the record.
     """
 
     key: bytes
@@ -35,11 +36,13 @@ class NumberIs(NamedTuple):
 
 
 class IsThere(NamedTuple):
+    """Whether the property exists."""
+
     key: bytes
 
 
 class IsListed(NamedTuple):
-    """As `TextIs`, with several texts."""
+    """As `TextIs`, for any of several texts."""
 
     key: bytes
     texts: frozenset[bytes]
@@ -50,14 +53,14 @@ class Negated(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """All or any of them, looked at in order until one decides."""
+    """Conjunction or disjunction, evaluated in order until one part decides."""
 
     is_all: bool
     plans: tuple["Plan", ...]
 
 
 class Asked(NamedTuple):
-    """Whatever a function says: true, false or None; by an exception, what the whole test does."""
+    """The result of a function: true, false or None; an exception is left to the whole filter."""
 
     function: Callable[[Properties], object]
 
@@ -66,11 +69,11 @@ Plan = TextIs | NumberIs | IsThere | IsListed | Negated | Joined | Asked
 
 
 class Sieve:
-    """A test of records by their properties, for `gather`; called with one record it judges that.
+    """A filter of records by their properties, for `gather`; calling it tests one record.
 
     Args:
-        plan: says the same as `accepts`.
-        accepts: the test.
+        plan: the same filter as `accepts`, for the compiled version.
+        accepts: the filter function.
     """
 
     __slots__ = ("_accepts",)

@@ -1,7 +1,7 @@
-"""The newest units of a queue, in memory; `_units` has the compiled twin.
+"""The newest units of a consume queue, in memory; `_units` is the compiled version.
 
-One thread at a time changes them, any thread reads. `_sends` appends to them itself and counts what
-it appended, so that statistics and those who wait are told of many at once.
+Changes must be serialized; any thread may read. The fast path for sends appends directly and counts
+its units, so that statistics and long polling are updated once per burst.
 """
 
 import struct
@@ -9,28 +9,28 @@ from typing import Any
 
 UNIT_SIZE = 20
 BLANK_SIZE = 0x7FFF_FFFF
-"""The size that a unit names whose record is lost; no record is that large."""
+"""Size in a unit whose record is lost; larger than any record."""
 
 _UNIT = struct.Struct(">qiq")
 _PLACE = struct.Struct(">qi")
 
 
 class Units:
-    """Units from `base` on."""
+    """Consecutive units of a queue, from queue offset `base` on."""
 
     __slots__ = ("_held", "fresh", "fresh_bytes", "is_changed", "is_closed", "owner")
 
     def __init__(self, owner: Any = None) -> None:
         self.owner = owner
-        """Whose units they are, for who finds them touched."""
+        """The queue of these units, for callers that only have the units."""
         self.is_closed = False
-        """The queue is gone: nothing may be appended."""
+        """Set when the queue is removed; nothing may be appended then."""
         self.is_changed = False
-        """Sends appended something, and the queue's table knows."""
+        """Set when sends have appended units and the queue table has been notified."""
         self.fresh = 0
         """Units appended by sends since `take_fresh`."""
         self.fresh_bytes = 0
-        # Replaced as a whole, so that a reader on another thread sees one or the other.
+        # One tuple, replaced atomically, so that readers see a consistent pair.
         self._held = (0, bytearray())
 
     @property
@@ -44,15 +44,15 @@ class Units:
 
     @property
     def size(self) -> int:
-        """Bytes that they take."""
+        """Size of the units in bytes."""
         return len(self._held[1])
 
     def append(self, units: bytes | bytearray) -> None:
-        """Add whole units at the end."""
+        """Append whole units."""
         self._held[1].extend(units)
 
     def add(self, physical_offset: int, size: int, code: int) -> int:
-        """Add one that a send brought; returns its queue offset."""
+        """Append the unit of a send; returns its queue offset."""
         base, data = self._held
         data.extend(_UNIT.pack(physical_offset, size, code))
         self.fresh += 1
@@ -60,36 +60,36 @@ class Units:
         return base + len(data) // UNIT_SIZE - 1
 
     def take_fresh(self) -> tuple[int, int]:
-        """How many units were added since the last call, and the bytes of their records."""
+        """Return and reset the number of units added by sends and the bytes of their records."""
         fresh = self.fresh, self.fresh_bytes
         self.fresh = self.fresh_bytes = 0
         return fresh
 
     def reset(self, base: int, units: bytes | bytearray = b"") -> None:
-        """Hold these instead, from `base` on."""
+        """Replace the content by these units, from `base` on."""
         self._held = (base, bytearray(units))
 
     def take(self, queue_offset: int, count: int) -> bytearray:
-        """The bytes of units from an offset on; none if it is below `base`."""
+        """Return up to `count` units from a queue offset on; empty if it is below `base`."""
         base, data = self._held
         at = queue_offset - base
         return data[at * UNIT_SIZE : (at + max(count, 0)) * UNIT_SIZE] if at >= 0 else bytearray()
 
     def drop_below(self, queue_offset: int) -> None:
-        """Let go of the units below an offset."""
+        """Drop the units below a queue offset."""
         base, data = self._held
         if queue_offset > base:
             self._held = (queue_offset, data[(queue_offset - base) * UNIT_SIZE :])
 
     def cut(self, queue_offset: int) -> None:
-        """Let go of the units from an offset on."""
+        """Drop the units from a queue offset on."""
         base, data = self._held
         self._held = (base, data[: max(queue_offset - base, 0) * UNIT_SIZE])
 
     def end_below(self, physical_offset: int) -> int:
-        """The offset behind the last unit whose record ends at or below a position of the log."""
+        """Queue offset behind the last unit whose record ends at or below a physical offset."""
         base, data = self._held
-        at = len(data) - UNIT_SIZE  # read once: units are appended meanwhile
+        at = len(data) - UNIT_SIZE  # read once: units may be appended concurrently
         while at >= 0:
             start, size = _PLACE.unpack_from(data, at)
             if start + size <= physical_offset or size == BLANK_SIZE:
