@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Numbers at any address, big-endian or in digits, and the order in which they are stored."""
+"""Unaligned big-endian loads and stores, decimal formatting, and ordered stores."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -8,7 +8,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
-    /* Written byte by byte: right on every machine, and compilers make one instruction of it. */
+    /* Byte by byte: portable, and compilers emit a single instruction. */
     static inline uint32_t bolide_u32(const uint8_t *p) {
         return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
     }
@@ -24,14 +24,14 @@ cdef extern from *:
         bolide_put32(p + 4, (uint32_t)v);
     }
 
-    /* All stores before are made before this one, which a kill does not cut. */
+    /* A store ordered after all earlier ones; a killed process leaves it complete or undone. */
     static inline void bolide_publish32(uint8_t *p, uint32_t v) {
         __atomic_thread_fence(__ATOMIC_RELEASE);
         bolide_put32(p, v);
         __atomic_thread_fence(__ATOMIC_RELEASE);
     }
 
-    /* Decimal digits, 20 at most; returns how many. */
+    /* Write at most 20 decimal digits; returns their number. */
     static inline size_t bolide_write_number(int64_t number, uint8_t *into) {
         uint8_t digits[20];
         uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `columns`, where everything is described.
+"""The compiled version of `columns`, which documents the class.
 
-The usual record is copied from pointer to pointer. Whatever is wrong with one, or out of the
-ordinary, goes through the plain functions: so errors and rare results are theirs.
+Common records are copied between buffers directly. Invalid and unusual records are handled by the
+functions of `columns`, which determine errors and rare results.
 """
 
 cimport cython
@@ -41,7 +41,7 @@ cdef enum:
     COMPRESSED = 0x1
     PREPARED = 0x4
     MAX_HOST_TEXT = 64
-    MAX_PAIRS = 64  # above that, names are compared by a dictionary
+    MAX_PAIRS = 64  # above that, a dictionary compares the names
     LEAST_ROOM = 64
 
 cdef int64_t LAST_MS = INT64_MAX // 1000
@@ -68,7 +68,7 @@ cdef extern from *:
 
 @cython.final
 cdef class Grown:
-    """Bytes that grow at the end; a buffer for others once they do not any more."""
+    """A growable byte buffer; it must not grow once it was exported by the buffer protocol."""
 
     cdef uint8_t *data
     cdef Py_ssize_t size
@@ -105,7 +105,7 @@ cdef class Grown:
         return 0
 
     cdef Grown successor(self):
-        """An empty one with room for about as much."""
+        """Return an empty buffer of about the same capacity."""
         return Grown(self.size + self.size // 8)
 
 
@@ -137,7 +137,7 @@ cdef class Texts:
         return 0
 
     cdef inline int put_or_null(self, Slice text) except -1:
-        """Null if there is no address; every row of the column goes this way."""
+        """Append a text, or null if its address is NULL; must be used for all rows of the column."""
         if self.rows % 8 == 0:
             self.valid.add(1)[0] = 0
         if text.at == NULL:
@@ -150,7 +150,7 @@ cdef class Texts:
         return Strings(self.offsets, self.data, self.valid if self.has_nulls else None)
 
 
-cdef struct Host:  # the one met last, as it is packed and as it is written
+cdef struct Host:  # cache of the last host: packed and formatted
     Py_ssize_t size
     uint8_t packed[V6_SIZE]
     Py_ssize_t text_size
@@ -210,7 +210,7 @@ cdef class Columns:
         self.begin()
 
     cdef int begin(self) except -1:
-        """Nothing is taken in; the columns have room for as much as before."""
+        """Reset to empty columns with the capacity of the previous ones."""
         self.rows = self.size = self.left_compressed = 0
         self.topic, self.body = Texts(self.topic), Texts(self.body)
         self.message_id = Texts(self.message_id)
@@ -307,7 +307,7 @@ cdef class Columns:
     # ---- one record
 
     cdef bint take(self, const uint8_t *at, Fields *fields, bint check_crc, int64_t delta) except -1:
-        """False if its body is not sound."""
+        """Add a record if wanted; False if its body is corrupt."""
         cdef int64_t offset = <int64_t>(u64(at + 20) + <uint64_t>delta)
         cdef int64_t stored = <int64_t>u64(fields.store_timestamp)
         if not (
@@ -388,7 +388,7 @@ cdef class Columns:
         return self.tags.put_or_null(named.tags)
 
     cdef bint put_pairs(self, Slice text, Named *named) except -1:
-        """False, and nothing was put, if there are too many to compare them here."""
+        """Append pairs; False, with nothing appended, if there are more than MAX_PAIRS."""
         cdef Slice names[MAX_PAIRS]
         cdef Slice values[MAX_PAIRS]
         cdef Slice name, value

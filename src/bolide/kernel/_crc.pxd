@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""CRC-32 of the zip polynomial, with its top bit cleared; call `crc_init` once.
+"""CRC-32 of the zip polynomial with its top bit cleared; call `crc_init` once.
 
-Eight bytes at a time by tables. Where the processor can multiply without carry (`pclmulqdq`), longer
-data is first folded, 64 bytes at a time: multiplying by x^n modulo the polynomial moves a part of
-the data n bits on, so that it can be added to what lies there.
+Tables process eight bytes at a time. If the processor supports carry-less multiplication
+(`pclmulqdq`), longer data is first folded, 64 bytes at a time: multiplying a part of the data by x^n
+modulo the polynomial shifts it by n bits, so that it can be added to the data at that position.
 """
 
 from libc.stdint cimport uint8_t, uint32_t

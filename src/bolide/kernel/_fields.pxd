@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Where the fields of a record lie (`protocol.record` has the table)."""
+"""Locations of the fields of a record; `protocol.record` documents the layout."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint32_t
 
@@ -14,7 +14,7 @@ cdef extern from *:
     const uint32_t MAGIC_V2 "BOLIDE_MAGIC_V2"
 
 cdef enum:
-    FIXED_SIZE = 72  # up to and with the body's length, without the hosts
+    FIXED_SIZE = 72  # up to and including the body length, without the hosts
     V4_SIZE = 8
     V6_SIZE = 20
     BORN_V6 = 0x10
@@ -39,7 +39,7 @@ cdef struct Fields:
 
 
 cdef inline bint cut(const uint8_t *at, Py_ssize_t left, Fields *fields) noexcept nogil:
-    """Find the fields of a record whose lengths add up; False if none is there."""
+    """Locate the fields of a record; False unless its lengths add up."""
     cdef Py_ssize_t size, head_size, length_size, rest
     cdef const uint8_t *next
     if left < 8:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `protocol.framing` for frames with a binary header (`binary_fields`).
+"""The compiled version of `protocol.framing` for frames with a binary header (`binary_fields`).
 
-JSON, and whatever is unusual or wrong, is left to that, which says what it is.
+JSON headers and unusual or invalid frames are passed to `protocol.framing`, which raises the errors.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -80,7 +80,7 @@ cdef inline str text_of(const uint8_t *at, Py_ssize_t size):
 
 
 cdef dict read_fields(const uint8_t *at, Py_ssize_t left):
-    """The fields that fill these bytes; None if they do not."""
+    """Decode fields; None unless they fill the bytes exactly."""
     cdef dict fields = {}
     cdef Py_ssize_t size
     cdef int count = 0
@@ -115,7 +115,7 @@ def encode_frame(frame not None):
 
 
 cdef bytes write_frame(object frame):
-    """Raises one of what `encode_frame` looks out for where the frame is unusual."""
+    """Encode a common frame; raises an exception that `encode_frame` catches for any other."""
     cdef int32_t opaque = frame.opaque, flag = frame.flag
     cdef int64_t code = frame.code, version = frame.version
     cdef int language = NUMBERS.get(frame.language, OTHER)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `gathering`, which documents the functions."""
+"""The compiled version of `gathering`, which documents the functions."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
@@ -40,7 +40,7 @@ cdef extern from *:
 cdef enum:
     MAX_PAGES = 1024
     UNIT_SIZE = 20
-    HEAD_SIZE = 36  # up to and with the physical offset
+    HEAD_SIZE = 36  # up to and including the physical offset
     PLACE_AT = 28
 
 
@@ -67,7 +67,7 @@ def gather(
                 place, told = <int64_t>u64(unit), <int32_t>u32(unit + 8)
                 if told < HEAD_SIZE or taken + told > size or place < start:
                     break
-                distance = <uint64_t>place - <uint64_t>start  # too far for a signed one
+                distance = <uint64_t>place - <uint64_t>start  # unsigned: may overflow a signed integer
                 if told > log.len or distance > <uint64_t>(log.len - told):
                     break
                 begin = <int64_t>distance

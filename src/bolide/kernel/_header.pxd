@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The header of a frame, JSON or binary, as clients write it: found on pointers, nothing is copied.
+"""Zero-copy parser of the header of a frame, JSON or binary, as clients write it.
 
-Only what is usual is read: no blanks, ASCII, objects no deeper than the fields, no name twice, no
-remark. Whatever else may be right is for the caller's slower way.
+Only common headers are accepted: ASCII, no blanks, no nesting below the fields, no duplicate names,
+no remark. The caller must decode other headers, which may be valid, by the general decoder.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,7 +17,7 @@ cdef enum:
 
 cdef struct Field:
     Slice name
-    Slice value  # of a string what lies between the quotes, escapes as they are
+    Slice value  # of a string the text between the quotes, with escapes
     bint quoted
     bint escaped
 
@@ -35,7 +35,7 @@ cdef inline bint named(Slice text, const char *name, Py_ssize_t size) noexcept n
 
 
 cdef inline bint take_string(const uint8_t **at, const uint8_t *end, Slice *text, bint *escaped) noexcept nogil:
-    """Step over a string that begins here."""
+    """Parse a JSON string and advance behind it."""
     cdef const uint8_t *p = at[0]
     escaped[0] = False
     if p >= end or p[0] != 0x22:
@@ -59,7 +59,7 @@ cdef inline bint take_string(const uint8_t **at, const uint8_t *end, Slice *text
 
 
 cdef inline bint take_word(const uint8_t **at, const uint8_t *end, Slice *text) noexcept nogil:
-    """Step over a number, true, false or null."""
+    """Parse a number, true, false or null and advance behind it."""
     cdef const uint8_t *p = at[0]
     text.at = p
     while p < end and (0x30 <= p[0] <= 0x39 or p[0] == 0x2D or 0x61 <= p[0] <= 0x7A):
@@ -78,7 +78,7 @@ cdef inline bint take_value(const uint8_t **at, const uint8_t *end, Field *field
 
 
 cdef inline bint number_of(Slice text, int64_t least, int64_t most, int64_t *number) noexcept nogil:
-    """A whole number as everybody writes it: no sign but a minus, no zeros in front."""
+    """Parse a canonical integer: no plus sign, no leading zeros."""
     cdef const uint8_t *p = text.at
     cdef const uint8_t *end = text.at + text.size
     cdef bint negative = text.size > 0 and p[0] == 0x2D
@@ -133,7 +133,7 @@ cdef inline bint take_fields(const uint8_t **at, const uint8_t *end, Header *hea
 
 
 cdef inline bint read_header(const uint8_t *start, Py_ssize_t size, Header *header) noexcept nogil:
-    """Read the header that fills these bytes; False if it is not a usual one."""
+    """Parse a JSON header that fills the bytes exactly; False unless it is a common one."""
     cdef const uint8_t *at = start
     cdef const uint8_t *end = start + size
     cdef Slice name
@@ -183,7 +183,7 @@ cdef inline bint read_header(const uint8_t *start, Py_ssize_t size, Header *head
                 if not value.quoted or value.escaped:
                     return False
             else:
-                return False  # a remark, say
+                return False  # an unexpected name, such as a remark
         if bit & seen:
             return False
         seen |= bit
@@ -197,12 +197,12 @@ cdef inline bint read_header(const uint8_t *start, Py_ssize_t size, Header *head
 
 
 cdef inline bint read_binary_header(const uint8_t *start, Py_ssize_t size, Header *header) noexcept nogil:
-    """The same for a binary one."""
+    """As `read_header`, for a binary header."""
     cdef const uint8_t *at = start + BINARY_HEAD
     cdef const uint8_t *end = start + size
     header.count = 0
     header.opaque_text.size = 0
-    if size < BINARY_HEAD or start[3] & 0x80 or u32(start + 13) != 0:  # a version below 0, a remark
+    if size < BINARY_HEAD or start[3] & 0x80 or u32(start + 13) != 0:  # negative version, or a remark
         return False
     header.code = start[0] << 8 | start[1]
     header.opaque, header.flag = <int32_t>u32(start + 5), <int32_t>u32(start + 9)
@@ -234,7 +234,7 @@ cdef inline bint take_binary_field(const uint8_t **at, const uint8_t *end, Heade
         if field.value.at[i] >= 0x80:
             return False
         if field.value.at[i] < 0x20:
-            field.escaped = True  # as JSON has it
+            field.escaped = True  # JSON would escape it
     for other in range(header.count):
         if named(header.fields[other].name, <const char *>field.name.at, field.name.size):
             return False

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `index_entries`, where each function is described."""
+"""The compiled version of `index_entries`, which documents the functions."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -18,7 +18,7 @@ cdef enum:
 
 
 cdef bint fits(int64_t size, int64_t slots, int64_t entries) noexcept nogil:
-    # By division: the products of hostile numbers may overflow.
+    # By division: products of untrusted numbers may overflow.
     size -= HEADER_SIZE
     if slots < 1 or size < 0 or slots > size // SLOT_SIZE:
         return False
@@ -111,7 +111,7 @@ cdef int64_t next_match(
     const uint8_t *entries, int64_t number, int64_t *above, uint32_t key_hash,
     int64_t least, int64_t most, int64_t *physical_offset,
 ) noexcept nogil:
-    """Walk to the next entry that matches; returns the number to go on with, -1 at the end."""
+    """Find the next matching entry; returns the entry number to continue with, -1 at the end."""
     cdef const uint8_t *entry
     cdef int64_t after
     while 0 < number < above[0]:
@@ -151,7 +151,7 @@ cdef int64_t rebuild(uint8_t *file, int64_t slots, int64_t count) noexcept nogil
         entry += ENTRY_SIZE
         slot = file + HEADER_SIZE + u32(entry) % <uint64_t>slots * SLOT_SIZE
         previous = u32(slot)
-        if u32(entry + 16) != previous:  # a page that is right already stays clean
+        if u32(entry + 16) != previous:  # do not dirty pages that are already correct
             put32(entry + 16, previous)
         put32(slot, <uint32_t>number)
         used += previous == 0

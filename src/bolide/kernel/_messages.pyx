@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `messages`, which describes it.
+"""The compiled version of `messages`, which documents the functions.
 
-Neighbours in a reply mostly have one topic and the same hosts: these are made once and shared. A
-record that is not sound has the reference read all of them, so that the errors are its own.
+Adjacent records of a reply mostly have the same topic and hosts, whose objects are shared. If a
+record is invalid, the pure-Python version decodes the whole reply and raises the error.
 """
 
 cimport cython
@@ -22,14 +22,14 @@ from bolide.protocol.hosts import unpack_host
 from bolide.protocol.record import decode_property_bytes
 
 cdef enum:
-    HEAD_SIZE = 40  # up to and with sysFlag
+    HEAD_SIZE = 40  # up to and including sysFlag
 
 
 @cython.final
 @cython.no_gc
 @cython.freelist(1024)
 cdef class _Later:
-    """Decodes properties when they are wanted; as a copy or pickled it is what the reference has."""
+    """Decodes properties lazily; copied or pickled, it becomes the pure-Python equivalent."""
 
     cdef bytes text
 
@@ -69,7 +69,7 @@ def read_messages(data, str broker_name="", min_offset=None, max_offset=None, ta
 
 @cython.final
 cdef class Reader:
-    """What the records of one reply have in common, and what was made of the last one."""
+    """Values common to the records of a reply, and the cached objects of the last record."""
 
     cdef list messages
     cdef object broker_name, min_offset, max_offset, tags
@@ -82,7 +82,7 @@ cdef class Reader:
         self.tags = tags or None
 
     cdef bint read(self, const uint8_t *at, Py_ssize_t left) except -1:
-        """Read what lies there to its end; False at a record that is not sound."""
+        """Decode all records; False at an invalid one."""
         cdef Fields fields
         while left > 0:
             if not cut(at, left, &fields):
@@ -118,7 +118,7 @@ cdef class Reader:
 
 
 cdef inline bint differs(Slice part, Slice *last) noexcept nogil:
-    """Whether a part has other bytes than the last one, which it becomes."""
+    """Whether a part differs from the last one, which is then replaced."""
     cdef bint same = (
         last.at != NULL and part.size == last.size and memcmp(part.at, last.at, part.size) == 0
     )

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The properties that queues and the key index look at, and the numbers made of them."""
+"""The properties used by consume queues and the key index, and their hashes."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -10,8 +10,8 @@ from bolide.kernel._fields cimport Slice
 
 cdef extern from *:
     """
-    /* Java's String.hashCode goes on over bytes, four at a time: the steps do not wait for each
-       other then. `seen` has the top bit if one of them is not ASCII. */
+    /* Java's String.hashCode, continued over bytes, four at a time to shorten the dependency
+       chain. The top bit of `seen` is set if a byte is not ASCII. */
     static inline uint32_t bolide_hash(uint32_t h, const uint8_t *p, size_t n, uint8_t *seen) {
         uint8_t all = 0;
         for (; n >= 4; p += 4, n -= 4) {
@@ -47,7 +47,7 @@ cdef inline str cut_text(Slice part):
 
 
 cdef inline void find_named(Slice text, Named *named) noexcept nogil:
-    """Find the properties that queues and index look at; of two with one name the later wins."""
+    """Find the properties used by queues and index; the last one of a name wins."""
     cdef const uint8_t *next = text.at
     cdef const uint8_t *end = text.at + text.size
     cdef const uint8_t *pair_end
@@ -74,7 +74,7 @@ cdef inline void find_named(Slice text, Named *named) noexcept nogil:
 
 
 cdef inline bint next_word(Slice *text, Slice *word) noexcept nogil:
-    """Cut the next word off the front of a text; False if there is none."""
+    """Remove the next word from the front of a text; False if there is none."""
     cdef const uint8_t *end = text.at + text.size
     cdef const uint8_t *start = text.at
     cdef const uint8_t *blank
@@ -90,7 +90,7 @@ cdef inline bint next_word(Slice *text, Slice *word) noexcept nogil:
 
 
 cdef inline uint32_t hash_on(uint32_t value, Slice text) except? 0xFFFFFFFF:
-    """Go on with Java's `String.hashCode` over more text."""
+    """Continue Java's `String.hashCode` over more text."""
     cdef uint8_t seen
     cdef Py_UCS4 character
     cdef uint32_t unit
@@ -116,7 +116,7 @@ cdef inline uint32_t key_hash(uint32_t prefix, Slice key) except? 0xFFFFFFFF:
     cdef uint32_t value = hash_on(prefix, key)
     if value & <uint32_t>0x80000000:
         value = <uint32_t>0 - value
-    return value & <uint32_t>0x7FFFFFFF  # the smallest int has no absolute value in Java: 0
+    return value & <uint32_t>0x7FFFFFFF  # Java's Integer.MIN_VALUE has no absolute value: 0
 
 
 cdef inline int64_t tags_code(Slice tags) except? -1:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `reference`, where each function is described.
+"""The compiled version of `records`, which documents the functions.
 
-The usual case runs here on pointers, every access behind a check of what is left. Whatever is wrong
-or out of the ordinary goes to the reference as it came: so errors and their words are its own.
+Common cases are handled on pointers, with a bounds check before every access. Unusual and invalid
+input is passed unchanged to `records`, which raises the errors.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -127,7 +127,7 @@ def write_record(target, Py_ssize_t position, draft, queue_offset, physical_offs
 
 
 cdef bint open_draft(object draft, Draft *parts) except -1:
-    """Take a draft apart; False if it is one for the reference. Ends with `close_draft`."""
+    """Unpack a draft, to be released by `close_draft`; False if `records` must handle it."""
     cdef Py_ssize_t topic_size
     if not isinstance(draft, tuple) or len(<tuple>draft) != 11:
         return False
@@ -189,7 +189,7 @@ cdef inline Py_ssize_t host_size(bytes host) noexcept:
 
 
 cdef uint8_t *put_host(uint8_t *at, bytes host) noexcept:
-    """Cut or filled up with zeros to its size, as `struct` does."""
+    """Write a host, truncated or zero-padded to its size, as `struct` does."""
     cdef Py_ssize_t size = host_size(host), given = PyBytes_GET_SIZE(host)
     memset(at, 0, size)
     memcpy(at, PyBytes_AS_STRING(host), given if given < size else size)
@@ -311,11 +311,11 @@ def describe(topic, properties):
     return code, tuple(hashes)
 
 
-# The walk
+# Scanning
 
 
 cdef class Growing:
-    """Bytes that grow at the end."""
+    """A growable byte buffer."""
 
     cdef uint8_t *data
     cdef Py_ssize_t size
@@ -341,7 +341,7 @@ cdef class Growing:
 
 
 cdef class Run(Growing):
-    """The entries of one queue while their offsets are consecutive."""
+    """Entries of one queue with consecutive offsets."""
 
     cdef bytes topic
     cdef int32_t queue_id
@@ -357,7 +357,7 @@ cdef class Run(Growing):
 
 
 cdef class Found:
-    """What a walk has collected so far."""
+    """The queue entries and keys collected by a scan."""
 
     cdef tuple delays
     cdef bint wants_keys
@@ -449,7 +449,7 @@ cdef class Found:
 
 
 cdef Py_ssize_t delay_level(Slice text) noexcept nogil:
-    """0 for what is no level; more than nine digits are none either."""
+    """Parse a delay level; 0 if the text is not a number of at most nine digits."""
     cdef Py_ssize_t level = 0, i
     if text.size > 9:
         return 0

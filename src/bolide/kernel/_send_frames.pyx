@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `send_frames`, where everything is described.
+"""The compiled version of `send_frames`, which documents classes and functions.
 
-It may leave to the ordinary way an answer that its twin would read, never the other way round.
+It may skip a reply that the pure-Python version would decode, but never decodes more.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -32,7 +32,7 @@ cdef inline uint8_t *put(uint8_t *at, bytes data) noexcept:
 
 
 cdef inline uint8_t short_escape(uint8_t letter) noexcept nogil:
-    """What stands behind the backslash for a character that has a short one; else 0."""
+    """The letter of the short JSON escape of a character, or 0 if it has none."""
     if letter == 0x22 or letter == 0x5C:
         return letter
     if letter == 0x0A:
@@ -49,7 +49,7 @@ cdef inline uint8_t short_escape(uint8_t letter) noexcept nogil:
 
 
 cdef Py_ssize_t quoted_size(const uint8_t *text, Py_ssize_t size) noexcept nogil:
-    """Bytes of a JSON string, its quotes included."""
+    """Size of a text as JSON string, including quotes."""
     cdef Py_ssize_t total = size + 2, i
     for i in range(size):
         if text[i] < 0x20 or text[i] == 0x22 or text[i] == 0x5C:
@@ -146,7 +146,7 @@ cdef inline str text_of(Field *field):
 
 
 cdef tuple read_answer(const uint8_t *start, Py_ssize_t size, wanted):
-    """The answer whose header fills these bytes; None if it is not a usual one."""
+    """Decode a reply whose header fills the bytes exactly; None unless it is a common one."""
     cdef Header header
     cdef Field *field
     cdef Field *message_id = NULL

@@ -5,7 +5,7 @@ cdef enum:
     NO = 0
     YES = 1
     UNKNOWN = 2
-    FAILED = 3  # the whole test is not true
+    FAILED = 3  # the whole filter rejects the record
     UNSURE = 4
 
 

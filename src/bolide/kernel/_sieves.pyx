@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `sieves`, where everything is described.
+"""The compiled version of `sieves`, which documents classes and plans.
 
-Where a plan cannot tell, as of digits that are not ASCII, it says so: then the test itself is to be
-asked.
+A plan that cannot decide, for example on non-ASCII digits, returns UNSURE; the caller must then call
+the filter function.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -16,7 +16,7 @@ from bolide.kernel import sieves
 from bolide.protocol.record import property_bytes
 
 cdef enum:
-    MOST_DIGITS = 18  # of them any number fits
+    MOST_DIGITS = 18  # any number of so many digits fits into 64 bits
 
 
 cdef class Test:
@@ -25,7 +25,7 @@ cdef class Test:
 
 
 cdef class _OfProperty(Test):
-    """Of the value of one property; of several the last one that is not empty."""
+    """A test of one property value; of several, the last one that is not empty."""
     cdef bytes key
     cdef int missing
 
@@ -164,7 +164,7 @@ cdef class _Asked(Test):
         try:
             said = self.function(text)
         except Exception:
-            return UNSURE  # the test itself meets it too
+            return UNSURE  # the filter function raises it again
         if said is None:
             return UNKNOWN
         return YES if said else NO

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `units`, where each method is described.
+"""The compiled version of `units`, which documents the methods.
 
-A method runs to its end before another thread's, as it keeps the interpreter's lock.
+Methods are atomic, as they do not release the GIL.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -43,7 +43,7 @@ cdef class Units:
         return self.put(physical_offset, size, code)
 
     cdef int64_t put(self, int64_t physical_offset, Py_ssize_t size, int64_t code) noexcept:
-        """`add`, where `ensure` was called before."""
+        """As `add`, after a call of `ensure`."""
         cdef uint8_t *unit = self.data + self.size
         put64(unit, <uint64_t>physical_offset)
         put32(unit + 8, <uint32_t>size)
@@ -97,7 +97,7 @@ cdef class Units:
         return self.base + (at // UNIT_SIZE + 1 if at >= 0 else 0)
 
     cdef void give_back(self) noexcept:
-        """Return memory of which little is used."""
+        """Shrink the buffer if little of it is used."""
         cdef Py_ssize_t capacity = max(2 * self.size, FIRST_CAPACITY)
         cdef uint8_t *data
         if capacity < self.capacity // 2:
@@ -106,7 +106,7 @@ cdef class Units:
                 self.data, self.capacity = data, capacity
 
     cdef int ensure(self, Py_ssize_t more) except -1:
-        """Have room for so many bytes."""
+        """Ensure capacity for a number of bytes."""
         cdef Py_ssize_t capacity
         cdef uint8_t *data
         if self.size + more > self.capacity:
