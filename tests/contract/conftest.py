@@ -1,4 +1,4 @@
-"""Every store there is, each with the same settings and the same clock."""
+"""All store implementations, with the same settings and clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from tests.support.store import MONDAY_NOON, small_config
 KINDS = ["memory", "files-async", "files-sync", "files-async-threads", "files-sync-threads"]
 
 MakeStore = Callable[..., Store]
-"""Takes the settings that differ from `small_config`; the store is open."""
+"""Opens a store with settings that override `small_config`."""
 
 
 @pytest.fixture(params=KINDS)

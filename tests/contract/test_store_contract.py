@@ -1,4 +1,4 @@
-"""What every store does. Each test runs on the store of files in both modes and on that in memory.
+"""The store contract. Each test runs on the file store in both flush modes and on the memory store.
 
 `put` waits until the messages are flushed, as with SYNC_FLUSH they are readable only then.
 """
@@ -33,7 +33,7 @@ NOON_MS = int(MONDAY_NOON * 1000)
 
 
 def put(store: Store, *drafts: RecordDraft) -> list[Appended]:
-    """Append one after the other and wait until all are readable."""
+    """Append in order and wait until all are readable."""
     appended = [store.append(each) for each in drafts]
     assert all(store.wait_flushed(each) for each in appended)
     return appended
@@ -46,7 +46,7 @@ def put_batch(store: Store, drafts: Sequence[RecordDraft]) -> list[Appended]:
 
 
 def bodies(store: Store, topic: str = "T", queue_id: int = 0, start: int = 0) -> list[bytes]:
-    """All messages of a queue from an offset on, by as many reads as it takes."""
+    """All messages of a queue from an offset on, by repeated reads."""
     found: list[bytes] = []
     while (step := store.read(topic, queue_id, start)).status is ReadStatus.FOUND:
         found += [body_of(record) for record in step.records]

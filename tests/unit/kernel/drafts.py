@@ -1,4 +1,4 @@
-"""Records to write, and logs made of them."""
+"""Sample drafts, and logs built from them."""
 
 from collections.abc import Iterable
 
@@ -36,7 +36,7 @@ def record(
 
 
 def log_of(drafts: Iterable[tuple[RecordDraft, int]], physical_offset: int = 0) -> bytes:
-    """Records back to back, one a draft and its queue offset, each a second after the last."""
+    """Encode records back to back from drafts and queue offsets, stored one second apart."""
     log = b""
     for number, (draft, queue_offset) in enumerate(drafts):
         place = physical_offset + len(log)

@@ -1,4 +1,4 @@
-"""The kernel's implementations, under one type."""
+"""Both implementations of the kernel, behind one type."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -39,7 +39,7 @@ NAMES = ("reference", "compiled")
 
 
 def kernel_named(name: str) -> Kernel:
-    """Skips the test where there is no compiled kernel."""
+    """Skip the test if the compiled kernel is not built."""
     if name == "reference":
         return _of(reference, reference)
     if MISSING:

@@ -1,4 +1,4 @@
-"""Records into columns: what both kernels give, and that they give the same."""
+"""Conversion of records to columns by both kernels, and their equivalence."""
 
 import struct
 from collections.abc import Callable
@@ -35,7 +35,7 @@ needs_compiled = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 @pytest.fixture(scope="session", params=["plain", pytest.param("compiled", marks=needs_compiled)])
 def make(request: pytest.FixtureRequest) -> Make:
-    """Every test that takes it runs on plain Python and on the compiled kernel."""
+    """Run each test on the pure-Python and on the compiled kernel."""
     return columns.Columns if request.param == "plain" else _columns.Columns
 
 
@@ -392,7 +392,7 @@ wanteds = st.builds(
 
 
 def outcomes(make: Make, data: bytes, wanted: Wanted, limit: int, **how: Any) -> list[object]:
-    """All that can be seen of taking a buffer in, cut whenever it is full."""
+    """All observable results of adding a buffer, cut whenever the columns are full."""
     taker = make(wanted, max_rows=limit, max_size=120)
     seen: list[object] = []
     position = 0

@@ -1,4 +1,4 @@
-"""Frames with binary headers: compiled and in plain Python they are read and written alike."""
+"""Frames with binary headers: the compiled codec equals the pure-Python one."""
 
 import struct
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def test_any_bytes_are_read_alike(payload: bytes) -> None:
 def test_any_fields_are_read_alike(
     pairs: list[tuple[bytes, bytes]], behind: bytes, remark: bytes
 ) -> None:
-    """Names twice, values that are empty or not UTF-8, bytes behind the fields."""
+    """Duplicate names, empty or invalid UTF-8 values, bytes behind the fields."""
     fields = b"".join(
         struct.pack(">h", len(key)) + key + struct.pack(">i", len(text)) + text
         for key, text in pairs

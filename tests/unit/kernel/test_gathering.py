@@ -1,4 +1,4 @@
-"""Records by the units of a queue: what is plain is taken, and the twins agree on where it ends."""
+"""Lookup of records by queue units: both kernels return the same and stop at the same unit."""
 
 import mmap
 import struct

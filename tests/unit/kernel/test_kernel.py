@@ -1,4 +1,4 @@
-"""Which implementation a process gets."""
+"""Selection of the compiled or pure-Python kernel."""
 
 import importlib.machinery
 import os

@@ -1,4 +1,4 @@
-"""A whole reply read at once: both kernels give the same messages, or the same error."""
+"""Decoding of a whole reply: both kernels return the same messages or raise the same error."""
 
 import copy
 import pickle
@@ -90,7 +90,7 @@ def test_the_flags_of_all_records_are_joined(kernel: ModuleType) -> None:
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> object:
-    """What a call returned or raised; of messages every field with its type."""
+    """The result or exception of a call; messages as all fields with their types."""
     try:
         found = call(*arguments)
     except BolideError as exc:
@@ -99,7 +99,7 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> object:
 
 
 def _parts(message: StoredMessage) -> list[object]:
-    """Asking for the properties first has them decoded."""
+    """Access the properties, which decodes them."""
     assert isinstance(message.properties, dict)
     return [(type(value), value) for value in structs.astuple(message)]
 
@@ -132,6 +132,6 @@ def test_the_twins_join_the_flags_of_anything_alike(data: bytes) -> None:
 
 @needs_compiled
 def test_the_twins_differ_where_they_should() -> None:
-    """The comparison itself can fail."""
+    """Check that the comparison detects differences."""
     assert outcome(reference.read_messages, REPLY) != outcome(reference.read_messages, REPLY[:-1])
     assert outcome(reference.read_messages, REPLY) != outcome(reference.read_messages, REPLY, "b")

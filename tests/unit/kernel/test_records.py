@@ -64,7 +64,7 @@ def test_the_hosts_say_which_address_bits_are_set(kernel: Kernel) -> None:
 
 
 def test_the_size_field_is_stored_after_everything_else() -> None:
-    """Only the reference stores through an object that can watch it."""
+    """Only the pure-Python version writes through an object that can observe the order."""
     from bolide.kernel import records as reference
 
     stores: list[slice] = []
@@ -157,7 +157,7 @@ def test_bytes_that_are_not_utf_8_count_as_replaced(kernel: Kernel) -> None:
 
 def test_the_smallest_hash_is_filed_under_0(kernel: Kernel) -> None:
     key = "DWIECHC"
-    assert java_hash(f"T#{key}") == -(2**31)  # it has no absolute value in Java
+    assert java_hash(f"T#{key}") == -(2**31)  # has no absolute value in Java
     assert kernel.describe(b"T", f"KEYS\x01{key}".encode()) == (0, (0,))
 
 

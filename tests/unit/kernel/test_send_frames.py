@@ -1,6 +1,6 @@
-"""Plain sends as a producer writes them, and their answers as it reads them.
+"""Encoding of plain sends and decoding of their replies.
 
-What is written and what is read is compared with the ordinary way, which has frames and headers.
+Both are compared with the general codec, which builds frames and headers.
 """
 
 import struct
@@ -38,7 +38,7 @@ READ = (7, USUAL["msgId"], 1, 2, "ID", "DefaultRegion", True)
 
 @pytest.fixture(scope="session", params=["reference", "compiled"])
 def twin(request: pytest.FixtureRequest) -> ModuleType:
-    """Every test runs on both; without a compiled kernel that is skipped."""
+    """Run each test on both kernels; the compiled one is skipped if not built."""
     if request.param == "reference":
         return send_frames
     return pytest.importorskip("bolide.kernel._send_frames", reason="no compiled kernel")  # type: ignore[no-any-return]
@@ -222,7 +222,7 @@ headers = st.sampled_from([
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """Frames in a row, some of them damaged."""
+    """A sequence of frames, some of them damaged."""
     data = bytearray(b"".join(draw(st.lists(st.one_of(frames.map(encode_frame), headers)))))
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, max(len(data) - 1, 0)))

@@ -1,4 +1,4 @@
-"""Records by units and properties: plans say what tests say, and the twins agree."""
+"""Sieves: plans equal the filter functions, and both kernels agree."""
 
 import operator
 import struct
@@ -33,7 +33,7 @@ SYMBOLS: dict[str, Callable[[int, int], bool]] = {
 
 
 class Kernel(NamedTuple):
-    """One of the implementations."""
+    """Either implementation."""
 
     Sieve: type[sieves.Sieve]
     gather: Callable[..., tuple[list[memoryview], int, int]]
@@ -59,7 +59,7 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 
 
 class Fails(Exception):
-    """No verdict."""
+    """The filter fails on the record."""
 
 
 def judge(plan: Plan, properties: dict[str, str]) -> bool | None:
@@ -111,7 +111,7 @@ def acceptor(plan: Plan) -> Callable[[bytes], bool]:
 
 
 class Log:
-    """Records back to back with the properties given, and the units of their queue."""
+    """Encode records with the given properties; returns them and their queue units."""
 
     def __init__(self, *properties: bytes) -> None:
         self.records: list[bytes] = []
@@ -124,7 +124,7 @@ class Log:
         self.block = memoryview(b"".join(self.records))
 
     def sifted(self, kernel: Kernel, sieve: Any) -> list[bytes]:
-        """All that pass, by as many steps as it takes."""
+        """All accepted records, by repeated calls."""
         found: list[bytes] = []
         at = 0
         while at < len(self.records):
@@ -271,7 +271,7 @@ def test_spoiled_records_and_units_end_it_or_are_judged_alike(
     arguments = (packed, max(first, 0), memoryview(data), start, *limits)
     records, _, looked = compiled().gather(*arguments, compiled().Sieve(plan, acceptor(plan)))
     reference = sieves.Sieve(plan, acceptor(plan))
-    # Up to where the compiled one went; it stops before what it is not sure of.
+    # Compare up to the point where the compiled version stopped, before an UNSURE record.
     expected, _, further = gathering.gather(
         packed[: (max(first, 0) + looked) * UNIT.size], *arguments[1:], reference
     )

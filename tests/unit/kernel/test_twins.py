@@ -1,4 +1,4 @@
-"""The compiled kernel does what the reference does: results, errors and their words."""
+"""Equivalence of the compiled and pure-Python kernels: results, errors and error texts."""
 
 import struct
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def twins() -> tuple[Kernel, Kernel]:
 
 
 def outcome(call: Callable[..., object], *arguments: Any, **options: Any) -> Outcome:
-    """What a call returned or raised, and what it left in the buffer it was given."""
+    """The result or exception of a call, and the content of the buffer afterwards."""
     given = [_fresh(each) for each in arguments]
     try:
         result: Outcome = (_plain(call(*given, **options)),)
@@ -91,7 +91,7 @@ def _fresh(argument: object) -> object:
 
 
 def _plain(result: object) -> object:
-    """Views compare by their bytes already; types must be the same too."""
+    """Views already compare by bytes; types must be equal too."""
     if isinstance(result, Record):
         return [(type(field), field) for field in result]
     return type(result), result
@@ -126,7 +126,7 @@ def test_describing_a_message(twins: tuple[Kernel, Kernel], topic: bytes, text: 
 
 @st.composite
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:
-    """A few bytes changed, cut out or put in; mostly in the places that lengths are in."""
+    """Change, delete or insert a few bytes, mostly in length fields."""
     changed = bytearray(data)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, max(len(changed) - 1, 0)))
@@ -170,7 +170,7 @@ def sealed_record(
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[bytes, int]:
-    """A log at a physical offset, most of it sound."""
+    """A log at a physical offset, with mostly valid records."""
     start = draw(st.sampled_from([0, 0, 4096, 2**62]))
     log, queue_offset = b"", 0
     for draft in draw(st.lists(sound_drafts, max_size=5)):
@@ -296,7 +296,7 @@ def test_checksums(twins: tuple[Kernel, Kernel], data: bytes) -> None:
 
 
 def test_the_twins_differ_where_they_should() -> None:
-    """The comparison itself can fail."""
+    """Check that the comparison detects differences."""
     reference = kernel_named("reference")
     assert outcome(reference.body_crc, b"a") != outcome(reference.body_crc, b"b")
     assert outcome(reference.read_record, b"a") != outcome(reference.read_record, b"bb")

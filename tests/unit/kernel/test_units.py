@@ -1,4 +1,4 @@
-"""The newest units of a queue: compiled and in plain Python they hold and tell the same."""
+"""The newest units of a queue: both kernels behave the same."""
 
 import random
 import struct

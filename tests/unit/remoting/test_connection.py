@@ -1,4 +1,4 @@
-"""One connection over a transport without a socket."""
+"""`Connection` on a transport without a socket."""
 
 import asyncio
 import time
@@ -23,12 +23,12 @@ GARBAGE = b"\xff\xff\xff\xff not a frame"
 
 @pytest.fixture(autouse=True)
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine must not end a turn in the middle of a test that is not about turns."""
+    """Make turns long, so that a busy machine does not end one within a test."""
     monkeypatch.setattr(connection_module, "_TURN", 60.0)
 
 
 class Wired:
-    """A connection, its handlers and its transport."""
+    """A connection with its handlers and transport."""
 
     def __init__(
         self, limits: ConnectionLimits | None = None, fast: FastPath | None = None
@@ -275,7 +275,7 @@ async def test_a_client_reads_on_while_it_cannot_write() -> None:
         for _ in range(2)
     ]
     await asyncio.sleep(0)
-    assert len(wired.transport.writes) == 1  # the second waits for room
+    assert len(wired.transport.writes) == 1  # the second waits until the transport is writable
     assert wired.transport.is_read
     wired.respond(wired.sent, body=b"first")
     assert (await calls[0]).body == b"first"
@@ -308,9 +308,9 @@ async def test_what_a_peer_does_not_read_counts_as_held_until_it_reads() -> None
     wired.receive(request_bytes(ECHO, body=bytes(5000)))
     assert wired.connection.is_blocked
     assert wired.held.total == wired.connection.held > 5500
-    wired.connection.send_expected(later := DeferredReply(), b"nothing is owed")
-    wired.connection.expect_reply(later, 0)
-    wired.connection.send_expected(later, bytes(7000))
+    wired.connection.send_expected(deferred := DeferredReply(), b"nothing is owed")
+    wired.connection.expect_reply(deferred, 0)
+    wired.connection.send_expected(deferred, bytes(7000))
     assert wired.held.total == wired.connection.held > 12_500
     wired.transport.drain()
     assert not wired.connection.is_blocked
@@ -333,8 +333,8 @@ async def test_who_holds_too_much_that_it_does_not_read_can_be_closed() -> None:
     wired = Wired(small())
     wired.connection._memory_budget = MemoryBudget(20_000, wired.connection.abort)
     for number in range(1, 5):
-        wired.connection.expect_reply(later := DeferredReply(), 0)
-        wired.connection.send_expected(later, bytes(6000))
+        wired.connection.expect_reply(deferred := DeferredReply(), 0)
+        wired.connection.send_expected(deferred, bytes(6000))
         assert wired.transport.aborted == (number == 4)
 
 
@@ -437,7 +437,7 @@ async def test_a_finishing_connection_answers_what_is_under_way_and_begins_no_mo
     wired.receive(*(request_bytes(ECHO, opaque=number, body=bytes(1200)) for number in (2, 3)))
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0)
-    wired.transport.drain()  # the client reads again: that must not begin anything new
+    wired.transport.drain()  # the client reads again, which must not start further requests
     wired.receive(request_bytes(ECHO, opaque=4))
     assert wired.echo.seen.qsize() == 1
     assert wired.transport.is_read, "unread bytes would reset the connection"
@@ -461,12 +461,12 @@ async def test_what_does_not_finish_in_time_is_aborted_and_counted() -> None:
 
 
 @on_loop
-async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
-    wired, later = Wired(), DeferredReply()
-    wired.connection.expect_reply(later, 5000)
+async def test_an_expected_reply_counts_as_in_flight_until_it_is_sent() -> None:
+    wired, deferred = Wired(), DeferredReply()
+    wired.connection.expect_reply(deferred, 5000)
     assert not wired.connection.is_idle
     assert wired.held.total == wired.connection.held > 5000
-    wired.connection.send_expected(later, b"bytes")
+    wired.connection.send_expected(deferred, b"bytes")
     wired.outbox.flush()
     assert wired.transport.writes == [b"bytes"]
     assert wired.connection.is_idle
@@ -474,34 +474,34 @@ async def test_what_is_owed_counts_as_under_way_until_it_is_settled() -> None:
 
 
 @on_loop
-async def test_what_was_owed_is_given_back_when_the_connection_is_lost() -> None:
-    wired, later = Wired(), DeferredReply()
-    wired.connection.expect_reply(later, 5000)
+async def test_a_lost_connection_releases_the_bytes_of_expected_replies() -> None:
+    wired, deferred = Wired(), DeferredReply()
+    wired.connection.expect_reply(deferred, 5000)
     wired.transport.close()
     await wired.connection.wait_closed()
-    assert later.is_lost
+    assert deferred.is_lost
     assert wired.held.total == 0
-    wired.connection.send_expected(later, b"too late")
+    wired.connection.send_expected(deferred, b"too late")
     assert (wired.held.total, wired.transport.writes) == (0, [])
 
 
 @on_loop
-async def test_a_peer_that_is_owed_a_lot_is_not_read_until_some_is_settled(
+async def test_reading_pauses_while_expected_replies_hold_many_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "_MAX_IN_FLIGHT", 10_000)
-    wired, later = Wired(), DeferredReply()
-    wired.connection.expect_reply(later, 10_000)
+    wired, deferred = Wired(), DeferredReply()
+    wired.connection.expect_reply(deferred, 10_000)
     assert not wired.transport.is_read
     wired.receive(request_bytes(ECHO, opaque=3))
     assert wired.transport.writes == []
-    wired.connection.send_expected(later, None)
+    wired.connection.send_expected(deferred, None)
     await until(lambda: wired.transport.is_read)
     assert wired.sent.opaque == 3
 
 
 @on_loop
-async def test_owed_answers_count_among_the_requests_under_way() -> None:
+async def test_expected_replies_count_towards_the_request_limit() -> None:
     wired = Wired(ConnectionLimits(max_requests=1))
     wired.connection.expect_reply(DeferredReply(), 0)
     wired.receive(request_bytes(ECHO, opaque=2))
@@ -509,13 +509,13 @@ async def test_owed_answers_count_among_the_requests_under_way() -> None:
 
 
 @on_loop
-async def test_what_is_owed_is_settled_before_a_finishing_connection_closes() -> None:
-    wired, later = Wired(), DeferredReply()
-    wired.connection.expect_reply(later, 0)
+async def test_a_finishing_connection_sends_expected_replies_before_it_closes() -> None:
+    wired, deferred = Wired(), DeferredReply()
+    wired.connection.expect_reply(deferred, 0)
     finishing = asyncio.create_task(wired.connection.finish())
     await asyncio.sleep(0.01)
     assert not finishing.done()
-    wired.connection.send_expected(later, b"bytes")
+    wired.connection.send_expected(deferred, b"bytes")
     await finishing
     assert wired.transport.writes == [b"bytes"]
 
@@ -531,12 +531,12 @@ async def test_a_finishing_connection_that_is_lost_waits_for_nothing() -> None:
 
 
 @on_loop
-async def test_what_is_owed_before_garbage_is_settled_before_the_close() -> None:
-    wired, later = Wired(), DeferredReply()
-    wired.connection.expect_reply(later, 0)
+async def test_replies_expected_before_garbage_are_sent_before_the_close() -> None:
+    wired, deferred = Wired(), DeferredReply()
+    wired.connection.expect_reply(deferred, 0)
     wired.receive(GARBAGE)
     assert not wired.transport.is_closing()
-    wired.connection.send_expected(later, b"bytes")
+    wired.connection.send_expected(deferred, b"bytes")
     await wired.connection.wait_closed()
     assert wired.transport.writes == [b"bytes"]
 
@@ -558,7 +558,7 @@ async def test_small_replies_are_joined_and_large_ones_are_not_copied(
 
 
 class Quick:
-    """Serves frames that end with `!`, with one byte each, and notes what it was asked."""
+    """A fast path that serves frames ending with `!` and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
@@ -585,7 +585,7 @@ def slow(opaque: int) -> bytes:
 
 
 def written(wired: Wired) -> list[int | str]:
-    """Numbers of the ordinary answers, and `!` for each of the others."""
+    """Opaque numbers of the handlers' replies, and `!` for each reply of the fast path."""
     wired.outbox.flush()
     data, found = b"".join(wired.transport.writes), list[int | str]()
     while data:

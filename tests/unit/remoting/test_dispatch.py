@@ -1,4 +1,4 @@
-"""From a request to its handler, and from the outcome to a response."""
+"""Request dispatch: handlers, gates, deferred replies and error responses."""
 
 import asyncio
 import gc
@@ -58,7 +58,7 @@ class Handlers:
 
 
 class Notes:
-    """A hook that notes what it sees, refuses and fails on demand."""
+    """A gate that records its calls, and refuses or fails on demand."""
 
     def __init__(self, *, refuses: bool = False, fails: bool = False) -> None:
         self.seen: list[object] = []
@@ -77,7 +77,7 @@ class Notes:
 
 
 def dispatched(frame: Frame, *hooks: RequestHook) -> bytes | None:
-    """What the dispatcher makes of a frame, waited for if need be."""
+    """Dispatch a frame and await its response if it is asynchronous."""
     dispatcher = Dispatcher(Handlers(), gate=Gate(Hooks(request=hooks)))
     outcome = dispatcher.dispatch(frame, Connection(dispatcher, ConnectionLimits()))
     return asyncio.run(_wait(outcome)) if isinstance(outcome, Awaitable) else outcome
@@ -133,11 +133,11 @@ def test_a_failure_becomes_a_system_error_and_is_logged_with_its_traceback(
 
 
 class Big:
-    """Something whose end can be watched."""
+    """An object that supports weak references."""
 
 
 class Hoarders:
-    """Handlers that fail while they hold something big."""
+    """Handlers that fail while they hold a large object."""
 
     def __init__(self) -> None:
         self.held: list[weakref.ref[Big]] = []
@@ -230,7 +230,7 @@ def test_a_hook_that_fails_afterwards_does_not_leave_the_client_waiting(code: in
 
 
 class Promiser:
-    """Answers with promises that the test keeps."""
+    """Handlers that return deferred replies, which the test completes."""
 
     def __init__(self, *hooks: RequestHook) -> None:
         self.promises: list[DeferredReply] = []
@@ -253,7 +253,7 @@ class Promiser:
 
     @property
     def answers(self) -> list[Frame]:
-        self.connection.close()  # what waits to be written leaves with it
+        self.connection.close()  # discards unwritten data
         return FrameDecoder().feed(b"".join(self.transport.writes))
 
 

@@ -35,7 +35,7 @@ def open_log(tmp_path: Path) -> Iterator[Open]:
 
 
 def put(log: CommitLog, size: int = SMALL) -> int:
-    """A record of that many bytes in all."""
+    """Append a record of `size` bytes."""
     return log.put(draft(body=bytes(size - SMALL)), size, 0, 1, seal=False)
 
 

@@ -147,17 +147,17 @@ class Pulls:
             return None
         low = parts.store.min_offset(header.topic, header.queue_id)
         high = parts.store.max_offset(header.topic, header.queue_id)
-        found = ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, target, low, high)
-        return self.reply(pull, found, remark=_OFFSET_RESET)
+        result = ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, target, low, high)
+        return self.reply(pull, result, remark=_OFFSET_RESET)
 
     def serve(self, pull: Pull) -> Reply | DeferredReply:
         try:
-            found = self._read(pull, may_block=False)
+            result = self._read(pull, may_block=False)
         except NotInMemory:
             return self.parts.background.defer(self._serve_cold(pull))
-        if pull.header.sys_flag & SUSPEND and _code(pull, found) == ResponseCode.PULL_NOT_FOUND:
+        if pull.header.sys_flag & SUSPEND and _code(pull, result) == ResponseCode.PULL_NOT_FOUND:
             return self._hold(pull)
-        return self.reply(pull, found)
+        return self.reply(pull, result)
 
     async def _serve_cold(self, pull: Pull) -> Reply:
         return self.reply(pull, await asyncio.to_thread(self._read, pull, may_block=True))
@@ -237,17 +237,17 @@ class Pulls:
         return reply is not None
 
     def _answer_now(self, pull: Pull, *, is_last: bool) -> Reply | None:
-        found = self._read(pull, may_block=False)
-        code = _code(pull, found)
-        if found.status is ReadStatus.NO_MATCHED_MESSAGE:
-            pull.offset = found.next_offset  # skip the rejected messages next time
+        result = self._read(pull, may_block=False)
+        code = _code(pull, result)
+        if result.status is ReadStatus.NO_MATCHED_MESSAGE:
+            pull.offset = result.next_offset  # skip the rejected messages next time
         if code == ResponseCode.PULL_NOT_FOUND and pull.offset > pull.header.queue_offset:
             # Advance the client past the rejected messages, or its lag would grow.
-            found.status = ReadStatus.NO_MATCHED_MESSAGE
+            result.status = ReadStatus.NO_MATCHED_MESSAGE
         waits = code == ResponseCode.PULL_NOT_FOUND or (
-            code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= found.max_offset
+            code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= result.max_offset
         )
-        return None if waits and not is_last else self.reply(pull, found)
+        return None if waits and not is_last else self.reply(pull, result)
 
     def _answer_empty(self, pull: Pull) -> Reply:
         """Reply without messages to a client that has not read its earlier replies."""
@@ -259,36 +259,36 @@ class Pulls:
 
     # ---- replies
 
-    def reply(self, pull: Pull, found: ReadResult, *, remark: str | None = None) -> Reply:
+    def reply(self, pull: Pull, result: ReadResult, *, remark: str | None = None) -> Reply:
         header, parts = pull.header, self.parts
-        code = _code(pull, found)
-        behind = self._count(pull, found)
+        code = _code(pull, result)
+        behind = self._count(pull, result)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        parts.offsets.pulled(group, topic, queue_id, found.next_offset)
+        parts.offsets.pulled(group, topic, queue_id, result.next_offset)
         answer = PullReply(
             suggest_which_broker_id=self._suggest(pull.group, behind),
-            next_begin_offset=found.next_offset,
-            min_offset=found.min_offset,
-            max_offset=found.max_offset,
+            next_begin_offset=result.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
             topic_sys_flag=pull.topic_sys_flag,
             group_sys_flag=pull.group.group_sys_flag,
         )
         for hook in parts.hooks.consume:
-            hook.after_pull(pull.peer, header, len(found.records), found.size)
-        body = b"".join(found.records) if code == ResponseCode.SUCCESS else b""
-        return Reply(code=code, header=answer, body=body, remark=remark or found.status.value)
+            hook.after_pull(pull.peer, header, len(result.records), result.size)
+        body = b"".join(result.records) if code == ResponseCode.SUCCESS else b""
+        return Reply(code=code, header=answer, body=body, remark=remark or result.status.value)
 
-    def _count(self, pull: Pull, found: ReadResult) -> int:
+    def _count(self, pull: Pull, result: ReadResult) -> int:
         """Count the delivered messages; returns how many bytes the group is behind the log end."""
         header, statistics = pull.header, self.parts.statistics
-        if not found.records:
+        if not result.records:
             statistics.got_nothing()
             return 0
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         now = self.parts.now()
         took = now - pull.begun
-        statistics.got(group, topic, queue_id, len(found.records), found.size, took)
-        last = found.records[-1]
+        statistics.got(group, topic, queue_id, len(result.records), result.size, took)
+        last = result.records[-1]
         place: int = RECORD_HEAD.unpack_from(last)[2]
         behind = max(self.parts.log_end() - place, 0)
         late = max(now - store_time(last) / 1000, 0.0)
@@ -312,10 +312,10 @@ class Pulls:
         return slow if behind > far else usual
 
 
-def _code(pull: Pull, found: ReadResult) -> ResponseCode:
-    if found.status in _NO_QUEUE and pull.header.queue_offset == 0:
+def _code(pull: Pull, result: ReadResult) -> ResponseCode:
+    if result.status in _NO_QUEUE and pull.header.queue_offset == 0:
         return ResponseCode.PULL_NOT_FOUND
-    return _CODES[found.status]
+    return _CODES[result.status]
 
 
 class FunctionFilteredPulls:
@@ -350,28 +350,28 @@ class FunctionFilteredPulls:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            found = await self._read(pull)
-            if found.status is ReadStatus.FOUND and isinstance(pull.wanted, FunctionFilter):
-                await self._filter(pull, found, pull.wanted.function)
+            result = await self._read(pull)
+            if result.status is ReadStatus.FOUND and isinstance(pull.wanted, FunctionFilter):
+                await self._filter(pull, result, pull.wanted.function)
             left = deadline - loop.time()
-            if not _continues(pull, found, left):
-                return self._reply(pull, _moved(pull, found))
-            pull.offset = found.next_offset
+            if not _continues(pull, result, left):
+                return self._reply(pull, _moved(pull, result))
+            pull.offset = result.next_offset
             if await self._wait(pull, left):
                 deadline = loop.time()
             reset = self._reset(pull)
             if reset is not None:
                 return reset
 
-    async def _filter(self, pull: Pull, found: ReadResult, function: str) -> None:
+    async def _filter(self, pull: Pull, result: ReadResult, function: str) -> None:
         """Remove the records that the function rejects."""
-        records = [bytes(record) for record in found.records]  # copies: the log may drop the file
+        records = [bytes(record) for record in result.records]  # copies: the log may drop the file
         header = pull.header
         consumer = header.consumer_group, header.topic, header.queue_id
         verdicts = await self._functions.evaluate(function, records, consumer)
         kept = [memoryview(each) for each, wanted in zip(records, verdicts, strict=True) if wanted]
-        found.records, found.size = kept, sum(map(len, kept))
-        found.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
+        result.records, result.size = kept, sum(map(len, kept))
+        result.status = ReadStatus.FOUND if kept else ReadStatus.NO_MATCHED_MESSAGE
 
     async def _wait(self, pull: Pull, seconds: float) -> bool:
         """Wait until the queue extends past the pull's offset; True if the deadline has passed.
@@ -396,20 +396,20 @@ class FunctionFilteredPulls:
             self._long_polling.drop(waiter)
 
 
-def _continues(pull: Pull, found: ReadResult, left: float) -> bool:
+def _continues(pull: Pull, result: ReadResult, left: float) -> bool:
     """Whether the pull has nothing to return yet and may continue."""
     begun = pull.header.queue_offset
-    if found.status is ReadStatus.NO_MATCHED_MESSAGE:
-        return found.next_offset - begun < _MAX_REJECTED
-    at_end = found.status is ReadStatus.OFFSET_OVERFLOW_ONE
-    return left > 0 and (at_end or (found.status in _NO_QUEUE and begun == 0))
+    if result.status is ReadStatus.NO_MATCHED_MESSAGE:
+        return result.next_offset - begun < _MAX_REJECTED
+    at_end = result.status is ReadStatus.OFFSET_OVERFLOW_ONE
+    return left > 0 and (at_end or (result.status in _NO_QUEUE and begun == 0))
 
 
-def _moved(pull: Pull, found: ReadResult) -> ReadResult:
+def _moved(pull: Pull, result: ReadResult) -> ReadResult:
     """Advance the client past rejected messages at the queue end, or its lag would grow."""
-    if found.status is ReadStatus.OFFSET_OVERFLOW_ONE and pull.offset > pull.header.queue_offset:
-        found.status = ReadStatus.NO_MATCHED_MESSAGE
-    return found
+    if result.status is ReadStatus.OFFSET_OVERFLOW_ONE and pull.offset > pull.header.queue_offset:
+        result.status = ReadStatus.NO_MATCHED_MESSAGE
+    return result
 
 
 class PullHandlers:

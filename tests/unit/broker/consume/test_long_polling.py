@@ -1,4 +1,4 @@
-"""Who waits for a queue is woken by what arrives, or when the time is up."""
+"""Long polling: waiters are retried on arrivals and at their deadline."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine must not end a turn in the middle of a test that is not about turns."""
+    """Make turns long, so that a busy machine does not end one within a test."""
     monkeypatch.setattr(module, "_TURN", 60.0)
 
 
@@ -30,7 +30,7 @@ def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Looks:
-    """A waiter that notes how it is asked; it is content once `answer` is true."""
+    """A waiter that records its retries, and is done once `answer` is true."""
 
     def __init__(self, key: QueueKey = HERE, *, answer: bool = False) -> None:
         self.asked: list[bool] = []
@@ -141,7 +141,7 @@ async def test_a_pull_whose_end_ends_another_one_does_not_stop_the_clock() -> No
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     blocked_until = loop.time() + 0.06
-    while loop.time() < blocked_until:  # both are late: one sweep finds them
+    while loop.time() < blocked_until:  # both deadlines pass: one sweep finds them
         pass
     long_polling.hold(third.waiter, 0.0)
     await until(lambda: third.asked)
@@ -207,7 +207,7 @@ async def test_those_whose_time_is_up_are_asked_in_turns_too() -> None:
         long_polling.hold(each.waiter, 0.0)
     while not asked(many):  # noqa: ASYNC110  every turn of the loop is looked at
         await asyncio.sleep(0)
-    long_polling.arrived([HERE])  # that there is something now does not give them more time
+    long_polling.arrived([HERE])  # an arrival does not extend the deadline
     for turn in range(4):
         assert asked(many) == turn + 1
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Pulls: who may, what they get, and how they wait."""
+"""Pull requests: admission, reads, replies and long polling."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,13 +41,13 @@ WAITS = {"sys_flag": SUBSCRIBED | SUSPEND, "suspend_timeout_millis": 60_000}
 
 @pytest.fixture(autouse=True)
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine must not end a turn in the middle of a test that is not about turns."""
+    """Make turns long, so that a busy machine does not end one within a test."""
     monkeypatch.setattr(long_polling_module, "_TURN", 60.0)
 
 
 @pytest.fixture(params=["by plans", "by handlers"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds for pulls holds on the fast path too."""
+    """Run every test with the fast path as well."""
     if request.param == "by handlers":
         monkeypatch.setattr(PreparingFastPath, "serve", lambda _, data, position, *rest: position)
 
@@ -68,7 +68,7 @@ async def pull(core: BrokerCore, queue_offset: int = 0, **given: Any) -> Frame:
 
 
 def wait(core: BrokerCore, queue_offset: int = 0, **given: Any) -> tuple[Peer, int]:
-    """A pull that is held, and its number."""
+    """Send a pull that is held; returns its client and opaque number."""
     peer = core.connect()
     header = pull_header(queue_offset=queue_offset, **WAITS | given)
     return peer, peer.ask(RequestCode.PULL_MESSAGE, header)
@@ -86,7 +86,7 @@ def bodies(frame: Frame | None) -> list[bytes]:
 
 
 def position(frame: Frame | None) -> tuple[int, int, int]:
-    """Where to go on, and the ends of the queue."""
+    """Next, min and max offset of a reply."""
     assert frame is not None
     header = PullReply.from_fields(frame.fields)
     return header.next_begin_offset, header.min_offset, header.max_offset
@@ -498,7 +498,7 @@ async def test_at_the_end_all_who_wait_are_answered(tmp_path: Path) -> None:
 
 
 def deaf(core: BrokerCore, count: int, **given: Any) -> tuple[Peer, list[int]]:
-    """A client with several pulls that wait, and room for less than one answer."""
+    """A client with several waiting pulls and a write buffer smaller than one reply."""
     peer = core.connect(limits=ConnectionLimits(write_high_water=1000))
     header = pull_header(queue_offset=0, **WAITS | given)
     return peer, [peer.ask(RequestCode.PULL_MESSAGE, header) for _ in range(count)]
@@ -519,7 +519,7 @@ async def test_who_does_not_read_is_answered_as_far_as_there_is_room_and_goes_on
             await asyncio.sleep(0)
             assert len(answered(peer, numbers)) == count
             assert (peer.connection.is_blocked, len(core.long_polling)) == (True, 4 - count)
-            store(core, b"more")  # that does not make room
+            store(core, b"more")  # must not unblock the client
             await asyncio.sleep(0)
             assert len(answered(peer, numbers)) == count
             peer.transport.drain()
@@ -585,7 +585,7 @@ class ColdLog(MemoryLog):
 
 
 class ColdStore(MemoryStore):
-    """Every read needs the disk."""
+    """A store in which every read needs the disk."""
 
     def __init__(self) -> None:
         super().__init__()

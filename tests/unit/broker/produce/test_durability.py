@@ -1,4 +1,4 @@
-"""When a sender is told that its message is safe."""
+"""When waiters are completed: flush, failure and timeout."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ def place(end: int, generation: int = 0) -> Appended:
 
 
 class Bench:
-    """A store that is flushed when the test says so, and what senders were told."""
+    """A store that the test flushes, and the outcomes reported to waiters."""
 
     def __init__(self, mode: FlushMode = FlushMode.SYNC, timeout: float = 60.0) -> None:
         config = ConfigCell(
@@ -42,7 +42,7 @@ class Bench:
         self._listener = listener
 
     async def flushed(self, position: int, failure: StoreUnwritable | None = None) -> None:
-        """As the flusher does, on another thread."""
+        """Report a flush from another thread, as the flusher does."""
         await asyncio.to_thread(self._listener, Flushed(position, failure))  # type: ignore[arg-type]
         await asyncio.sleep(0)
 
@@ -89,7 +89,7 @@ async def test_of_a_group_that_fails_those_behind_the_position_are_refused() -> 
 async def test_what_was_appended_after_a_failure_is_not_refused_with_it() -> None:
     bench = Bench()
     bench.wait("before", 20)
-    bench.wait("after", 20, generation=1)  # the failure is known to the store, not yet to us
+    bench.wait("after", 20, generation=1)  # the store has failed, `Durability` does not know yet
     await bench.flushed(10, BROKEN)
     assert bench.told == [("before", BROKEN)]
     await bench.flushed(20)
@@ -189,11 +189,11 @@ async def test_a_group_does_not_grow_for_ever() -> None:
         turns += 1
     assert 19 <= turns <= 21
     bench.wait("a", 10 * (turns + 2))
-    assert bench.durability.is_growing()  # the next one
+    assert bench.durability.is_growing()  # the next group
 
 
 class FakeClock:
-    """Of a loop on which nothing else happens."""
+    """The clock of an event loop without other work."""
 
     now = 1.0
 
@@ -201,4 +201,4 @@ class FakeClock:
         return self.now
 
     def call_later(self, *_: object) -> None:
-        """Nobody waits that long."""
+        """Ignore timers: no test lasts that long."""

@@ -1,4 +1,4 @@
-"""What a burst of messages has done once, and who hears of it when."""
+"""Bursts of appends: work done once per burst, and when long polls wake."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.store import draft
 
 
 class CountingStore(MemoryStore):
-    """It says nothing of what it has flushed: the tests do."""
+    """A store whose flushes the test reports."""
 
     settled = 0
 

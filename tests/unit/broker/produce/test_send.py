@@ -1,4 +1,4 @@
-"""Sends of all kinds, the order of the checks, and what a refusal says."""
+"""Send handlers: all kinds of sends, the order of checks, and refusals."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ async def core_in(directory: Path, *topics: TopicConfig, **given: Any) -> AsyncI
 async def send(
     core: BrokerCore, header: SendHeader, body: bytes = b"hello", *, peer: Peer | None = None
 ) -> Frame:
-    """By the long names, which the fast path does not know."""
+    """Send with long field names, which the fast path does not support."""
     return await (peer or core.connect()).call(RequestCode.SEND_MESSAGE, header, body)
 
 
@@ -438,7 +438,7 @@ async def test_an_ordered_group_has_tried_enough_when_it_sends_a_retry(tmp_path:
 
 
 class HeldStore(MemoryStore):
-    """A store whose flushes the test tells of."""
+    """A store whose flushes the test completes."""
 
     def on_flushed(self, listener: Listener) -> None:
         self.tell = listener
