@@ -1,10 +1,10 @@
 """Codecs and data structures of the hot path, compiled where possible.
 
 The package covers frames, records, messages, columns, index entries, queue units and SQL sieves. A
-module whose name begins with `_` is the compiled version of a pure-Python module, with the same
+module whose name begins with `_` is the compiled version of a plain-Python module, with the same
 bytes and errors: `_records` of `records`, `_index` of `index_entries`, `_frames` of
 `protocol.framing`, every other one of the module of the same name. The environment variable
-BOLIDE_KERNEL=python forces pure Python.
+BOLIDE_KERNEL=python forces plain Python.
 """
 
 import os

@@ -2,7 +2,7 @@
 """The compiled version of `messages`, which documents the functions.
 
 Adjacent records of a reply mostly have the same topic and hosts, whose objects are shared. If a
-record is invalid, the pure-Python version decodes the whole reply and raises the error.
+record is invalid, the plain-Python version decodes the whole reply and raises the error.
 """
 
 cimport cython
@@ -29,7 +29,7 @@ cdef enum:
 @cython.no_gc
 @cython.freelist(1024)
 cdef class _Later:
-    """Decodes properties lazily; copied or pickled, it becomes the pure-Python equivalent."""
+    """Decodes properties lazily; copied or pickled, it becomes the plain-Python equivalent."""
 
     cdef bytes text
 

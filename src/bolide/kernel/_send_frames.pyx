@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled version of `send_frames`, which documents classes and functions.
 
-It may skip a reply that the pure-Python version would decode, but never decodes more.
+It may skip a reply that the plain-Python version would decode, but never decodes more.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -1,4 +1,4 @@
-"""Growable column buffers in pure Python, used by `columns`."""
+"""Growable column buffers in plain Python, used by `columns`."""
 
 import struct
 from array import array

@@ -1,4 +1,4 @@
-"""Conversion of records to columns, in pure Python: the reference and fallback for `_columns`.
+"""Conversion of records to columns, in plain Python: the reference and fallback for `_columns`.
 
 Fields of rows are collected in one flat list and moved to their columns every few hundred rows, so
 that the many small objects stay in the processor's cache.

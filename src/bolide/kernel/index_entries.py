@@ -1,4 +1,4 @@
-"""Slots and entries of a key index file (`IndexFile`), in pure Python.
+"""Slots and entries of a key index file (`IndexFile`), in plain Python.
 
 | Offset         | Size | Field                                                                |
 | -------------- | ---- | -------------------------------------------------------------------- |

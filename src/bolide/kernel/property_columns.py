@@ -1,4 +1,4 @@
-"""Bulk decoding of the properties of many messages, in pure Python.
+"""Bulk decoding of the properties of many messages, in plain Python.
 
 One split over all messages costs half as much as one split per message. If any property string is
 irregular, each message is decoded on its own, as by `decode_properties`.

@@ -1,4 +1,4 @@
-"""Encoding and scanning of records in pure Python: the reference and fallback for `_records`."""
+"""Encoding and scanning of records in plain Python: the reference and fallback for `_records`."""
 
 import struct
 from dataclasses import dataclass, field

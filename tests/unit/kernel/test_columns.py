@@ -35,7 +35,7 @@ needs_compiled = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 @pytest.fixture(scope="session", params=["plain", pytest.param("compiled", marks=needs_compiled)])
 def make(request: pytest.FixtureRequest) -> Make:
-    """Run each test on the pure-Python and on the compiled kernel."""
+    """Run each test on the plain-Python and on the compiled kernel."""
     return columns.Columns if request.param == "plain" else _columns.Columns
 
 

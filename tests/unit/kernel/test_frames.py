@@ -1,4 +1,4 @@
-"""Frames with binary headers: the compiled codec equals the pure-Python one."""
+"""Frames with binary headers: the compiled codec equals the plain-Python one."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Selection of the compiled or pure-Python kernel."""
+"""Selection of the compiled or plain-Python kernel."""
 
 import importlib.machinery
 import os

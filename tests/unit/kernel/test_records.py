@@ -64,7 +64,7 @@ def test_the_hosts_say_which_address_bits_are_set(kernel: Kernel) -> None:
 
 
 def test_the_size_field_is_stored_after_everything_else() -> None:
-    """Only the pure-Python version writes through an object that can observe the order."""
+    """Only the plain-Python version writes through an object that can observe the order."""
     from bolide.kernel import records as reference
 
     stores: list[slice] = []

@@ -1,4 +1,4 @@
-"""Equivalence of the compiled and pure-Python kernels: results, errors and error texts."""
+"""Equivalence of the compiled and plain-Python kernels: results, errors and error texts."""
 
 import struct
 from collections.abc import Callable
