@@ -82,14 +82,14 @@ class PullParts:
 
 @dataclass(slots=True)
 class Pull:
-    """An admitted pull; `offset` advances past messages that the filter rejects."""
+    """An admitted pull; `next_offset` advances past messages that the filter rejects."""
 
     header: PullHeader
     group: GroupConfig
     topic_sys_flag: int
     wanted: MessageFilter
     peer: str
-    offset: int
+    next_offset: int
     begun: float
 
 
@@ -173,7 +173,7 @@ class Pulls:
         limits = self.limits(header, from_disk=may_block)
         wanted = self.parts.expiring.wanted(header.topic, pull.wanted)
         return self.parts.store.read(
-            header.topic, header.queue_id, pull.offset, limits, wanted, may_block=may_block
+            header.topic, header.queue_id, pull.next_offset, limits, wanted, may_block=may_block
         )
 
     def limits(self, header: PullHeader, *, from_disk: bool) -> ReadLimits:
@@ -240,22 +240,22 @@ class Pulls:
         result = self._read(pull, may_block=False)
         code = _code(pull, result)
         if result.status is ReadStatus.NO_MATCHED_MESSAGE:
-            pull.offset = result.next_offset  # skip the rejected messages next time
-        if code == ResponseCode.PULL_NOT_FOUND and pull.offset > pull.header.queue_offset:
+            pull.next_offset = result.next_offset  # skip the rejected messages next time
+        if code == ResponseCode.PULL_NOT_FOUND and pull.next_offset > pull.header.queue_offset:
             # Advance the client past the rejected messages, or its lag would grow.
             result.status = ReadStatus.NO_MATCHED_MESSAGE
         waits = code == ResponseCode.PULL_NOT_FOUND or (
-            code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.offset >= result.max_offset
+            code == ResponseCode.PULL_RETRY_IMMEDIATELY and pull.next_offset >= result.max_offset
         )
         return None if waits and not is_last else self.reply(pull, result)
 
     def _answer_empty(self, pull: Pull) -> Reply:
         """Reply without messages to a client that has not read its earlier replies."""
         store, topic, queue_id = self.parts.store, pull.header.topic, pull.header.queue_id
-        moved = pull.offset > pull.header.queue_offset
+        moved = pull.next_offset > pull.header.queue_offset
         status = ReadStatus.NO_MATCHED_MESSAGE if moved else ReadStatus.OFFSET_FOUND_NULL
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        return self.reply(pull, ReadResult(status, pull.offset, low, high))
+        return self.reply(pull, ReadResult(status, pull.next_offset, low, high))
 
     # ---- replies
 
@@ -322,7 +322,7 @@ class FunctionFilteredPulls:
     """Serves pulls whose filter is a `FunctionFilter`.
 
     Args:
-        read: reads the next records of a pull, from its offset on.
+        read: reads the next records of a pull, from its next offset on.
         end: returns the current max offset of a pull's queue.
         reset: returns the reply if an administrator has reset the group's offset.
         reply: builds the reply to a pull from a read result.
@@ -356,7 +356,7 @@ class FunctionFilteredPulls:
             left = deadline - loop.time()
             if not _continues(pull, result, left):
                 return self._reply(pull, _moved(pull, result))
-            pull.offset = result.next_offset
+            pull.next_offset = result.next_offset
             if await self._wait(pull, left):
                 deadline = loop.time()
             reset = self._reset(pull)
@@ -379,7 +379,7 @@ class FunctionFilteredPulls:
         Long polling that is stopped completes every waiter at once with `is_last`. Without the
         return value the caller would then loop forever and block the shutdown.
         """
-        if seconds <= 0 or self._end(pull) > pull.offset:
+        if seconds <= 0 or self._end(pull) > pull.next_offset:
             return False
         arrived: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -407,7 +407,10 @@ def _continues(pull: Pull, result: ReadResult, left: float) -> bool:
 
 def _moved(pull: Pull, result: ReadResult) -> ReadResult:
     """Advance the client past rejected messages at the queue end, or its lag would grow."""
-    if result.status is ReadStatus.OFFSET_OVERFLOW_ONE and pull.offset > pull.header.queue_offset:
+    if (
+        result.status is ReadStatus.OFFSET_OVERFLOW_ONE
+        and pull.next_offset > pull.header.queue_offset
+    ):
         result.status = ReadStatus.NO_MATCHED_MESSAGE
     return result
 
