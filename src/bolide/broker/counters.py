@@ -6,6 +6,7 @@ for the last day. Callers count by adding to the list `sums`, so counting is che
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -137,6 +138,11 @@ class Latencies:
         self._counts[bisect_right(EDGES, milliseconds)] += count
         if milliseconds > self.longest:  # noqa: PLR1730  max() takes three times as long
             self.longest = milliseconds
+
+    def add_counts(self, counts: Sequence[int], longest: float) -> None:
+        """Add counts by bucket (`EDGES`), and the maximum of what was counted in milliseconds."""
+        self._counts = [mine + more for mine, more in zip(self._counts, counts, strict=True)]
+        self.longest = max(self.longest, longest)
 
     def begin_minute(self) -> None:
         self._last = self._counts

@@ -40,7 +40,7 @@ def test_a_bundle_leaves_out_what_workers_do_not_read(tmp_path: Path) -> None:
     packed = write_bundle(tmp_path / "bundle.tar.gz")
     with tarfile.open(packed) as archive:
         names = archive.getnames()
-    assert "bolide/kernel/reference.py" in names
+    assert "bolide/kernel/records.py" in names
     assert not [name for name in names if name.endswith((".pyc", ".pyx"))]
 
 

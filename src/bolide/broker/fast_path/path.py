@@ -4,9 +4,9 @@ import time
 from collections.abc import Collection
 
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
-from bolide.broker.fast_path.plans import Plans
+from bolide.broker.fast_path.plans import Plans, looks_like_send
 from bolide.broker.fast_path.pulls import PullPath
-from bolide.broker.fast_path.sends import SendPath, looks_like_send
+from bolide.broker.fast_path.sends import SendPath
 from bolide.remoting.connection import Connection
 
 _NOT_MINE = (FallThrough.OTHER_REQUEST, FallThrough.UNUSUAL_HEADER)

@@ -18,6 +18,10 @@ from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.store.reading import ReadableQueue
 
+_SENDS = (b'{"code":310,', b'{"code":320,', b'{"code":37,', b"\x01\x36", b"\x01\x40", b"\x00\x25")
+"""How the headers of requests 310, 320 and 37 usually begin, JSON and binary."""
+_HEADER_AT = 8
+
 MAX_PLANS = 32_768
 """Plans of all connections; when there are more, all are dropped and prepared again."""
 
@@ -184,3 +188,8 @@ def _discard(table: dict[str, set[PullPlan]], key: str, plan: PullPlan) -> None:
         plans.discard(plan)
         if not plans:
             del table[key]
+
+
+def looks_like_send(data: bytes, position: int) -> bool:
+    """Whether a header begins as those of sends and ends of transactions usually do."""
+    return data.startswith(_SENDS, position + _HEADER_AT)

@@ -5,6 +5,7 @@ header is the key of their plan. A pull without a plan falls through, and what t
 about it becomes the plan of its key.
 """
 
+from bisect import bisect_right
 from functools import partial
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.consume.pull import COMMIT, SUSPEND, Pull, Pulls
+from bolide.broker.counters import EDGES
 from bolide.broker.fast_path._pulls import PullReplies, read_pull
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlans
@@ -63,7 +65,9 @@ class PullPath:
         self._store = parts.store
         self._offsets = parts.offsets
         self._statistics = parts.statistics
-        self._latencies = parts.statistics.get_latencies
+        self._latency_counts = [0] * (len(EDGES) + 1)
+        """Latencies of pulls by bucket, not reported yet."""
+        self._longest = 0.0
         self._long_polling = parts.long_polling
         self._now = parts.now
         self._log = parts.store.log
@@ -197,10 +201,13 @@ class PullPath:
         tally.seconds += seconds
         tally.behind = behind
         tally.late = now - stored / 1000
-        self._latencies.add(seconds * 1000)
+        self._latency_counts[bisect_right(EDGES, seconds * 1000)] += 1
+        self._longest = max(self._longest, seconds * 1000)
 
     def report_tallies(self) -> None:
         """Report what was delivered to the statistics, which ask before they are read."""
+        self._statistics.get_latencies.add_counts(self._latency_counts, self._longest)
+        self._latency_counts = [0] * (len(EDGES) + 1)
         plans, self._tallied = self._tallied, []
         for plan in plans:
             tally, plan.tally = plan.tally, None

@@ -6,7 +6,7 @@ import msgspec
 
 from bolide.broker.fast_path._sends import SendFlow, SendPlans, SendTarget, find_ends
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
-from bolide.broker.fast_path.plans import Plans, SenderPlans
+from bolide.broker.fast_path.plans import Plans, SenderPlans, looks_like_send
 from bolide.broker.gate import Gate
 from bolide.broker.metadata.topic_attributes import has_window
 from bolide.broker.metadata.topics import validate_topic
@@ -47,9 +47,6 @@ from bolide.store.contract import Store
 from bolide.store.errors import StoreUnwritable
 from bolide.version import ROCKETMQ_VERSION
 
-_SENDS = (b'{"code":310,', b'{"code":320,', b'{"code":37,', b"\x01\x36", b"\x01\x40", b"\x00\x25")
-"""How the headers of requests 310, 320 and 37 usually begin, JSON and binary."""
-_HEADER_AT = 8
 _OFFSET_DIGITS = 16
 _MAX_MESSAGES = 500
 """Messages served under one hold of the append lock: other appends wait meanwhile."""
@@ -375,11 +372,6 @@ def _targets_for(plans: SendPlans, code: int, header: SendHeader) -> dict[bytes,
         return plans.singles
     prepared = decode_properties(header.properties).get(PropertyName.TRANSACTION_PREPARED)
     return plans.halves if prepared == "true" else None
-
-
-def looks_like_send(data: bytes, position: int) -> bool:
-    """Whether a header begins as those of sends and ends of transactions usually do."""
-    return data.startswith(_SENDS, position + _HEADER_AT)
 
 
 def _json_reply_parts(fields: dict[str, str]) -> tuple[bytes, bytes]:
