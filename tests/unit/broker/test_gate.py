@@ -1,5 +1,6 @@
 """The gate: no request gets past it, whichever way it is served."""
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -152,6 +153,7 @@ async def test_a_gate_that_begins_to_refuse_stops_a_stream_at_once(
         await reply(peer, send(100, HeaderEncoding.JSON), 100)  # so that there is something to pull
         for opaque in range(1, 6):
             assert (await reply(peer, make(opaque, encoding), opaque)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0)  # the burst ends
         if COMPILED:
             served = core.fast_path.fall_throughs
             assert served.served_sends + served.served_pulls >= 4, "the fast path has served some"
@@ -209,6 +211,7 @@ async def test_what_one_sender_was_allowed_is_not_prepared_for_another(tmp_path:
             data = send(opaque, HeaderEncoding.JSON)
             assert (await reply(first, data, opaque)).code == ResponseCode.SUCCESS
             assert (await reply(second, data, opaque)).code == ResponseCode.NO_PERMISSION
+        await asyncio.sleep(0)  # the burst ends
         assert core.fast_path.fall_throughs.served_sends == 2
 
 

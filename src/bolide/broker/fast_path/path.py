@@ -1,10 +1,10 @@
 """The fast path of a connection: received bytes in, replies out, ahead of the dispatcher."""
 
-import time
 from collections.abc import Collection
+from time import monotonic
 
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
-from bolide.broker.fast_path.plans import Plans, looks_like_send
+from bolide.broker.fast_path.plans import HEADER_AT, SENDS, Plans
 from bolide.broker.fast_path.pulls import PullPath
 from bolide.broker.fast_path.sends import SendPath
 from bolide.remoting.connection import Connection
@@ -35,13 +35,15 @@ class FastPath:
         self.plans.drop_all()
 
     def serve(self, data: bytes, position: int, connection: Connection, until: float) -> int:
-        sends, pulls, end = self.sends.serve, self.pulls.serve, len(data)
+        end, sender = len(data), self.plans.of(connection)
         while True:
-            sender = self.plans.of(connection)
             # First what the request looks like; clients may write their headers in any order.
-            first, second = (sends, pulls) if looks_like_send(data, position) else (pulls, sends)
+            if data.startswith(SENDS, position + HEADER_AT):
+                first, second = self.sends.serve, self.pulls.serve
+            else:
+                first, second = self.pulls.serve, self.sends.serve
             stop, reply, reason = first(data, position, connection, sender)
-            if stop == position and reason in _NOT_MINE:
+            if reason and stop == position and reason in _NOT_MINE:
                 other = second(data, position, connection, sender)
                 if other[0] > position or other[2] not in _NOT_MINE:
                     stop, reply, reason = other
@@ -53,5 +55,6 @@ class FastPath:
             if stop == position:  # the frame is incomplete
                 return position
             position = stop
-            if position == end or connection.is_blocked or time.monotonic() > until:
+            if position == end or connection.is_blocked or monotonic() > until:
                 return position
+            sender = self.plans.of(connection)  # a change may have dropped it

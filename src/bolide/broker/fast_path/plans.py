@@ -13,14 +13,17 @@ from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.long_polling import QueueKey
 from bolide.broker.fast_path._pulls import PullReplies
 from bolide.broker.fast_path._sends import SendPlans, SendTarget
+from bolide.broker.produce.addressing import packed_peer
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.headers.pull import PullHeader
 from bolide.remoting.connection import Connection
 from bolide.store.reading import ReadableQueue
 
-_SENDS = (b'{"code":310,', b'{"code":320,', b'{"code":37,', b"\x01\x36", b"\x01\x40", b"\x00\x25")
+SENDS = (b'{"code":310,', b'{"code":320,', b'{"code":37,', b"\x01\x36", b"\x01\x40", b"\x00\x25")
 """How the headers of requests 310, 320 and 37 usually begin, JSON and binary."""
-_HEADER_AT = 8
+HEADER_AT = 8
+"""Where the header begins in a frame."""
+
 
 MAX_PLANS = 32_768
 """Plans of all connections; when there are more, all are dropped and prepared again."""
@@ -84,9 +87,11 @@ class PullTally:
 class SenderPlans:
     """The plans of one sender."""
 
-    __slots__ = ("candidate", "pulls", "sends")
+    __slots__ = ("born_host", "candidate", "pulls", "sends")
 
-    def __init__(self) -> None:
+    def __init__(self, peer: str) -> None:
+        self.born_host = packed_peer(peer)
+        """The sender's address as records hold it."""
         self.sends = SendPlans()
         self.pulls: dict[bytes, PullPlan] = {}
         self.candidate: tuple[bytes, int] | None = None
@@ -114,7 +119,7 @@ class Plans:
         """The plans of a sender, none at first."""
         found = self._by_sender.get(connection)
         if found is None:
-            found = self._by_sender[connection] = SenderPlans()
+            found = self._by_sender[connection] = SenderPlans(connection.peer)
         return found
 
     def find_target(self, topic: bytes) -> SendTarget | None:
@@ -188,8 +193,3 @@ def _discard(table: dict[str, set[PullPlan]], key: str, plan: PullPlan) -> None:
         plans.discard(plan)
         if not plans:
             del table[key]
-
-
-def looks_like_send(data: bytes, position: int) -> bool:
-    """Whether a header begins as those of sends and ends of transactions usually do."""
-    return data.startswith(_SENDS, position + _HEADER_AT)

@@ -1,16 +1,16 @@
 """Plain sends and transactions on the fast path: from received bytes into the log, plan by plan."""
 
-import time
+from time import monotonic
 
 import msgspec
 
 from bolide.broker.fast_path._sends import SendFlow, SendPlans, SendTarget, find_ends
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
-from bolide.broker.fast_path.plans import Plans, SenderPlans, looks_like_send
+from bolide.broker.fast_path.plans import HEADER_AT, SENDS, Plans, SenderPlans
 from bolide.broker.gate import Gate
 from bolide.broker.metadata.topic_attributes import has_window
 from bolide.broker.metadata.topics import validate_topic
-from bolide.broker.produce.addressing import BrokerProperties, packed_peer
+from bolide.broker.produce.addressing import BrokerProperties
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
@@ -48,6 +48,7 @@ from bolide.store.errors import StoreUnwritable
 from bolide.version import ROCKETMQ_VERSION
 
 _OFFSET_DIGITS = 16
+_ERROR = int(FallThrough.ERROR)
 _MAX_MESSAGES = 500
 """Messages served under one hold of the append lock: other appends wait meanwhile."""
 
@@ -84,6 +85,7 @@ class SendPath:
         self._intake = intake
         self._durability = durability
         self._gate = gate
+        self._hooks = gate.hooks
         self._statistics = statistics
         self._halves = halves
         self._plans = plans
@@ -160,84 +162,83 @@ class SendPath:
 
     # ---- serving
 
-    def serve(
+    def serve(  # noqa: C901, PLR0911  called for every buffer, where each further call costs 1 %
         self, data: bytes, position: int, connection: Connection, sender: SenderPlans
     ) -> Outcome:
         """Serve the sends and ends of transactions at `position`, as far as plans cover them.
 
         Replies that wait for the disk are sent later.
         """
-        plans = sender.sends
-        if not plans or self._gate.watches_sends:
+        plans, flow, hooks = sender.sends, self._flow, self._hooks
+        if not plans or hooks.send or hooks.request:
             return position, b"", self._reason_without_plans(data, position)
-        started = time.monotonic()
+        started = monotonic()
         claimed = self._claim(data, position) if plans.groups else None
+        room = self._reserve()
+        if room is None:
+            self._complete_ends(claimed)
+            return position, b"", FallThrough.STORE
+        end, replies, written, count, reason = position, b"", 0, 0, _ERROR
         try:
-            end, replies, count, generation, reason = self._append(
-                data, position, connection, plans, claimed
+            end, replies, written, count, reason = flow.run(
+                data,
+                position,
+                connection.max_frame_size,
+                _MAX_MESSAGES,
+                sender.born_host,
+                plans,
+                claimed,
+                room,
             )
         except Exception as exc:  # noqa: BLE001  the handlers meet it too and answer
             self._fall_throughs.failed("send", exc)
-            return position, b"", FallThrough.ERROR
-        finally:
+        finally:  # in every case: it releases the append lock
+            log_end, generation = self._publish(
+                room, written, count, flow.last_record, flow.drain_changed()
+            )
+        if claimed is not None:
             self._complete_ends(claimed)
-        if end == position:
+        if reason:
+            reason = self._handle_stop(reason)
+            if end == position:
+                if reason:
+                    return position, b"", reason
+                return self.serve(data, position, connection, sender)
+        elif end == position:
             return position, b"", reason
         self._count += count
-        seconds = time.monotonic() - started
+        self._log_end = log_end
+        seconds = monotonic() - started
         self._seconds += seconds
         self._unreported += seconds
         if self._intake.ending is None:
             self._intake.expect_end()
-        self._fall_throughs.served_sends += count
         if self._durability.waits:
-            waiting = _ReplyOnDurable(self, connection, replies, self._log_end, generation)
+            waiting = _ReplyOnDurable(self, connection, replies, log_end, generation)
             connection.expect_reply(waiting, end - position)
             self._durability.add_waiter(waiting)
             return end, b"", reason
         return end, replies, reason
 
+    def _handle_stop(self, reason: int) -> int:
+        """Open the queue that the flow lacked, or log its error; SERVED if it can go on."""
+        flow = self._flow
+        if reason == FallThrough.QUEUE and flow.missing_queue is not None:
+            target, queue_id = flow.missing_queue
+            target.open_queue(queue_id, self._store.tail(target.topic, queue_id))
+            return FallThrough.SERVED
+        if flow.error is not None:
+            self._fall_throughs.failed("send", flow.error)
+        return reason
+
     def _reason_without_plans(self, data: bytes, position: int) -> FallThrough:
+        """Why a request of a sender without plans, or one that a hook watches, is not served."""
         received = len(data) - position
         if received < 8 or received < 4 + int.from_bytes(data[position : position + 4]):
             return FallThrough.SERVED  # the frame is incomplete
-        if not looks_like_send(data, position):
+        if not data.startswith(SENDS, position + HEADER_AT):
             return FallThrough.OTHER_REQUEST
         return FallThrough.HOOK if self._gate.watches_sends else FallThrough.UNPREPARED
-
-    def _append(
-        self,
-        data: bytes,
-        position: int,
-        connection: Connection,
-        plans: SendPlans,
-        claimed: set[int] | None,
-    ) -> tuple[int, bytes, int, int, int]:
-        """Run the flow under the append lock; where it stopped, replies, messages, and why."""
-        flow = self._flow
-        peer, largest = packed_peer(connection.peer), connection.max_frame_size
-        while True:
-            room = self._reserve()
-            if room is None:
-                return position, b"", 0, 0, FallThrough.STORE
-            written = count = 0
-            try:
-                end, replies, written, count, reason = flow.run(
-                    data, position, largest, _MAX_MESSAGES, peer, plans, claimed, room
-                )
-            finally:  # in every case: it releases the lock
-                self._log_end, generation = self._publish(
-                    room, written, count, flow.last_record, flow.drain_changed()
-                )
-            if reason == FallThrough.QUEUE and flow.missing_queue is not None:
-                target, queue_id = flow.missing_queue
-                target.open_queue(queue_id, self._store.tail(target.topic, queue_id))
-                if end == position:
-                    continue
-                reason = FallThrough.SERVED  # the rest of the data is next
-            elif flow.error is not None:
-                self._fall_throughs.failed("send", flow.error)
-            return end, replies, count, generation, reason
 
     def _claim(self, data: bytes, position: int) -> set[int]:
         """Mark the half messages as ended that the received requests are about to end.
@@ -259,6 +260,7 @@ class SendPath:
     def end_burst(self) -> None:
         """Count the sends of a burst, and report its queues if a consumer waits."""
         if self._count:
+            self._fall_throughs.served_sends += self._count
             self._statistics.add_put_latency(self._count, self._seconds / self._count)
             self._count, self._seconds = 0, 0.0
         if self._intake.is_awaited:
