@@ -174,7 +174,11 @@ class SendPath:
             return position, b"", self._reason_without_plans(data, position)
         started = monotonic()
         claimed = self._claim(data, position) if plans.groups else None
-        room = self._reserve()
+        try:
+            room = self._reserve()
+        except Exception as exc:  # noqa: BLE001  the handlers meet it too and answer
+            self._fall_throughs.failed("send", exc)
+            room = None
         if room is None:
             self._complete_ends(claimed)
             return position, b"", FallThrough.STORE
