@@ -453,9 +453,7 @@ async def test_a_crash_right_after_a_commit_does_not_deliver_it_again(tmp_path: 
         half = await it.begin("x")
         parts = it.cluster.broker.parts
         parts.transactions.queue.close = lambda *_, **__: None  # type: ignore[method-assign]
-        parts.gate.hooks.send = (
-            _NoFastPath(),
-        )  # the flow writes both records at once
+        parts.gate.hooks.send = (_NoFastPath(),)  # the flow writes both records at once
         await it.end(half, COMMIT)
         assert it.records(OP_HALF_TOPIC) == []
         await it.restart()
