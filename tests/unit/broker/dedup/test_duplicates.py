@@ -17,6 +17,7 @@ from bolide.broker.dedup.duplicates import Duplicates
 from bolide.broker.dedup.recovery import WindowReader
 from bolide.broker.dedup.window import Window, WindowLength
 from bolide.broker.delay import NotYet
+from bolide.kernel import COMPILED
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.topics import TopicConfig
@@ -142,6 +143,7 @@ async def test_other_topics_take_repeats(tmp_path: Path) -> None:
         assert len(core.log) == 2
 
 
+@pytest.mark.skipif(not COMPILED, reason="there is no fast path")
 @on_loop
 async def test_only_keyed_sends_leave_the_fast_path(tmp_path: Path) -> None:
     async with core_in(tmp_path) as core:
