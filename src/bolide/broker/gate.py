@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.headers.send import SendHeader

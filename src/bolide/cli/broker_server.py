@@ -7,7 +7,7 @@ from pathlib import Path
 from bolide import logs
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
-from bolide.cli.server_process import Lifeline, reload_logs
+from bolide.cli.process_setup import Lifeline, reload_logs
 from bolide.remoting.event_loop import (
     freeze_gc,
     on_hangup,

@@ -16,7 +16,7 @@ from bolide.broker.multi_process import (
 )
 from bolide.broker.settings.config import BrokerConfig
 from bolide.cli.command_line import FAILED
-from bolide.cli.server_process import reload_logs
+from bolide.cli.process_setup import reload_logs
 from bolide.cli.supervisor import Server, Supervisor
 from bolide.remoting.event_loop import on_hangup, until_stopped
 from bolide.store.config import StoreConfig

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
-from bolide.cli.server_process import Lifeline, reload_logs
+from bolide.cli.process_setup import Lifeline, reload_logs
 from bolide.config import from_environment, load, options_of, read_file, to_texts
 from bolide.logs import LogLevel
 from bolide.namesrv.config import (

@@ -21,7 +21,7 @@ from bolide.cli.command_line import (
     Workers,
     parse_settings,
 )
-from bolide.cli.server_process import Lifeline, find_log_config, start_logging
+from bolide.cli.process_setup import Lifeline, find_log_config, start_logging
 from bolide.remoting.event_loop import raise_gc_thresholds
 
 if TYPE_CHECKING:

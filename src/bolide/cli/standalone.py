@@ -14,7 +14,7 @@ from bolide.broker.multi_process import refuse_unserved_stores
 from bolide.broker.settings.config import BrokerConfig, keys_of, load_settings
 from bolide.cli import broker_settings, name_server
 from bolide.cli.broker_workers import plan_workers, server, servers_of, shared_file, supervise
-from bolide.cli.server_process import reload_logs
+from bolide.cli.process_setup import reload_logs
 from bolide.config import load, read_file
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bolide.cli.server_process import lifeline_environment
+from bolide.cli.process_setup import lifeline_environment
 from bolide.errors import BolideError
 
 log = logging.getLogger(__name__)

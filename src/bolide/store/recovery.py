@@ -3,7 +3,7 @@
 Recovery starts at a position up to which log, consume queues and index are known to be on the
 disk. It drops the queue units of records behind that position, then walks the log from there:
 every record is checked, and its queue unit and index entries are written again. The log ends
-before the first position without a sound record, or before a torn last record (see `log_tail`);
+before the first position without a sound record, or before a torn last record (see `torn_tail`);
 the bytes behind the end are zeroed, so that they are never taken for records.
 
 The start position is the first of these that applies: the recovery point in the checkpoint, if it
@@ -27,9 +27,9 @@ from bolide.store.checkpoint import Checkpoint, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
 from bolide.store.consume_queue import UNIT
 from bolide.store.key_index import KeyIndex
-from bolide.store.log_tail import TORN, find_records, find_torn, is_written_by_us, save_tail
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_table import QueueTable
+from bolide.store.torn_tail import TORN, find_records, find_torn, is_written_by_us, save_tail
 
 log = logging.getLogger(__name__)
 

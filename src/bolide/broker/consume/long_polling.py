@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from bolide.broker.background import Background
 from bolide.broker.consume.admission import Admitted, PullAdmission
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
+from bolide.broker.events import Listeners
 from bolide.broker.filters.filters import Filters, FunctionFilter, NotCompiled
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.gate import Hooks
-from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable

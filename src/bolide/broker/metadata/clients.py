@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell

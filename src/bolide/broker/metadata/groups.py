@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import msgspec
 
 from bolide.broker.background import MAX_BODY, on_saving_thread, read_json
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topics import SYSTEM_GROUPS, validate_group
 from bolide.broker.settings.config import BrokerConfig

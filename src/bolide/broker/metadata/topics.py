@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 import msgspec
 
 from bolide.broker.background import on_saving_thread
-from bolide.broker.listeners import AwaitedListeners, Listeners
+from bolide.broker.events import AwaitedListeners, Listeners
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
 from bolide.model.names import (

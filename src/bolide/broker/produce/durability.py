@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 from bolide.config import ConfigCell
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.refusals import ServerError, ServiceNotAvailable

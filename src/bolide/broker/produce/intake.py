@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from bolide.broker.consume.long_polling import LongPolling, QueueKey
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 from bolide.broker.produce.durability import Durability
 from bolide.protocol.record import RecordDraft
 from bolide.store.appending import Appended

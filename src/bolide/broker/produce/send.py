@@ -18,8 +18,8 @@ import msgspec
 from bolide.broker.background import Background
 from bolide.broker.consume.expiry import Expiring, check_expiry
 from bolide.broker.dedup.duplicates import Duplicates
+from bolide.broker.events import Listeners
 from bolide.broker.gate import Hooks
-from bolide.broker.listeners import Listeners
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.topics import TopicTable, validate_topic

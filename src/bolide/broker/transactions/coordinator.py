@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from bolide.broker.background import Background, record_at
-from bolide.broker.listeners import Listeners
+from bolide.broker.events import Listeners
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig

@@ -13,8 +13,8 @@ from bolide.store import recovery
 from bolide.store.appending import with_end
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.disk import Disk
-from bolide.store.log_tail import find_torn
 from bolide.store.message_store import MessageStore
+from bolide.store.torn_tail import find_torn
 from tests.support.faults import copy_store
 from tests.support.store import V6, draft, record_of, small_config
 
