@@ -112,9 +112,6 @@ class Plans:
         """How many plans there are, closed ones that nobody has looked up since included."""
         return self._count
 
-    def find(self, connection: Connection) -> SenderPlans | None:
-        return self._by_sender.get(connection)
-
     def of(self, connection: Connection) -> SenderPlans:
         """The plans of a sender, none at first."""
         found = self._by_sender.get(connection)
