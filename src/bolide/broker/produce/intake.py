@@ -81,7 +81,7 @@ class Intake:
         finally:
             self.ending = None  # even if a listener fails, or no later burst would end
             self._store.end_burst()
-        if not self._durability.waits:
+        if self._touched and not self._durability.waits:
             touched, self._touched = self._touched, {}
             self._wake(touched)
 
