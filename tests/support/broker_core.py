@@ -143,6 +143,7 @@ class BrokerCore:
             waiting=self._waiting,
             now=self.clock,
         )
+        self.topics.on_change.add(windows.topics_changed)
         return Duplicates(windows, store=self.store, intake=self.intake, now=self.clock)
 
     def _waiting(self) -> dict[int, tuple[int, int]]:

@@ -7,6 +7,7 @@ few others that it needs in its constructor and knows nothing of the rest. Tests
 graph around a memory store.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -59,6 +60,7 @@ from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.request_reply import ReplyHandlers, ReplyPusher
 from bolide.broker.produce.send import SendHandlers, SendParts
 from bolide.broker.produce.send_back import SendBackHandlers, SendBackParts
+from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers import Timers, Timetable
@@ -76,6 +78,7 @@ from bolide.protocol.bodies.replication import TimerMetrics
 from bolide.protocol.bodies.topics import TopicConfigTable
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
+from bolide.protocol.refusals import ServerError
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.store import tables as kinds
@@ -86,6 +89,8 @@ from bolide.store.tables import ConsumerFilters, DelayOffsets, Table
 
 if TYPE_CHECKING:
     from bolide.broker.fast_path.path import FastPath
+
+log = logging.getLogger(__name__)
 
 HANDLERS: tuple[type, ...] = (
     SendHandlers,
@@ -551,6 +556,24 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     save_offsets_by(parts.cell.value)
     parts.cell.on_change(save_offsets_by)
+    parts.cell.on_change(
+        lambda _: parts.background.start(_follow(parts.topics), "broker-model-topic")
+    )
+    parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+
+
+def connect_registration(parts: Parts, registration: Registration) -> None:
+    """Have the NameServers told of changes; a registration needs a network and comes last."""
+    parts.topics.on_change.add(registration.record_change)
+    parts.topics.on_published.add(registration.announce)
+    parts.cell.on_change(registration.record_change)
+
+
+async def _follow(topics: TopicTable) -> None:
+    try:
+        await topics.follow_settings()
+    except ServerError as exc:
+        log.warning("cannot apply the settings of topic TBW102: %s", exc.remark)
 
 
 def _connect_fast_path(

@@ -18,7 +18,7 @@ from bolide.broker.produce.intake import Intake
 from bolide.errors import BolideError
 from bolide.kernel import read_record
 from bolide.model.names import HALF_TOPIC, SCHEDULE_TOPIC
-from bolide.model.properties import PropertyName
+from bolide.model.properties import INT_DIGITS, PropertyName, parse_number
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.record import RECORD_HEAD, Record, RecordDraft
 from bolide.protocol.record_errors import BadRecord, RecordTooLarge
@@ -196,7 +196,8 @@ class DelayScheduler:
     def _restored(self, record: Record) -> RecordDraft | None:
         """Build the message for its real topic; properties are unchanged, as in RocketMQ."""
         properties = record.decode_properties()
-        topic, queue_id = properties.get(PropertyName.REAL_TOPIC), _real_queue(properties)
+        topic = properties.get(PropertyName.REAL_TOPIC)
+        queue_id = parse_number(properties.get(PropertyName.REAL_QUEUE_ID), INT_DIGITS)
         if topic is None or queue_id is None or topic == HALF_TOPIC:
             log.error(
                 "dropping the delayed message at %s, it names no topic", record.physical_offset
@@ -254,8 +255,3 @@ class _DueFilter:
 
     def restart(self) -> None:
         self.next_due = 0
-
-
-def _real_queue(properties: dict[str, str]) -> int | None:
-    text = properties.get(PropertyName.REAL_QUEUE_ID, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -82,8 +82,6 @@ class Registration:
         """Set and replaced after each attempt at any NameServer."""
         self._registrars: dict[str, NameServerRegistrar] = {}
         self._failing: set[str] = set()
-        topics.on_change.add(lambda _: self._record_change())
-        cell.on_change(lambda _: self._record_change())
 
     async def run(self) -> None:
         """Register at start, after each change of topics or settings, and periodically."""
@@ -121,7 +119,8 @@ class Registration:
             registrars = [each for each in registrars if each.is_responsive]
         return all(each.last_attempted >= changes for each in registrars)
 
-    def _record_change(self) -> None:
+    def record_change(self, _: object = None) -> None:
+        """Register anew soon: topics or settings have changed."""
         self._changes += 1
         self._changed.set()
 

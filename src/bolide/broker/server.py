@@ -10,16 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from bolide.broker.assembly import Parts, Surroundings, Tables, assemble
+from bolide.broker.assembly import Parts, Surroundings, Tables, assemble, connect_registration
 from bolide.broker.gate import Gate
-from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.registration import Registration
 from bolide.broker.settings import config as settings
 from bolide.broker.settings.config import VIP_PORT_DELTA, BrokerConfig
 from bolide.config import ConfigCell
 from bolide.errors import ConfigError
 from bolide.model.message import Host
-from bolide.protocol.refusals import ServerError
 from bolide.remoting.address import format_address
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.server import RemotingServer, close_all
@@ -126,7 +124,7 @@ class Broker:
         starting.callback(parts.long_polling.stop)
         starting.callback(parts.pop.close)
         registration = self._registration(parts, client)
-        parts.topics.on_published.add(registration.announce)
+        connect_registration(parts, registration)
         parts.assignments.queues.use(client)
         starting.push_async_callback(registration.unregister)
         jobs = {
@@ -174,11 +172,6 @@ class Broker:
         refuse_unsupported_topics(parts.topics, tables.topics.path)
         await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
         await asyncio.to_thread(parts.groups.create_system_groups)
-
-        def follow_settings(_: BrokerConfig) -> None:
-            parts.background.start(_follow(parts.topics), "broker-model-topic")
-
-        self.config.on_change(follow_settings)
         return parts
 
 
@@ -194,13 +187,6 @@ def _report(task: asyncio.Task[None]) -> None:
         log.error(
             "%s ended unexpectedly, restart the broker", task.get_name(), exc_info=task.exception()
         )
-
-
-async def _follow(topics: TopicTable) -> None:
-    try:
-        await topics.follow_settings()
-    except ServerError as exc:
-        log.warning("cannot apply the settings of topic TBW102: %s", exc.remark)
 
 
 async def _resolve(name: str) -> str:

@@ -19,7 +19,8 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from bolide.kernel._bytes cimport u32, u64
 from bolide.kernel._crc cimport crc, crc_init
-from bolide.kernel._fields cimport V6_SIZE, Fields, Slice, cut
+from bolide.kernel._fields cimport Fields, Slice, cut
+from bolide.kernel._layouts cimport COMPRESSED, PREPARED, V6_SIZE
 
 from bolide.kernel.column_buffers import EVERYTHING, ColumnBuffers, Pairs, Strings, Walk
 from bolide.kernel.columns import (
@@ -38,8 +39,6 @@ from bolide.model.message import without_compression
 crc_init()
 
 cdef enum:
-    COMPRESSED = 0x1
-    PREPARED = 0x4
     MAX_HOST_TEXT = 64
     MAX_PAIRS = 64  # above that, a dictionary compares the names
     LEAST_ROOM = 64

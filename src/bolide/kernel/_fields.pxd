@@ -4,21 +4,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint32_t
 
 from bolide.kernel._bytes cimport u32
-
-cdef extern from *:
-    """
-    #define BOLIDE_MAGIC_V1 0xDAA320A7u
-    #define BOLIDE_MAGIC_V2 0xDAA320ABu
-    """
-    const uint32_t MAGIC_V1 "BOLIDE_MAGIC_V1"
-    const uint32_t MAGIC_V2 "BOLIDE_MAGIC_V2"
-
-cdef enum:
-    FIXED_SIZE = 72  # up to and including the body length, without the hosts
-    V4_SIZE = 8
-    V6_SIZE = 20
-    BORN_V6 = 0x10
-    STORE_V6 = 0x20
+from bolide.kernel._layouts cimport BORN_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STORE_V6, V4_SIZE, V6_SIZE
 
 
 cdef struct Slice:

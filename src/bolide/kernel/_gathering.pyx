@@ -5,7 +5,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from bolide.kernel._bytes cimport u32, u64
-from bolide.kernel._fields cimport MAGIC_V1, MAGIC_V2, Fields, cut
+from bolide.kernel._fields cimport Fields, cut
+from bolide.kernel._layouts cimport MAGIC_V1, MAGIC_V2, OFFSET_AT, UNIT_SIZE
 from bolide.kernel._sieves cimport UNSURE, YES, Sieve
 
 cdef extern from *:
@@ -39,9 +40,7 @@ cdef extern from *:
 
 cdef enum:
     MAX_PAGES = 1024
-    UNIT_SIZE = 20
     HEAD_SIZE = 36  # up to and including the physical offset
-    PLACE_AT = 28
 
 
 def gather(
@@ -72,7 +71,7 @@ def gather(
                     break
                 begin = <int64_t>distance
                 head = <const uint8_t *>log.buf + begin
-                if u32(head) != <uint32_t>told or <int64_t>u64(head + PLACE_AT) != place:
+                if u32(head) != <uint32_t>told or <int64_t>u64(head + OFFSET_AT) != place:
                     break
                 if u32(head + 4) != MAGIC_V1 and u32(head + 4) != MAGIC_V2:
                     break

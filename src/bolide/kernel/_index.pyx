@@ -6,14 +6,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from bolide.kernel._bytes cimport publish32, put32, put64, u32, u64
+from bolide.kernel._layouts cimport ENTRY_SIZE, HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 
 from bolide.kernel import index_entries
 
 cdef enum:
-    HEADER_SIZE = 40
-    SLOT_SIZE = 4
-    ENTRY_SIZE = 20
-    ITEM_SIZE = 20
     MAX_SECONDS = 0x7FFFFFFF
 
 

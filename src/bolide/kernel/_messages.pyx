@@ -13,7 +13,8 @@ from libc.string cimport memcmp
 from functools import partial
 
 from bolide.kernel._bytes cimport u32, u64
-from bolide.kernel._fields cimport MAGIC_V1, Fields, Slice, cut
+from bolide.kernel._fields cimport Fields, Slice, cut
+from bolide.kernel._layouts cimport MAGIC_V1
 from bolide.kernel._names cimport Named, cut_bytes, cut_text, find_named
 
 from bolide.kernel import messages as reference

@@ -4,3 +4,5 @@ from bolide.kernel.records import read_record as read_record
 from bolide.kernel.records import record_size as record_size
 from bolide.kernel.records import scan as scan
 from bolide.kernel.records import write_record as write_record
+
+LAYOUTS: dict[str, tuple[int, int]]

@@ -14,17 +14,32 @@ from libc.string cimport memcmp, memcpy, memset
 
 from bolide.kernel._bytes cimport publish32, put32, put64, u32, u64
 from bolide.kernel._crc cimport crc, crc_init
-from bolide.kernel._fields cimport (
+from bolide.kernel._fields cimport Fields, Slice, cut
+from bolide.kernel._layouts cimport (
+    BLANK_SIZE,
     BORN_V6,
+    COMMIT,
+    COMPRESSED,
+    ENTRY_SIZE,
     FIXED_SIZE,
+    HEADER_SIZE,
+    INNER_BATCH,
+    INT_DIGITS,
+    ITEM_SIZE,
+    LONG_DIGITS,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_PROPERTIES_SIZE,
+    MAX_V1_TOPIC_SIZE,
+    OFFSET_AT,
+    PREPARED,
+    ROLLBACK,
+    SEAL_SIZE,
+    SLOT_SIZE,
     STORE_V6,
+    UNIT_SIZE,
     V4_SIZE,
     V6_SIZE,
-    Fields,
-    Slice,
-    cut,
 )
 
 from bolide.kernel._names cimport (
@@ -38,22 +53,18 @@ from bolide.kernel._names cimport (
     tags_code,
 )
 
+from bolide.kernel import index_entries, units
 from bolide.kernel import records as reference
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
+from bolide.model import properties
+from bolide.model.message import SysFlag
+from bolide.protocol import hosts, record, record_seal
 from bolide.protocol.record import MAX_BODY_SIZE, Record
 
 crc_init()
 
 cdef enum:
-    MAX_V1_TOPIC = 0x7F
-    MAX_LENGTH = 0x7FFF
-    UNIT_SIZE = 20
-    ITEM_SIZE = 20
-    SEAL_SIZE = 20
     SEAL_NAME_SIZE = 9
-    TRANSACTION = 0xC
-    PREPARED = 0x4
-    INNER_BATCH = 0x80
     CHECK_BODY = 1
     CHECK_SEAL = 2
 
@@ -61,6 +72,38 @@ cdef const char *SEAL_NAME = b"__CRC32#\x01"
 cdef bytes SCHEDULE_TOPIC = reference.SCHEDULE_TOPIC
 
 assert (Check.NONE, Check.BODY, Check.SEAL) == (0, CHECK_BODY, CHECK_SEAL)
+
+LAYOUTS = {
+    "MAGIC_V1": (MAGIC_V1, record.MAGIC_V1),
+    "MAGIC_V2": (MAGIC_V2, record.MAGIC_V2),
+    "FIXED_SIZE": (FIXED_SIZE, record.FIXED_SIZE),
+    "OFFSET_AT": (OFFSET_AT, record.OFFSET_AT),
+    "V4_SIZE": (V4_SIZE, hosts.V4_SIZE),
+    "V6_SIZE": (V6_SIZE, hosts.V6_SIZE),
+    "MAX_V1_TOPIC_SIZE": (MAX_V1_TOPIC_SIZE, record.MAX_V1_TOPIC_SIZE),
+    "MAX_PROPERTIES_SIZE": (MAX_PROPERTIES_SIZE, record.MAX_PROPERTIES_SIZE),
+    "SEAL_SIZE": (SEAL_SIZE, record_seal.SEAL_SIZE),
+    "UNIT_SIZE": (UNIT_SIZE, units.UNIT_SIZE),
+    "BLANK_SIZE": (BLANK_SIZE, units.BLANK_SIZE),
+    "HEADER_SIZE": (HEADER_SIZE, index_entries.HEADER_SIZE),
+    "SLOT_SIZE": (SLOT_SIZE, index_entries.SLOT_SIZE),
+    "ENTRY_SIZE": (ENTRY_SIZE, index_entries.ENTRY_SIZE),
+    "ITEM_SIZE": (ITEM_SIZE, index_entries.ITEM_SIZE),
+    "COMPRESSED": (COMPRESSED, SysFlag.COMPRESSED),
+    "PREPARED": (PREPARED, SysFlag.PREPARED),
+    "COMMIT": (COMMIT, SysFlag.COMMIT),
+    "ROLLBACK": (ROLLBACK, SysFlag.ROLLBACK),
+    "BORN_V6": (BORN_V6, SysFlag.BORN_HOST_V6),
+    "STORE_V6": (STORE_V6, SysFlag.STORE_HOST_V6),
+    "INNER_BATCH": (INNER_BATCH, SysFlag.INNER_BATCH),
+    "INT_DIGITS": (INT_DIGITS, properties.INT_DIGITS),
+    "LONG_DIGITS": (LONG_DIGITS, properties.LONG_DIGITS),
+}
+"""What `_layouts` spells out for all compiled code, beside its definition."""
+
+for _name, (_compiled, _defined) in LAYOUTS.items():
+    if _compiled != _defined:  # not as an ImportError, which means that there is no compiled code
+        raise RuntimeError(f"{_name} is {_defined:#x}, compiled as {_compiled:#x}")
 
 
 def body_crc(buffer):
@@ -158,9 +201,9 @@ cdef bint open_draft(object draft, Draft *parts) except -1:
     parts.head_size = FIXED_SIZE + host_size(fields[5]) + host_size(fields[6])
     parts.size = (
         parts.head_size + parts.body.len + topic_size + parts.properties.len
-        + (3 if topic_size <= MAX_V1_TOPIC else 4)
+        + (3 if topic_size <= MAX_V1_TOPIC_SIZE else 4)
     )
-    if topic_size <= MAX_LENGTH and parts.properties.len <= MAX_LENGTH and parts.size <= 0xFFFFFFFF:
+    if topic_size <= MAX_PROPERTIES_SIZE and parts.properties.len <= MAX_PROPERTIES_SIZE and parts.size <= 0xFFFFFFFF:
         return True
     close_draft(parts)
     return False
@@ -204,7 +247,7 @@ cdef void fill(uint8_t *at, Draft *parts, bytes born_host, bytes store_host, int
         sys_flag |= BORN_V6
     if host_size(store_host) == V6_SIZE:
         sys_flag |= STORE_V6
-    put32(at + 4, MAGIC_V1 if topic_size <= MAX_V1_TOPIC else MAGIC_V2)
+    put32(at + 4, MAGIC_V1 if topic_size <= MAX_V1_TOPIC_SIZE else MAGIC_V2)
     put32(at + 8, crc(<const uint8_t *>parts.body.buf, body_size))
     put32(at + 12, <uint32_t>parts.queue_id)
     put32(at + 16, <uint32_t>parts.flag)
@@ -221,7 +264,7 @@ cdef void fill(uint8_t *at, Draft *parts, bytes born_host, bytes store_host, int
     next += 16
     memcpy(next, parts.body.buf, body_size)
     next += body_size
-    if topic_size > MAX_V1_TOPIC:
+    if topic_size > MAX_V1_TOPIC_SIZE:
         next[0] = <uint8_t>(topic_size >> 8)
         next += 1
     next[0] = <uint8_t>topic_size
@@ -270,7 +313,7 @@ cdef object make_record(object buffer, const uint8_t *start, const uint8_t *at, 
         <int32_t>u32(at + 12),
         <int32_t>u32(at + 16),
         <int64_t>u64(at + 20),
-        <int64_t>u64(at + 28),
+        <int64_t>u64(at + OFFSET_AT),
         fields.sys_flag,
         <int64_t>u64(at + 40),
         cut_bytes(fields.born_host),
@@ -378,18 +421,18 @@ cdef class Found:
 
     cdef int add(self, const uint8_t *at, Fields *fields) except -1:
         cdef Named named
-        cdef int64_t physical_offset = <int64_t>u64(at + 28)
+        cdef int64_t physical_offset = <int64_t>u64(at + OFFSET_AT)
         cdef int64_t timestamp = <int64_t>u64(fields.store_timestamp), code
-        cdef int kind = fields.sys_flag & TRANSACTION
+        cdef int kind = fields.sys_flag & ROLLBACK
         cdef uint8_t *entry
         find_named(fields.properties, &named)
-        if kind != PREPARED and kind != TRANSACTION and not fields.sys_flag & INNER_BATCH:
+        if kind != PREPARED and kind != ROLLBACK and not fields.sys_flag & INNER_BATCH:
             code = self.code_of(fields.topic, &named, timestamp)
             entry = self.run_for(at, fields).add(UNIT_SIZE)
             put64(entry, <uint64_t>physical_offset)
             put32(entry + 8, <uint32_t>fields.size)
             put64(entry + 12, <uint64_t>code)
-        if self.wants_keys and kind != TRANSACTION:
+        if self.wants_keys and kind != ROLLBACK:
             self.add_keys(fields.topic, &named, physical_offset, timestamp)
         if self.count == 0:
             self.first_timestamp = timestamp
@@ -449,9 +492,9 @@ cdef class Found:
 
 
 cdef Py_ssize_t delay_level(Slice text) noexcept nogil:
-    """Parse a delay level; 0 if the text is not a number of at most nine digits."""
+    """Parse a delay level; 0 if the text is not a number of at most `INT_DIGITS` digits."""
     cdef Py_ssize_t level = 0, i
-    if text.size > 9:
+    if text.size > INT_DIGITS:
         return 0
     for i in range(text.size):
         if not 0x30 <= text.at[i] <= 0x39:
@@ -475,7 +518,7 @@ cdef bint seal_is_sound(const uint8_t *at, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint is_sound(const uint8_t *at, Py_ssize_t left, int64_t physical_offset, int check, Fields *fields) noexcept nogil:
-    if not cut(at, left, fields) or <int64_t>u64(at + 28) != physical_offset:
+    if not cut(at, left, fields) or <int64_t>u64(at + OFFSET_AT) != physical_offset:
         return False
     if check == CHECK_BODY:
         return body_is_sound(at, fields)

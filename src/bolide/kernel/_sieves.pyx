@@ -10,13 +10,11 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from bolide.kernel._fields cimport Slice
+from bolide.kernel._layouts cimport LONG_DIGITS
 from bolide.kernel._names cimport cut_bytes
 
 from bolide.kernel import sieves
 from bolide.protocol.record import property_bytes
-
-cdef enum:
-    MOST_DIGITS = 18  # any number of so many digits fits into 64 bits
 
 
 cdef class Test:
@@ -84,7 +82,7 @@ cdef class _NumberIs(_OfProperty):
             next += 1
             if next == end:
                 return FAILED
-        if end - next > MOST_DIGITS:
+        if end - next > LONG_DIGITS:
             return UNSURE
         while next < end:
             if not c"0" <= next[0] <= c"9":

@@ -1,9 +1,6 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint8_t
 
-cdef enum:
-    UNIT_SIZE = 20
-
 
 cdef class Units:
     cdef public object owner

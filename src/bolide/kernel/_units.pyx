@@ -11,10 +11,10 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from bolide.kernel._bytes cimport put32, put64, u32, u64
+from bolide.kernel._layouts cimport BLANK_SIZE, UNIT_SIZE
 
 cdef enum:
     FIRST_CAPACITY = 4 * UNIT_SIZE
-    BLANK_SIZE = 0x7FFFFFFF
 
 
 cdef class Units:

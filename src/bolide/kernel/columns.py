@@ -16,7 +16,7 @@ from bolide.kernel.results import Check, Stop
 from bolide.model.message import SysFlag, without_compression
 from bolide.protocol.compression import BadCompressedBody, CodecMissing, decompress
 from bolide.protocol.hosts import V4_SIZE, V6_SIZE, unpack_host
-from bolide.protocol.record import Buffer
+from bolide.protocol.record import MAGIC_V1, MAGIC_V2, OFFSET_AT, Buffer
 
 MAX_ROWS = 10_000
 MAX_SIZE = 16 * 1024 * 1024
@@ -25,9 +25,7 @@ MAX_HOSTS = 10_000
 
 _HOSTS = ((V4_SIZE, V4_SIZE), (V6_SIZE, V4_SIZE), (V4_SIZE, V6_SIZE), (V6_SIZE, V6_SIZE))
 _HEADS = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}si8xI") for born, store in _HOSTS)
-_MAGIC_V1, _MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
 _FLAG_BYTE_AT = 39  # the low byte of sysFlag, where the IPv6 bits are
-_OFFSET_AT = 28
 _CRC_MASK = 0x7FFF_FFFF
 _LONG = 1 << 63
 _COMPRESSED = int(SysFlag.COMPRESSED)
@@ -138,10 +136,10 @@ class Columns:
             ) = head.unpack_from(data, at)  # fmt: skip
             body_at = at + head.size
             topic_at = body_at + body_size
-            if magic == _MAGIC_V1:
+            if magic == MAGIC_V1:
                 topic_size, most = data[topic_at], 0x7F
                 topic_at += 1
-            elif magic == _MAGIC_V2:
+            elif magic == MAGIC_V2:
                 topic_size, most = data[topic_at] << 8 | data[topic_at + 1], 0x7FFF
                 topic_at += 2
             else:
@@ -221,7 +219,7 @@ def halt_at(buffer: Buffer, position: int, physical_offset: int | None, *, check
     """Return why there is no valid record at a position."""
     base = physical_offset
     if base is None:
-        own = bytes(buffer[position + _OFFSET_AT : position + _OFFSET_AT + 8])
+        own = bytes(buffer[position + OFFSET_AT : position + OFFSET_AT + 8])
         base = int.from_bytes(own, signed=True) - position
     halt = judge(buffer, position, base, Check.BODY if check_crc else Check.NONE)
     changed = Halt(Stop.DAMAGED, "it changed while it was read")

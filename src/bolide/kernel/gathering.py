@@ -1,11 +1,8 @@
 """Lookup of records by consume queue units; `_gathering` is the compiled version."""
 
-import struct
-
 from bolide.kernel.sieves import Sieve
+from bolide.kernel.units import UNIT
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
-
-_UNIT = struct.Struct(">qiq")
 
 
 def gather(  # noqa: PLR0913, PLR0917  one call per run of units
@@ -37,8 +34,8 @@ def gather(  # noqa: PLR0913, PLR0917  one call per run of units
     """
     found: list[memoryview] = []
     total_size, examined, length = 0, 0, len(block)
-    for at in range(first * _UNIT.size, len(units) - _UNIT.size + 1, _UNIT.size):
-        physical_offset, unit_size, _ = _UNIT.unpack_from(units, at)
+    for at in range(first * UNIT.size, len(units) - UNIT.size + 1, UNIT.size):
+        physical_offset, unit_size, _ = UNIT.unpack_from(units, at)
         begin = physical_offset - start
         if len(found) >= count or total_size + unit_size > size or unit_size < RECORD_HEAD.size:
             break

@@ -6,10 +6,13 @@ from typing import NamedTuple
 
 from bolide.kernel.index_entries import find_keys, put_keys, rebuild_slots
 from bolide.kernel.results import Check, QueueRun, Scan, Stop
+from bolide.kernel.units import UNIT
 from bolide.model.message import SysFlag
-from bolide.model.properties import KEY_SEPARATOR, PropertyName
+from bolide.model.properties import KEY_SEPARATOR, PropertyName, delay_level_of
 from bolide.protocol.property_string import decode_properties
 from bolide.protocol.record import (
+    FIXED_SIZE,
+    MAGIC_V2,
     MAX_BODY_SIZE,
     Blank,
     Buffer,
@@ -27,10 +30,7 @@ from bolide.protocol.tags import index_hash, tags_code
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
-_MAGIC_V2 = 0xDAA320AB  # the topic length has two bytes
 _SIZE_FIELD = 4
-_FIXED_SIZE = 72  # of a record up to and including the body length, without the hosts
-_UNIT = struct.Struct(">qIq")
 _KEY_ITEM = struct.Struct(">Iqq")
 _TRANSACTION = int(SysFlag.ROLLBACK)  # both bits of the transaction type
 _PREPARED = int(SysFlag.PREPARED)
@@ -184,7 +184,7 @@ class _Run:
 
     @property
     def next_offset(self) -> int:
-        return self.queue_offset + len(self.entries) // _UNIT.size
+        return self.queue_offset + len(self.entries) // UNIT.size
 
     def cut(self) -> QueueRun:
         return QueueRun(self.topic, self.queue_id, self.queue_offset, bytes(self.entries))
@@ -209,7 +209,7 @@ class _ScanCollector:
         kind = record.sys_flag & _TRANSACTION
         if kind not in {_PREPARED, _TRANSACTION} and not record.sys_flag & _INNER_BATCH:
             due = self._delivery_time(record, topic, properties)
-            entry = _UNIT.pack(record.physical_offset, record.size, code if due is None else due)
+            entry = UNIT.pack(record.physical_offset, record.size, code if due is None else due)
             self._run(topic, record.queue_id, record.queue_offset).entries += entry
         if self.wants_keys and kind != _TRANSACTION:
             for each in hashes:
@@ -232,16 +232,11 @@ class _ScanCollector:
         """Return the delivery time of a delayed message; None for other messages."""
         if topic != SCHEDULE_TOPIC or len(self.delays) < 2:
             return None
-        level = _delay_level(properties.get(PropertyName.DELAY_LEVEL, ""))
+        level = delay_level_of(properties)
         if not level:
             return None
         due = record.store_timestamp + self.delays[min(level, len(self.delays) - 1)]
         return (due + _LONG) % (2 * _LONG) - _LONG  # corrupt times overflow as in Java
-
-
-def _delay_level(text: str) -> int:
-    """Parse a delay level; 0 if the text is not a number of at most nine digits."""
-    return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
 
 
 def _codes(topic: bytes, properties: dict[str, str]) -> tuple[int, tuple[int, ...]]:
@@ -258,5 +253,5 @@ def _raw_topic(buffer: Buffer, position: int, record: Record) -> bytes:
     """Return the raw topic: two different invalid UTF-8 names may decode to the same text."""
     end = position + record.size - len(record.properties) - 2
     hosts_and_body = len(record.born_host) + len(record.store_host) + len(record.body)
-    length_at = position + _FIXED_SIZE + hosts_and_body
-    return bytes(buffer[length_at + (2 if record.magic == _MAGIC_V2 else 1) : end])
+    length_at = position + FIXED_SIZE + hosts_and_body
+    return bytes(buffer[length_at + (2 if record.magic == MAGIC_V2 else 1) : end])

@@ -7,11 +7,12 @@ its units, so that statistics and long polling are updated once per burst.
 import struct
 from typing import Any
 
-UNIT_SIZE = 20
+UNIT = struct.Struct(">qiq")
+"""Physical offset, size and tags code of a message; of a delayed one, its delivery time."""
+UNIT_SIZE = UNIT.size
 BLANK_SIZE = 0x7FFF_FFFF
 """Size in a unit whose record is lost; larger than any record."""
 
-_UNIT = struct.Struct(">qiq")
 _PLACE = struct.Struct(">qi")
 
 
@@ -54,7 +55,7 @@ class Units:
     def add(self, physical_offset: int, size: int, code: int) -> int:
         """Append the unit of a send; returns its queue offset."""
         base, data = self._held
-        data.extend(_UNIT.pack(physical_offset, size, code))
+        data.extend(UNIT.pack(physical_offset, size, code))
         self.fresh += 1
         self.fresh_bytes += size
         return base + len(data) // UNIT_SIZE - 1

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from bolide.model.message_checks import InvalidMessage
-from bolide.model.properties import PropertyName
+from bolide.model.properties import LONG_DIGITS, PropertyName, parse_number
 
-_MOST_DIGITS: Final = 18
 """Fits a signed 64-bit number."""
 
 
@@ -42,7 +40,7 @@ def _seconds_of(duration: object) -> float:
 
 def _positive(field: str, value: object) -> float:
     good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (good and 0 < float(value) < 10 ** (_MOST_DIGITS - 3)):  # type: ignore[arg-type]
+    if not (good and 0 < float(value) < 10 ** (LONG_DIGITS - 3)):  # type: ignore[arg-type]
         raise InvalidMessage(field, f"{value!r} is not a number of seconds above 0")
     return float(value)  # type: ignore[arg-type]
 
@@ -55,5 +53,4 @@ def expiry_of(properties: Mapping[str, str]) -> int | None:
 
 def parse_expiry(text: str) -> int | None:
     """Parse milliseconds; returns None if the text is not a number."""
-    plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
-    return int(text) if plain else None
+    return parse_number(text)

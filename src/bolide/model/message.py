@@ -25,7 +25,7 @@ from bolide.model.message_checks import (
     user_properties,
 )
 from bolide.model.message_queue import MessageQueue
-from bolide.model.properties import KEY_SEPARATOR, PropertyName
+from bolide.model.properties import KEY_SEPARATOR, PropertyName, delay_level_of
 
 
 class _PropertyAccess:
@@ -48,8 +48,7 @@ class _PropertyAccess:
 
     @property
     def delay_level(self) -> int:
-        level = self.properties.get(PropertyName.DELAY_LEVEL, "")
-        return int(level) if level.isdecimal() else 0
+        return delay_level_of(self.properties)
 
     @property
     def sharding_key(self) -> str | None:

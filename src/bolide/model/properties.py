@@ -1,5 +1,6 @@
 """Names of message properties with a meaning in RocketMQ (`MessageConst`)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 KEY_SEPARATOR: Final = " "
@@ -121,6 +122,24 @@ _OPEN_TO_USERS = frozenset(
         PropertyName.MULTI_DISPATCH,
     }
 )  # names that `MessageConst.STRING_HASH_SET` omits
+
+INT_DIGITS: Final = 9
+"""Digits of a number that surely fits into 32 bits."""
+LONG_DIGITS: Final = 18
+"""Digits of a number that surely fits into 64 bits."""
+
+
+def parse_number(text: str | None, max_digits: int = LONG_DIGITS) -> int | None:
+    """Parse a decimal number without a sign; None if it is missing, malformed or too long."""
+    if text is None or len(text) > max_digits or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
+
+
+def delay_level_of(properties: Mapping[str, str]) -> int:
+    """The delay level of a message; 0 if it has none, or one that is malformed."""
+    return parse_number(properties.get(PropertyName.DELAY_LEVEL), INT_DIGITS) or 0
+
 
 INTERPRETED_PREFIXES: Final = (
     "DELAY",

@@ -57,10 +57,16 @@ MAX_TOPIC_SIZE = 0x7FFF
 MAX_PROPERTIES_SIZE = 0x7FFF
 BLANK_SIZE = 8
 
-_MAGIC_V1 = 0xDAA320A7
-_MAGIC_V2 = 0xDAA320AB
-_MAGICS = (_MAGIC_V1, _MAGIC_V2)
-_MAGIC_BLANK = 0xCBD43194
+MAGIC_V1 = 0xDAA320A7
+"""Of a record whose topic length has one byte."""
+MAGIC_V2 = 0xDAA320AB
+"""Of a record whose topic length has two bytes."""
+MAGIC_BLANK = 0xCBD43194
+"""Of the blank record that fills the rest of a log file."""
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+
+OFFSET_AT = 28
+"""Where the physical offset is in a record."""
 
 _CRC_MASK = 0x7FFF_FFFF
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
@@ -83,6 +89,8 @@ _SHORT = struct.Struct(">h")
 # The record up to and including the body length, indexed by the IPv6 bits of sysFlag.
 _HOST_SIZES = ((V4_SIZE, V4_SIZE), (V6_SIZE, V4_SIZE), (V4_SIZE, V6_SIZE), (V6_SIZE, V6_SIZE))
 _HEADS = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqI") for born, store in _HOST_SIZES)
+FIXED_SIZE = _HEADS[0].size - 2 * V4_SIZE
+"""Bytes of a record up to and including the body length, without the hosts."""
 _UNPLACED = tuple(struct.Struct(f">IIIii16xiq{born}s8x{store}siqI") for born, store in _HOST_SIZES)
 
 
@@ -143,7 +151,7 @@ class Record(NamedTuple):
 
     @property
     def version(self) -> int:
-        return 1 if self.magic == _MAGIC_V1 else 2
+        return 1 if self.magic == MAGIC_V1 else 2
 
     def message(self) -> StoredMessage:
         """Copy the record into a message; the properties are decoded on first access."""
@@ -176,7 +184,7 @@ def encode_record(draft: RecordDraft, max_body_size: int = MAX_BODY_SIZE) -> byt
         draft
     )
     _refuse_oversize(len(topic), len(body), len(properties), max_body_size)
-    magic, length = (_MAGIC_V1, _BYTE) if len(topic) <= MAX_V1_TOPIC_SIZE else (_MAGIC_V2, _SHORT)
+    magic, length = (MAGIC_V1, _BYTE) if len(topic) <= MAX_V1_TOPIC_SIZE else (MAGIC_V2, _SHORT)
     v6 = (len(born_host) == V6_SIZE) | (len(store_host) == V6_SIZE) << 1
     head = _UNPLACED[v6]
     size = head.size + len(body) + length.size + len(topic) + _SHORT.size + len(properties)
@@ -210,7 +218,7 @@ def property_bytes(record: Buffer) -> bytes:
     try:
         at = _HEADS[record[_FLAG_BYTE_AT] >> 4 & 3].size
         at += int(_BODY_SIZE.unpack_from(record, at - _BODY_SIZE.size)[0])
-        length = _BYTE if record[_MAGIC_END] == _MAGIC_V1 & 0xFF else _SHORT
+        length = _BYTE if record[_MAGIC_END] == MAGIC_V1 & 0xFF else _SHORT
         at += length.size + int(length.unpack_from(record, at)[0])
         (size,) = _SHORT.unpack_from(record, at)
     except (IndexError, struct.error):
@@ -243,7 +251,7 @@ def encode_blank(size: int) -> bytes:
     """Return the 8 bytes that close a file with `size` bytes left, these included."""
     if size < BLANK_SIZE:
         raise ValueError(f"a blank record needs {BLANK_SIZE} bytes, {size} are left")
-    return _SIZE_AND_MAGIC.pack(size, _MAGIC_BLANK)
+    return _SIZE_AND_MAGIC.pack(size, MAGIC_BLANK)
 
 
 def read_record(buffer: Buffer, position: int = 0, *, check_crc: bool = False) -> Record | Blank:
@@ -279,7 +287,7 @@ def iter_records(buffer: Buffer, *, check_crc: bool = False) -> Iterator[Record]
     while position < end:
         record = read_record(buffer, position, check_crc=check_crc)
         if isinstance(record, Blank):
-            raise BadMagic(position, _MAGIC_BLANK)
+            raise BadMagic(position, MAGIC_BLANK)
         yield record
         position += record.size
 
@@ -308,7 +316,7 @@ def _refuse_oversize(topic: int, body: int, properties: int, max_body_size: int)
 
 
 def _read_blank(position: int, size: int, magic: int) -> Blank:
-    if magic != _MAGIC_BLANK:
+    if magic != MAGIC_BLANK:
         raise BadMagic(position, magic)
     if size < BLANK_SIZE:
         raise BadLengths(position, f"a blank record of {size} bytes")
@@ -321,7 +329,7 @@ def _cut(view: memoryview, position: int) -> Record:
         head = _HEADS[view[_FLAG_BYTE_AT] >> 4 & 3]
         fields = head.unpack_from(view)
         body_end = head.size + fields[-1]
-        topic_length = _BYTE if fields[1] == _MAGIC_V1 else _SHORT
+        topic_length = _BYTE if fields[1] == MAGIC_V1 else _SHORT
         (topic_size,) = topic_length.unpack_from(view, body_end)
         topic_at = body_end + topic_length.size
         topic_end = topic_at + topic_size

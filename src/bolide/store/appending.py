@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bolide.kernel import record_size
 from bolide.model.message import SysFlag
-from bolide.model.properties import PropertyName
+from bolide.model.properties import delay_level_of
 from bolide.protocol import record_seal
 from bolide.protocol.hosts import V4_SIZE, V6_SIZE
 from bolide.protocol.property_string import PAIR_END, decode_properties
@@ -18,7 +18,6 @@ ROLLBACK = int(SysFlag.ROLLBACK)
 NOT_QUEUED = (int(SysFlag.PREPARED), ROLLBACK)
 
 _INNER_BATCH = int(SysFlag.INNER_BATCH)
-_MOST_DIGITS = 9
 _PAIR_END = PAIR_END.encode()
 _HOST_SIZES = (V4_SIZE, V6_SIZE)
 
@@ -110,7 +109,5 @@ def delivery_time(draft: RecordDraft, timestamp: int, code: int, delays: tuple[i
     It is `code` if the draft has no valid delay level, as in `kernel.scan`.
     """
     properties = decode_properties(str(draft.properties, "utf-8", "replace"))
-    text = properties.get(PropertyName.DELAY_LEVEL, "")
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text)):
-        return code
-    return timestamp + delays[min(int(text), len(delays) - 1)]
+    level = delay_level_of(properties)
+    return timestamp + delays[min(level, len(delays) - 1)] if level else code

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from bolide.config import Ignored, option
 from bolide.errors import ConfigError
-
-QUEUE_UNIT_SIZE = 20
+from bolide.kernel.units import UNIT_SIZE
 
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
@@ -58,11 +57,11 @@ class StoreConfig:
         bounds=(4096, _INT_MAX),
     )  # fmt: skip
     consume_queue_file_size: int = option(
-        300_000 * QUEUE_UNIT_SIZE,
+        300_000 * UNIT_SIZE,
         "Size of a consume queue file in bytes, rounded up to whole units of 20.",
         key="mappedFileSizeConsumeQueue",
         aliases=("mapedFileSizeConsumeQueue",),
-        bounds=(QUEUE_UNIT_SIZE, _INT_MAX - QUEUE_UNIT_SIZE),
+        bounds=(UNIT_SIZE, _INT_MAX - UNIT_SIZE),
     )
     queue_ext_file_size: int = option(
         48 * 1024**2, "Size of a consume queue extension file in bytes; such files are only read.",
@@ -230,11 +229,11 @@ class StoreConfig:
     )  # fmt: skip
     max_filter_bytes: int = option(
         16_000, "Most bytes of a consume queue that a filtered read examines.",
-        key="maxFilterMessageSize", bounds=(QUEUE_UNIT_SIZE, _INT_MAX), live=True,
+        key="maxFilterMessageSize", bounds=(UNIT_SIZE, _INT_MAX), live=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        rest = -self.consume_queue_file_size % QUEUE_UNIT_SIZE
+        rest = -self.consume_queue_file_size % UNIT_SIZE
         object.__setattr__(self, "consume_queue_file_size", self.consume_queue_file_size + rest)
 
     @property

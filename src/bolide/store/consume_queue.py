@@ -21,7 +21,6 @@ One thread at a time appends, one thread (possibly another) writes and syncs, an
 
 import logging
 import os
-import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,14 +28,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bolide.kernel import Units
-from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
 from bolide.store.descriptors import DescriptorCache, read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 
 log = logging.getLogger(__name__)
-
-UNIT = struct.Struct(">qiq")
 
 _BLANK_UNIT = UNIT.pack(0, BLANK_SIZE, 0)
 _PAGE = 4096

@@ -119,6 +119,8 @@ async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> A
             address=lambda: ADDRESS,
             ha_address=lambda: HA_ADDRESS,
         )
+        tables.topics.on_change.add(registration.record_change)
+        tables.cell.on_change(registration.record_change)
         task = asyncio.create_task(registration.run(), name=TASK)
         try:
             await registration.announce()

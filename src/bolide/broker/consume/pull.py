@@ -26,12 +26,13 @@ from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.config import ConfigCell
+from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol.bodies.groups import GroupConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.record import RECORD_HEAD, store_time
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
-from bolide.store.config import QUEUE_UNIT_SIZE, StoreConfig
+from bolide.store.config import StoreConfig
 from bolide.store.errors import NotInMemory
 from bolide.store.queries import Queries
 from bolide.store.reading import MessageFilter, ReadLimits, ReadResult, ReadStatus
@@ -186,7 +187,7 @@ class Pulls:
             count, size = store.max_transfer_count_memory, store.max_transfer_bytes_memory
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
-        scanned = store.max_filter_bytes // QUEUE_UNIT_SIZE
+        scanned = store.max_filter_bytes // UNIT_SIZE
         return ReadLimits(max(min(header.max_msg_nums, count), 1), size, scanned)
 
     # ---- waiting

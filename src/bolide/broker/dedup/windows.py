@@ -68,12 +68,13 @@ class DedupWindows:
         self._recovery_lock = asyncio.Lock()  # one topic at a time may fill the key budget
         self._key_count = 0
         self._warned_at = float("-inf")
+        self._started = False
         self._stopped = False
 
     def start(self) -> None:
         """Start the recovery of windows; call on the event loop."""
-        self._topics.on_change.add(lambda _: self._on_topics_changed())
-        self._on_topics_changed()
+        self._started = True
+        self.topics_changed()
 
     def stop(self) -> None:
         self._stopped = True
@@ -155,8 +156,10 @@ class DedupWindows:
 
     # ---- recovery
 
-    def _on_topics_changed(self) -> None:
+    def topics_changed(self, _: object = None) -> None:
         """Start recovery for topics whose windows are new or have changed."""
+        if not self._started:
+            return
         before, self._specs = self._specs, _window_specs(self._topics)
         changed = {topic for topic in before if self._specs.get(topic) != before[topic]}
         for topic in changed:  # a running recovery stops by itself

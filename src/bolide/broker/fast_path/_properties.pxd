@@ -46,6 +46,8 @@ cdef inline bint has_prefix(const uint8_t *at, const uint8_t *end, const Prefixe
     if at >= end or not prefixes.first[at[0]]:
         return False
     for i in range(prefixes.count):
+        if prefixes.words[i].at[0] != at[0]:  # most of them: saves the call of memcmp
+            continue
         if begins(at, end, <const char *>prefixes.words[i].at, prefixes.words[i].size):
             return True
     return False

@@ -13,10 +13,10 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from bolide.kernel._bytes cimport put32, u32, u64, write_number
-from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, MAGIC_V2, V4_SIZE, V6_SIZE, Fields, Slice, cut
+from bolide.kernel._fields cimport Fields, Slice, cut
 from bolide.kernel._header cimport named, number_of
+from bolide.kernel._layouts cimport BORN_V6, MAGIC_V1, MAGIC_V2, UNIT_SIZE, V4_SIZE, V6_SIZE
 from bolide.kernel._sieves cimport UNSURE, YES, Sieve
-from bolide.kernel._units cimport UNIT_SIZE
 
 from bolide.protocol import binary_fields
 from bolide.protocol.codes import RequestCode

@@ -8,13 +8,11 @@ from libc.string cimport memcpy
 
 from bolide.kernel._bytes cimport publish32, put32, put64, u32, u64
 from bolide.kernel._crc cimport crc
-from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, STORE_V6, V6_SIZE, Slice
+from bolide.kernel._fields cimport Slice
+from bolide.kernel._layouts cimport BORN_V6, COMMIT, ITEM_SIZE, MAGIC_V1, STORE_V6, V6_SIZE
 from bolide.kernel._names cimport Named, key_hash, next_word
 from bolide.broker.fast_path._send_requests cimport Item, Send
-from bolide.broker.fast_path._transactions cimport COMMIT, Half
-
-cdef enum:
-    ITEM_SIZE = 20  # of a key, as in `kernel.Scan.keys`
+from bolide.broker.fast_path._transactions cimport Half
 
 
 cdef struct RecordFields:  # all of a record but its position and topic

@@ -10,17 +10,17 @@ from libc.string cimport memcmp, memset
 
 from bolide.kernel._bytes cimport u32
 from bolide.kernel._fields cimport Slice
+from bolide.kernel._layouts cimport MAX_PROPERTIES_SIZE, PREPARED
 from bolide.kernel._header cimport Field, Header, number_of, read_binary_header, read_header
 from bolide.kernel._names cimport Named, find_named
 from bolide.broker.fast_path._output cimport Output, reserve
 from bolide.broker.fast_path._properties cimport Prefixes, is_id, is_interpreted
-from bolide.broker.fast_path._transactions cimport PREPARED, is_plain_half
+from bolide.broker.fast_path._transactions cimport is_plain_half
 
 cdef enum:
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     MAX_JSON_HEADER = 1024 * 1024
-    MAX_PROPERTIES = 0x7FFF
     NOT_PLAIN_FLAGS = ~0x705  # how a body is compressed, and of a transaction
     ITEM_HEAD = 20  # of a message in a batch, up to its body
     LETTERS = 14  # the names of the fields, a to n
@@ -226,7 +226,7 @@ cdef inline bint read_item(const uint8_t **next, const uint8_t *end, Item *item)
     item.body = Slice(at + ITEM_HEAD, body_size)
     at += ITEM_HEAD + body_size
     properties_size = at[0] << 8 | at[1]
-    if properties_size > MAX_PROPERTIES or ITEM_HEAD + body_size + 2 + properties_size != size:
+    if properties_size > MAX_PROPERTIES_SIZE or ITEM_HEAD + body_size + 2 + properties_size != size:
         return False
     item.properties = Slice(at + 2, properties_size)
     next[0] += size

@@ -39,7 +39,6 @@ from bolide.broker.fast_path._record_writer cimport (
 from bolide.broker.fast_path._send_requests cimport (
     INTERPRETED,
     ITEM_HEAD,
-    MAX_PROPERTIES,
     PLAIN,
     SEND_BATCH_MESSAGE,
     SEND_MESSAGE_V2,
@@ -51,8 +50,6 @@ from bolide.broker.fast_path._send_requests cimport (
     read_send,
 )
 from bolide.broker.fast_path._transactions cimport (
-    COMMIT,
-    PREPARED,
     End,
     Half,
     read_end,
@@ -60,10 +57,20 @@ from bolide.broker.fast_path._transactions cimport (
 )
 from bolide.kernel._bytes cimport MAX_DIGITS, put32, u32, u64, write_number
 from bolide.kernel._crc cimport crc_init
-from bolide.kernel._fields cimport FIXED_SIZE, V4_SIZE, V6_SIZE, Slice
+from bolide.kernel._fields cimport Slice
 from bolide.kernel._header cimport BINARY_HEAD, Header
+from bolide.kernel._layouts cimport (
+    COMMIT,
+    FIXED_SIZE,
+    MAX_PROPERTIES_SIZE,
+    OFFSET_AT,
+    PREPARED,
+    UNIT_SIZE,
+    V4_SIZE,
+    V6_SIZE,
+)
 from bolide.kernel._names cimport Named, find_named, key_prefix, tags_code
-from bolide.kernel._units cimport UNIT_SIZE, Units
+from bolide.kernel._units cimport Units
 
 from bolide.broker.fast_path.fall_through import FallThrough
 from bolide.model import properties as names
@@ -576,7 +583,7 @@ cdef class SendFlow:
             return False
         if not read_half(cursor.at - back, back, slice_of(self.halves.topic), &SPECIAL_HALVES, half):
             return False
-        if <int64_t>u64(cursor.at - back + 28) != request.physical_offset:
+        if <int64_t>u64(cursor.at - back + OFFSET_AT) != request.physical_offset:
             return False
         if <int64_t>u64(cursor.at - back + 20) != request.queue_offset:
             return False
@@ -714,7 +721,7 @@ cdef class SendFlow:
     cdef Py_ssize_t size_of(self, SendTarget target, RecordFields *fields) noexcept:
         """Bytes of a record; 0 if its properties are too long for their length field."""
         cdef Py_ssize_t properties = properties_size(fields)
-        if properties > MAX_PROPERTIES:
+        if properties > MAX_PROPERTIES_SIZE:
             return 0
         return (
             FIXED_SIZE + fields.born_host.size + PyBytes_GET_SIZE(self.store_host) + fields.body.size

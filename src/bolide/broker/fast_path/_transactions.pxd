@@ -8,7 +8,8 @@ an END_TRANSACTION if it commits or rolls back a half message near the end of th
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
-from bolide.kernel._fields cimport BORN_V6, MAGIC_V1, STORE_V6, Fields, Slice, cut
+from bolide.kernel._fields cimport Fields, Slice, cut
+from bolide.kernel._layouts cimport BORN_V6, COMMIT, MAGIC_V1, PREPARED, ROLLBACK, STORE_V6
 from bolide.kernel._header cimport Field, Header, named, number_of
 from bolide.broker.fast_path._properties cimport (
     Pairs,
@@ -21,9 +22,6 @@ from bolide.broker.fast_path._properties cimport (
 )
 
 cdef enum:
-    COMMIT = 8
-    ROLLBACK = 12
-    PREPARED = 4
     BODY_FLAGS = 0x701  # how a body is compressed
 
 cdef struct End:

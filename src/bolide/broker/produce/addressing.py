@@ -11,7 +11,7 @@ from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.timers.timetable import TIMER_PROPERTIES, Timetable, timer_draft
 from bolide.model.message import Host, TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import SCHEDULE_TOPIC
-from bolide.model.properties import INTERPRETED_PREFIXES, PropertyName
+from bolide.model.properties import INT_DIGITS, INTERPRETED_PREFIXES, PropertyName, parse_number
 from bolide.protocol.header import Header
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.property_string import PAIR_END, encode_properties
@@ -19,7 +19,6 @@ from bolide.protocol.record import RecordDraft
 from bolide.protocol.refusals import NoPermission
 from bolide.remoting.address import split_address
 
-_MAX_DIGITS = 9
 _NOT_DELIVERED = (TransactionType.PREPARED, TransactionType.ROLLBACK)
 _SET_BY_BROKER = (PropertyName.REGION, PropertyName.TRACE_ON, PropertyName.CLUSTER)
 _UNKNOWN_HOST = Host("0.0.0.0", 0)  # noqa: S104  a placeholder
@@ -45,10 +44,8 @@ def address(
 def delay_level(properties: dict[str, str]) -> int:
     """The delay level of a message; 0 if it is missing or not a number."""
     text = properties.get(PropertyName.DELAY_LEVEL, "")
-    plain = text.removeprefix("-")
-    if not (plain.isascii() and plain.isdigit() and len(plain) <= _MAX_DIGITS):
-        return 0
-    return int(text)
+    level = parse_number(text.removeprefix("-"), INT_DIGITS)
+    return 0 if level is None else int(text)
 
 
 def delayed(draft: RecordDraft, properties: dict[str, str], level: int) -> RecordDraft:

@@ -11,7 +11,7 @@ from bolide.kernel import read_record
 from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol.property_string import decode_properties
-from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
+from bolide.protocol.record import MAGIC_BLANK, RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.contract import Store
 from bolide.store.message_store import MessageStore
@@ -26,7 +26,6 @@ _MAX_CLOCK_STEP_MS = 24 * 3600 * 1000
 """If the clock is set back further, wheel slots of the old and the new time may coincide."""
 _TIMER_PROPERTY = f"{PropertyName.TIMER_OUT_MS}\x01".encode()
 _BLOCK_SIZE = 4 * 1024 * 1024
-_BLANK_MAGIC = 0xCBD43194
 
 
 class Progress(NamedTuple):
@@ -126,7 +125,7 @@ def _records(log: ReadableLog, position: int) -> Iterator[Record]:
         data, at = bytes(block), 0
         while at + RECORD_HEAD.size <= len(data):
             size, magic, _ = RECORD_HEAD.unpack_from(data, at)
-            if magic == _BLANK_MAGIC:
+            if magic == MAGIC_BLANK:
                 at += size
                 break
             if not is_record_magic(magic):

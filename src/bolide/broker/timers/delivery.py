@@ -13,7 +13,7 @@ from bolide.broker.timers.inspection import TimerCounts
 from bolide.broker.timers.timetable import due_of
 from bolide.kernel import read_record
 from bolide.model.names import HALF_TOPIC, TIMER_TOPIC
-from bolide.model.properties import PropertyName
+from bolide.model.properties import INT_DIGITS, PropertyName, parse_number
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.property_string import decode_properties, encode_properties
 from bolide.protocol.record import MAX_PROPERTIES_SIZE, Record, RecordDraft
@@ -25,7 +25,6 @@ from bolide.store.timers import TimerFiles
 
 log = logging.getLogger(__name__)
 
-_MAX_DIGITS = 9
 _MAX_TURN = 0.002
 """Seconds of deliveries after which the event loop serves others."""
 _TOO_LARGE_RETRY_MS = 10_000
@@ -245,7 +244,7 @@ def delivered_draft(
     """Build the message for its real topic, with all properties; None if it names no valid
     topic."""
     topic = properties.get(PropertyName.REAL_TOPIC)
-    queue_id = _number(properties.get(PropertyName.REAL_QUEUE_ID, ""))
+    queue_id = parse_number(properties.get(PropertyName.REAL_QUEUE_ID), INT_DIGITS)
     if topic is None or queue_id is None or topic in {HALF_TOPIC, TIMER_TOPIC}:
         return None
     return _draft(record, topic, queue_id, bytes(record.properties), store_host)
@@ -253,7 +252,7 @@ def delivered_draft(
 
 def rolled_draft(record: Record, properties: dict[str, str], store_host: bytes) -> RecordDraft:
     """Build the copy of a message that is appended to the timer topic again."""
-    times = _number(properties.get(PropertyName.TIMER_ROLL_TIMES, "")) or 0
+    times = parse_number(properties.get(PropertyName.TIMER_ROLL_TIMES), INT_DIGITS) or 0
     updated = properties | {PropertyName.TIMER_ROLL_TIMES: str(times + 1)}
     text = encode_properties(updated).encode()
     if len(text) > MAX_PROPERTIES_SIZE:  # deliver it even without the count
@@ -273,8 +272,3 @@ def _draft(
         record.born_host, store_host, record.flag, record.sys_flag, record.reconsume_times,
         record.prepared_transaction_offset,
     )  # fmt: skip
-
-
-def _number(text: str) -> int | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
-    return int(text) if plain else None

@@ -13,7 +13,7 @@ from functools import cached_property
 from bolide.kernel import read_record
 from bolide.model.message import TransactionType, transaction_type, with_transaction_type
 from bolide.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from bolide.model.properties import PropertyName
+from bolide.model.properties import PropertyName, parse_number
 from bolide.protocol.property_string import encode_properties
 from bolide.protocol.record import Placement, Record, RecordDraft, encode_record, place_record
 from bolide.protocol.record_errors import BadRecord
@@ -25,8 +25,6 @@ STATE = "BOLIDE_STATE"
 ORIGIN = "BOLIDE_ORIGIN"
 RESOLVED_BY = "BOLIDE_RESOLVED_BY"
 """Properties of our op messages beyond those of RocketMQ: outcome, first half, administrator."""
-
-_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Half:
 
     @property
     def queue_id(self) -> int:
-        return _number(self.properties.get(PropertyName.REAL_QUEUE_ID)) or 0
+        return parse_number(self.properties.get(PropertyName.REAL_QUEUE_ID)) or 0
 
     @property
     def unique_id(self) -> str:
@@ -79,13 +77,13 @@ class Half:
     @property
     def check_times(self) -> int:
         """How often the producer was asked."""
-        return _number(self.properties.get(PropertyName.TRANSACTION_CHECK_TIMES)) or 0
+        return parse_number(self.properties.get(PropertyName.TRANSACTION_CHECK_TIMES)) or 0
 
     @property
     def origin(self) -> int | None:
         """Queue offset of the first half of this transaction; None for one set aside by
         RocketMQ."""
-        origin = _number(self.properties.get(PropertyName.PREPARED_QUEUE_OFFSET))
+        origin = parse_number(self.properties.get(PropertyName.PREPARED_QUEUE_OFFSET))
         if origin is None and not self.is_set_aside:
             return self.queue_offset
         return origin
@@ -102,7 +100,7 @@ class Half:
     @cached_property
     def immunity(self) -> float | None:
         """Seconds during which the producer is not asked, if the message sets them."""
-        seconds = _number(self.properties.get(PropertyName.CHECK_IMMUNITY_SECONDS))
+        seconds = parse_number(self.properties.get(PropertyName.CHECK_IMMUNITY_SECONDS))
         return None if seconds is None else float(seconds)
 
     def moved_draft(self, store_host: bytes, *, check_times: int) -> RecordDraft:
@@ -225,13 +223,6 @@ class Op:
         if properties.get(PropertyName.TAGS) != OP_TAG:
             return cls(())
         numbers = str(record.body, "ascii", "replace").split(OP_SEPARATOR)
-        half_offsets = tuple(offset for text in numbers if (offset := _number(text)) is not None)
-        state = transaction_type(_number(properties.get(STATE)) or 0)
-        return cls(half_offsets, _number(properties.get(ORIGIN)), state)
-
-
-def _number(text: str | None) -> int | None:
-    """Parse a decimal number; None if malformed."""
-    if text is None or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        return None
-    return int(text)
+        offsets = tuple(number for text in numbers if (number := parse_number(text)) is not None)
+        state = transaction_type(parse_number(properties.get(STATE)) or 0)
+        return cls(offsets, parse_number(properties.get(ORIGIN)), state)

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bolide.protocol.record import MAGIC_BLANK
 from bolide.store.descriptors import read_at
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
@@ -39,7 +40,6 @@ _MAGIC_BITS: Final = 0xF
 _FARTHEST: Final = 2**31 - 1
 
 _BLANK = struct.Struct(">iqI")
-_BLANK_MAGIC = 0xCBD43194
 _BLOCK = 16 * 1024
 
 TimerKey = tuple[int, int]
@@ -182,7 +182,7 @@ class TimerLog:
         self.write()
         start = self.end - self.end % self._file_size
         rest = self._file_size - (self.end - start)
-        blank = _BLANK.pack(rest, 0, _BLANK_MAGIC)
+        blank = _BLANK.pack(rest, 0, MAGIC_BLANK)
         self._disk.write(self._file(start), blank, self.end - start)
         self.end = start + self._file_size
 
