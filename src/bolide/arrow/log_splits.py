@@ -14,9 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from bolide.arrow.errors import LogFileGone, LogLost
 from bolide.arrow.log_files import LogFile, OpenLog, data_end, find_log
-from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
 from bolide.protocol.record import store_time
-from bolide.store.consume_queue import UNIT
 from bolide.store.layout import queue_directories
 from bolide.store.log_walk import LogWalk, SoundRecords
 

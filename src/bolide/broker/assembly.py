@@ -556,9 +556,11 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     save_offsets_by(parts.cell.value)
     parts.cell.on_change(save_offsets_by)
-    parts.cell.on_change(
-        lambda _: parts.background.start(_follow(parts.topics), "broker-model-topic")
-    )
+
+    def follow_settings(_: BrokerConfig) -> None:
+        parts.background.start(_follow(parts.topics), "broker-model-topic")
+
+    parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bolide.errors import BolideError, ConfigError
-from bolide.kernel.units import BLANK_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT
 from bolide.model.message import SysFlag, compression_type, transaction_type
 from bolide.model.properties import KEY_SEPARATOR, PropertyName
 from bolide.protocol.compression import decompress
 from bolide.protocol.hosts import unpack_host
 from bolide.protocol.message_id import OffsetId
 from bolide.protocol.record import Record
-from bolide.store.consume_queue import UNIT, Unit
+from bolide.store.consume_queue import Unit
 from bolide.store.layout import Layout
 from bolide.store.log_walk import Damage, LogWalk, SoundRecords, read_one
 from bolide.store.queue_files import QueueFiles

@@ -14,6 +14,7 @@ from typing import Self
 
 from bolide.config import ConfigCell
 from bolide.kernel import SCHEDULE_TOPIC, Units, describe, write_record
+from bolide.kernel.units import UNIT
 from bolide.protocol.record import BLANK_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
@@ -32,7 +33,7 @@ from bolide.store.appending import (
     with_seal_room,
 )
 from bolide.store.config import StoreConfig, delay_levels
-from bolide.store.consume_queue import UNIT, Unit
+from bolide.store.consume_queue import Unit
 from bolide.store.flusher import Flushed, Listener
 from bolide.store.health import Health
 from bolide.store.queries import Queries

@@ -17,6 +17,7 @@ from typing import Self
 
 from bolide.config import ConfigCell
 from bolide.kernel import SCHEDULE_TOPIC, Check, Units, describe
+from bolide.kernel.units import UNIT
 from bolide.protocol.record import MAX_V1_TOPIC_SIZE, RecordDraft
 from bolide.store import config as settings
 from bolide.store.appending import (
@@ -34,7 +35,6 @@ from bolide.store.appending import (
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.commit_log import CommitLog
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
-from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk, aside_of
 from bolide.store.errors import NotInMemory, StoreUnwritable
 from bolide.store.flusher import Flusher, Listener, reason_of

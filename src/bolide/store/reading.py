@@ -7,9 +7,9 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from bolide.kernel import Sieve, Units, gather, is_resident
-from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
 from bolide.protocol.record import RECORD_HEAD, is_record_magic
-from bolide.store.consume_queue import UNIT, Unit
+from bolide.store.consume_queue import Unit
 
 log = logging.getLogger(__name__)
 

@@ -20,12 +20,11 @@ from itertools import islice
 from pathlib import Path
 
 from bolide.kernel import Check, QueueRun, Scan, Stop, scan
-from bolide.kernel.units import UNIT_SIZE
+from bolide.kernel.units import UNIT, UNIT_SIZE
 from bolide.protocol.record import Record, read_record
 from bolide.protocol.record_errors import BadRecord
 from bolide.store.checkpoint import Checkpoint, RecoveryPoint, boot_id
 from bolide.store.commit_log import CommitLog, LogFile
-from bolide.store.consume_queue import UNIT
 from bolide.store.key_index import KeyIndex
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_table import QueueTable

@@ -2,8 +2,8 @@ import pytest
 
 from bolide.kernel import Check, scan
 from bolide.kernel.records import SCHEDULE_TOPIC, record_size, write_record
+from bolide.kernel.units import UNIT
 from bolide.store.appending import delivery_time
-from bolide.store.consume_queue import UNIT
 from tests.support.store import draft
 
 DELAYS = (0, 1000, 5000, 60_000)

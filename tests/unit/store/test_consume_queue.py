@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
-from bolide.store.consume_queue import UNIT, ConsumeQueue, Unit
+from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
+from bolide.store.consume_queue import ConsumeQueue, Unit
 from bolide.store.descriptors import DescriptorCache
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bolide.store.consume_queue import UNIT, ConsumeQueue
+from bolide.kernel.units import UNIT
+from bolide.store.consume_queue import ConsumeQueue
 from bolide.store.disk import Disk
 from bolide.store.queue_table import QueueTable
 

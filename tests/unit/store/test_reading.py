@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from bolide.kernel import COMPILED
+from bolide.kernel.units import UNIT
 from bolide.store.config import FlushMode
-from bolide.store.consume_queue import UNIT, ConsumeQueue
+from bolide.store.consume_queue import ConsumeQueue
 from bolide.store.errors import NotInMemory
 from bolide.store.message_store import MessageStore
 from bolide.store.reading import MessageFilter, ReadLimits, ReadStatus, read_queue

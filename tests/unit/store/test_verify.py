@@ -13,12 +13,11 @@ import pytest
 
 from bolide.kernel import put_keys
 from bolide.kernel.index_entries import HEADER_SIZE, SLOT_SIZE
-from bolide.kernel.units import UNIT_SIZE
+from bolide.kernel.units import UNIT, UNIT_SIZE
 from bolide.protocol.record import Blank, read_record
 from bolide.protocol.tags import index_hash
 from bolide.store.checkpoint import Checkpoint
 from bolide.store.config import StoreConfig
-from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk
 from bolide.store.errors import StoreInUse
 from bolide.store.index_file import index_file_size

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bolide.kernel import SCHEDULE_TOPIC, QueueRun, describe
-from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
 from bolide.protocol.record import Record
-from bolide.store.consume_queue import UNIT, Unit
+from bolide.store.consume_queue import Unit
 from bolide.store.layout import Layout, queue_directories
 from bolide.store.log_walk import MIN_RECORD_SIZE
 from bolide.store.queue_ext import QueueExtensions, is_address

@@ -7,9 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from bolide.kernel import QueueRun
-from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
+from bolide.kernel.units import BLANK_SIZE, UNIT, UNIT_SIZE
 from bolide.store.checkpoint import Checkpoint, CheckpointFile, RecoveryPoint, boot_id
-from bolide.store.consume_queue import UNIT
 from bolide.store.disk import Disk
 from bolide.store.errors import DamagedFile
 from bolide.store.key_index import IndexRecoveryPoint, KeyIndex
