@@ -55,7 +55,8 @@ MAX_BODY_SIZE = 4 * 1024 * 1024
 MAX_V1_TOPIC_SIZE = 0x7F
 MAX_TOPIC_SIZE = 0x7FFF
 MAX_PROPERTIES_SIZE = 0x7FFF
-BLANK_SIZE = 8
+MIN_BLANK_SIZE = 8
+"""Bytes that a log file keeps free for the blank record at its end."""
 
 MAGIC_V1 = 0xDAA320A7
 """Of a record whose topic length has one byte."""
@@ -249,8 +250,8 @@ def encode_message(message: StoredMessage) -> bytes:
 
 def encode_blank(size: int) -> bytes:
     """Return the 8 bytes that close a file with `size` bytes left, these included."""
-    if size < BLANK_SIZE:
-        raise ValueError(f"a blank record needs {BLANK_SIZE} bytes, {size} are left")
+    if size < MIN_BLANK_SIZE:
+        raise ValueError(f"a blank record needs {MIN_BLANK_SIZE} bytes, {size} are left")
     return _SIZE_AND_MAGIC.pack(size, MAGIC_BLANK)
 
 
@@ -318,7 +319,7 @@ def _refuse_oversize(topic: int, body: int, properties: int, max_body_size: int)
 def _read_blank(position: int, size: int, magic: int) -> Blank:
     if magic != MAGIC_BLANK:
         raise BadMagic(position, magic)
-    if size < BLANK_SIZE:
+    if size < MIN_BLANK_SIZE:
         raise BadLengths(position, f"a blank record of {size} bytes")
     return Blank(size)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bolide.kernel import write_record
-from bolide.protocol.record import BLANK_SIZE, RecordDraft, encode_blank
+from bolide.protocol.record import MIN_BLANK_SIZE, RecordDraft, encode_blank
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
 from bolide.store.appending import AppendRoom
@@ -155,8 +155,8 @@ class CommitLog:
         """
         if self.end + size <= self._room_end:
             return
-        if size + BLANK_SIZE > self._file_size:
-            raise RecordTooLarge("record", size, self._file_size - BLANK_SIZE)
+        if size + MIN_BLANK_SIZE > self._file_size:
+            raise RecordTooLarge("record", size, self._file_size - MIN_BLANK_SIZE)
         if not self.files or self.end == self.files[-1].end:
             self._begin_file(self.end - self.end % self._file_size)
             if self.end + size <= self._room_end:
@@ -369,7 +369,7 @@ class CommitLog:
     def _point_at_tail(self) -> None:
         if self.files:
             self._tail = self.files[-1]
-            self._room_end = self._tail.end - BLANK_SIZE
+            self._room_end = self._tail.end - MIN_BLANK_SIZE
         else:
             self._room_end = 0
 

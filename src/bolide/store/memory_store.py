@@ -15,7 +15,7 @@ from typing import Self
 from bolide.config import ConfigCell
 from bolide.kernel import SCHEDULE_TOPIC, Units, describe, write_record
 from bolide.kernel.units import UNIT
-from bolide.protocol.record import BLANK_SIZE, RecordDraft
+from bolide.protocol.record import MIN_BLANK_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.record_seal import seal_record
 from bolide.protocol.tags import index_hash
@@ -219,10 +219,10 @@ class MemoryLog:
 
     def reserve(self, size: int) -> None:
         """Roll over to the next file if the current one has no room for `size` bytes."""
-        if size + BLANK_SIZE > self._file_size:
-            raise RecordTooLarge("record", size, self._file_size - BLANK_SIZE)
+        if size + MIN_BLANK_SIZE > self._file_size:
+            raise RecordTooLarge("record", size, self._file_size - MIN_BLANK_SIZE)
         left = -self.written % self._file_size or self._file_size
-        if size + BLANK_SIZE > left:
+        if size + MIN_BLANK_SIZE > left:
             self.written += left
 
     def put(self, record: bytes) -> None:
@@ -233,7 +233,7 @@ class MemoryLog:
     def room(self, most: int) -> int:
         """Bytes that fit into the current file, at most `most`."""
         left = -self.written % self._file_size or self._file_size
-        return max(min(left - BLANK_SIZE, most), 0)
+        return max(min(left - MIN_BLANK_SIZE, most), 0)
 
     def put_all(self, records: memoryview) -> None:
         """Append whole records that are stored back to back."""

@@ -167,10 +167,6 @@ cdef class SendTarget:
         self.tails = [None] * queues
         self.prefix = key_prefix(slice_of(topic))
 
-    def has_queue(self, int32_t queue_id):
-        """Whether the tail of a queue is known and in use."""
-        return 0 <= queue_id < self.queues and self.tail(queue_id) is not None
-
     def open_queue(self, int32_t queue_id, Units tail not None):
         """Tell where the units of a queue go. Raises IndexError for a queue it does not have."""
         if not 0 <= queue_id < self.queues:
