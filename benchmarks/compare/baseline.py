@@ -6,6 +6,7 @@ two checkouts are measured under the names `BOLIDE` (new) and `BASELINE` (old).
 """
 
 import json
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,8 +53,13 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """New by old, of the medians; None if either broker has no rounds."""
-        return figures.ratio(self.rounds, BOLIDE, BASELINE, _per_cpu_second)
+        """New by old: the median of `round_ratios`; None if there are none.
+
+        The speed of a shared machine changes by more than the limit in a minute, so that only rounds
+        next to each other can be compared. Medians of all rounds of each broker cannot.
+        """
+        ratios = self.round_ratios
+        return statistics.median(ratios) if ratios else None
 
     @property
     def round_ratios(self) -> list[float]:
@@ -118,7 +124,8 @@ def _head(results: Results, old_code: str) -> Iterator[str]:
     yield f"- Machine and date: {results.machine}"
     yield (
         f"- Medians of {settings['rounds']} rounds of {settings['seconds']:g} s for each broker,"
-        " alternating between the two; minimum and maximum in brackets"
+        " alternating between the two; minimum and maximum in brackets; new ÷ old is the median of"
+        " the ratios of rounds next to each other"
     )
 
 
