@@ -55,8 +55,8 @@ class Comparison:
     def ratio(self) -> float | None:
         """New by old: the median of `round_ratios`; None if there are none.
 
-        The speed of a shared machine changes by more than the limit in a minute, so that only rounds
-        next to each other can be compared. Medians of all rounds of each broker cannot.
+        The speed of a shared machine changes by more than the limit in a minute, so that only
+        rounds next to each other can be compared. Medians of all rounds of each broker cannot.
         """
         ratios = self.round_ratios
         return statistics.median(ratios) if ratios else None
@@ -195,4 +195,10 @@ def document(
 
 
 def _per_cpu_second(found: Round) -> float:
-    return found.per_cpu_second
+    """Of the whole round, sends included, where a load reports the cost of reads alone.
+
+    That cost is a difference: a broker whose sends get cheaper when nobody reads would seem to read
+    at a higher cost.
+    """
+    whole = found.loaded.extra.get("whole_cpu_us")
+    return 1e6 / whole if whole else found.per_cpu_second

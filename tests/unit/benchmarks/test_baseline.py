@@ -51,6 +51,21 @@ def test_the_medians_decide_so_one_slow_round_changes_nothing() -> None:
     assert not found.problem
 
 
+def test_a_machine_that_slows_down_changes_nothing() -> None:
+    found = Comparison("send-64", rounds_of([10.0, 20.0, 21.0], [10.0, 10.1, 20.0]), 5.0)
+    assert found.ratio == pytest.approx(1.05)
+    slower = rounds_of([10.0, 10.0, 20.0, 20.0, 30.0], [10.9, 11.0, 21.9, 22.0, 33.0])
+    assert Comparison("send-64", slower, 5.0).problem.startswith("worse by 9.1 %")
+
+
+def test_reads_are_compared_together_with_their_sends() -> None:
+    rounds = [
+        replace(each, loaded=replace(each.loaded, extra={"whole_cpu_us": whole}))
+        for each, whole in zip(rounds_of([2.0], [3.0]), (5.0, 5.0), strict=True)
+    ]
+    assert Comparison("tail-4", rounds, 5.0).ratio == pytest.approx(1.0)
+
+
 def test_a_cell_without_rounds_fails_with_the_end_of_its_reason(tmp_path: Path) -> None:
     results = sample_results(tmp_path / "a.json")
     results.fail("send-64", "RuntimeError: no start\nImportError: no module")
