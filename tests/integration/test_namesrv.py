@@ -63,7 +63,7 @@ from tests.support.clock import FakeClock
 from tests.support.name_servers import name_server
 
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
-V3_0_11, V4_9_8, V5_0_0 = 37, 409, 413
+V3_0_11, V4_9_4, V4_9_8, V5_0_0 = 37, 401, 409, 413
 
 
 class Asker:
@@ -171,6 +171,34 @@ async def test_a_route_is_standard_json_with_an_empty_table_of_filter_servers(
     found = json.loads(response.body)
     assert found["filterServerTable"] == {}
     assert found["brokerDatas"][0]["brokerAddrs"] == {"0": MASTER}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize(
+    ("version", "fields", "standard"),
+    [
+        (0, {}, False), (1, {}, False), (V4_9_4 - 1, {}, False), (V4_9_4, {}, True),
+        (1, {"acceptStandardJsonOnly": "true"}, True),
+        (1, {"acceptStandardJsonOnly": "false"}, False),
+    ],
+)  # fmt: skip
+@on_loop
+async def test_a_client_before_4_9_4_gets_a_route_in_the_dialect_it_knows(
+    tmp_path: Path, version: int, fields: dict[str, str], standard: bool, ordered: bool
+) -> None:
+    async with asking(tmp_path, order_message_enable=ordered) as asker:
+        await asker.register()
+        connection = await asker.client._connection(asker.address)
+        for _ in range(2):  # the second time from the cache
+            frame = Frame(
+                code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                fields={"topic": "orders", **fields},
+                version=version,
+            )
+            body = (await connection.call(frame, PATIENCE)).body
+            key = b'"0"' if standard else b"0"
+            assert b'"brokerAddrs":{' + key + b':"%s"}' % MASTER.encode() in body
+            assert fastjson.decode(body, TopicRoute) == await asker.route()
 
 
 @on_loop

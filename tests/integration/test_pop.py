@@ -3,20 +3,26 @@
 import asyncio
 import shutil
 import struct
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from bolide.broker.pop.pop_queue import Checkpoint
 from bolide.broker.server import Broker
+from bolide.model.message import Message
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
+from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.pop import BatchAck, BatchAcks, bit_set
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.groups import DeleteGroupHeader
 from bolide.protocol.headers.offsets import ResetOffsetHeader
 from bolide.protocol.headers.pop import (
+    ChangeInvisibleTimeHeader,
+    ChangeInvisibleTimeReply,
     NotificationHeader,
     NotificationReply,
     PeekHeader,
@@ -35,7 +41,7 @@ from bolide.protocol.refusals import (
 )
 from bolide.store.config import FlushMode
 from tests.support.aio import on_loop, until
-from tests.support.broker import broker_in
+from tests.support.broker import BrokerClient, broker_in, send_header
 from tests.support.clock import FakeClock
 from tests.support.popping import PopClient
 
@@ -297,6 +303,74 @@ async def test_in_order_a_queue_waits_for_what_it_gave_away(tmp_path: Path) -> N
         await client.ack("T", kept)
         assert not (await client.pop("T", attempt_id="eight", **given)).messages
         await until(lambda: committed(broker, "T") == 4)
+
+
+def notification(client: PopClient, **given: Any) -> NotificationHeader:
+    values: dict[str, Any] = {
+        "consumer_group": client.group, "topic": "T", "queue_id": -1, "poll_time": 0,
+        "born_time": int(client.now() * 1000),
+    }  # fmt: skip
+    return NotificationHeader(**values | given)
+
+
+async def is_notified(client: PopClient, **given: Any) -> bool:
+    answer = await client.call(RequestCode.NOTIFICATION, notification(client, **given))
+    return NotificationReply.from_fields(answer.fields).has_msg
+
+
+@on_loop
+async def test_who_repeats_an_ordered_pop_is_notified_of_its_messages(tmp_path: Path) -> None:
+    async with broker_in(tmp_path) as broker, PopClient(broker.address) as client:
+        for number in range(2):
+            await client.send("T", b"%d" % number)
+        popped = await client.pop("T", order=True, attempt_id="one")
+        assert popped.bodies == [b"0", b"1"]
+        assert await is_notified(client, order=True, attempt_id="one")
+        assert not await is_notified(client, order=True, attempt_id="two")
+        for message in popped.messages:
+            await client.ack("T", message)
+        assert not await is_notified(client, order=True, attempt_id="one")
+        await client.send("T", b"2")
+        assert await is_notified(client, order=True, attempt_id="two")
+
+
+@on_loop
+async def test_as_many_are_notified_as_there_are_messages(tmp_path: Path) -> None:
+    async with broker_in(tmp_path) as broker, AsyncExitStack() as stack:
+        sender = await stack.enter_async_context(BrokerClient(broker.address))
+        clients = [await stack.enter_async_context(PopClient(broker.address)) for _ in range(4)]
+        await sender.send("T", b"0")
+        await clients[0].ack("T", (await clients[0].pop("T")).messages[0])
+        waiting = [asyncio.create_task(is_notified(client, poll_time=3000)) for client in clients]
+        await until(lambda: len(broker.parts.pop.polling) == 4)
+        await sender.send("T", b"1")
+        await until(lambda: len(broker.parts.pop.polling) == 3)
+        await asyncio.sleep(0.2)
+        assert len(broker.parts.pop.polling) == 3, "one message, one notification"
+        header = send_header("T", batch=True)
+        batch = encode_batch([Message("T", b"2"), Message("T", b"3"), Message("T", b"4")])
+        await sender.call(RequestCode.SEND_BATCH_MESSAGE, header.to_short(), body=batch)
+        async with asyncio.timeout(1.5):
+            assert all(await asyncio.gather(*waiting))
+
+
+@on_loop
+async def test_longer_receipts_acknowledge_and_change_as_well(tmp_path: Path) -> None:
+    """Apache's proxy appends the physical offset of the message."""
+    async with broker_in(tmp_path) as broker, PopClient(broker.address) as client:
+        for number in range(2):
+            await client.send("T", b"%d" % number)
+        first, second = (await client.pop("T")).messages
+        await client.ack("T", first, extra_info=f"{first.receipt.encode()} 0")
+        await until(lambda: committed(broker, "T") == 1)
+        receipt = second.receipt
+        answer = await client.call(
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+            ChangeInvisibleTimeHeader(
+                client.group, "T", receipt.queue_id, f"{receipt.encode()} 321", receipt.offset, 9000
+            ),
+        )
+        assert ChangeInvisibleTimeReply.from_fields(answer.fields).invisible_time == 9000
 
 
 @on_loop

@@ -23,12 +23,13 @@ from bolide.model.names import TIMER_TOPIC
 from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.replication import TimerMetrics
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.headers.send import RecallHeader
 from bolide.protocol.recall_handle import BadRecallHandle
 from bolide.protocol.record import Record
 from bolide.protocol.refusals import IllegalOperation, NoPermission, Refusal
 from tests.support.aio import on_loop
-from tests.support.broker import BrokerClient
+from tests.support.broker import BrokerClient, broker_in
 from tests.support.own_cluster import OwnCluster, create_topic, own_cluster
 
 TOPIC = "Later"
@@ -126,6 +127,28 @@ async def command(cluster: OwnCluster, *words: str) -> str:
     """What a command of `bolide admin` prints."""
     given = ["admin", *words, "-n", cluster.address]
     return (await asyncio.to_thread(CliRunner().invoke, app, given)).output
+
+
+@on_loop
+async def test_every_answer_to_a_recall_has_the_region(tmp_path: Path) -> None:
+    """The trace hook of Java's client does nothing without it."""
+    async with (
+        broker_in(tmp_path, region_id="north") as broker,
+        BrokerClient(broker.address) as client,
+    ):
+        due = str(int(time.time() * 1000) + 60_000)
+        sent = await client.send(properties={"UNIQ_KEY": "1", "TIMER_DELIVER_MS": due})
+        assert sent.recall_handle
+        for handle, code in ((sent.recall_handle, 0), ("x", ResponseCode.ILLEGAL_OPERATION)):
+            header = RecallHeader(producer_group="p", topic="T", recall_handle=handle)
+            answer = await client.remoting.call(
+                client.address, RequestCode.RECALL_MESSAGE, header,
+                accept=[ResponseCode.ILLEGAL_OPERATION],
+            )  # fmt: skip
+            assert answer.code == code
+            assert answer.fields is not None
+            assert answer.fields["MSG_REGION"] == "north"
+            assert ("msgId" in answer.fields) == (code == 0)
 
 
 @on_loop

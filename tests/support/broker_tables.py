@@ -57,9 +57,8 @@ class BrokerTables:
         self.topics = TopicTable(self._load(TOPICS), self.cell, self.clock)
         self.groups = GroupTable(self._load(GROUPS), self.cell, self.clock)
         self.offsets = OffsetTable(self._load(CONSUMER_OFFSETS), self.clock)
-        self.clients = ClientTable(
-            self.cell, self.groups, self.clock, lambda *told: self.told.append(told)
-        )
+        self.clients = ClientTable(self.cell, self.groups, self.clock)
+        self.clients.on_members_changed.add(self._tell)
         self.locks = QueueLocks(self.clock)
         self.filters = Filters(
             self.cell,
@@ -69,6 +68,12 @@ class BrokerTables:
         )
         self.store = MemoryStore(clock=self.clock)
         self.store.__enter__()
+
+    def _tell(self, name: str) -> None:
+        group = self.clients.consumer_group(name)
+        self.told.extend(
+            (connection, name) for connection in (group.by_connection if group else ())
+        )
 
     def _load(self, kind: TableKind[Any]) -> Table[Any]:
         table = Table(self.directory / "config", kind, disk=self.disk)

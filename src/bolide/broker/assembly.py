@@ -227,7 +227,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
     topics = TopicTable(tables.topics, cell, now)
     groups = GroupTable(tables.groups, cell, now)
     offsets = OffsetTable(tables.offsets, now)
-    clients = ClientTable(cell, groups, now, MemberNotices(background).send)
+    clients = ClientTable(cell, groups, now)
     locks = QueueLocks()
     filters = Filters(
         cell,
@@ -562,6 +562,8 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+    notices = MemberNotices(parts.clients, parts.background)
+    parts.clients.on_members_changed.add(notices.members_changed)
 
 
 def connect_registration(parts: Parts, registration: Registration) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from bolide.protocol import fastjson
 from bolide.protocol.errors import ProtocolError
@@ -12,6 +13,7 @@ from bolide.store.contract import Store
 from bolide.store.errors import NotInMemory
 from bolide.store.queries import Queries
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_BODY = 4 * 1024 * 1024
@@ -19,6 +21,21 @@ MAX_BODY = 4 * 1024 * 1024
 
 _SHORT_BODY = 64 * 1024
 
+# Blocking work, each kind on threads of its own: a slow disk under the reads of a few clients must
+# not hold up timers, delayed messages or registration. Threads are made when they are first needed.
+COLD_READS = ThreadPoolExecutor(8, "bolide-reads")
+"""Reads for clients of what is not in memory."""
+ADMIN = ThreadPoolExecutor(2, "bolide-admin")
+"""Queries and statistics for administrators, and the removal of topics."""
+COMPUTE = ThreadPoolExecutor(2, "bolide-compute")
+"""Work without the disk that would take too long on the event loop: large JSON, SQL92."""
+DELAYS = ThreadPoolExecutor(2, "bolide-delays")
+TIMERS = ThreadPoolExecutor(3, "bolide-timers")
+TRANSACTIONS = ThreadPoolExecutor(2, "bolide-transactions")
+REVIVAL = ThreadPoolExecutor(2, "bolide-revival")
+"""Messages that were popped and not acknowledged in time."""
+DEDUP = ThreadPoolExecutor(1, "bolide-dedup")
+"""Recovery of deduplication windows."""
 _TABLE_THREADS = ThreadPoolExecutor(3, "bolide-tables")
 """One thread each for topics, groups and offsets, so that a slow write delays no other table."""
 
@@ -71,9 +88,16 @@ async def _complete(deferred: DeferredReply, work: Coroutine[Any, Any, Reply]) -
         deferred.answer(reply)
 
 
+async def on_thread(
+    pool: ThreadPoolExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run `work`, which blocks, on a thread of one of the pools above."""
+    return await asyncio.get_running_loop().run_in_executor(pool, partial(work, *args, **kwargs))
+
+
 async def on_saving_thread(work: Callable[[], T]) -> T:
     """Run `work`, which blocks on a table's file, on one of the table threads."""
-    return await asyncio.get_running_loop().run_in_executor(_TABLE_THREADS, work)
+    return await on_thread(_TABLE_THREADS, work)
 
 
 async def read_json(request: Request[H], shape: type[T]) -> T:
@@ -87,7 +111,7 @@ async def read_json(request: Request[H], shape: type[T]) -> T:
             f"request {request.frame.code} needs a body: the JSON of a {shape.__name__}"
         )
     if len(request.body) > _SHORT_BODY:
-        return await asyncio.to_thread(fastjson.decode, request.body, shape)
+        return await on_thread(COMPUTE, fastjson.decode, request.body, shape)
     return fastjson.decode(request.body, shape)
 
 
@@ -99,5 +123,5 @@ async def record_at(store: Store | Queries, physical_offset: int) -> bytes | Non
     try:
         data = store.record_at(physical_offset, may_block=False)
     except NotInMemory:
-        data = await asyncio.to_thread(store.record_at, physical_offset)
+        data = await on_thread(COLD_READS, store.record_at, physical_offset)
     return None if data is None else bytes(data)

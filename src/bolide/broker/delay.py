@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from bolide.broker.background import DELAYS, on_thread
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.errors import BolideError
@@ -147,7 +148,7 @@ class DelayScheduler:
             found = self._store.read(*query, may_block=False)
         except NotInMemory:
             due_filter.restart()
-            found = await asyncio.to_thread(self._store.read, *query)
+            found = await on_thread(DELAYS, self._store.read, *query)
         return found, due_filter.next_due
 
     def _deliver_all(self, level: int, records: list[memoryview]) -> None:

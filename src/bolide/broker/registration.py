@@ -14,6 +14,7 @@ from zlib import crc32
 
 import msgspec
 
+from bolide.broker.background import COMPUTE, on_thread
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -235,7 +236,7 @@ class Registration:
     async def _request(self, *, force: bool) -> RegistrationRequest:
         config, changes = self._cell.value, self._changes
         allowed, compressed = config.broker_permission | INHERIT, config.compressed_register
-        body = await asyncio.to_thread(_encode, self._topics.table, allowed, compressed=compressed)
+        body = await on_thread(COMPUTE, _encode, self._topics.table, allowed, compressed=compressed)
         header = RegisterBrokerHeader(
             broker_name=config.broker_name,
             broker_addr=self._address(),

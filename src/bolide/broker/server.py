@@ -24,6 +24,7 @@ from bolide.remoting.server import RemotingServer, close_all
 from bolide.remoting.tasks import uninterrupted
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
+from bolide.store.descriptors import usual_limit
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
 from bolide.store.recovery import Progress
@@ -32,6 +33,8 @@ from bolide.store.unsupported import refuse_unsupported_topics
 log = logging.getLogger(__name__)
 
 _REGISTRATION_WAIT = 2.0
+_RESERVED_FILES = 64
+"""Descriptors for log files and connections to NameServers, beside the cache of the store."""
 """Seconds for which the start waits until a first NameServer has registered this broker."""
 
 
@@ -113,7 +116,9 @@ class Broker:
         servers: list[RemotingServer] = []
         for delta in (0, VIP_PORT_DELTA):
             server = RemotingServer(
-                config.server_config(delta),
+                replace(
+                    config.server_config(delta), reserved_files=_RESERVED_FILES + usual_limit()
+                ),
                 parts.dispatcher,
                 on_close=parts.connection_lost,
                 fast=parts.fast_path,

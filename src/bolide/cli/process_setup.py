@@ -9,6 +9,7 @@ then stops, because an orphan would block its ports and its store at the next st
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 from contextlib import suppress
@@ -22,6 +23,8 @@ from bolide.logs import LogConfig, LogLevel
 log = logging.getLogger(__name__)
 
 _LIFELINE_VARIABLE = "BOLIDE_LIFELINE"
+_MAX_FILES = 1 << 20
+"""Open files that a server may need at most; a higher limit costs memory in child processes."""
 
 
 class Lifeline:
@@ -80,6 +83,15 @@ def find_log_config(file: Path | None) -> Path | None:
         in_home = Path(home) / "conf" / "logging.toml"
         return in_home if in_home.exists() else None
     return file
+
+
+def raise_file_limit() -> None:
+    """Let the process open as many files as the system allows: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # macOS refuses more than its own limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def start_logging(file: Path | None, console: IO[str], label: str = "") -> LogLevel:

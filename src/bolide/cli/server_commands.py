@@ -21,7 +21,12 @@ from bolide.cli.command_line import (
     Workers,
     parse_settings,
 )
-from bolide.cli.process_setup import Lifeline, find_log_config, start_logging
+from bolide.cli.process_setup import (
+    Lifeline,
+    find_log_config,
+    raise_file_limit,
+    start_logging,
+)
 from bolide.remoting.event_loop import raise_gc_thresholds
 
 if TYPE_CHECKING:
@@ -55,6 +60,7 @@ def namesrv(
     options = {"listenPort": listen_port, "bindAddress": bind_address}
     chosen = {key: str(value) for key, value in options.items() if value is not None}
     with ExitOnError():
+        raise_file_limit()
         lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
         # The output of -p is a configuration file, so logs go to standard error.
@@ -98,6 +104,7 @@ def broker(
     prints = print_config or print_important_config
     # OSError: opening the store and binding the ports may fail here.
     with ExitOnError(OSError):
+        raise_file_limit()
         lifeline = Lifeline.inherited()
         log_file = find_log_config(log_config)
         # The output of -p is a configuration file, so logs go to standard error.
@@ -165,6 +172,7 @@ def standalone(
 
     with ExitOnError(OSError):
         log_file = find_log_config(log_config)
+        raise_file_limit()
         level = start_logging(log_file, console=sys.stdout)
         ports = {"namesrv": namesrv_port, "broker": broker_port}
         given = parse_settings(settings) | ({} if workers is None else {"workers": str(workers)})

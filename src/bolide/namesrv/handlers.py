@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 Notify = Callable[[Iterable[MinIdNotice]], None]
 
-_V3_0_11, _V5_0_0 = 37, 413
+_V3_0_11, _V4_9_4, _V5_0_0 = 37, 401, 413
 _SHORT_BODY = 64 * 1024
 _FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 _ALWAYS_LOCKED = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
@@ -87,9 +87,12 @@ class RouteHandlers:
         header, config = request.header, self._config.value
         if config.need_wait_for_service:
             self._refuse_if_early(config)
+        # Clients before 4.9.4 may know fastjson's dialect only and find no broker in standard JSON.
+        standard = bool(header.accept_standard_json_only) or request.frame.version >= _V4_9_4
         if config.order_message_enable or header.zone_mode:
-            return Reply(body=fastjson.encode(self._special_route(header), standard=True))
-        encoded = self._routes.encoded_route(header.topic)
+            route = self._special_route(header)
+            return Reply(body=fastjson.encode(route, standard=standard))
+        encoded = self._routes.encoded_route(header.topic, standard=standard)
         if encoded is None:
             raise _no_route(header.topic)
         return Reply(body=encoded)

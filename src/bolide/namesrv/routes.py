@@ -190,11 +190,16 @@ class RouteTable:
 
     # ---- queries
 
-    def encoded_route(self, topic: str) -> bytes | None:
-        """The route of a topic as JSON; None if no broker has the topic."""
-        encoded = self._topics.encoded.get(topic)
+    def encoded_route(self, topic: str, *, standard: bool = True) -> bytes | None:
+        """The route of a topic as JSON; None if no broker has the topic.
+
+        Args:
+            standard: as in `fastjson.encode`.
+        """
+        encoded = self._topics.encoded.get((topic, standard))
         if encoded is None and (route := self.route(topic)) is not None:
-            encoded = self._topics.encoded[topic] = fastjson.encode(route, standard=True)
+            encoded = fastjson.encode(route, standard=standard)
+            self._topics.encoded[topic, standard] = encoded
         return encoded
 
     def route(self, topic: str) -> TopicRoute | None:

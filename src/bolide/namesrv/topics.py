@@ -9,12 +9,13 @@ from bolide.protocol.bodies.routes import QueueRoute
 class TopicQueues:
     """Queues by topic and broker group; a topic is removed together with its last queues.
 
-    `encoded` caches encoded routes by topic. A change of a topic invalidates its entry; the caller
-    must call `clear_encoded` after a change of brokers or settings.
+    `encoded` caches encoded routes by topic and by whether they are standard JSON. A change of a
+    topic invalidates its entries; the caller must call `clear_encoded` after a change of brokers or
+    settings.
     """
 
     def __init__(self) -> None:
-        self.encoded: dict[str, bytes] = {}
+        self.encoded: dict[tuple[str, bool], bytes] = {}
         self._queues: dict[str, dict[str, QueueRoute]] = {}
         self._mappings: dict[str, dict[str, QueueMapping]] = {}
 
@@ -30,21 +31,21 @@ class TopicQueues:
         groups = self._queues.setdefault(topic, {})
         if groups.get(queues.broker_name) != queues:
             groups[queues.broker_name] = queues
-            self.encoded.pop(topic, None)
+            self._drop_encoded(topic)
 
     def set_mapping(self, topic: str, mapping: QueueMapping) -> None:
         self._mappings.setdefault(topic, {})[mapping.bname] = mapping
-        self.encoded.pop(topic, None)
+        self._drop_encoded(topic)
 
     def delete(self, topic: str) -> None:
         self._queues.pop(topic, None)
-        self.encoded.pop(topic, None)
+        self._drop_encoded(topic)
 
     def delete_queues(self, topic: str, broker_name: str) -> None:
         """Remove the queues of a topic on one broker group."""
         groups = self._queues.get(topic, {})
         if groups.pop(broker_name, None) is not None:
-            self.encoded.pop(topic, None)
+            self._drop_encoded(topic)
             if not groups:
                 del self._queues[topic]
 
@@ -69,6 +70,10 @@ class TopicQueues:
 
     def clear_encoded(self) -> None:
         self.encoded.clear()
+
+    def _drop_encoded(self, topic: str) -> None:
+        for standard in (True, False):
+            self.encoded.pop((topic, standard), None)
 
     def names(self) -> list[str]:
         return list(self._queues)

@@ -3,6 +3,8 @@
 A receipt (POP_CK, "extraInfo") identifies one popped message: eight words separated by blanks,
 `startOffset popTime invisibleTime reviveQid r brokerName queueId queueOffset`. `r` is the kind of
 the message's topic: 0 the normal one, 1 and 2 the retry topics of the old and the new naming rule.
+Java reads words by their index: there may be more (Apache's proxy appends the physical offset), and
+a broker needs the first six only, since its requests have queue id and offset in their headers.
 
 The headers of a response list the popped messages: blocks of three words, joined by ";".
 """
@@ -19,7 +21,7 @@ ORDERED = 999
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 """Values of `r`."""
 
-_WORDS = 8
+_BROKER_WORDS = 6
 _DIGITS = 19
 
 RetryQueueKey = tuple[str, int]
@@ -55,14 +57,23 @@ class Receipt(NamedTuple):
         return " ".join(map(str, self))
 
     @classmethod
-    def decode(cls, text: str) -> "Receipt":
-        """Raises BadPopInfo."""
+    def decode(cls, text: str, place: tuple[int, int] | None = None) -> "Receipt":
+        """Read a receipt.
+
+        Args:
+            place: queue id and offset of the message, used instead of those in the receipt.
+
+        Raises:
+            BadPopInfo: it is too short, or a number is malformed.
+        """
         words = text.split(" ")
-        if len(words) != _WORDS or words[4] not in {NORMAL, RETRY_V1, RETRY_V2}:
-            raise BadPopInfo(f"extraInfo {text!r} is not the {_WORDS} words of a POP_CK")
+        needed = _BROKER_WORDS if place else len(cls._fields)
+        if len(words) < needed:
+            raise BadPopInfo(f"extraInfo {text!r} is shorter than the {needed} words of a POP_CK")
         start, popped, invisible, revive = (_number(word, text) for word in words[:4])
-        queue_id, offset = _number(words[6], text), _number(words[7], text)
-        return cls(start, popped, invisible, revive, words[4], words[5], queue_id, offset)
+        queue_id, offset = place or (_number(words[6], text), _number(words[7], text))
+        retry = words[4] if words[4] in {RETRY_V1, RETRY_V2} else NORMAL
+        return cls(start, popped, invisible, revive, retry, words[5], queue_id, offset)
 
 
 class OrderCounts(NamedTuple):

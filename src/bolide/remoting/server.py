@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterable
@@ -25,6 +26,8 @@ _ACCEPT_BURST = 128
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _CERTIFICATE_CHECK = 1.0
 _TLS_HANDSHAKE_TIMEOUT = 10.0
+_WARNING_INTERVAL = 5.0
+"""Seconds between two warnings about refused connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class ServerConfig:
     write_high_water: int = 1024 * 1024
     max_frame_size: int = MAX_FRAME_SIZE
     max_connections: int = 10_000
+    reserved_files: int = 64
+    """Descriptors that connections never take: files of the process and calls to other servers."""
     max_held: int = 512 * 1024 * 1024
     max_requests_per_connection: int = 10_000
     max_one_way_calls: int = 256
@@ -67,6 +72,7 @@ class RemotingServer:
         self._on_close = on_close
         self._fast = fast
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._next_warning = 0.0
         self._orphaned: set[asyncio.Task[None]] = set()
         """Tasks of requests whose connection is closed, for example unfinished file writes."""
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
@@ -145,8 +151,10 @@ class RemotingServer:
             self._loop.add_reader(self._listener, self._accept)
 
     def _admit(self, client: socket.socket) -> None:
-        if len(self.connections) + len(self._handshakes) >= self.config.max_connections:
-            log.warning("refusing a connection: %s are open", self.config.max_connections)
+        if reason := self._refusal_reason(client):
+            if (now := self._loop.time()) >= self._next_warning:
+                self._next_warning = now + _WARNING_INTERVAL
+                log.warning("refusing connections: %s", reason)
             client.close()
             return
         client.setblocking(False)
@@ -154,6 +162,20 @@ class RemotingServer:
         handshake = self._loop.create_task(self._handshake(client))
         self._handshakes.add(handshake)
         handshake.add_done_callback(self._handshakes.discard)
+
+    def _refusal_reason(self, client: socket.socket) -> str:
+        """Why a connection cannot be accepted; empty if it can."""
+        config = self.config
+        if len(self.connections) + len(self._handshakes) >= config.max_connections:
+            return f"{config.max_connections} are open, as many as maxConnections allows"
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The system gives out the lowest free number, so this also counts what others have open.
+        if soft != resource.RLIM_INFINITY and client.fileno() >= soft - config.reserved_files:
+            return (
+                f"the process may open {soft} files, of which {config.reserved_files} are reserved;"
+                " raise its limit (ulimit -n, or LimitNOFILE= of systemd)"
+            )
+        return ""
 
     async def _handshake(self, client: socket.socket) -> None:
         """Detect whether the client speaks TLS, and make a connection of its socket."""

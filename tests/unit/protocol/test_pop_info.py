@@ -42,7 +42,7 @@ def test_receipts_are_read_as_they_were_written(
 @pytest.mark.parametrize(
     "text",
     [
-        "", "1 2 3", TEXT + " 1", TEXT.replace("100", "x"), TEXT.replace(" 1 ", " 5 "),
+        "", "1 2 3", TEXT.rpartition(" ")[0], TEXT.replace("100", "x"),
         TEXT.replace("100", "1" * 20), TEXT.replace(" ", "  "), "\u0661" + TEXT,
     ],
 )  # fmt: skip
@@ -50,6 +50,21 @@ def test_what_is_no_receipt_is_named(text: str) -> None:
     with pytest.raises(BadPopInfo) as refused:
         Receipt.decode(text)
     assert repr(text) in str(refused.value)
+
+
+def test_words_are_read_by_their_place_as_in_java() -> None:
+    receipt = Receipt.decode(TEXT)
+    assert Receipt.decode(f"{TEXT} 123456") == receipt, "Apache's proxy appends the physical offset"
+    assert Receipt.decode(f"{TEXT} x y") == receipt
+    assert Receipt.decode(TEXT.replace(" 1 ", " 5 ")).retry == "0"
+
+
+def test_a_broker_needs_no_more_than_the_first_six_words() -> None:
+    short = "100 1700000000000 60000 3 1 broker-a"
+    assert Receipt.decode(short, (4, 107)) == Receipt.decode(f"{short} 4 107")
+    assert Receipt.decode(TEXT, (4, 107)).offset == 107
+    with pytest.raises(BadPopInfo, match="6 words"):
+        Receipt.decode("100 1700000000000 60000 3 1", (4, 107))
 
 
 def test_topics_have_marks() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from bolide.broker.background import record_at
+from bolide.broker.background import ADMIN, on_thread, record_at
 from bolide.broker.metadata.clients import ClientTable, Member
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -190,7 +190,8 @@ class ConsumerHandlers:
                 f" Topic: {header.topic} Timestamp: {header.timestamp}"
             )
         targets = await self._by_time(header, range(topic.write_queue_nums))
-        offsets = await asyncio.to_thread(
+        offsets = await on_thread(
+            ADMIN,
             limited_targets,
             targets,
             lambda queue_id: self._consumed(header, queue_id),
@@ -204,8 +205,8 @@ class ConsumerHandlers:
     async def _by_time(
         self, header: ResetOffsetHeader, queue_ids: list[int] | range
     ) -> dict[int, int]:
-        return await asyncio.to_thread(
-            offsets_by_time, self._store, header.topic, queue_ids, header.timestamp
+        return await on_thread(
+            ADMIN, offsets_by_time, self._store, header.topic, queue_ids, header.timestamp
         )
 
     def _consumed(self, header: ResetOffsetHeader, queue_id: int) -> int:
@@ -238,7 +239,7 @@ class ConsumerHandlers:
 
     async def _body(self, topic: str, offsets: dict[int, int], *, is_cpp: bool = False) -> bytes:
         encode = _encode_for_cpp if is_cpp else _encode
-        return await asyncio.to_thread(encode, topic, self._cell.value.broker_name, offsets)
+        return await on_thread(ADMIN, encode, topic, self._cell.value.broker_name, offsets)
 
 
 def offset_by_time(store: Store, topic: str, queue_id: int, timestamp: int) -> int:

@@ -1,8 +1,6 @@
 """Look-ups of messages by key or offset, and of queue entries (`QueryMessageProcessor`)."""
 
-import asyncio
-
-from bolide.broker.background import record_at
+from bolide.broker.background import ADMIN, on_thread, record_at
 from bolide.broker.filters.subscriptions import FilterTable
 from bolide.broker.metadata.clients import ClientTable
 from bolide.protocol import fastjson
@@ -38,7 +36,7 @@ class QueryHandlers:
         header = request.header
         if header.max_num < 1:
             raise InvalidParameter(f"maxNum={header.max_num}: ask for at least one message")
-        body = await asyncio.to_thread(self._find, header)
+        body = await on_thread(ADMIN, self._find, header)
         if not body:
             raise QueryNotFound("can not find message, maybe time range not correct")
         return Reply(header=QueryMessageReply(*self._store.index_end()), body=body)
@@ -80,7 +78,7 @@ class QueryHandlers:
         is_inside = body.min_queue_index <= header.index < body.max_queue_index
         count = min(header.count, body.max_queue_index - header.index, _MAX_ENTRIES)
         body.queue_data = (
-            await asyncio.to_thread(_entries, queue, header.index, count) if is_inside else []
+            await on_thread(ADMIN, _entries, queue, header.index, count) if is_inside else []
         )
         where = f"{header.queue_id}@{header.topic}"
         remark = None if is_inside else f"Index {header.index} of {where} is not exist!"

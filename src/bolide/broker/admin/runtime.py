@@ -4,7 +4,6 @@ Java's tools read some runtime figures without checking that they exist, so a re
 of RocketMQ's keys. Keys without a counterpart here have a constant value.
 """
 
-import asyncio
 import logging
 import shutil
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bolide import properties
+from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.live import Settings
@@ -106,7 +106,7 @@ class RuntimeHandlers:
             _statistics_figures(self._statistics, self._boot_time, self._now())
             | _broker_figures(self._delay.progress(), accepts_from, active=True)
             | dict(self._figures())
-            | await asyncio.to_thread(_store_figures, self._store)
+            | await on_thread(ADMIN, _store_figures, self._store)
         )
         return Reply(body=fastjson.encode(KvTable(table=table)))
 
@@ -138,7 +138,7 @@ class ReplicaHandlers:
 
     @handles(NoHeader, RequestCode.GET_ALL_CONSUMER_OFFSET)
     async def consumer_offsets(self, request: Request[NoHeader]) -> Reply:
-        body = await asyncio.to_thread(CONSUMER_OFFSETS.encode, self._offsets.table)
+        body = await on_thread(ADMIN, CONSUMER_OFFSETS.encode, self._offsets.table)
         return Reply(body=body)
 
     @handles(NoHeader, RequestCode.GET_ALL_DELAY_OFFSET)

@@ -4,13 +4,13 @@ Message timestamps may have to be read from disk. Handlers therefore read the ta
 loop first and compute the reply on a thread.
 """
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -182,7 +182,7 @@ class StatsHandlers:
 
 async def _reply_from_thread(compute: Callable[[], object]) -> Reply:
     """Compute and encode a reply on a thread; encoding is slow for topics with many queues."""
-    return Reply(body=await asyncio.to_thread(lambda: fastjson.encode(compute())))
+    return Reply(body=await on_thread(ADMIN, lambda: fastjson.encode(compute())))
 
 
 def topic_offset(store: Store, queue: MessageQueue) -> TopicOffset:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bolide.broker.background import Background
+from bolide.broker.background import COLD_READS, Background, on_thread
 from bolide.broker.consume.admission import Admitted, PullAdmission
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
@@ -161,13 +161,13 @@ class Pulls:
         return self.reply(pull, result)
 
     async def _serve_cold(self, pull: Pull) -> Reply:
-        return self.reply(pull, await asyncio.to_thread(self._read, pull, may_block=True))
+        return self.reply(pull, await on_thread(COLD_READS, self._read, pull, may_block=True))
 
     async def read(self, pull: Pull) -> ReadResult:
         try:
             return self._read(pull, may_block=False)
         except NotInMemory:
-            return await asyncio.to_thread(self._read, pull, may_block=True)
+            return await on_thread(COLD_READS, self._read, pull, may_block=True)
 
     def _read(self, pull: Pull, *, may_block: bool) -> ReadResult:
         header = pull.header

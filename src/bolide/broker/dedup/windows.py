@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from bolide.broker.background import Background
+from bolide.broker.background import DEDUP, Background, on_thread
 from bolide.broker.dedup.recovery import (
     EVICTION_DIVISOR,
     DelayedRanges,
@@ -203,8 +203,8 @@ class DedupWindows:
                 max_keys=self._cell.value.dedup_max_keys,
                 is_stopped=is_stopped,
             )
-            return await asyncio.to_thread(
-                reader.read, topic, spec.queues, spec.length, self._waiting()
+            return await on_thread(
+                DEDUP, reader.read, topic, spec.queues, spec.length, self._waiting()
             )
 
     def _install(self, topic: str, windows: Mapping[int, Window]) -> None:

@@ -1,9 +1,9 @@
 """The filters of a broker: turns filter expressions into message filters for reads."""
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from bolide.broker.background import COMPUTE, on_thread
 from bolide.broker.filters.functions import FilterFunctions
 from bolide.broker.filters.sql import BadExpression, compile_sql, is_compiled
 from bolide.broker.filters.sql.values import find_property
@@ -91,7 +91,7 @@ class Filters:
     @staticmethod
     async def compile(texts: Iterable[str]) -> None:
         """Compile expressions in a worker thread and cache the results, errors included."""
-        await asyncio.to_thread(_compile_all, list(texts))
+        await on_thread(COMPUTE, _compile_all, list(texts))
 
     def subscription_filter(
         self, group: str, subscription: Subscription, version: int

@@ -1,6 +1,8 @@
 """Client requests: heartbeats, group members, queue locks (`ClientManageProcessor`)."""
 
+import asyncio
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 from bolide.broker.background import MAX_BODY, Background, read_json
 from bolide.broker.filters.filters import Filters
@@ -38,8 +40,8 @@ from bolide.remoting.errors import RemotingError
 class ClientHandlers:
     """Registers clients and lists them.
 
-    Every handler that changes a client's membership is `async`: requests of one connection then
-    take effect in the order in which they were received.
+    Every handler that changes a client's memberships is `async` and begins with `_order_of`: the
+    requests of one connection then take effect in the order in which they were received.
     """
 
     def __init__(
@@ -58,19 +60,26 @@ class ClientHandlers:
         self._locks = locks
         self._filters = filters
         self._cell = cell
+        self._orders: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
 
     @handles(NoHeader, RequestCode.HEART_BEAT, max_body=MAX_BODY)
     async def heartbeat(self, request: Request[NoHeader]) -> Reply:
-        beat = await read_json(request, Heartbeat)
-        changed = self._clients.needs_subscriptions(beat)
-        served = [data for data in beat.consumer_data_set if self._admits(data)]
-        frame = request.frame
-        self._clients.heartbeat(beat, request.connection, frame.language, frame.version)
-        for data in served:
-            if not beat.without_sub:
-                await self._filters.register(data.group_name, data.subscription_data_set)
-            await self._create_retry_topic(data)
-        return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
+        async with self._order_of(request.connection):
+            beat = await read_json(request, Heartbeat)
+            for data in [each for each in beat.consumer_data_set if self._admits(each)]:
+                if not beat.without_sub:
+                    await self._filters.register(data.group_name, data.subscription_data_set)
+                await self._create_retry_topic(data)
+            # Last, and without a wait before the reply: it has the members notified, and a client
+            # that rebalances before it has its reply takes its own subscription for outdated.
+            changed = self._clients.needs_subscriptions(beat)
+            frame = request.frame
+            self._clients.heartbeat(beat, request.connection, frame.language, frame.version)
+            return Reply(header=HeartbeatReply(supports_v2=True, subscription_changed=changed))
+
+    def _order_of(self, connection: Connection) -> asyncio.Lock:
+        """Serializes the requests of a connection that change its memberships."""
+        return self._orders.setdefault(connection, asyncio.Lock())
 
     def _admits(self, data: ConsumerGroup) -> bool:
         """Whether the broker serves the group; creates a missing group if the settings allow it."""
@@ -97,9 +106,10 @@ class ClientHandlers:
     @handles(UnregisterClientHeader, RequestCode.UNREGISTER_CLIENT)
     async def unregister(self, request: Request[UnregisterClientHeader]) -> Reply:
         header = request.header
-        self._clients.unregister(
-            header.client_id, header.producer_group, header.consumer_group, request.connection
-        )
+        async with self._order_of(request.connection):
+            self._clients.unregister(
+                header.client_id, header.producer_group, header.consumer_group, request.connection
+            )
         return Reply()
 
     @handles(NoHeader, RequestCode.CHECK_CLIENT_CONFIG, max_body=MAX_BODY)
@@ -183,20 +193,50 @@ def _producer(member: Member) -> bodies.ConnectedProducer:
     )
 
 
+_TICK = 0.1
+"""Seconds between two notices to a member: a group whose members reconnect all at once would send
+each of them a notice for each of the others."""
+_AT_ONCE = 100
+"""Notices sent in one iteration of the event loop."""
+
+
 class MemberNotices:
-    """Notices to consumers that the members of their group changed."""
+    """Notices to consumers that the members of their group changed; belongs to one event loop.
 
-    def __init__(self, background: Background) -> None:
+    The first change is reported in the next iteration of the loop, behind the reply to the request
+    that caused it; changes of the same tick are reported together at its end.
+    """
+
+    def __init__(self, clients: ClientTable, background: Background) -> None:
+        self._clients = clients
         self._background = background
+        self._changed: dict[str, None] = {}
+        self._sending: asyncio.Task[None] | None = None
 
-    def send(self, connection: Connection, group: str) -> None:
-        self._background.start(self._send(connection, group), "broker-notice")
+    def members_changed(self, group: str) -> None:
+        self._changed[group] = None
+        if self._sending is None:
+            self._sending = self._background.start(self._send(), "broker-notices")
 
-    async def _send(self, connection: Connection, group: str) -> None:
-        if connection.is_blocked:
-            return  # the notice is a hint: consumers rebalance every 20 s without it
-        fields = ConsumerGroupHeader(group).to_fields()
-        with suppress(RemotingError):  # the consumer may be gone
-            await connection.notify(
-                Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
-            )
+    async def _send(self) -> None:
+        try:
+            while self._changed:
+                changed, self._changed = self._changed, {}
+                for group in changed:
+                    await self._notify_members(group)
+                await asyncio.sleep(_TICK)
+        finally:
+            self._sending = None
+
+    async def _notify_members(self, name: str) -> None:
+        group = self._clients.consumer_group(name)
+        fields = ConsumerGroupHeader(name).to_fields()
+        for count, connection in enumerate(list(group.by_connection) if group else (), 1):
+            if connection.is_blocked:
+                continue  # the notice is a hint: consumers rebalance every 20 s without it
+            with suppress(RemotingError):  # the consumer may be gone
+                await connection.notify(
+                    Frame(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields)
+                )
+            if count % _AT_ONCE == 0:
+                await asyncio.sleep(0)

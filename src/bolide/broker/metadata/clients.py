@@ -21,9 +21,6 @@ from bolide.remoting.connection import Connection
 
 log = logging.getLogger("bolide.broker.clients")  # documented in docs/how-to/logging.md
 
-Notify = Callable[[Connection, str], None]
-"""Sends a consumer the notification that the members of its group changed."""
-
 
 @dataclass(slots=True)
 class Member:
@@ -83,8 +80,7 @@ class ClientTable:
     """Connected clients by group and connection; belongs to one event loop.
 
     Heartbeats add clients. A client is removed when it unregisters, when its connection closes or
-    when its heartbeats stop. When the members of a consumer group or its subscribed topics change,
-    the table notifies all members, and they rebalance.
+    when its heartbeats stop.
     """
 
     def __init__(
@@ -92,12 +88,10 @@ class ClientTable:
         cell: ConfigCell[BrokerConfig],
         groups: GroupTable,
         now: Callable[[], float] = time.time,
-        notify: Notify = lambda connection, group: None,
     ) -> None:
         self._cell = cell
         self._groups = groups
         self._now = now
-        self._notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
         self._memberships: dict[Connection, _Membership] = {}
@@ -105,6 +99,9 @@ class ClientTable:
         self.on_change: Listeners[str] = Listeners()
         """A consumer group gained its first member, lost its last one, or changed its consume type,
         message model or subscriptions."""
+        self.on_members_changed: Listeners[str] = Listeners()
+        """A group whose members share the queues gained or lost a member or a subscribed topic: its
+        members have to rebalance."""
 
     # ---- look-ups
 
@@ -197,7 +194,7 @@ class ClientTable:
         if is_new or group.consumption != before:
             self.on_change(name)
         if changed:
-            self._notify_members(group)
+            self._report_members(group)
         return changed
 
     def _may_consume(self, data: bodies.ConsumerGroup) -> bool:
@@ -288,19 +285,18 @@ class ClientTable:
             self.on_change(name)
         self._memberships[connection].consumer_groups.discard(name)
         self._remove_if_empty(connection)
-        self._notify_members(group)
+        self._report_members(group)
 
     # ---- inside
 
-    def _notify_members(self, group: ConsumerGroup) -> None:
+    def _report_members(self, group: ConsumerGroup) -> None:
         config = self._groups.find(group.name)
         if group.message_model is MessageModel.BROADCASTING:
             return
         if not self._cell.value.notify_consumer_ids_changed_enable:
             return
         if config is None or config.notify_consumer_ids_changed_enable:
-            for connection in list(group.by_connection):
-                self._notify(connection, group.name)
+            self.on_members_changed(group.name)
 
     def _membership(self, connection: Connection) -> "_Membership":
         """The entry of a connection, created on first use."""

@@ -1,7 +1,6 @@
 """Offset requests: committed offsets and the bounds of queues (`ConsumerManageProcessor`)."""
 
-import asyncio
-
+from bolide.broker.background import COLD_READS, on_thread
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -54,7 +53,7 @@ class OffsetHandlers:
         if header.set_zero_if_not_found is False:
             raise QueryNotFound("Not found, do not set to zero, maybe this group boot first")
         # A new group starts at 0 if the whole queue may still be in memory.
-        if await asyncio.to_thread(self._is_recent, header.topic, header.queue_id):
+        if await on_thread(COLD_READS, self._is_recent, header.topic, header.queue_id):
             return Reply(header=OffsetReply(0))
         raise QueryNotFound("Not found, maybe this group consumer boot first")
 
@@ -100,7 +99,8 @@ class OffsetHandlers:
     @handles(SearchOffsetHeader, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
     async def search(self, request: Request[SearchOffsetHeader]) -> Reply:
         header = request.header
-        offset = await asyncio.to_thread(
+        offset = await on_thread(
+            COLD_READS,
             self._store.offset_at,
             header.topic,
             header.queue_id,
@@ -122,8 +122,8 @@ class OffsetHandlers:
     @handles(QueueHeader, RequestCode.GET_EARLIEST_MSG_STORETIME)
     async def earliest_time(self, request: Request[QueueHeader]) -> Reply:
         header = request.header
-        timestamp = await asyncio.to_thread(
-            self._store.earliest_time, header.topic, header.queue_id
+        timestamp = await on_thread(
+            COLD_READS, self._store.earliest_time, header.topic, header.queue_id
         )
         return Reply(header=StoreTimeReply(timestamp))
 

@@ -1,13 +1,12 @@
 """Topic requests: create, change, delete, list (`AdminBrokerProcessor`)."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 
-from bolide.broker.background import MAX_BODY, read_json
+from bolide.broker.background import ADMIN, MAX_BODY, on_thread, read_json
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -150,7 +149,7 @@ class TopicHandlers:
     async def _delete(self, topic: str) -> None:
         async def clean() -> None:
             self._offsets.remove_topic(topic)
-            await asyncio.to_thread(self._store.remove_topic, topic)
+            await on_thread(ADMIN, self._store.remove_topic, topic)
             await self._offsets.save_now()
 
         await self._topics.delete(topic, clean)
@@ -182,7 +181,7 @@ class TopicHandlers:
 
     async def _remove_queues(self, topic: str) -> None:
         log.warning("removing the queues of unknown topic %s", topic)
-        await asyncio.to_thread(self._store.remove_topic, topic)
+        await on_thread(ADMIN, self._store.remove_topic, topic)
 
     # ---- listing
 
@@ -197,7 +196,7 @@ class TopicHandlers:
     async def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
         # One reply whatever page was requested. The table has no keys that need fastjson.
         encode = partial(msgspec.json.encode, self._topics.table, order="sorted")
-        return Reply(body=await asyncio.to_thread(encode))
+        return Reply(body=await on_thread(ADMIN, encode))
 
     @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def show_system_topics(self, request: Request[NoHeader]) -> Reply:

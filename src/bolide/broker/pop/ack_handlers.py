@@ -287,10 +287,9 @@ class PopAckHandlers:
 
 def _receipt(header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
     try:
-        receipt = Receipt.decode(header.extra_info)
+        return Receipt.decode(header.extra_info, (header.queue_id, header.offset))
     except BadPopInfo as exc:
         raise MessageIllegal(str(exc)) from exc
-    return receipt._replace(offset=header.offset)
 
 
 def _has(ack: BatchAck, offset: int) -> bool:

@@ -1,6 +1,5 @@
 """Delivery of pops: where a pop begins, which queues it reads, and which messages it leases."""
 
-import asyncio
 import random
 import struct
 import time
@@ -8,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bolide.broker.background import COLD_READS, on_thread
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.pop.events import (
@@ -250,7 +250,7 @@ class PopDelivery:
             found.records = [memoryview(bytes(record)) for record in found.records]
             return found
 
-        return await asyncio.to_thread(read)
+        return await on_thread(COLD_READS, read)
 
     def steps(self, admitted: AdmittedPop) -> PopSteps:
         """Pop as a generator: yields the reads it needs and expects their results.

@@ -10,7 +10,6 @@ A consumer may acknowledge a message to this broker before the "ck" has arrived.
 acknowledgement is appended to the revive log as well and retained in memory until the "ck" arrives.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bolide.broker.background import REVIVAL, on_thread
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.pop.checkpointing import PopCheckpointer
 from bolide.broker.pop.delivery import FROM_START, Positions
@@ -128,7 +128,7 @@ class JavaReviveLog:
     # ---- inside
 
     async def _read_queue(self, queue_id: int, first: int) -> bool:
-        found = await asyncio.to_thread(self.store.read, self.topic, queue_id, first, _READ_LIMITS)
+        found = await on_thread(REVIVAL, self.store.read, self.topic, queue_id, first, _READ_LIMITS)
         acknowledged: list[Event] = []
         for data in found.records:
             try:

@@ -39,7 +39,7 @@ class NotificationHandlers:
         """Answer once there is a message to pop, or when the poll time is over."""
         header = request.header
         topic = self._pop.admission.admit(header, request.connection.peer, _TO_PEEK)
-        if self._has_more(header, topic):
+        if self._count_messages(header, topic):
             return Reply(header=NotificationReply(has_msg=True))
         key = PollKey(
             PollKind.NOTICE, header.topic, header.consumer_group, waiting_queue(header.queue_id)
@@ -51,14 +51,17 @@ class NotificationHandlers:
             return Reply(header=NotificationReply(has_msg=False, polling_full=True))
 
         def attempt(deferred: DeferredReply, is_last: bool) -> bool:
-            has_more = self._has_more(header, topic)
+            has_more = self._count_messages(header, topic) > 0
             if has_more or is_last:
                 deferred.answer(Reply(header=NotificationReply(has_msg=has_more)))
             return has_more or is_last
 
-        return self._pop.polling.hold(key, left / 1000, attempt)
+        return self._pop.polling.hold(
+            key, left / 1000, attempt, lambda: self._count_messages(header, topic)
+        )
 
-    def _has_more(self, header: NotificationHeader, topic: TopicConfig) -> bool:
+    def _count_messages(self, header: NotificationHeader, topic: TopicConfig) -> int:
+        """Count the messages that the request could pop."""
         group, name = header.consumer_group, header.topic
         queues = range(topic.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
         targets = [(name, queue_id) for queue_id in queues]
@@ -68,10 +71,10 @@ class NotificationHandlers:
                 for config in self._pop.retry_topics.readable(group, name)
                 for queue_id in range(config.read_queue_nums)
             ]
-        return any(
-            self._pop.is_open(target, group, queue_id, header.attempt_id, ordered=header.order)
-            and self._pop.has_more(target, group, queue_id)
+        return sum(
+            self._pop.count_messages(target, group, queue_id, ordered=header.order)
             for target, queue_id in targets
+            if self._pop.is_open(target, group, queue_id, header.attempt_id, ordered=header.order)
         )
 
     @handles(PollingHeader, RequestCode.POLLING_INFO)

@@ -1,13 +1,15 @@
 """Long polling of pops: admission, waiting and wake-up.
 
 An arrival wakes one of the pops that wait under the same key; that pop wakes the next one if it
-leaves messages behind. A thousand waiting pops therefore cost no more than one. Deadlines are kept
-by the long polling of pulls.
+leaves messages behind. A thousand waiting pops therefore cost no more than one. Notifications take
+no message: an arrival wakes as many of them as there are messages. Deadlines are kept by the long
+polling of pulls.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling, QueueKey
@@ -51,7 +53,10 @@ class PollKey(NamedTuple):
         return self.topic, self.group
 
 
-Waiters = OrderedDict[CallbackWaiter, None]
+Count = Callable[[], int]
+
+Waiters = OrderedDict[CallbackWaiter, Count | None]
+"""Waiting requests, with the count of messages that they wait for if that is how many to wake."""
 
 
 class Polling:
@@ -79,13 +84,19 @@ class Polling:
             or self.waiting_count(key) > config.pop_polling_size
         )
 
-    def hold(self, key: PollKey, seconds: float, attempt: Attempt) -> DeferredReply:
-        """Return a reply that is answered when a message arrives or after `seconds`."""
+    def hold(
+        self, key: PollKey, seconds: float, attempt: Attempt, count: Count | None = None
+    ) -> DeferredReply:
+        """Return a reply that is answered when a message arrives or after `seconds`.
+
+        Args:
+            count: counts the messages for requests that take none; as many of them are woken.
+        """
         deferred = DeferredReply()
 
         def retry(is_last: bool) -> bool:
             if deferred.is_blocked and not is_last:
-                self._park(key, waiter, deferred)
+                self._park(key, waiter, deferred, count)
                 return False
             deferred.on_room = None
             answered = deferred.is_lost or attempt(deferred, is_last)
@@ -97,7 +108,7 @@ class Polling:
         waiter = CallbackWaiter((f"{key.topic}@{key.group}@{key.kind.value}", key.queue_id), retry)
         deferred.on_lost = lambda: self._on_connection_lost(key, waiter)
         self._count += 1
-        self._add(key, waiter)
+        self._add(key, waiter, count)
         self._long_polling.hold(waiter, seconds)
         return deferred
 
@@ -110,19 +121,21 @@ class Polling:
                 self.wake(*pair, queue_id if topic == pair[0] else None)
 
     def wake(self, topic: str, group: str, queue_id: int | None = None) -> None:
-        """Wake the first waiter of every key that covers this queue; None stands for any queue."""
+        """Wake the first waiters of every key that covers this queue; None stands for any queue."""
         for key, waiters in self._waiters.get((topic, group), {}).items():
             if queue_id is None or key.queue_id in {ALL_QUEUES, queue_id}:
                 self._wake_first(waiters)
 
     def _wake_first(self, waiters: Waiters) -> None:
         if waiters:
-            self._long_polling.wake(next(iter(waiters)))
+            count = next(iter(waiters.values()))
+            for waiter in list(islice(waiters, 1 if count is None else count())):
+                self._long_polling.wake(waiter)
 
     # ---- inside
 
-    def _add(self, key: PollKey, waiter: CallbackWaiter) -> None:
-        self._waiters.setdefault(key.pair, {}).setdefault(key, OrderedDict())[waiter] = None
+    def _add(self, key: PollKey, waiter: CallbackWaiter, count: Count | None) -> None:
+        self._waiters.setdefault(key.pair, {}).setdefault(key, OrderedDict())[waiter] = count
         for topic in (key.topic, *pop_retry_topics(key.group, key.topic)):
             self._pairs.setdefault(topic, {})[key.pair] = None
 
@@ -156,11 +169,13 @@ class Polling:
         self._release(key, waiter)
         self.wake(*key.pair)
 
-    def _park(self, key: PollKey, waiter: CallbackWaiter, deferred: DeferredReply) -> None:
+    def _park(
+        self, key: PollKey, waiter: CallbackWaiter, deferred: DeferredReply, count: Count | None
+    ) -> None:
         """Let other waiters go first while the peer does not read."""
 
         def resume() -> None:
-            self._add(key, waiter)
+            self._add(key, waiter, count)
             self._long_polling.wake(waiter)
 
         deferred.on_room = resume

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from bolide.broker.background import REVIVAL, on_thread
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.metadata.groups import GroupTable
@@ -192,7 +193,7 @@ class Pop:
         more |= await self.java_revive_log.read()
         if publish:
             if self.checkpointer.waits_for_disk:
-                await asyncio.to_thread(self.store.flush)
+                await on_thread(REVIVAL, self.store.flush)
             self.checkpointer.publish()
         return self.checkpointer.compact_journal() or more
 
@@ -216,8 +217,18 @@ class Pop:
 
     def has_more(self, topic: str, group: str, queue_id: int) -> bool:
         """Whether a queue has messages that the group has not popped."""
-        begin = self.positions.peek((topic, group, queue_id))
-        return self.store.max_offset(topic, queue_id) > begin
+        return self.count_messages(topic, group, queue_id, ordered=False) > 0
+
+    def count_messages(self, topic: str, group: str, queue_id: int, *, ordered: bool) -> int:
+        """Count the messages of a queue that the group has not popped.
+
+        Those of an ordered pop in flight count with `ordered`: who repeats it gets them again.
+        """
+        name = (topic, group, queue_id)
+        begin, queue = self.positions.peek(name), self.state.queues.get(name)
+        if ordered and queue is not None:
+            begin = min(begin, queue.low)
+        return max(self.store.max_offset(topic, queue_id) - begin, 0)
 
     def is_open(
         self, topic: str, group: str, queue_id: int, attempt_id: str | None, *, ordered: bool

@@ -5,13 +5,13 @@ another group's own retry topic, the new rule (V2) cannot; the old name is not u
 collide.
 """
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from bolide.broker.background import REVIVAL, on_thread
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.events import Acknowledged
@@ -252,7 +252,7 @@ class Reviver:
         try:
             found = self.store.read(topic, queue_id, offset, _ONE, may_block=False)
         except NotInMemory:
-            found = await asyncio.to_thread(self.store.read, topic, queue_id, offset, _ONE)
+            found = await on_thread(REVIVAL, self.store.read, topic, queue_id, offset, _ONE)
         try:
             record = read_record(bytes(found.records[0])) if found.records else None
         except BadRecord as exc:

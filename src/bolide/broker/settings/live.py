@@ -9,9 +9,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from bolide import logs, properties, snapshot
+from bolide.broker.background import on_saving_thread
 from bolide.broker.multi_process import OWN_KEYS
 from bolide.broker.settings.config import (
     ALL_IGNORED,
@@ -151,7 +153,7 @@ class Settings:
             return
         path = self.path
         try:
-            await asyncio.to_thread(_write, path, changes)
+            await on_saving_thread(partial(_write, path, changes))
         except OSError as exc:
             raise ServerError(f"nothing is changed, {path} cannot be written: {exc}") from exc
 

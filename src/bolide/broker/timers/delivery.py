@@ -1,10 +1,10 @@
 """Delivers due timer messages to their topics, and re-appends distant ones to the timer."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
 
+from bolide.broker.background import TIMERS, on_thread
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.timers.checkpointing import DeliveryIdentity
@@ -101,7 +101,7 @@ class TimerDelivery:
         try:
             data = self._store.record_at(physical_offset, may_block=False)
         except NotInMemory:
-            data = await asyncio.to_thread(self._store.record_at, physical_offset)
+            data = await on_thread(TIMERS, self._store.record_at, physical_offset)
         try:
             record = None if data is None else read_record(bytes(data))
         except BadRecord as exc:

@@ -4,12 +4,12 @@ Slots up to `loaded_to` have been read; timers added to one of them later go to 
 `cursor` is the first slot that may hold undelivered timers: a restart resumes there.
 """
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from bolide.broker.background import TIMERS, on_thread
 from bolide.kernel import read_record
 from bolide.model.properties import PropertyName
 from bolide.protocol.record import Record
@@ -121,7 +121,7 @@ class DueQueue:
                 self._files.next_occupied(loaded.last_slot + 1) or _NEVER,
             )
 
-        return await uninterrupted(asyncio.to_thread(read))
+        return await uninterrupted(on_thread(TIMERS, read))
 
     def _due_timer(self, entry: TimerEntry) -> DueTimer:
         slot = self._files.number(entry.due)

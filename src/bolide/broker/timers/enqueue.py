@@ -1,9 +1,9 @@
 """Enqueues messages of the timer topic into the slots of the timer wheel."""
 
-import asyncio
 import logging
 from typing import NamedTuple
 
+from bolide.broker.background import TIMERS, on_thread
 from bolide.broker.timers.due_queue import DueQueue, recalled_by
 from bolide.broker.timers.inspection import TimerCounts
 from bolide.broker.timers.timetable import due_of
@@ -94,7 +94,7 @@ class TimerEnqueuer:
         # The clock may pass the slot meanwhile: a restart must not resume behind it.
         self._due_queue.pinned_slot = self._files.number(min(each.due for each in entries))
         try:
-            await uninterrupted(asyncio.to_thread(self._files.add, entries))
+            await uninterrupted(on_thread(TIMERS, self._files.add, entries))
             for each in slotted:
                 self.reached_offset = each.entry.physical_offset
                 self._announce(each)
@@ -106,7 +106,7 @@ class TimerEnqueuer:
         try:
             return self._store.read(*queue, may_block=False)
         except NotInMemory:
-            return await asyncio.to_thread(self._store.read, *queue)
+            return await on_thread(TIMERS, self._store.read, *queue)
 
     def _assign_slots(self, found: ReadResult, now_ms: int) -> tuple[list[SlottedTimer], int]:
         """Return the messages that get a slot now, and the queue offset of the first that does

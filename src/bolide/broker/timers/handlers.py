@@ -1,10 +1,12 @@
 """Timer requests: recall, listing, and the state that replicas copy."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
 
+import msgspec
+
+from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.produce.addressing import packed_peer
 from bolide.broker.produce.durability import Durability, unavailable
@@ -19,7 +21,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.timers import PendingTimer, PendingTimers
 from bolide.protocol.codes import RequestCode
-from bolide.protocol.header import NoHeader
+from bolide.protocol.header import Header, NoHeader
 from bolide.protocol.headers.send import RecallHeader, RecallReply
 from bolide.protocol.headers.timers import ListTimersHeader, RecallTimersHeader
 from bolide.protocol.hosts import pack_host
@@ -30,6 +32,7 @@ from bolide.protocol.refusals import (
     IllegalOperation,
     InvalidParameter,
     NoPermission,
+    Refusal,
     ServiceNotAvailable,
     TopicNotFound,
 )
@@ -42,6 +45,16 @@ log = logging.getLogger(__name__)
 _TAG = "_RECALL_TAG_"
 _BODY = b"0"
 _MAX_PAGE = 1000
+
+
+class _Region(Header, frozen=True, kw_only=True):
+    """What every answer to a recall has, refusals too: trace hooks of Java clients need it."""
+
+    region: str = msgspec.field(name="MSG_REGION")
+
+
+class _RecallAnswer(RecallReply, frozen=True, kw_only=True):
+    region: str = msgspec.field(name="MSG_REGION")
 
 
 class TimerHandlers:
@@ -68,6 +81,15 @@ class TimerHandlers:
 
     @handles(RecallHeader, RequestCode.RECALL_MESSAGE)
     async def recall(self, request: Request[RecallHeader]) -> Reply:
+        region = self._cell.value.region_id
+        try:
+            message_id = await self._recall(request)
+        except Refusal as exc:
+            return Reply(code=exc.code, remark=exc.remark, header=_Region(region=region))
+        return Reply(header=_RecallAnswer(msg_id=message_id, region=region))
+
+    async def _recall(self, request: Request[RecallHeader]) -> str:
+        """Recall a message; returns its unique id."""
         header = request.header
         handle = self._check_recall(header)
         found = [
@@ -86,7 +108,7 @@ class TimerHandlers:
             )
         for each in found:
             await self._append_recall(each, request.connection.peer, header.producer_group)
-        return Reply(header=RecallReply(handle.unique_id))
+        return handle.unique_id
 
     def _check_recall(self, header: RecallHeader) -> RecallHandle:
         config = self._cell.value
@@ -123,8 +145,8 @@ class TimerHandlers:
         header = request.header
         count = min(max(header.max_num, 1), _MAX_PAGE)
         await self._timers.wait_until_enqueued()
-        page = await asyncio.to_thread(
-            self._timers.listing.page, header.topic, header.begin, count, self._now_ms()
+        page = await on_thread(
+            ADMIN, self._timers.listing.page, header.topic, header.begin, count, self._now_ms()
         )
         return Reply(body=fastjson.encode(PendingTimers(timers=page.timers, next=page.next)))
 
@@ -137,7 +159,7 @@ class TimerHandlers:
         return Reply(body=TIMER_METRICS.encode(self._timers.metrics))
 
     async def _find(self, topic: str, key: str) -> list[PendingTimer]:
-        return await asyncio.to_thread(self._timers.listing.by_key, topic, key, self._now_ms())
+        return await on_thread(ADMIN, self._timers.listing.by_key, topic, key, self._now_ms())
 
     async def _append_recall(self, timer: PendingTimer, peer: str, group: str | None) -> None:
         draft = recall_draft(

@@ -5,11 +5,11 @@ days. With shorter retention, or on a full disk, files are deleted earlier; all 
 such a file are re-appended first.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from bolide.broker.background import TIMERS, on_thread
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.timers.delivery import rolled_draft
@@ -91,12 +91,12 @@ class LogRollover:
         if self._must_repeat:
             self._must_repeat, self._next_slot = False, self._due_queue.cursor
         elif self._next_slot is None and not self._moved and not self._barrier:
-            if await asyncio.to_thread(self._is_free, end):
+            if await on_thread(TIMERS, self._is_free, end):
                 await self._finish(end)
                 return False
             self._next_slot = self._due_queue.loaded_to + 1
         if self._next_slot is not None:
-            batch = await uninterrupted(asyncio.to_thread(self._collect, self._next_slot, end))
+            batch = await uninterrupted(on_thread(TIMERS, self._collect, self._next_slot, end))
             self._append_copies(batch)
             return True
         if self._due_queue.cursor > self._barrier and not self._not_durable:
@@ -105,7 +105,7 @@ class LogRollover:
 
     async def _finish(self, end: int) -> None:
         # The file may be deleted once `carried_to` passes it: the copies must be durable by then.
-        if not await asyncio.to_thread(self._store.flush) or self._must_repeat:
+        if not await on_thread(TIMERS, self._store.flush) or self._must_repeat:
             return
         if self._moved:
             log.info(
@@ -114,7 +114,7 @@ class LogRollover:
         self.carried_to, self._barrier = end, 0
         self._moved.clear()
         await self._save()
-        await asyncio.to_thread(self._files.trim, self._store.log.min_offset)
+        await on_thread(TIMERS, self._files.trim, self._store.log.min_offset)
 
     def _is_free(self, end: int) -> bool:
         """Whether no message before `end` can be pending any more."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from bolide.broker.background import TIMERS, on_thread
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
 from bolide.broker.settings.config import BrokerConfig
@@ -119,11 +120,11 @@ class Timers:
     async def stop(self) -> None:
         """Write the checkpoint and close the files; call after `run` has ended."""
         self._store.retention.may_go = lambda _: False  # no task re-appends timers any more
-        await asyncio.to_thread(self._close)
+        await on_thread(TIMERS, self._close)
 
     async def _open(self) -> _Parts:
         resume_point = await uninterrupted(
-            asyncio.to_thread(open_files, self._files, self._store, self._now_ms())
+            on_thread(TIMERS, open_files, self._files, self._store, self._now_ms())
         )
         self._parts = parts = self._build(resume_point)
         self._checkpointer.checkpoint = resume_point.checkpoint
@@ -246,7 +247,7 @@ class Timers:
         """The clock was set back: reopen as after a restart, and find deliveries in the log."""
         log.warning("the clock went back: rebuilding the queue of due timers")
         async with self._delivery_lock:
-            await asyncio.to_thread(self._close)
+            await on_thread(TIMERS, self._close)
             return await self._open()
 
     def _pause(self, parts: _Parts) -> float:
@@ -336,7 +337,7 @@ class Timers:
     async def _save_now(self) -> None:
         if self._parts:
             self._record_progress(self._parts)
-        await uninterrupted(asyncio.to_thread(self._checkpointer.save, at_once=True))
+        await uninterrupted(on_thread(TIMERS, self._checkpointer.save, at_once=True))
 
     def save(self) -> None:
         """Write the checkpoint and the counts if they are due. Blocks."""

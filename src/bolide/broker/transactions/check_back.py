@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
+from bolide.broker.background import TRANSACTIONS, on_thread
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
@@ -294,7 +295,7 @@ class CheckBack:
         try:
             return self._parts.store.read(*queue, may_block=False)
         except NotInMemory:
-            return await asyncio.to_thread(self._parts.store.read, *queue)
+            return await on_thread(TRANSACTIONS, self._parts.store.read, *queue)
 
     def _close_missing(self, begin: int, end: int, halves: list[Half]) -> None:
         """Close halves that could not be read: damaged, or deleted with their log file."""

@@ -1,9 +1,8 @@
 """Transactions of one broker: the requests that end, list and resume them."""
 
-import asyncio
 import logging
 
-from bolide.broker.background import Background, record_at
+from bolide.broker.background import TRANSACTIONS, Background, on_thread, record_at
 from bolide.broker.events import Listeners
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.offsets import OffsetTable
@@ -218,7 +217,7 @@ class TransactionListing:
         begin = page.next_begin
         if not wanted.set_aside:
             begin = self._queue.open.next_open(begin)
-        found = await asyncio.to_thread(self._store.read, topic, 0, begin, _READ_LIMITS)
+        found = await on_thread(TRANSACTIONS, self._store.read, topic, 0, begin, _READ_LIMITS)
         for half in filter(None, map(Half.find, found.records)):
             if len(page.transactions) == wanted.max_num:
                 return

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from bolide.broker.background import TRANSACTIONS, on_thread
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.produce.durability import Durability
 from bolide.broker.produce.intake import Intake
@@ -107,7 +108,7 @@ class HalfQueue:
 
     async def load(self) -> None:
         """Read the open halves from the store; other callers wait with `loaded`."""
-        interrupted = await asyncio.to_thread(self._recover)
+        interrupted = await on_thread(TRANSACTIONS, self._recover)
         if interrupted is not None:
             log.info(
                 "half message %s was closed before a crash; writing its op message",
@@ -249,7 +250,7 @@ class HalfQueue:
             if last_copy is not None:
                 with suppress(StoreUnwritable):  # it is not readable before
                     await self._durability.wait_durable(last_copy)
-            newest = await asyncio.to_thread(self._lineage.find_newest, half, self.open)
+            newest = await on_thread(TRANSACTIONS, self._lineage.find_newest, half, self.open)
             if newest is not None or last_copy is self._last_copy:
                 break
         return newest
@@ -272,7 +273,7 @@ class HalfQueue:
     async def checkpoint(self) -> None:
         """Flush the log, then commit the progress of both queues."""
         progress = self._progress()
-        if progress is not None and await asyncio.to_thread(self._store.flush):
+        if progress is not None and await on_thread(TRANSACTIONS, self._store.flush):
             self._commit(*progress)
 
     def save(self) -> None:

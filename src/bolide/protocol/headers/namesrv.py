@@ -6,10 +6,7 @@ from bolide.protocol.header import Header, Int, Long
 
 
 class RouteHeader(Header, frozen=True):
-    """GET_ROUTEINFO_BY_TOPIC. The zone fields come from clients with `zoneMode` on.
-
-    Every client gets standard JSON, whether or not it requests it: all of them can read it.
-    """
+    """GET_ROUTEINFO_BY_TOPIC. The zone fields come from clients with `zoneMode` on."""
 
     topic: str
     accept_standard_json_only: bool | None = None
