@@ -19,6 +19,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import HeaderEncoding
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.remoting.client import RemotingClient
+from bolide.remoting.server import ServerConfig
 from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.brokers import broker_header, plain, topics_body
 from tests.support.name_servers import NameServerProcess, name_server_process
@@ -436,7 +437,8 @@ async def test_a_server_out_of_file_descriptors_serves_on_and_does_not_spin(
 ) -> None:
     with name_server_process(tmp_path) as process:
         async with Witness(process.address) as witness:
-            process.limit_files(process.open_files() + 20)
+            reserved = ServerConfig().reserved_files
+            process.limit_files(process.open_files() + reserved + 20)
             async with many_connections(process.address, 60) as peers:
                 log = tmp_path / "namesrv.log"
                 await until(lambda: "cannot accept connections" in log.read_text())

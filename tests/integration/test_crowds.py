@@ -124,7 +124,7 @@ async def test_members_that_join_together_get_few_notices(tmp_path: Path) -> Non
 @pytest.mark.parametrize("hard", [1024, 4096])
 @on_loop
 async def test_idle_connections_leave_descriptors_for_the_store(tmp_path: Path, hard: int) -> None:
-    """With room for more the soft limit is raised; without it, surplus connections are refused."""
+    """With room for more the soft limit is raised; without it, surplus ones wait."""
     require_proc()
     soft, own_hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if own_hard != resource.RLIM_INFINITY and own_hard < 4096:
@@ -148,7 +148,7 @@ async def test_idle_connections_leave_descriptors_for_the_store(tmp_path: Path, 
                 peer.close()
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, own_hard))
     if hard == 1024:
-        assert "refusing connections: the process may open 1024 files" in log_of(tmp_path)
+        assert "cannot accept connections: the process may open 1024 files" in log_of(tmp_path)
 
 
 @asynccontextmanager

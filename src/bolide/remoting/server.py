@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import resource
 import socket
 import ssl
@@ -26,8 +27,6 @@ _ACCEPT_BURST = 128
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _CERTIFICATE_CHECK = 1.0
 _TLS_HANDSHAKE_TIMEOUT = 10.0
-_WARNING_INTERVAL = 5.0
-"""Seconds between two warnings about refused connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,6 @@ class RemotingServer:
         self._on_close = on_close
         self._fast = fast
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._next_warning = 0.0
         self._orphaned: set[asyncio.Task[None]] = set()
         """Tasks of requests whose connection is closed, for example unfinished file writes."""
         self._context = ReloadingContext(config.tls) if config.tls.is_active else None
@@ -130,19 +128,22 @@ class RemotingServer:
     def _accept(self) -> None:
         for _ in range(_ACCEPT_BURST):
             try:
+                if shortage := self._file_shortage():
+                    self._pause_accepting(shortage)
+                    return
                 client, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as exc:
-                self._pause_accepting(exc)
+                if exc.errno not in _OUT_OF_FILES:
+                    raise
+                self._pause_accepting(str(exc))
                 return
             self._admit(client)
 
-    def _pause_accepting(self, exc: OSError) -> None:
+    def _pause_accepting(self, reason: str) -> None:
         """Out of descriptors: try again in a second instead of spinning."""
-        if exc.errno not in _OUT_OF_FILES:
-            raise exc
-        log.error("cannot accept connections: %s", exc)
+        log.error("cannot accept connections: %s", reason)
         self._loop.remove_reader(self._listener)
         self._loop.call_later(1.0, self._resume_accepting)
 
@@ -151,10 +152,8 @@ class RemotingServer:
             self._loop.add_reader(self._listener, self._accept)
 
     def _admit(self, client: socket.socket) -> None:
-        if reason := self._refusal_reason(client):
-            if (now := self._loop.time()) >= self._next_warning:
-                self._next_warning = now + _WARNING_INTERVAL
-                log.warning("refusing connections: %s", reason)
+        if len(self.connections) + len(self._handshakes) >= self.config.max_connections:
+            log.warning("refusing a connection: %s are open", self.config.max_connections)
             client.close()
             return
         client.setblocking(False)
@@ -163,19 +162,18 @@ class RemotingServer:
         self._handshakes.add(handshake)
         handshake.add_done_callback(self._handshakes.discard)
 
-    def _refusal_reason(self, client: socket.socket) -> str:
-        """Why a connection cannot be accepted; empty if it can."""
-        config = self.config
-        if len(self.connections) + len(self._handshakes) >= config.max_connections:
-            return f"{config.max_connections} are open, as many as maxConnections allows"
+    def _file_shortage(self) -> str:
+        """Why no further descriptor may be taken for a connection; empty if one may."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        reserved = self.config.reserved_files
         # The system gives out the lowest free number, so this also counts what others have open.
-        if soft != resource.RLIM_INFINITY and client.fileno() >= soft - config.reserved_files:
-            return (
-                f"the process may open {soft} files, of which {config.reserved_files} are reserved;"
-                " raise its limit (ulimit -n, or LimitNOFILE= of systemd)"
-            )
-        return ""
+        os.close(number := os.dup(self._listener.fileno()))
+        if soft == resource.RLIM_INFINITY or number < soft - reserved:
+            return ""
+        return (
+            f"the process may open {soft} files, of which {reserved} are reserved;"
+            " raise its limit (ulimit -n, or LimitNOFILE= of systemd)"
+        )
 
     async def _handshake(self, client: socket.socket) -> None:
         """Detect whether the client speaks TLS, and make a connection of its socket."""
