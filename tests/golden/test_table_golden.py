@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bolide.protocol import fastjson
+from bolide.protocol import json_dialect
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.store.tables import (
     CONSUMER_FILTERS,
@@ -44,7 +44,7 @@ def loaded(name: str, directory: Path) -> Table[Any]:
 def saved(table: Table[Any]) -> Any:
     table.changed()
     table.save()
-    return normal(fastjson.parse(table.path.read_bytes()))
+    return normal(json_dialect.parse(table.path.read_bytes()))
 
 
 def normal(value: Any) -> Any:
@@ -56,7 +56,7 @@ def normal(value: Any) -> Any:
 
 @each_kind
 def test_a_file_of_5_is_written_as_it_was_read(name: str, tmp_path: Path) -> None:
-    java = normal(fastjson.parse(java_file("5.x", name, tmp_path)))
+    java = normal(json_dialect.parse(java_file("5.x", name, tmp_path)))
     if name == CONSUMER_OFFSETS.file_name:
         del java["pullOffsetTable"]  # Java writes it and never reads it
     assert saved(loaded(name, tmp_path)) == java
@@ -64,7 +64,7 @@ def test_a_file_of_5_is_written_as_it_was_read(name: str, tmp_path: Path) -> Non
 
 @each_kind
 def test_a_file_of_4_9_keeps_all_it_holds(name: str, tmp_path: Path) -> None:
-    java = normal(fastjson.parse(java_file("4.9", name, tmp_path)))
+    java = normal(json_dialect.parse(java_file("4.9", name, tmp_path)))
     ours = saved(loaded(name, tmp_path))
     assert reduced(ours, java) == java
 

@@ -104,7 +104,7 @@ async def test_damaged_requests_end_only_their_own_connection(process: NameServe
         pytest.param(prefix(6, 0xFF00_0002) + b"{}", id="negative header word"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="HTTP"),
         pytest.param(bytes.fromhex("16030100c8010000c40303"), id="TLS without a certificate"),
-        pytest.param(with_header(b"{}"), id="no code"),
+        pytest.param(with_header(b"null"), id="null"),
         pytest.param(with_header(b"[105]"), id="a list for a header"),
         pytest.param(with_header(b'{"code":105'), id="JSON cut short"),
         pytest.param(with_header(b'{"code":4294967296}'), id="code over 32 bits"),
@@ -400,6 +400,9 @@ COSTLY = {
     ),
     "a registration in slow JSON": (
         RequestCode.REGISTER_BROKER, broker_header().to_fields(), b"{a:[" + b"1," * MEGABYTE,
+    ),
+    "a registration of comments": (
+        RequestCode.REGISTER_BROKER, broker_header().to_fields(), b"{" + b"/**/" * (MEGABYTE // 2),
     ),
     "a registration of too many topics": (
         RequestCode.REGISTER_BROKER,

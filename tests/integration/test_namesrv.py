@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -61,6 +62,7 @@ from tests.support.aio import PATIENCE, on_loop, until
 from tests.support.brokers import CLUSTER, broker_header, leaving_header, plain, topics_body
 from tests.support.clock import FakeClock
 from tests.support.name_servers import name_server
+from tests.support.wire import RawPeer
 
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
 V3_0_11, V4_9_4, V4_9_8, V5_0_0 = 37, 401, 409, 413
@@ -159,6 +161,42 @@ async def test_a_registered_broker_is_found_by_its_topics(tmp_path: Path) -> Non
             BrokerRoute(broker_name="broker-a", cluster=CLUSTER, broker_addrs={0: MASTER})
         ],
     )
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"code":105,"extFields":{"topic":"orders"},"language":3,"opaque":7}',
+        '{"code":105,"extFields":{"topic":"orders"},"flag":null,"opaque":7,"version":null}',
+        '{"code":105,"extFields":{"topic":"orders"},"opaque":7,"remark":5,}',
+        "{'code':105,'extFields':{'topic':'orders'},'language':'KLINGON','opaque':'7'}",
+        "{code:105,/* to a topic */extFields:{topic:'orders'},,opaque:7}",
+    ],
+)
+@on_loop
+async def test_a_header_that_java_accepts_is_answered(tmp_path: Path, header: str) -> None:
+    data = header.encode()
+    async with asking(tmp_path) as asker:
+        await asker.register()
+        async with await RawPeer.connect(asker.address) as peer:
+            await peer.send(struct.pack(">II", 4 + len(data), len(data)) + data)
+            answer = await peer.frame()
+    assert (answer.code, answer.opaque) == (0, 7)
+    assert fastjson.decode(answer.body, TopicRoute).broker_datas[0].broker_addrs == {0: MASTER}
+
+
+@on_loop
+async def test_a_registration_that_java_accepts_is_understood(tmp_path: Path) -> None:
+    body = b"""{'topicConfigSerializeWrapper':{dataVersion:{counter:'5'},topicConfigTable:{
+        orders:{topicName:'orders',perm:'6',topicFilterType:"NEW",readQueueNums:"4",order:0,},
+        another:{'topicName':'another'},
+    }},/*none*/'filterServerList':[]}"""
+    async with asking(tmp_path) as asker:
+        await asker.ask(RequestCode.REGISTER_BROKER, broker_header(MASTER), body=body)
+        route = await asker.route()
+    assert route.queue_datas == [
+        QueueRoute(broker_name="broker-a", read_queue_nums=4, write_queue_nums=16, perm=6)
+    ]
 
 
 @on_loop

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bolide.protocol import fastjson
+from bolide.protocol import fastjson, json_dialect
 from bolide.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerGroup,
@@ -73,7 +73,7 @@ def test_a_java_broker_takes_its_heartbeat_and_lists_it(cluster: tuple[Server, S
                 broker, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader(GROUP)
             )
         assert HeartbeatReply.from_fields(reply.fields)
-        assert fastjson.parse(listed.body) == {"consumerIdList": ["client-1"]}
+        assert json_dialect.parse(listed.body) == {"consumerIdList": ["client-1"]}
 
     asyncio.run(scenario())
 

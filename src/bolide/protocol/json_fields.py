@@ -1,35 +1,50 @@
 """The JSON header of a frame, as fastjson writes and reads it (`RemotingSerializable`)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import msgspec
 
 from bolide.protocol.errors import ProtocolError
-from bolide.protocol.frame import Frame, HeaderEncoding
+from bolide.protocol.frame import Frame, HeaderEncoding, Language
+from bolide.protocol.java_casts import cast
+from bolide.protocol.json_dialect import BadJson, parse
+
+MAX_LENIENT_SIZE = 64 * 1024
+"""Longest header for the lenient decoder, which is Python: some 50 ms at worst."""
 
 _Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_LanguageName = Literal[
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP",
+    "OMS", "RUST", "NODE_JS",
+]  # fmt: skip
+"""The names of `Language`. A header with another name is decoded leniently."""
 
 
-class _JsonHeader(msgspec.Struct):
-    """The keys of a header; unknown keys are ignored."""
+class _Header(msgspec.Struct):
+    """The keys of a header as RocketMQ writes them; unknown keys are ignored."""
 
     code: _Int
     extFields: dict[str, str] | None = None  # noqa: N815  wire name
     flag: _Int = 0
-    language: str | None = "JAVA"
+    language: _LanguageName | None = "JAVA"
     opaque: _Int = 0
     remark: str | None = None
     version: _Int = 0
 
 
-class _LooseHeader(_JsonHeader):
-    """A header whose extFields also contain numbers, booleans or nulls."""
+class _LenientHeader(msgspec.Struct):
+    """The same keys as the fields of a `RemotingCommand`, which has an enum of languages."""
 
-    extFields: dict[str, Any] | None = None  # noqa: N815
+    code: _Int = 0
+    extFields: dict[str, str] | None = None  # noqa: N815
+    flag: _Int = 0
+    language: Language | None = Language.JAVA
+    opaque: _Int = 0
+    remark: str | None = None
+    version: _Int = 0
 
 
-_strict = msgspec.json.Decoder(_JsonHeader)
-_loose = msgspec.json.Decoder(_LooseHeader, strict=False)
+_strict = msgspec.json.Decoder(_Header)
 _text = msgspec.json.Encoder().encode
 
 
@@ -38,7 +53,7 @@ def decode(header: bytes) -> Frame:
     try:
         found = _strict.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _decode_loosely(header)
+        return _decode_leniently(header)
     return Frame(
         code=found.code,
         fields=found.extFields,
@@ -48,6 +63,15 @@ def decode(header: bytes) -> Frame:
         remark=found.remark,
         version=found.version,
     )
+
+
+def is_strict(header: bytes) -> bool:
+    """Whether a header is standard JSON without values of another kind."""
+    try:
+        _strict.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def encode(frame: Frame) -> bytes:
@@ -64,16 +88,22 @@ def encode(frame: Frame) -> bytes:
     return b"".join(parts)
 
 
-def _decode_loosely(header: bytes) -> _JsonHeader:
-    """Decode with replacement characters for bad UTF-8, as Java does; old C++ clients send it."""
+def _decode_leniently(header: bytes) -> Frame:
+    """Decode what else Java accepts, and bad UTF-8, which old C++ clients send.
+
+    An unknown language is null in Java.
+    """
+    text = header.decode(errors="replace")
     try:
-        found = _loose.decode(header.decode(errors="replace"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        found = cast(parse(text, MAX_LENIENT_SIZE), _LenientHeader)
+    except BadJson as exc:
         raise ProtocolError(f"unreadable {HeaderEncoding.JSON.name} header: {exc}") from exc
-    if found.extFields is not None:
-        found.extFields = {
-            key: value if isinstance(value, str) else _text(value).decode()
-            for key, value in found.extFields.items()
-            if value is not None
-        }
-    return found
+    return Frame(
+        code=found.code,
+        fields=found.extFields,
+        flag=found.flag,
+        language=(Language.OTHER if found.language is None else found.language).name,
+        opaque=found.opaque,
+        remark=found.remark,
+        version=found.version,
+    )

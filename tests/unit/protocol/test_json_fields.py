@@ -1,7 +1,7 @@
 """The JSON header."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bolide.protocol import json_fields
 from bolide.protocol.errors import ProtocolError
-from bolide.protocol.frame import Frame
+from bolide.protocol.frame import Frame, Language
 
 # The two examples of the remoting specification, written by Java.
 REQUEST = (
@@ -53,8 +53,8 @@ def test_empty_fields_are_told_from_none() -> None:
 
 
 def test_values_that_are_no_texts_become_their_json() -> None:
-    header = b'{"code":1,"extFields":{"n":1,"f":1.5,"b":true,"x":null,"o":{"a":[1]},"s":"t"}}'
-    fields = {"n": "1", "f": "1.5", "b": "true", "o": '{"a":[1]}', "s": "t"}
+    header = b'{"code":1,"extFields":{"n":1,"f":1.50,"b":true,"x":null,"o":{"a":[1]},"s":"t"}}'
+    fields = {"n": "1", "f": "1.50", "b": "true", "o": '{"a":[1]}', "s": "t"}
     assert json_fields.decode(header).fields == fields
 
 
@@ -63,8 +63,84 @@ def test_numbers_may_come_as_texts() -> None:
     assert (frame.code, frame.flag, frame.opaque, frame.version) == (105, 1, -7, 401)
 
 
-def test_a_language_we_do_not_know_is_kept() -> None:
-    assert json_fields.decode(b'{"code":1,"language":"KLINGON"}').language == "KLINGON"
+@pytest.mark.parametrize(
+    ("language", "name"),
+    [
+        *((0, "JAVA"), (1, "CPP"), (13, "NODE_JS"), (3.0, "PYTHON"), ("3", "PYTHON")),
+        *(("GO", "GO"), ("go", "GO"), ("Node_js", "NODE_JS")),
+        *(("KLINGON", "OTHER"), ("", "OTHER"), (None, "OTHER")),
+    ],
+)
+def test_a_language_is_a_name_or_an_ordinal_and_an_unknown_name_is_null(
+    language: object, name: str
+) -> None:
+    header = json.dumps({"code": 1, "opaque": 5, "language": language}).encode()
+    assert json_fields.decode(header) == Frame(code=1, opaque=5, language=name, version=0)
+
+
+def test_the_names_of_languages_are_decoded_by_name() -> None:
+    for language in Language:
+        header = json_fields.encode(Frame(language=language.name))
+        assert json_fields.decode(header).language == language.name
+        assert language.name in get_args(json_fields._LanguageName)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"code":105,"flag":null,"language":"JAVA","opaque":7,"remark":5,"version":null}',
+        "{'code':105,'language':'JAVA','opaque':7,'remark':'5'}",
+        '{"code":105,"opaque":7,"remark":"5",}',
+        "{code:105,opaque:7,remark:'5'}",
+        '{,"code":105,,"opaque":7 "remark":"5"}',
+        '/*c*/{"code":105,/*c*/"opaque":7,//c\n"remark":"5"}',
+        '{"code":"105","opaque":7.5,"remark":5L,"flag":false,"version":""}',
+        '\ufeff{"code":105.0,"opaque":"7","remark":"\\x35"}',
+        '{"code":[105],"opaque":+7,"remark":"5","flag":{},"version":"null"}',
+    ],
+)
+def test_what_java_accepts_is_accepted_with_its_meaning(header: str) -> None:
+    frame = Frame(code=105, opaque=7, remark="5", language="JAVA", version=0)
+    assert json_fields.decode(header.encode()) == frame
+
+
+@pytest.mark.parametrize(
+    ("header", "strict"),
+    [
+        (REQUEST, True),
+        (RESPONSE, True),
+        ('{"code":1,"new":[]}', True),
+        ('{"code":1,"language":0}', False),
+        ('{"code":1,"extFields":{"a":1}}', False),
+        ("{'code':1}", False),
+        ('{"code":1,}', False),
+        ("{", False),
+    ],
+)
+def test_a_header_is_strict_if_it_is_standard_json_of_the_right_kinds(
+    header: str, strict: bool
+) -> None:
+    assert json_fields.is_strict(header.encode()) is strict
+
+
+def test_an_absent_or_null_code_is_zero() -> None:
+    for header in (b"{}", b'{"code":null}', b'{"code":""}'):
+        assert json_fields.decode(header) == Frame(code=0, language="JAVA", version=0)
+
+
+def test_fields_may_be_lenient_too() -> None:
+    header = b"{'code':1,'extFields':{'a':'it\\'s',b:2,,\"c\":null,d:[1, 2.0],}}"
+    assert json_fields.decode(header).fields == {"a": "it's", "b": "2", "d": "[1,2.0]"}
+    for header in (b'{"extFields":""}', b'{"extFields":null}'):
+        assert json_fields.decode(header).fields is None
+
+
+def test_a_long_header_is_read_only_as_java_writes_it() -> None:
+    fields = {"a": "x" * json_fields.MAX_LENIENT_SIZE}
+    header = json_fields.encode(Frame(fields=fields))
+    assert json_fields.decode(header).fields == fields
+    with pytest.raises(ProtocolError, match=f"over {json_fields.MAX_LENIENT_SIZE}"):
+        json_fields.decode(header[:-1] + b",}")
 
 
 def test_bytes_that_are_no_text_become_replacement_characters() -> None:
@@ -77,16 +153,23 @@ def test_bytes_that_are_no_text_become_replacement_characters() -> None:
     [
         b"",
         b"null",
-        b"{}",
+        b"[]",
+        b"[105]",
+        b'""',
         b'{"code":1',
-        b'{"code":null}',
-        b'{"code":1.5}',
-        b'{"code":true}',
+        b'{"code":1,',
+        b'{"code":{',
+        b'{"code":"x"}',
+        b'{"code":1,"language":14}',
+        b'{"code":1,"language":true}',
         b'{"code":1,"opaque":2147483648}',
         b'{"code":1,"flag":-2147483649}',
         b'{"code":1,"extFields":[]}',
-        b'{"code":1,"remark":7}',
+        b'{"code":1,"extFields":"x"}',
+        b'{"code":1,"remark":x}',
         b'{"code":1}}',
+        b'{"code":1}{"code":1}',
+        b'{"code":1,"new":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
     ],
 )
 def test_a_header_that_is_none_is_refused(header: bytes) -> None:

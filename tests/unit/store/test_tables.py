@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bolide.protocol import fastjson
+from bolide.protocol import json_dialect
 from bolide.protocol.bodies.data_version import DataVersion
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
@@ -255,7 +255,7 @@ def test_consumer_offsets_have_bare_keys_and_the_topics_of_each_group(tmp_path: 
     table.save()
     text = table.path.read_text()
     assert f'"T@G":{{0:10,1:{2**53 + 1}}}' in text
-    assert fastjson.parse(text)["groupTopicMap"] == {"G": ["T", "U"], "1": ["T"]}
+    assert json_dialect.parse(text)["groupTopicMap"] == {"G": ["T", "U"], "1": ["T"]}
     assert loaded(tmp_path) == table.value.offset_table
 
 
@@ -289,7 +289,7 @@ def test_a_table_longer_than_any_frame_may_be_is_read(tmp_path: Path) -> None:
     table.value.offset_table = many
     table.changed()
     table.save()
-    assert table.path.stat().st_size > fastjson.MAX_DIALECT_SIZE
+    assert table.path.stat().st_size > json_dialect.MAX_SIZE
     assert loaded(tmp_path) == many
 
 

@@ -360,8 +360,11 @@ def _is_key_of(key: bytes, request: Request[PullHeader]) -> bool:
         return False
     if not is_json:
         return True  # parsed field by field: no other text can look like one of the numbers
+    text = refill(key, *_PROBE)
+    if not json_fields.is_strict(text):
+        return False
     try:
-        frame = json_fields.decode(refill(key, *_PROBE))
+        frame = json_fields.decode(text)
         probe = PullHeader.from_fields(frame.fields)
     except ProtocolError:
         return False

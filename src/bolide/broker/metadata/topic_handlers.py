@@ -28,7 +28,7 @@ from bolide.model.names import INHERIT, READ, WRITE, group_of_retry_topic, pop_r
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList, GroupSubscription
 from bolide.protocol.bodies.routes import TopicList
-from bolide.protocol.bodies.topics import TopicConfig, TopicConfigList
+from bolide.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicFilterType
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.groups import GroupHeader, TopicGroupHeader
@@ -82,7 +82,7 @@ class TopicHandlers:
             read_queue_nums=header.read_queue_nums,
             write_queue_nums=header.write_queue_nums,
             perm=header.perm,
-            topic_filter_type=header.topic_filter_type,
+            topic_filter_type=_filter_type(header.topic_filter_type),
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
             attributes=parse_changes(header.attributes),
@@ -220,6 +220,15 @@ class TopicHandlers:
         found = self._clients.subscription(group, topic)
         body = GroupSubscription(group=group, topic=topic, subscription_data=found)
         return Reply(body=fastjson.encode(body))
+
+
+def _filter_type(name: str) -> TopicFilterType:
+    try:
+        return TopicFilterType(name)
+    except ValueError as exc:
+        raise InvalidParameter(
+            f"filter type {name!r} is none of {', '.join(TopicFilterType)}"
+        ) from exc
 
 
 def _topic_list(topics: Iterable[str], broker_address: str | None = None) -> Reply:

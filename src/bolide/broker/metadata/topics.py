@@ -38,7 +38,12 @@ from bolide.model.names import (
     revive_topic,
 )
 from bolide.protocol.bodies.data_version import DataVersion
-from bolide.protocol.bodies.topics import MappedTopicConfigTable, TopicConfig, TopicConfigTable
+from bolide.protocol.bodies.topics import (
+    MappedTopicConfigTable,
+    TopicConfig,
+    TopicConfigTable,
+    TopicFilterType,
+)
 from bolide.protocol.refusals import InvalidParameter, ServerError, TopicNotFound
 from bolide.remoting.tasks import uninterrupted
 from bolide.store.tables import Table
@@ -397,7 +402,7 @@ def topic_of(
     perm: int = READ | WRITE,
     order: bool = False,
     topic_sys_flag: int = 0,
-    topic_filter_type: str = "SINGLE_TAG",
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG,
 ) -> TopicConfig:
     """Build a topic configuration with equal numbers of read and write queues."""
     return TopicConfig(

@@ -1,14 +1,11 @@
 """The heartbeat that a client sends to a broker."""
 
-from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from enum import StrEnum
 
 from msgspec import field
 
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int, Long
-
-E = TypeVar("E", bound=Enum)
 
 
 class ConsumeType(StrEnum):
@@ -40,16 +37,6 @@ class ConsumeFromWhere(StrEnum):
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
-if TYPE_CHECKING:
-    _ConsumeType = ConsumeType
-    _MessageModel = MessageModel
-    _ConsumeFromWhere = ConsumeFromWhere
-else:  # C++ clients write the ordinal, which fastjson accepts
-    _ConsumeType = ConsumeType | int
-    _MessageModel = MessageModel | int
-    _ConsumeFromWhere = ConsumeFromWhere | int
-
-
 class Subscription(Struct, kw_only=True):
     """A subscription to one topic; the version is its creation time (`SubscriptionData`)."""
 
@@ -63,19 +50,14 @@ class Subscription(Struct, kw_only=True):
 
 
 class ConsumerGroup(Struct, kw_only=True):
-    """A group that the client is a consumer of (`ConsumerData`)."""
+    """A group that the client is a consumer of (`ConsumerData`). C++ clients write ordinals."""
 
     group_name: str
-    consume_type: _ConsumeType = ConsumeType.CONSUME_PASSIVELY
-    message_model: _MessageModel = MessageModel.CLUSTERING
-    consume_from_where: _ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     subscription_data_set: list[Subscription] = field(default_factory=list)
     unit_mode: bool = False
-
-    def __post_init__(self) -> None:
-        self.consume_type = _member(ConsumeType, self.consume_type)
-        self.message_model = _member(MessageModel, self.message_model)
-        self.consume_from_where = _member(ConsumeFromWhere, self.consume_from_where)
 
 
 class ProducerGroup(Struct):
@@ -101,13 +83,3 @@ class ClientCheck(Struct, kw_only=True):
     group: str
     subscription_data: Subscription
     namespace: str | None = None
-
-
-def _member(kind: type[E], given: E | int) -> E:
-    """Raises ValueError, which decoding reports as a value of the wrong kind."""
-    if isinstance(given, kind):
-        return given
-    members = list(kind)
-    if not isinstance(given, int) or not 0 <= given < len(members):
-        raise ValueError(f"no {kind.__name__} has the number {given}")
-    return members[given]

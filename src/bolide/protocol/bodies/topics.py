@@ -1,5 +1,7 @@
 """Bodies about topics: configuration, tables, statistics."""
 
+from enum import StrEnum
+
 from msgspec import field
 
 from bolide.protocol.bodies.data_version import DataVersion
@@ -9,6 +11,13 @@ from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int, Long
 
 
+class TopicFilterType(StrEnum):
+    """Whether a message has one tag or several. The order is Java's."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
 class TopicConfig(Struct, kw_only=True):
     """Configuration of a topic at a broker; 4.9 has no `attributes`."""
 
@@ -16,7 +25,7 @@ class TopicConfig(Struct, kw_only=True):
     read_queue_nums: Int = 16
     write_queue_nums: Int = 16
     perm: Int = 6
-    topic_filter_type: str = "SINGLE_TAG"
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
     topic_sys_flag: Int = 0
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bolide.broker.consume import long_polling as long_polling_module
 from bolide.broker.fast_path.path import FastPath
-from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.bodies.topics import TopicConfig, TopicFilterType
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.frame import FrameFlag, HeaderEncoding
 from bolide.protocol.framing import FrameDecoder, encode_frame
@@ -39,7 +39,9 @@ NAMED = f"UNIQ_KEY\x01{ID}\x02"
 def topics() -> list[TopicConfig]:
     return [
         TopicConfig(topic_name="Read", perm=4),
-        TopicConfig(topic_name="Multi", topic_filter_type="MULTI_TAG", write_queue_nums=2),
+        TopicConfig(
+            topic_name="Multi", topic_filter_type=TopicFilterType.MULTI_TAG, write_queue_nums=2
+        ),
         TopicConfig(topic_name="Order", order=True, write_queue_nums=1, read_queue_nums=3),
         TopicConfig(topic_name="%RETRY%readers", write_queue_nums=1),
         TopicConfig(topic_name="%DLQ%readers", write_queue_nums=1),

@@ -13,7 +13,7 @@ import pytest
 from bolide.broker.consume.long_polling import CallbackWaiter
 from bolide.broker.fast_path.sends import _MAX_MESSAGES
 from bolide.broker.gate import Hooks
-from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.bodies.topics import TopicConfig, TopicFilterType
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.remoting.calls import ConnectionLimits
@@ -59,7 +59,9 @@ async def answer_of(peer: Peer, opaque: int = 1) -> Frame:
         pytest.param(TopicConfig(topic_name="U", perm=4), False, id="one that is only read"),
         pytest.param(TopicConfig(topic_name="U", order=True), True, id="an ordered one"),
         pytest.param(
-            TopicConfig(topic_name="U", topic_filter_type="MULTI_TAG"), False, id="several tags"
+            TopicConfig(topic_name="U", topic_filter_type=TopicFilterType.MULTI_TAG),
+            False,
+            id="several tags",
         ),
         pytest.param(TopicConfig(topic_name="U", write_queue_nums=1), True, id="fewer to write"),
         pytest.param(

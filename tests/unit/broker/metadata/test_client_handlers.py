@@ -176,13 +176,13 @@ async def test_a_client_unregisters_from_the_groups_it_names(tables: BrokerTable
     ("body", "fault"),
     [
         (b"", "request 34 needs a body: the JSON of a Heartbeat"),
-        (b"{", "a value is missing at character 1"),
+        (b"{", "a key is missing at character 1"),
         (b"[]", "not a Heartbeat"),
         (b"{}", "clientID"),
-        (b'{"clientID":"a","consumerDataSet":[{"groupName":5}]}', "not a Heartbeat"),
+        (b'{"clientID":"a","consumerDataSet":[5]}', "not a Heartbeat"),
         (
-            b'{"clientID":"a","consumerDataSet":[{"groupName":"g","messageModel":"NONE"}]}',
-            "not a Heartbeat",
+            b'{"clientID":"a","consumerDataSet":[{"groupName":"g","messageModel":3}]}',
+            "not a Heartbeat: expected a MessageModel",
         ),
         (b"\xff\xfe", "not UTF-8"),
     ],

@@ -90,7 +90,7 @@ async def test_a_list_is_applied_as_a_whole_or_not_at_all(tables: BrokerTables) 
     assert {group.group_name for group in tables.restarted().groups} == {"a", "b"}
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"groupName":1}', b"{{"])
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"groupName":null}', b"{{"])
 @on_loop
 async def test_an_invalid_group_is_refused(tables: BrokerTables, body: bytes) -> None:
     async with serving(tables) as caller:

@@ -111,6 +111,7 @@ async def test_the_same_again_moves_no_version(tables: BrokerTables) -> None:
         (asking_for(perm=-1), "permission -1"),
         (asking_for(read_queue_nums=-1), "-1 queues are not possible"),
         (asking_for(write_queue_nums=2**31 - 1), "only 0 to 65536"),
+        (asking_for(topic_filter_type="NO_TAG"), "'NO_TAG' is none of SINGLE_TAG, MULTI_TAG"),
         (asking_for(attributes="+colour=red"), "'\\+colour' is not known"),
     ],
 )

@@ -12,7 +12,7 @@ from bolide.broker.gate import Hooks
 from bolide.model.message import Message
 from bolide.protocol.batch import encode_batch
 from bolide.protocol.bodies.message_queue import MessageQueue
-from bolide.protocol.bodies.topics import TopicConfig
+from bolide.protocol.bodies.topics import TopicConfig, TopicFilterType
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendHeader, SendReply
@@ -110,7 +110,7 @@ async def test_a_negative_queue_id_lets_the_broker_choose_among_those_to_write(
 @on_loop
 async def test_a_topic_with_several_tags_a_message_is_marked_so(tmp_path: Path) -> None:
     async with core_in(
-        tmp_path, TopicConfig(topic_name="U", topic_filter_type="MULTI_TAG")
+        tmp_path, TopicConfig(topic_name="U", topic_filter_type=TopicFilterType.MULTI_TAG)
     ) as core:
         await send(core, send_header("U"))
         assert records(core)[0].sys_flag == 2
