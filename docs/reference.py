@@ -1,4 +1,4 @@
-"""Writes the pages that come from the code: settings, options, commands and request codes.
+"""Writes the pages that come from the code: settings, options, commands, codes and attributes.
 
 `python -m docs.reference` writes them, `python -m docs.reference --check` only tells whether one
 is stale. The same code gives the same page on every machine.
@@ -15,14 +15,17 @@ from typer.core import TyperCommand, TyperGroup
 
 from bolide.arrow.schema import PROPERTIES, TIMESTAMP, VALUE, message_schema
 from bolide.broker import assembly as broker
+from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.settings.without_effect import IGNORED as IGNORED_BY_BROKER
+from bolide.broker.settings.without_effect import IGNORED_IN_FILES
 from bolide.cli import DAMAGE_FOUND, START_FAILED, app
+from bolide.cli.name_server import WITHOUT_EFFECT as IGNORED_BY_NAME_SERVER
 from bolide.client.instance.server_requests import ServerRequests
 from bolide.config import Option, options_of
 from bolide.namesrv import handlers as name_server
-from bolide.namesrv.config import IGNORED, IGNORED_CLIENT, NameServerConfig
-from bolide.protocol.codes import RequestCode
+from bolide.namesrv.config import NameServerConfig
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.requests import REQUESTS, Role
 from bolide.remoting.dispatch import handled_codes
 from bolide.spark.commit_log import CommitLogOptions
@@ -31,7 +34,16 @@ from bolide.spark.sink.options import SinkOptions
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
-from docs.support import OURS_BEGIN, PARTLY, REFUSED
+from docs.support import (
+    NEVER_SENT,
+    OURS_BEGIN,
+    PARTLY,
+    REFUSED,
+    REFUSED_GROUP_ATTRIBUTES,
+    REFUSED_TOPIC_ATTRIBUTES,
+    RENAMED_RESPONSES,
+    TOPIC_ATTRIBUTE_VALUES,
+)
 
 HERE = Path(__file__).resolve().parent
 
@@ -83,7 +95,7 @@ def namesrv_config() -> str:
         (*_option_row(found), f"`{_ENVIRONMENT}_{found.field.upper()}`", _in_effect(found))
         for found in options_of(NameServerConfig).values()
     ]
-    ignored = [(f"`{key}`", item.reason) for key, item in (IGNORED | IGNORED_CLIENT).items()]
+    ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_NAME_SERVER.items()]
     return f"""{_NOTE}
 
 # NameServer settings
@@ -137,6 +149,7 @@ def broker_config() -> str:
     """Every setting of the broker."""
     rows = [(*_option_row(found), _in_effect(found)) for found in options_of(BrokerConfig).values()]
     ignored = [(f"`{key}`", item.reason) for key, item in IGNORED_BY_BROKER.items()]
+    in_files = [(f"`{key}`", item.reason) for key, item in IGNORED_IN_FILES.items()]
     return f"""{_NOTE}
 
 # Broker settings
@@ -157,6 +170,11 @@ Each can be set in the environment too: `listenPort` as `BOLIDE_BROKER_LISTEN_PO
 RocketMQ has these keys. They are accepted, and a warning gives the reason why they have no effect.
 
 {_table(("Key", "Why"), ignored)}
+
+These are in many a `broker.conf`, though they are no settings of RocketMQ's broker.
+They are accepted with a warning too.
+
+{_table(("Key", "Why"), in_files)}
 """
 
 
@@ -215,7 +233,7 @@ def admin_commands() -> str:
 
 
 def compatibility() -> str:
-    """Every request code: who answers it, and whether that works here."""
+    """Request codes, response codes and attributes, and which of them work here."""
     answered = {role: _answered_by(role) for role in _ROLES}
     rows = [
         (str(int(code)), f"`{code.name}`", _who(kind.answered_by), _support(code, answered))
@@ -223,6 +241,7 @@ def compatibility() -> str:
     ]
     theirs = [row for row in rows if not row[1].startswith(f"`{OURS_BEGIN}")]
     ours = [row[:3] for row in rows if row not in theirs]
+    groups = [(f"`{name}`", why) for name, why in REFUSED_GROUP_ATTRIBUTES.items()]
     wanted = Counter(role for kind in REQUESTS.values() for role in kind.answered_by)
     counts = [(name, str(wanted[role]), str(len(answered[role]))) for role, name in _ROLES.items()]
     return f"""{_NOTE}
@@ -257,7 +276,39 @@ says what to do. Such topics cannot be created, and sends to them are refused.
 RocketMQ does not have these requests; its servers answer them as unknown requests.
 
 {_table(("Code", "Name", "Sent to"), ours)}
+
+## Response codes
+
+Clients understand all of them. Servers send them as RocketMQ's do, except for those with a reason.
+
+{_table(("Code", "Name", "Here"), _response_rows())}
+
+## Topic attributes
+
+{_table(("Attribute", "Here"), _attribute_rows())}
+
+## Group attributes
+
+A group with one of these attributes is refused.
+
+{_table(("Attribute", "Why"), groups)}
 """
+
+
+def _response_rows() -> Iterator[tuple[str, ...]]:
+    names = {number: name for name, number in RENAMED_RESPONSES.items()}
+    for code in sorted(ResponseCode):
+        unsent = NEVER_SENT.get(code)
+        here = f"never sent: {unsent}" if unsent else "**supported**"
+        old = f"; 4.9 sends it as `{names[code]}`" if code in names else ""
+        yield str(int(code)), f"`{code.name}`", here + old
+
+
+def _attribute_rows() -> Iterator[tuple[str, ...]]:
+    for name in TOPIC_ATTRIBUTES:
+        yield f"`{name}`", TOPIC_ATTRIBUTE_VALUES[name]
+    for name, why in REFUSED_TOPIC_ATTRIBUTES.items():
+        yield f"`{name}`", f"refused: {why}"
 
 
 def spark_options() -> str:
@@ -351,8 +402,13 @@ def _option_row(found: Option) -> tuple[str, ...]:
         f"`{found.key}`" + (" \\*" if found.ours else ""),
         _default(found),
         _values(found),
-        found.doc,
+        found.doc + _other_spellings(found),
     )
+
+
+def _other_spellings(found: Option) -> str:
+    names = ", ".join(f"`{alias}`" for alias in found.aliases)
+    return f" Also {names}." if names else ""
 
 
 def _in_effect(found: Option) -> str:

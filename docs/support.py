@@ -1,8 +1,8 @@
-"""Request codes of RocketMQ that are not served, or not completely, with the reasons."""
+"""What RocketMQ has and Bolide does not, or not completely, with the reasons."""
 
 from collections.abc import Mapping
 
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 
 OURS_BEGIN = "BOLIDE_"
 """Prefix of the names of requests that RocketMQ does not have."""
@@ -12,6 +12,8 @@ _NO_REPLICATION = "there is no replication yet"
 _NO_ACCESS_CONTROL = "there is no access control yet"
 _NO_COLD_DATA = "cold data is read on separate threads and delays no other request"
 _NO_ROCKSDB = "the store uses files, not RocksDB"
+_NO_LIGHT_TOPICS = "light topics are not implemented"
+_NO_OTHER_TIMER = "there is one timer engine"
 _NO_CONTAINERS = "a process runs one broker; start another process instead"
 
 _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
@@ -20,6 +22,7 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
         RequestCode.AUTH_CREATE_USER,
         RequestCode.AUTH_UPDATE_USER,
         RequestCode.AUTH_DELETE_USER,
@@ -64,6 +67,19 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON,
     ),
+    _NO_LIGHT_TOPICS: (
+        RequestCode.POP_LITE_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
+        RequestCode.ACK_LITE_MESSAGE,
+        RequestCode.NOTIFY_UNSUBSCRIBE_LITE,
+        RequestCode.GET_BROKER_LITE_INFO,
+        RequestCode.GET_PARENT_TOPIC_INFO,
+        RequestCode.GET_LITE_TOPIC_INFO,
+        RequestCode.GET_LITE_CLIENT_INFO,
+        RequestCode.GET_LITE_GROUP_INFO,
+        RequestCode.TRIGGER_LITE_DISPATCH,
+    ),
+    _NO_OTHER_TIMER: (RequestCode.SWITCH_TIMER_ENGINE,),
     _NO_CONTAINERS: (RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER),
 }
 
@@ -85,3 +101,75 @@ PARTLY: Mapping[RequestCode, str] = {
     RequestCode.BROKER_HEARTBEAT: f"by the NameServer; {_NO_CONTROLLER}",
 }
 """What is missing in the answer to a request."""
+
+_WITHIN_JAVA = "RocketMQ uses it within a process, not on the wire"
+
+_REASONS_OF_RESPONSES: Mapping[str, tuple[ResponseCode, ...]] = {
+    _WITHIN_JAVA: (
+        ResponseCode.RPC_TIME_OUT,
+        ResponseCode.RPC_SEND_TO_CHANNEL_FAILED,
+        ResponseCode.RPC_ADDR_IS_NULL,
+        ResponseCode.RPC_UNKNOWN,
+    ),
+    _NO_REPLICATION: (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT),
+    "every version of a request is served": (ResponseCode.VERSION_NOT_SUPPORTED,),
+    "creating a topic again updates it": (ResponseCode.TOPIC_EXIST_ALREADY,),
+    "RocketMQ's servers do not send it either": (
+        ResponseCode.TRANSACTION_SHOULD_COMMIT,
+        ResponseCode.TRANSACTION_SHOULD_ROLLBACK,
+        ResponseCode.TRANSACTION_STATE_UNKNOW,
+        ResponseCode.TRANSACTION_STATE_GROUP_WRONG,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.BROKER_NOT_EXIST,
+        ResponseCode.BROKER_DISPATCH_NOT_COMPLETE,
+        ResponseCode.BROADCAST_CONSUMPTION,
+        ResponseCode.FLOW_CONTROL,
+    ),
+    "queues are not mapped across brokers": (ResponseCode.NOT_LEADER_FOR_QUEUE,),
+    "a server that stops closes its connections": (ResponseCode.GO_AWAY,),
+    _NO_CONTROLLER: tuple(code for code in ResponseCode if code.name.startswith("CONTROLLER_")),
+    _NO_LIGHT_TOPICS: (
+        ResponseCode.LMQ_QUOTA_EXCEEDED,
+        ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+    ),
+    _NO_ACCESS_CONTROL: (ResponseCode.USER_NOT_EXIST, ResponseCode.POLICY_NOT_EXIST),
+}
+
+NEVER_SENT: Mapping[ResponseCode, str] = {
+    code: reason for reason, codes in _REASONS_OF_RESPONSES.items() for code in codes
+}
+"""Why our servers and clients never answer with a code of RocketMQ."""
+
+RENAMED_RESPONSES: Mapping[str, int] = {
+    "UPDATE_AND_CREATE_ACL_CONFIG_FAILED": 209,
+    "DELETE_ACL_CONFIG_FAILED": 210,
+    "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED": 211,
+}
+"""Names in 4.9 of codes that have another meaning in 5.x."""
+
+TOPIC_ATTRIBUTE_VALUES: Mapping[str, str] = {
+    "queue.type": "**partly**: `SimpleCQ`; `BatchCQ` is refused",
+    "cleanup.policy": "**partly**: `DELETE`; `COMPACTION` is refused",
+    "message.type": "**partly**: all but `PRIORITY`, `LITE` and `MIXED`, which are refused",
+    "dedup.window": "our own: a number of messages, or a time such as `30s`, `10m`, `2h`, `7d`",
+}
+"""What of an attribute is supported."""
+
+REFUSED_TOPIC_ATTRIBUTES: Mapping[str, str] = {
+    "reserve.time": "messages are deleted with their log files, not by topic",
+    "lite.topic.expiration": _NO_LIGHT_TOPICS,
+}
+"""Why an attribute cannot be set for a topic."""
+
+REFUSED_GROUP_ATTRIBUTES: Mapping[str, str] = {
+    "priority.factor": "priority messages are not implemented",
+    "lite.bind.topic": _NO_LIGHT_TOPICS,
+    "lite.sub.model": _NO_LIGHT_TOPICS,
+    "lite.sub.reset.offset.exclusive": _NO_LIGHT_TOPICS,
+    "lite.sub.reset.offset.unsubscribe": _NO_LIGHT_TOPICS,
+    "lite.sub.client.quota": _NO_LIGHT_TOPICS,
+    "lite.sub.client.max.event.cnt": _NO_LIGHT_TOPICS,
+    "lite.sub.wildcard": _NO_LIGHT_TOPICS,
+}
+"""Why an attribute cannot be set for a consumer group."""

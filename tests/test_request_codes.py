@@ -1,19 +1,21 @@
 """Which request codes are answered by whom."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
+import bolide
 from bolide.broker.assembly import HANDLERS
 from bolide.client.instance.server_requests import ServerRequests
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.frame import Frame, HeaderEncoding
-from bolide.protocol.refusals import RequestCodeNotSupported
+from bolide.protocol.refusals import Refusal, RequestCodeNotSupported
 from bolide.protocol.requests import REQUESTS, Role
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.dispatch import handled_codes
-from docs.support import PARTLY, REFUSED
+from docs.support import NEVER_SENT, PARTLY, REFUSED
 from tests.support.aio import PATIENCE, on_loop
 from tests.support.broker import broker_in
 from tests.support.name_servers import name_server
@@ -84,6 +86,23 @@ async def test_codes_nobody_has_are_answered_with_not_supported(
             response = await connection.call(Frame(code=code, encoding=encoding), PATIENCE)
             assert response.code == 3
             assert response.encoding is encoding
+
+
+SOURCES = Path(bolide.__file__).parent
+ANSWERING = ("broker", "namesrv", "remoting", "client/instance")
+"""Packages whose code answers requests."""
+
+
+def test_every_response_code_is_sent_or_the_page_tells_why_not() -> None:
+    paths = [path for place in ANSWERING for path in (SOURCES / place).rglob("*.py")]
+    words = {word for path in paths for word in re.findall(r"\w+", path.read_text())}
+    sent = {
+        code
+        for code in ResponseCode
+        if code.name in words
+        or (code in Refusal.by_code and Refusal.by_code[code].__name__ in words)
+    }
+    assert sent == set(ResponseCode) - NEVER_SENT.keys()
 
 
 # ---- the broker

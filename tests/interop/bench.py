@@ -139,6 +139,10 @@ class Bench:
         release = apache.releases()[version].client
         return self._java(release, program, (*CLIENT_MEMORY, *jvm), home, arguments)
 
+    def program(self, version: str, program: str, *arguments: str | int) -> ChildProcess:
+        """Starts one of these programs with the jars of the servers."""
+        return self._java(version, program, CLIENT_MEMORY, self._home(program), arguments)
+
     def mqadmin(
         self,
         version: str,

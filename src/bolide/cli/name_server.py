@@ -12,6 +12,7 @@ from bolide.logs import LogLevel
 from bolide.namesrv.config import (
     IGNORED,
     IGNORED_CLIENT,
+    IGNORED_CONTROLLER,
     IGNORED_TLS,
     NameServerConfig,
 )
@@ -21,7 +22,7 @@ from bolide.remoting.event_loop import on_hangup, run, until_stopped
 from bolide.remoting.settings import DEFAULT_TLS_FILE, find_file, tls_texts
 from bolide.remoting.tls import TlsMode
 
-WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS
+WITHOUT_EFFECT = IGNORED | IGNORED_CLIENT | IGNORED_TLS | IGNORED_CONTROLLER
 
 _ENVIRONMENT = "BOLIDE_NAMESRV"
 

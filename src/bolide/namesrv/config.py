@@ -79,6 +79,8 @@ class NameServerConfig(ServerSettings):
     )
 
 
+_TLS = "TLS 1.2 or newer, with the ciphers of the system's OpenSSL"
+_CONTROLLER = "the controller is not implemented"
 _CLIENT = "the NameServer calls brokers only to notify them"
 
 IGNORED = {
@@ -89,7 +91,7 @@ IGNORED = {
     "clientRequestThreadPoolQueueCapacity": Ignored("50000", THREADS),
     "defaultThreadPoolQueueCapacity": Ignored("10000", THREADS),
     "unRegisterBrokerQueueCapacity": Ignored("3000", "brokers are unregistered at once"),
-    "enableControllerInNamesrv": Ignored("false", "the controller is not implemented"),
+    "enableControllerInNamesrv": Ignored("false", _CONTROLLER),
 } | IGNORED_SERVER
 """Keys of RocketMQ's NameServer without effect here; the console and mqadmin still show them."""
 
@@ -125,5 +127,49 @@ IGNORED_TLS = {
     ),
     "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate"),
     "tls.enable": Ignored("false", _CLIENT),
+    "tls.ciphers": Ignored("", _TLS),
+    "tls.protocols": Ignored("", _TLS),
+    "tls.client.keyPath": Ignored("", _CLIENT),
+    "tls.client.keyPassword": Ignored("", _CLIENT),
+    "tls.client.certPath": Ignored("", _CLIENT),
+    "tls.client.authServer": Ignored("", _CLIENT),
+    "tls.client.trustCertPath": Ignored("", _CLIENT),
 }
 """Keys of RocketMQ's tls.properties (`TlsSystemConfig`)."""
+
+IGNORED_CONTROLLER = dict.fromkeys(
+    (
+        "controllerThreadPoolNums",
+        "controllerRequestThreadPoolQueueCapacity",
+        "controllerDLegerGroup",
+        "controllerDLegerPeers",
+        "controllerDLegerSelfId",
+        "controllerStorePath",
+        "controllerType",
+        "mappedFileSize",
+        "enableElectUncleanMaster",
+        "electMasterMaxRetryCount",
+        "processReadEvent",
+        "notifyBrokerRoleChanged",
+        "scanInactiveMasterInterval",
+        "jRaftElectionTimeoutMs",
+        "jRaftSnapshotIntervalSecs",
+        "jRaftGroupId",
+        "jRaftServerId",
+        "jRaftInitConf",
+        "jRaftControllerRPCAddr",
+        "jRaftScanWaitTimeoutMs",
+        "metricsExporterType",
+        "metricsGrpcExporterTarget",
+        "metricsGrpcExporterHeader",
+        "metricGrpcExporterTimeOutInMills",
+        "metricGrpcExporterIntervalInMills",
+        "metricLoggingExporterIntervalInMills",
+        "metricsPromExporterPort",
+        "metricsPromExporterHost",
+        "metricsLabel",
+        "metricsInDelta",
+    ),
+    Ignored("", _CONTROLLER),
+)
+"""Keys of a controller inside the NameServer (`ControllerConfig`, `JraftConfig`)."""

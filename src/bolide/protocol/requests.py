@@ -325,6 +325,7 @@ _ACCESS = {
     RequestCode.DELETE_ACL_CONFIG: RequestKind(access.AccessKeyHeader),
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: RequestKind(reply=access.AclVersionReply),
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: RequestKind(access.WhiteAddressesHeader),
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: RequestKind(),
 }
 
 _NAMESRV = {
@@ -440,6 +441,21 @@ _CONTROLLER = {
     ),
 }
 
+_UNSERVED = {
+    RequestCode.SWITCH_TIMER_ENGINE: RequestKind(),
+    RequestCode.POP_LITE_MESSAGE: RequestKind(),
+    RequestCode.LITE_SUBSCRIPTION_CTL: RequestKind(),
+    RequestCode.ACK_LITE_MESSAGE: RequestKind(),
+    RequestCode.NOTIFY_UNSUBSCRIBE_LITE: RequestKind(answered_by=Role.CLIENT),
+    RequestCode.GET_BROKER_LITE_INFO: RequestKind(),
+    RequestCode.GET_PARENT_TOPIC_INFO: RequestKind(),
+    RequestCode.GET_LITE_TOPIC_INFO: RequestKind(),
+    RequestCode.GET_LITE_CLIENT_INFO: RequestKind(),
+    RequestCode.GET_LITE_GROUP_INFO: RequestKind(),
+    RequestCode.TRIGGER_LITE_DISPATCH: RequestKind(),
+}
+"""Requests of features that Bolide does not have; their headers are not typed."""
+
 _UNUSED = _unused(
     RequestCode.QUERY_BROKER_OFFSET,
     RequestCode.GET_TOPIC_CONFIG_LIST,
@@ -468,6 +484,7 @@ REQUESTS: dict[RequestCode, RequestKind] = (
     | _RUNTIME
     | _REPLICATION
     | _ACCESS
+    | _UNSERVED
     | _NAMESRV
     | _CONTROLLER
     | _UNUSED

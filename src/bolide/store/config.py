@@ -350,6 +350,19 @@ IGNORED = {
     "autoMessageVersionOnTopicLen": Ignored(
         "true", "records of topics with names over 127 bytes always have version 2"
     ),
+    "writeWithoutMmap": Ignored("false", "log files are always mapped"),
+    "sharedByteBufferNum": Ignored("16", "log files are always mapped"),
+    "checkCommitLogOffsetOnRecover": Ignored("false", "recovery always checks every record"),
+    "enableAcceleratedRecovery": Ignored("false", "recovery starts at the last recovery point"),
+    "commitLogRecoverMaxNum": Ignored("10", "recovery reads as many files as it needs"),
+    "enableLogConsumeQueueRepeatedlyBuildWhenRecover": Ignored(
+        "false", "recovery drops queue entries before it writes them again"
+    ),
+    "enableRunningFlagsInFlush": Ignored(
+        "false", "the store accepts no message after a failed flush"
+    ),
+    "indexFileWriteEnable": Ignored("true", "messageIndexEnable decides"),
+    "indexFileReadEnable": Ignored("true", "queries by key always read the index files"),
     "maxAsyncPutMessageRequests": Ignored("5000", "sends that wait for a flush are not limited"),
     "travelCqFileNumWhenGetMessage": Ignored("1", "a read continues in the next queue file"),
     "diskFallRecorded": Ignored("true", "the lag of a group is computed on request"),
@@ -384,6 +397,16 @@ IGNORED = {
     "rocksdbCompressionType": Ignored("lz4", _ROCKSDB),
     "rocksdbFlushWalFrequency": Ignored("1024", _ROCKSDB),
     "rocksdbWalFileRollingThreshold": Ignored("1073741824", _ROCKSDB),
+    "iteratorWhenUseRocksdbConsumeQueue": Ignored("true", _ROCKSDB),
+    "useSeparateStorePathForRocksdbCQ": Ignored("false", _ROCKSDB),
+    "indexRocksDBEnable": Ignored("false", _ROCKSDB),
+    "maxRocksDBIndexQueryDays": Ignored("7", _ROCKSDB),
+    "combineCQPreferCQType": Ignored("default", _ROCKSDB),
+    "combineCQLoadingCQTypes": Ignored("default;defaultRocksDB", _ROCKSDB),
+    "combineAssignOffsetCQType": Ignored("default", _ROCKSDB),
+    "combineCQEnableCheckSelf": Ignored("false", _ROCKSDB),
+    "combineCQMaxExtraSearchCommitLogFiles": Ignored("3", _ROCKSDB),
+    "combineCQUseRocksdbForLmq": Ignored("false", _ROCKSDB),
     "storePathDLedgerCommitLog": Ignored("", _DLEDGER),
     "enableDLegerCommitLog": Ignored("false", _DLEDGER),
     "dLegerGroup": Ignored("", _DLEDGER),

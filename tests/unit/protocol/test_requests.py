@@ -8,7 +8,7 @@ from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.requests import NO_ROLE, REQUESTS, RequestKind, Role
 
 UNUSED = {13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302}
-TO_CLIENTS = {39, 40, 220, 221, 307, 309, 326}
+TO_CLIENTS = {39, 40, 220, 221, 307, 309, 326, 200073}
 TO_NAMESRV = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224}
 TO_NAMESRV |= {304, 311, 312, 313, 318, 319, 322, 327, 901, 904}
 TO_CONTROLLER = {904, 1001, 1002, 1003, 1004, 1005, 1006, 1009, 1010, 1011, 1012, 1013}

@@ -41,7 +41,7 @@ _MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
     "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
-    "message.type": Attribute(_one_of(_MESSAGE_TYPES, "MIXED")),
+    "message.type": Attribute(_one_of(_MESSAGE_TYPES, "PRIORITY", "LITE", "MIXED")),
     DEDUP_WINDOW: Attribute(WindowLength.parse),  # not in RocketMQ
 }
 

@@ -20,7 +20,11 @@ from bolide.broker.settings.sections import (
     TimerSettings,
     TransactionSettings,
 )
-from bolide.broker.settings.without_effect import IGNORED, REFUSED_WHEN_TRUE
+from bolide.broker.settings.without_effect import (
+    IGNORED,
+    IGNORED_IN_FILES,
+    REFUSED_WHEN_TRUE,
+)
 from bolide.config import load, option, options_of
 from bolide.errors import ConfigError
 from bolide.logs import LogLevel
@@ -311,7 +315,11 @@ def load_settings(
         given.setdefault("transferLimitsGiven", "true")
     refuse_unsupported(given)
     broker = load(
-        BrokerConfig, given, ignored=ALL_IGNORED, others=keys_of(StoreConfig), strict=strict
+        BrokerConfig,
+        given,
+        ignored=ALL_IGNORED | IGNORED_IN_FILES,
+        others=keys_of(StoreConfig),
+        strict=strict,
     )
     others = keys_of(BrokerConfig) | given.keys() - keys_of(StoreConfig)
     store = load(StoreConfig, given, others=others)

@@ -17,6 +17,11 @@ _ACCESS = "access control is not implemented"
 _METRICS = "metrics are not implemented"
 _COMPACTION = "topic compaction is not implemented"
 _LMQ = "light message queues are not implemented"
+_LIGHT_TOPICS = "light topics are not implemented"
+_PRIORITY = "priority messages are not implemented"
+_NOTICES = "a notification counts messages without filtering them"
+_ENGINES = "there is one timer engine"
+_TLS = "TLS 1.2 or newer, with the ciphers of the system's OpenSSL"
 _BILLING = "there are no billing statistics"
 _ADDRESSES = "namesrvAddr lists the NameServers; host names are resolved at each connection"
 _REGISTRATION = "one registration contains all topics"
@@ -126,9 +131,14 @@ _CONTROLLER_KEYS = {
 }
 
 _TRANSACTION_KEYS = {
-    "transactionMetricFlushInterval": Ignored("3000", _HALVES),
+    "transactionMetricFlushInterval": Ignored("10000", _HALVES),
     "transactionOpMsgMaxSize": Ignored("4096", _OPS),
     "transactionOpBatchInterval": Ignored("3000", _OPS),
+    "transRocksDBEnable": Ignored("false", _ROCKSDB),
+    "transWriteOriginTransHalfEnable": Ignored("true", "half messages are always in their topic"),
+    "transactionCheckRocksdbCoreThreads": Ignored("2", _ROCKSDB),
+    "transactionCheckRocksdbMaxThreads": Ignored("5", _ROCKSDB),
+    "transactionCheckRocksdbQueueCapacity": Ignored("2000", _ROCKSDB),
 }
 
 _TIMER_KEYS = {
@@ -152,6 +162,20 @@ _OTHER_TIMER_KEYS = {
     "timerCongestNumEachSlot": Ignored("2147483647", "a slot has no limit"),
     "disappearTimeAfterStart": Ignored("-1", "deliveries begin at start"),
     "allowRecallWhenBrokerNotWriteable": Ignored("true", "always on"),
+    "timerWheelSnapshotFlush": Ignored("false", "the timer wheel is written in place"),
+    "timerWheelSnapshotIntervalMs": Ignored("10000", "the timer wheel is written in place"),
+    "timerRecallToTimeWheelEnable": Ignored("true", _ENGINES),
+    "timerRecallToTimelineEnable": Ignored("true", _ENGINES),
+    "timerRocksDBEnable": Ignored("false", _ENGINES),
+    "timerRocksDBRollMaxTps": Ignored("8000.0", _ENGINES),
+    "timerRocksDBTimeExpiredMaxTps": Ignored("200000.0", _ENGINES),
+    "timerRocksDBStopScan": Ignored("false", _ENGINES),
+    "timerRocksDBPrecisionMs": Ignored("1000", _ENGINES),
+    "timerRocksDBRollIntervalHours": Ignored("1", _ENGINES),
+    "timerRocksDBRollRangeHours": Ignored("2", _ENGINES),
+    "timerReputServiceCorePoolSize": Ignored("6", _ENGINES),
+    "timerReputServiceMaxPoolSize": Ignored("6", _ENGINES),
+    "timerReputServiceQueueCapacity": Ignored("10000", _ENGINES),
 }
 
 _POP_KEYS = {
@@ -175,6 +199,8 @@ _POP_KEYS = {
     "popConsumerFSServiceInit": "true",
     "popReviveMaxReturnSizePerRead": "16384",
     "popReviveMaxAttemptTimes": "16",
+    "popReviveConcurrency": "32",
+    "popReviveSkipIfGroupAbsent": "true",
     "skipWhenCKRePutReachMaxTimes": "false",
     "appendAckAsync": "false",
     "appendCkAsync": "false",
@@ -239,6 +265,7 @@ _METRICS_KEYS = {
     "metricsPromExporterHost": "",
     "metricsLabel": "",
     "metricsInDelta": "false",
+    "metricsExportBatchMaxDataPoints": "1000",
     "estimateAccumulation": "true",
     "maxConsumeQueueScan": "20000",
     "sampleCountThreshold": "5000",
@@ -291,6 +318,24 @@ _COMPACTION_KEYS = {
     "maxOffsetMapSize": "104857600",
 }
 
+_LIGHT_TOPIC_KEYS = {
+    "enableLiteEventMode": "true",
+    "liteEventCheckInterval": "10000",
+    "liteTtlCheckInterval": "120000",
+    "minLiteTTl": "900000",
+    "liteSubscriptionCheckInterval": "120000",
+    "liteSubscriptionCheckTimeoutMills": "180000",
+    "maxLiteSubscriptionCount": "100000",
+    "enableLitePopLog": "false",
+    "maxClientEventCount": "100",
+    "liteEventFullDispatchDelayTime": "10000",
+    "liteEventFullDispatchDelayTimeForWildcardGroup": "10000",
+    "liteLagLatencyCollectEnable": "false",
+    "liteLagLatencyMetricsEnable": "false",
+    "liteLagCountMetricsEnable": "false",
+    "liteLagLatencyTopK": "50",
+}
+
 _SINGLE = {
     "messageStorePlugIn": Ignored("", "store plug-ins are Java classes"),
     "transferMsgByHeap": Ignored("true", "replies are always built in memory"),
@@ -332,11 +377,19 @@ _SINGLE = {
     "printChannelGroupsMinNum": Ignored("5", "mqadmin shows the clients of a group"),
     "enableDetailStat": Ignored("true", "all statistics are always kept"),
     "autoDeleteUnusedStats": Ignored("true", _STATISTICS),
-    "configManagerVersion": Ignored("V1", _ROCKSDB),
+    "configManagerVersion": Ignored("v1", _ROCKSDB),
+    "useSingleRocksDBForAllConfigs": Ignored("false", _ROCKSDB),
+    "persistConsumerOffsetIncrementally": Ignored("false", _ROCKSDB),
+    "priorityOrderAsc": Ignored("true", _PRIORITY),
+    "popFromRetryProbabilityForPriority": Ignored("0", _PRIORITY),
+    "useSeparateRetryQueue": Ignored("false", _POP),
+    "useMessageFilterForNotification": Ignored("true", _NOTICES),
+    "maxMessageFilterNumForNotification": Ignored("64", _NOTICES),
     "enableLmq": Ignored("false", _LMQ),
     "enableLmqStats": Ignored("false", _LMQ),
     "enableMultiDispatch": Ignored("false", _LMQ),
     "maxLmqConsumeQueueNum": Ignored("20000", _LMQ),
+    "enableLmqQuota": Ignored("false", _LMQ),
     "enableScheduleMessageStats": Ignored("true", "all statistics are always kept"),
     "enableScheduleAsyncDeliver": Ignored("false", _SCHEDULED),
     "scheduleAsyncDeliverMaxPendingLimit": Ignored("2000", _SCHEDULED),
@@ -353,6 +406,8 @@ _SINGLE = {
         "false", "server certificates are verified whenever tls.client.trustCertPath is set"
     ),
     "tls.test.mode.enable": Ignored("true", "there is no self-signed test certificate"),
+    "tls.ciphers": Ignored("", _TLS),
+    "tls.protocols": Ignored("", _TLS),
 }
 
 
@@ -377,9 +432,21 @@ IGNORED = (
     | _all_for(_BILLING, _BILLING_KEYS)
     | _all_for(_OWN_CALLS, _CLIENT_KEYS)
     | _all_for(_COMPACTION, _COMPACTION_KEYS)
+    | _all_for(_LIGHT_TOPICS, _LIGHT_TOPIC_KEYS)
     | _SINGLE
     | IGNORED_SERVER
 )
+
+_ONLY_IN_EXAMPLES = "RocketMQ does not read it either; the file is below storePathRootDir"
+
+IGNORED_IN_FILES = {
+    "rmqAddressServerDomain": Ignored("", _ADDRESSES),
+    "rmqAddressServerSubGroup": Ignored("", _ADDRESSES),
+    "storeCheckpoint": Ignored("", _ONLY_IN_EXAMPLES),
+    "abortFile": Ignored("", _ONLY_IN_EXAMPLES),
+    "checkTransactionMessageEnable": Ignored("", _UNUSED),
+}
+"""Keys that many a broker.conf has and no `BrokerConfig`; the console and mqadmin hide them."""
 
 _OPEN = (
     "access control is not implemented, the broker would serve every client; remove the key to"
