@@ -203,8 +203,10 @@ async def test_members_keep_their_queues_while_their_broker_is_restarted(
             await member.subscribe("T", "*", take, ordered=True)
         # Told of, and not only held: the news of the last change may come a moment later.
         await until(
-            lambda: [len(mine) for mine in told.values()] == [1] * MEMBERS
-            and {q.queue_id for mine in told.values() for q in mine} == {*range(MEMBERS)}
+            lambda: (
+                [len(mine) for mine in told.values()] == [1] * MEMBERS
+                and {q.queue_id for mine in told.values() for q in mine} == {*range(MEMBERS)}
+            )
         )
         changes.clear()
         members[0].pause()  # it has no reason to look for the broker
