@@ -156,7 +156,11 @@ def _read(path: Path, shape: type[T]) -> T | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    return fastjson.decode(_quote_keys(data), shape) if data.strip() else None
+    if not data.strip():
+        return None
+    if b"\0" in data:  # white space to Java's parser, and what a power cut leaves of a block
+        raise fastjson.BadJson("the file has zero bytes: part of it was never written")
+    return fastjson.decode(_quote_keys(data), shape)
 
 
 def _quote_keys(data: bytes) -> bytes:

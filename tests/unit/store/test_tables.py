@@ -89,7 +89,13 @@ def test_a_store_without_tables_has_empty_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "why"),
-    [(None, "missing"), (b"", "empty"), (b" \n", "empty"), (b"{]", "key"), (bytes(64), "value")],
+    [
+        (None, "missing"),
+        (b"", "empty"),
+        (b" \n", "empty"),
+        (b"{]", "key"),
+        (bytes(64), "zero bytes"),
+    ],
     ids=["missing", "empty", "blank", "broken", "zeros"],
 )
 def test_the_backup_is_read_where_the_file_cannot_be(
@@ -100,6 +106,15 @@ def test_the_backup_is_read_where_the_file_cannot_be(
     (warning,) = caplog.messages
     assert "consumerOffset.json.bak is read in place of consumerOffset.json" in warning
     assert why in warning
+
+
+def test_a_file_with_a_zeroed_block_is_damaged_though_java_would_read_it(tmp_path: Path) -> None:
+    zeroed = GOOD.replace(b"{", b"{" + bytes(16), 1)
+    put(tmp_path, zeroed, None)
+    with pytest.raises(DamagedFile):
+        loaded(tmp_path)
+    put(tmp_path, zeroed, GOOD)
+    assert loaded(tmp_path) == {"T@G": {0: 10}}
 
 
 def test_a_good_file_is_read_without_a_word_and_without_its_backup(
