@@ -156,8 +156,15 @@ def _read(path: Path, shape: type[T]) -> T | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    if not data.strip():
-        return None
+    return decode_table(data, shape) if data.strip() else None
+
+
+def decode_table(data: bytes, shape: type[T]) -> T:
+    """Decode the content of a table's file.
+
+    Raises:
+        BadJson: it is damaged.
+    """
     if b"\0" in data:  # white space to Java's parser, and what a power cut leaves of a block
         raise fastjson.BadJson("the file has zero bytes: part of it was never written")
     return fastjson.decode(_quote_keys(data), shape)

@@ -12,6 +12,7 @@ from bolide.store.tables import (
     GROUPS,
     TOPICS,
     TableKind,
+    decode_table,
 )
 from bolide.store.verify.report import Part, Report
 
@@ -38,7 +39,7 @@ def check_tables(root: Path, report: Report) -> frozenset[str] | None:
             continue
         report.tables += 1
         try:
-            found = fastjson.decode(data, shapes.get(path.name, dict))
+            found = decode_table(data, shapes.get(path.name, dict))
         except fastjson.BadJson as exc:
             report.damage(Part.TABLES, path, 0, str(exc))
             continue
