@@ -59,7 +59,7 @@ class BadJson(ProtocolError):
     """A text that is neither JSON nor the dialect, or does not have the expected shape."""
 
 
-def parse(body: bytes | str, max_size: int = MAX_SIZE) -> Any:
+def parse(body: bytes | str, max_size: int = MAX_SIZE, max_dialect_size: int | None = None) -> Any:
     """Parse standard JSON or the dialect into plain values.
 
     Numbers with a fraction become `Decimal`, which keeps their digits, and those with an exponent
@@ -67,7 +67,8 @@ def parse(body: bytes | str, max_size: int = MAX_SIZE) -> Any:
     nowhere becomes None.
 
     Raises:
-        BadJson: the text is neither, or longer than `max_size`.
+        BadJson: the text is neither, or longer than `max_size`; a text in the dialect also if it
+            is longer than `max_dialect_size`.
     """
     if len(body) > max_size:
         raise BadJson(f"{len(body)} bytes that are not the expected JSON, over {max_size}")
@@ -79,6 +80,10 @@ def parse(body: bytes | str, max_size: int = MAX_SIZE) -> Any:
     try:
         value = _standard.decode(text)
     except (msgspec.DecodeError, BadJson, RecursionError):
+        if max_dialect_size is not None and len(body) > max_dialect_size:
+            raise BadJson(
+                f"{len(body)} bytes of JSON in a dialect, over {max_dialect_size}"
+            ) from None
         value = _Reader(text).document()
     if "$ref" not in text:
         return value

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
 
-HandlerSpec = tuple[type[Header], tuple[RequestCode, ...], int | None]
-"""Arguments of `handles`: the header class, the request codes and the maximum body size."""
+HandlerSpec = tuple[type[Header], tuple[RequestCode, ...], int | None, Header | None]
+"""Arguments of `handles`: header class, request codes, maximum body size, header of refusals."""
 
 
 class Request(msgspec.Struct, Generic[H], frozen=True):
@@ -149,17 +149,23 @@ class Gate(Protocol):
 
 
 def handles(
-    header: type[H], *codes: RequestCode, max_body: int | None = None
+    header: type[H],
+    *codes: RequestCode,
+    max_body: int | None = None,
+    refused_with: Header | None = None,
 ) -> Callable[[Callable[[Any, Request[H]], Any]], Callable[[Any, Request[H]], Any]]:
     """Declare a method as the handler of `codes`; it receives a `Request` with that header.
 
     A synchronous method is called on the event loop and must not block; it may return a
     `DeferredReply`. An `async` method runs as a task. Bodies over `max_body` bytes are refused
     before the method is called.
+
+    Refusals carry the fields of `refused_with`: those that Java's processor sends whatever the
+    outcome is, because they are primitives in its response header.
     """
 
     def declare(method: Callable[[Any, Request[H]], Any]) -> Callable[[Any, Request[H]], Any]:
-        method.__handles__ = (header, codes, max_body)  # type: ignore[attr-defined]
+        method.__handles__ = (header, codes, max_body, refused_with)  # type: ignore[attr-defined]
         return method
 
     return declare
@@ -172,6 +178,7 @@ class Route(NamedTuple):
     call: Callable[[Request[Any]], Any]
     is_async: bool
     max_body: int | None
+    refused_with: Header | None
 
 
 class Dispatcher:
@@ -208,7 +215,7 @@ class Dispatcher:
             response = _success(outcome)
         except Exception as exc:  # noqa: BLE001  boundary: every failure becomes a response
             # No reference to the exception is kept: its traceback would keep the body alive.
-            response = _failure(frame, exc)
+            response = self._failure(frame, exc)
         return self._close(frame, response, connection)
 
     def finish(
@@ -216,7 +223,7 @@ class Dispatcher:
     ) -> bytes | None:
         """Encode a deferred response; None if the request was one-way."""
         if isinstance(outcome, Exception):
-            return self._close(frame, _failure(frame, outcome), connection)
+            return self._close(frame, self._failure(frame, outcome), connection)
         return self._close(frame, _success(outcome), connection)
 
     async def _finish_async(
@@ -226,7 +233,7 @@ class Dispatcher:
             self._admit(frame, connection)
             response = _success(await route.call(_request_of(route, frame, connection)))
         except Exception as exc:  # noqa: BLE001  boundary, as above
-            response = _failure(frame, exc)
+            response = self._failure(frame, exc)
         return self._close(frame, response, connection)
 
     def _admit(self, frame: Frame, connection: "Connection") -> None:
@@ -239,15 +246,23 @@ class Dispatcher:
                 self._gate.completed(frame, response, connection)
             return _response(frame, response)
         except Exception as exc:  # noqa: BLE001  boundary: a hook or the encoding of the reply failed
-            return _response(frame, _failure(frame, exc))
+            return _response(frame, self._failure(frame, exc))
+
+    def _failure(self, frame: Frame, exc: Exception) -> Frame:
+        response = _failure(frame, exc)
+        route = self.routes.get(frame.code)
+        if route is not None and route.refused_with is not None:
+            response.fields = route.refused_with.to_fields()
+        return response
 
     def _add(self, group: object) -> None:
-        for name, (header, codes, max_body) in _handlers_of(type(group)):
+        for name, (header, codes, max_body, refused_with) in _handlers_of(type(group)):
             method = getattr(group, name)
             for code in codes:
                 if code in self.routes:
                     raise ValueError(f"{code!r} has two handlers: {name} is the second")
-                self.routes[code] = Route(header, method, iscoroutinefunction(method), max_body)
+                is_async = iscoroutinefunction(method)
+                self.routes[code] = Route(header, method, is_async, max_body, refused_with)
 
 
 def _request_of(route: Route, frame: Frame, connection: "Connection") -> Request[Any]:
@@ -260,7 +275,7 @@ def _request_of(route: Route, frame: Frame, connection: "Connection") -> Request
 
 def handled_codes(group: type) -> set[RequestCode]:
     """Return the request codes that a handler class serves."""
-    return {code for _, (_, codes, _) in _handlers_of(group) for code in codes}
+    return {code for _, (_, codes, *_) in _handlers_of(group) for code in codes}
 
 
 def _handlers_of(group: type) -> Iterator[tuple[str, HandlerSpec]]:

@@ -55,10 +55,24 @@ def test_the_word_true_counts_in_any_case(text: str) -> None:
     assert Example.from_fields({"topic": "T", "isOrder": text}).is_order is True
 
 
+@pytest.mark.parametrize("text", ["", "yes", "no", "x", "truely"])
+def test_a_boolean_that_does_not_say_true_is_false_as_in_java(text: str) -> None:
+    assert Example.from_fields({"topic": "T", "isOrder": text}) == Example(topic="T")
+
+
+@pytest.mark.parametrize("field", ["queueId", "queueOffset"])
+def test_an_empty_number_counts_as_absent(field: str) -> None:
+    assert Example.from_fields({"topic": "T", field: ""}) == Example(topic="T")
+
+
+def test_an_empty_text_stays_empty() -> None:
+    found = Example.from_fields({"topic": "", "bname": "", "queueId": ""})
+    assert found == Example(topic="", broker_name="")
+
+
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        ("queueId", ""),
         ("queueId", "x"),
         ("queueId", " 1"),
         ("queueId", "2147483648"),
@@ -68,8 +82,6 @@ def test_the_word_true_counts_in_any_case(text: str) -> None:
         ("queueId", "null"),
         ("queueOffset", "9223372036854775808"),
         ("queueOffset", "0x10"),
-        ("isOrder", "yes"),
-        ("isOrder", ""),
         ("ratio", "much"),
         ("queueId", "\ud800"),
     ],

@@ -143,6 +143,14 @@ def test_a_long_header_is_read_only_as_java_writes_it() -> None:
         json_fields.decode(header[:-1] + b",}")
 
 
+def test_a_long_header_that_is_not_standard_json_is_refused() -> None:
+    fields = {"a": "x" * json_fields.MAX_DIALECT_SIZE}
+    standard = json_fields.encode(Frame(fields=fields)).replace(b'"PYTHON"', b"3")
+    assert json_fields.decode(standard).fields == fields
+    with pytest.raises(ProtocolError, match=f"over {json_fields.MAX_DIALECT_SIZE}"):
+        json_fields.decode(standard[:-1] + b",}")
+
+
 def test_bytes_that_are_no_text_become_replacement_characters() -> None:
     frame = json_fields.decode(b'{"code":1,"extFields":{"tags":"a\xff"},"remark":"\xfc"}')
     assert (frame.fields, frame.remark) == ({"tags": "a\ufffd"}, "\ufffd")

@@ -49,7 +49,7 @@ class Handlers:
     def refuse(self, request: Request[NoHeader]) -> Reply:
         raise TopicNotFound("no such topic")
 
-    @handles(NoHeader, BROKEN)
+    @handles(NoHeader, BROKEN, refused_with=NumberHeader(7))
     async def fail(self, request: Request[NoHeader]) -> Reply:
         raise ZeroDivisionError("oops")
 
@@ -120,6 +120,11 @@ def test_a_plain_handler_answers_at_once_and_an_async_one_later() -> None:
 def test_a_refusal_becomes_its_code_and_remark() -> None:
     response = answered(Frame(code=REFUSED))
     assert (response.code, response.remark) == (ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+
+
+def test_a_failure_carries_the_fields_that_the_handler_declares_for_refusals() -> None:
+    assert answered(Frame(code=BROKEN)).fields == {"number": "7"}
+    assert not answered(Frame(code=REFUSED)).fields
 
 
 def test_a_failure_becomes_a_system_error_and_is_logged_with_its_traceback(

@@ -5,7 +5,7 @@ from bolide.broker.filters.subscriptions import FilterTable
 from bolide.broker.metadata.clients import ClientTable
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.queues import ConsumeQueueEntry, ConsumeQueueSlice
-from bolide.protocol.codes import RequestCode
+from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.headers.query import (
     ConsumeQueueHeader,
@@ -13,7 +13,7 @@ from bolide.protocol.headers.query import (
     QueryMessageReply,
     ViewMessageHeader,
 )
-from bolide.protocol.refusals import InvalidParameter, QueryNotFound, ServerError
+from bolide.protocol.refusals import InvalidParameter, ServerError
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.queries import Queries
 from bolide.store.reading import ReadableQueue
@@ -37,9 +37,11 @@ class QueryHandlers:
         if header.max_num < 1:
             raise InvalidParameter(f"maxNum={header.max_num}: ask for at least one message")
         body = await on_thread(ADMIN, self._find, header)
+        index_end = QueryMessageReply(*self._store.index_end())
         if not body:
-            raise QueryNotFound("can not find message, maybe time range not correct")
-        return Reply(header=QueryMessageReply(*self._store.index_end()), body=body)
+            remark = "can not find message, maybe time range not correct"
+            return Reply(code=ResponseCode.QUERY_NOT_FOUND, header=index_end, remark=remark)
+        return Reply(header=index_end, body=body)
 
     def _find(self, header: QueryMessageHeader) -> bytes:
         found = self._store.find(
@@ -91,6 +93,8 @@ class QueryHandlers:
         elif found := self._filters.find(topic, group):
             found.dead = found.is_dead()
             body.filter_data = fastjson.encode(found).decode()
+        else:
+            body.filter_data = "null"  # what Java prints of a filter that is not there
 
 
 def _entries(queue: ReadableQueue, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:

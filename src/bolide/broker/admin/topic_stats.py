@@ -83,7 +83,7 @@ class StatsHandlers:
         header = request.header
         group, names = header.consumer_group, self._requested_topics(header)
         topics = [topic for name in names if (topic := self._topics.find(name))]
-        tps = sum(self._statistics.get_tps(group, topic.topic_name) for topic in topics)
+        tps = sum((self._statistics.get_tps(group, topic.topic_name) for topic in topics), 0.0)
 
         def compute() -> ConsumeStats:
             positions = [

@@ -26,6 +26,7 @@ from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.groups import (
     AllGroupsHeader,
+    AllGroupsReply,
     DeleteGroupHeader,
     GroupForbiddenHeader,
     GroupHeader,
@@ -69,6 +70,15 @@ class GroupTable:
         """
         found = self.table.subscription_group_table.get(group)
         return self._create(group) if found is None else found
+
+    def preview(self, group: str) -> GroupConfig:
+        """Return the group; of a missing one, the settings that `require` would create it with.
+
+        Raises:
+            GroupNotFound: as `require`.
+        """
+        found = self.table.subscription_group_table.get(group)
+        return self._new(group) if found is None else found
 
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(list(self.table.subscription_group_table.values()))
@@ -169,6 +179,12 @@ class GroupTable:
         self.on_change(groups)
 
     def _create(self, group: str) -> GroupConfig:
+        created = self.table.subscription_group_table[group] = self._new(group)
+        self._changed([group])
+        log.info("created group %s", group)
+        return created
+
+    def _new(self, group: str) -> GroupConfig:
         allowed = self._cell.value.auto_create_subscription_group
         if not (allowed or group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)):
             raise _not_found(
@@ -180,10 +196,7 @@ class GroupTable:
             validate_group(group)
         except InvalidParameter as exc:
             raise _not_found(group, f"the group cannot be created: {exc.remark}") from exc
-        created = self.table.subscription_group_table[group] = GroupConfig(group_name=group)
-        self._changed([group])
-        log.info("created group %s", group)
-        return created
+        return GroupConfig(group_name=group)
 
 
 def _not_found(group: str, advice: str) -> GroupNotFound:
@@ -248,12 +261,11 @@ class GroupHandlers:
 
     @handles(GroupHeader, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG)
     def show(self, request: Request[GroupHeader]) -> Reply:
-        found = self._groups.find(request.header.group)
-        if found is None:
-            raise GroupNotFound(f"No group in this broker: {request.header.group}")
-        return Reply(body=fastjson.encode(found))
+        # Proxies ask for a group's settings before its first consumer connects.
+        return Reply(body=fastjson.encode(self._groups.preview(request.header.group)))
 
     @handles(AllGroupsHeader, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def show_all(self, request: Request[AllGroupsHeader]) -> Reply:
         # One reply whatever page was requested. The table has no keys that need fastjson.
-        return Reply(body=msgspec.json.encode(self._groups.table, order="sorted"))
+        body = msgspec.json.encode(self._groups.table, order="sorted")
+        return Reply(header=AllGroupsReply(len(self._groups)), body=body)

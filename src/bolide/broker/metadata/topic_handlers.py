@@ -34,6 +34,7 @@ from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.groups import GroupHeader, TopicGroupHeader
 from bolide.protocol.headers.topics import (
     AllTopicsHeader,
+    AllTopicsReply,
     CreateTopicHeader,
     TopicConfigHeader,
     TopicHeader,
@@ -195,8 +196,10 @@ class TopicHandlers:
     @handles(AllTopicsHeader, RequestCode.GET_ALL_TOPIC_CONFIG)
     async def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
         # One reply whatever page was requested. The table has no keys that need fastjson.
-        encode = partial(msgspec.json.encode, self._topics.table, order="sorted")
-        return Reply(body=await on_thread(ADMIN, encode))
+        table = self._topics.table
+        encode = partial(msgspec.json.encode, table, order="sorted")
+        total = AllTopicsReply(len(table.topic_config_table))
+        return Reply(header=total, body=await on_thread(ADMIN, encode))
 
     @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def show_system_topics(self, request: Request[NoHeader]) -> Reply:

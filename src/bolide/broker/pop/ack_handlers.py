@@ -182,7 +182,11 @@ class PopAckHandlers:
 
     # ---- changing the invisible time
 
-    @handles(ChangeInvisibleTimeHeader, RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
+    @handles(
+        ChangeInvisibleTimeHeader,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        refused_with=ChangeInvisibleTimeReply(0, 0, 0),
+    )
     def change(self, request: Request[ChangeInvisibleTimeHeader]) -> Reply | DeferredReply:
         header = request.header
         name = self._queue(header, request.connection.peer)

@@ -4,6 +4,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from bolide.broker.pop.delivery import QueueRead
 from bolide.broker.pop.polling import MAX_MESSAGES, PollKey, PollKind, remaining, waiting_queue
 from bolide.broker.pop.pop import Pop
@@ -12,12 +14,12 @@ from bolide.config import ConfigCell
 from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.headers.pop import (
+    NOTHING_POPPED,
     NotificationHeader,
     NotificationReply,
     PeekHeader,
     PollingHeader,
     PollingReply,
-    PopReply,
 )
 from bolide.protocol.refusals import InvalidParameter
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, handles
@@ -34,7 +36,11 @@ class NotificationHandlers:
         self._cell = cell
         self._now = now
 
-    @handles(NotificationHeader, RequestCode.NOTIFICATION)
+    @handles(
+        NotificationHeader,
+        RequestCode.NOTIFICATION,
+        refused_with=NotificationReply(has_msg=False),
+    )
     def notify(self, request: Request[NotificationHeader]) -> Reply | DeferredReply:
         """Answer once there is a message to pop, or when the poll time is over."""
         header = request.header
@@ -77,7 +83,7 @@ class NotificationHandlers:
             if self._pop.is_open(target, group, queue_id, header.attempt_id, ordered=header.order)
         )
 
-    @handles(PollingHeader, RequestCode.POLLING_INFO)
+    @handles(PollingHeader, RequestCode.POLLING_INFO, refused_with=PollingReply(0))
     def polling_info(self, request: Request[PollingHeader]) -> Reply:
         header = request.header
         self._pop.admission.admit(header, request.connection.peer, _TO_PEEK)
@@ -87,7 +93,7 @@ class NotificationHandlers:
 
     # ---- peeking
 
-    @handles(PeekHeader, RequestCode.PEEK_MESSAGE)
+    @handles(PeekHeader, RequestCode.PEEK_MESSAGE, refused_with=NOTHING_POPPED)
     async def peek(self, request: Request[PeekHeader]) -> Reply:
         """Read as a pop does, without leasing the messages."""
         header = request.header
@@ -97,7 +103,7 @@ class NotificationHandlers:
                 f"maxMsgNums={header.max_msg_nums}: must be from 1 to {MAX_MESSAGES}"
             )
         records, rest = await self._peek_queues(header, topic)
-        answer = PopReply(pop_time=self._now_ms(), invisible_time=0, revive_qid=0, rest_num=rest)
+        answer = msgspec.structs.replace(NOTHING_POPPED, rest_num=rest)
         code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
         return Reply(code=code, header=answer, body=b"".join(records))
 

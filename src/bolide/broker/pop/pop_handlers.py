@@ -24,7 +24,7 @@ from bolide.config import ConfigCell
 from bolide.kernel import read_record
 from bolide.model.names import is_retry_topic
 from bolide.protocol.codes import RequestCode, ResponseCode
-from bolide.protocol.headers.pop import PopHeader, PopReply
+from bolide.protocol.headers.pop import NOTHING_POPPED, PopHeader, PopReply
 from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.pop_info import (
     ORDERED,
@@ -67,7 +67,7 @@ class PopHandlers:
         self._parts = parts
         self._pop = parts.pop
 
-    @handles(PopHeader, RequestCode.POP_MESSAGE)
+    @handles(PopHeader, RequestCode.POP_MESSAGE, refused_with=NOTHING_POPPED)
     def pop(self, request: Request[PopHeader]) -> Reply | DeferredReply:
         header = request.header
         if remaining(header, self._now_ms()) < -_ABANDONED_AFTER_MS:

@@ -40,7 +40,7 @@ class AllGroupsHeader(Header, frozen=True, kw_only=True):
 
 
 class AllGroupsReply(Header, frozen=True):
-    """Paging reply; without the total the body is complete."""
+    """Number of all groups; a peer that reads pages stops when it has so many."""
 
     total_group_num: Int | None = None
 

@@ -77,7 +77,7 @@ class ResetOffsetHeader(Header, frozen=True, kw_only=True):
     queue_id: Int = -1
     offset: Long | None = None
     timestamp: Long
-    is_force: bool
+    is_force: bool = False
 
 
 class ConsumerStatusHeader(Header, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ class PopHeader(Header, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: Int
+    queue_id: Int = 0
     max_msg_nums: Int
-    invisible_time: Long
-    poll_time: Long
-    born_time: Long
-    init_mode: Int
+    invisible_time: Long = 0
+    poll_time: Long = 0
+    born_time: Long = 0
+    init_mode: Int = 0
     exp_type: str | None = None
     exp: str | None = None
     order: bool = False
@@ -30,6 +30,10 @@ class PopReply(Header, frozen=True, kw_only=True):
     start_offset_info: str | None = None
     msg_offset_info: str | None = None
     order_count_info: str | None = None
+
+
+NOTHING_POPPED = PopReply(pop_time=0, invisible_time=0, revive_qid=0, rest_num=0)
+"""Header of a refused pop or peek."""
 
 
 class AckHeader(Header, frozen=True):
@@ -75,9 +79,9 @@ class NotificationHeader(Header, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: Int
-    poll_time: Long
-    born_time: Long
+    queue_id: Int = 0
+    poll_time: Long = 0
+    born_time: Long = 0
     order: bool = False
     attempt_id: str | None = None
     exp_type: str | None = None
@@ -96,7 +100,7 @@ class PollingHeader(Header, frozen=True):
 
     consumer_group: str
     topic: str
-    queue_id: Int
+    queue_id: Int = 0
 
 
 class PollingReply(Header, frozen=True):

@@ -15,10 +15,10 @@ class PullHeader(Header, frozen=True, kw_only=True):
     queue_offset: Long
     max_msg_nums: Int
     sys_flag: Int
-    commit_offset: Long
-    suspend_timeout_millis: Long
+    commit_offset: Long = 0
+    suspend_timeout_millis: Long = 0
     subscription: str | None = None
-    sub_version: Long
+    sub_version: Long = 0
     expression_type: str | None = None
     max_msg_bytes: Int | None = None
     request_source: Int | None = None

@@ -34,7 +34,7 @@ class ConsumeQueueHeader(Header, frozen=True, kw_only=True):
     """QUERY_CONSUME_QUEUE."""
 
     topic: str
-    queue_id: Int
-    index: Long
-    count: Int
+    queue_id: Int = 0
+    index: Long = 0
+    count: Int = 0
     consumer_group: str | None = None

@@ -21,7 +21,7 @@ class StatsHeader(Header, frozen=True):
 class BrokerConsumeStatsHeader(Header, frozen=True):
     """GET_BROKER_CONSUME_STATS."""
 
-    is_order: bool
+    is_order: bool = False
 
 
 class ReadAheadHeader(Header, frozen=True):

@@ -29,13 +29,14 @@ _LONG_NAMES = {long: short for short, long in _SHORT_NAMES.items()}
 class SendHeader(Header, frozen=True, kw_only=True):
     """SEND_MESSAGE and SEND_REPLY_MESSAGE; with short names, the V2 codes and the batch.
 
-    A negative queue id lets the broker choose. `broker_name` may be that of a static topic.
+    A negative queue id lets the broker choose. `broker_name` may be that of a static topic. Clients
+    that know their topics leave out what creating one needs.
     """
 
-    producer_group: str
+    producer_group: str = ""
     topic: str
-    default_topic: str
-    default_topic_queue_nums: Int
+    default_topic: str = ""
+    default_topic_queue_nums: Int = 0
     queue_id: Int
     sys_flag: Int
     born_timestamp: Long

@@ -12,13 +12,13 @@ class CreateTopicHeader(Header, frozen=True, kw_only=True):
     """
 
     topic: str
-    default_topic: str
+    default_topic: str = ""
     read_queue_nums: Int
     write_queue_nums: Int
     perm: Int
     topic_filter_type: str
     topic_sys_flag: Int | None = None
-    order: bool
+    order: bool = False
     attributes: str | None = None
     force: bool = False
 
@@ -45,6 +45,6 @@ class AllTopicsHeader(Header, frozen=True, kw_only=True):
 
 
 class AllTopicsReply(Header, frozen=True):
-    """Paging reply; without the total the body is complete."""
+    """Number of all topics; a peer that reads pages stops when it has so many."""
 
     total_topic_num: Int | None = None

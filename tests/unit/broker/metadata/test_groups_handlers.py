@@ -67,11 +67,18 @@ async def test_a_group_of_an_old_client_gets_the_newer_fields(tables: BrokerTabl
 
 
 @on_loop
-async def test_asking_for_a_group_does_not_create_it(tables: BrokerTables) -> None:
+async def test_a_missing_group_is_shown_as_it_would_be_created(tables: BrokerTables) -> None:
     async with serving(tables) as caller:
-        with pytest.raises(GroupNotFound, match="No group in this broker: g"):
-            await caller.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("g"))
+        answer = await caller.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("g"))
+    assert fastjson.decode(answer.body, GroupConfig) == GroupConfig(group_name="g")
     assert len(tables.groups) == 0
+
+
+@on_loop
+async def test_a_group_that_cannot_be_created_is_not_found(tables: BrokerTables) -> None:
+    async with serving(tables) as caller:
+        with pytest.raises(GroupNotFound, match="does not exist"):
+            await caller.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("a b"))
 
 
 @on_loop
@@ -116,7 +123,7 @@ async def test_all_groups_are_returned_with_their_version(tables: BrokerTables) 
     await tables.groups.set_forbidden("g", "T", readable=False)
     async with serving(tables) as caller:
         answer = await caller.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    assert not answer.fields
+    assert answer.fields == {"totalGroupNum": "1"}
     assert fastjson.decode(answer.body, GroupConfigTable) == tables.groups.table
 
 

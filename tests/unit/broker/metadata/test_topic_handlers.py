@@ -237,7 +237,7 @@ async def test_all_topics_are_returned_with_their_version(tables: BrokerTables) 
     await tables.topics.update(TopicConfig(topic_name="T"))
     async with serving(tables) as caller:
         answer = await caller.call(RequestCode.GET_ALL_TOPIC_CONFIG)
-    assert not answer.fields
+    assert answer.fields == {"totalTopicNum": "1"}
     assert fastjson.decode(answer.body, MappedTopicConfigTable) == tables.topics.table
     assert json.loads(answer.body).keys() == {
         "dataVersion",
