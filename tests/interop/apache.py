@@ -98,10 +98,11 @@ def obtain(name: str, patience: float = PATIENCE_IN_A_TEST) -> Installation:
 @cache
 def _obtain(name: str, patience: float) -> Installation:
     release = releases()[name]
-    directory = cache_directory() / release.version
+    # Two entries may pin parts of one version.
+    directory = cache_directory() / f"{name.replace(' ', '-')}-{release.version}"
     directory.mkdir(parents=True, exist_ok=True)
     tool("java")
-    with _locked(directory.with_name(f"{release.version}.lock")):
+    with _locked(directory.with_name(f"{directory.name}.lock")):
         jars = _fetch(release, directory, patience)
         return Installation(release, jars, _compile(release, directory, jars))
 
@@ -183,6 +184,9 @@ def _run(command: Sequence[str], patience: float) -> subprocess.CompletedProcess
 def _compile(release: Release, directory: Path, jars: Sequence[Path]) -> Path:
     classes = directory / "classes" / _fingerprint(release.sources)
     if classes.exists():
+        return classes
+    if not release.sources:
+        classes.mkdir(parents=True)
         return classes
     partial = classes.with_name("partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -1,5 +1,6 @@
 """Name servers, brokers, clients and mqadmin of Apache RocketMQ, started on demand."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,14 @@ from tests.interop.processes import ChildProcess, ProcessFailed, accepts_connect
 START_DEADLINE = 60.0
 BROKER_NEIGHBOURS = (-2, 1)  # the "VIP" listener and the replication listener
 
+PROXY = "proxy"
+PROXY_MAIN = "org.apache.rocketmq.proxy.ProxyStartup"
 NAMESRV = "org.apache.rocketmq.namesrv.NamesrvStartup"
 MQADMIN = "Mqadmin"
 
 NAMESRV_MEMORY = ("-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=128m")
 BROKER_MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m")
+PROXY_MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 CLIENT_MEMORY = ("-Xms32m", "-Xmx192m", "-XX:MaxDirectMemorySize=128m")
 
 JVM = (
@@ -131,6 +135,22 @@ class Bench:
         assert main is not None, f"{version} has clients only"
         return self._server(version, main, options, settings)
 
+    def proxy(self, namesrv_address: str) -> Server:
+        """Starts the proxy that serves gRPC clients, in front of the brokers of a name server."""
+        home, port = self._home("proxy"), free_port()
+        file = home / "conf" / "rmq-proxy.json"
+        settings = {
+            "rocketMQClusterName": "DefaultCluster",
+            "namesrvAddr": namesrv_address,
+            "grpcServerPort": port,
+            "remotingListenPort": free_port(),
+            "localServeAddr": "127.0.0.1",
+        }
+        file.write_text(json.dumps(settings))
+        process = self._java(PROXY, PROXY_MAIN, PROXY_MEMORY, home, ("-pc", str(file)))
+        process.wait_for_line("startup successfully", START_DEADLINE)
+        return Server(process, port, home)
+
     def client(
         self, version: str, program: str, *arguments: str | int, jvm: Sequence[str] = ()
     ) -> ChildProcess:
@@ -212,7 +232,8 @@ class Bench:
 
 def _environment(home: Path) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
-    return kept | {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
+    homes = dict.fromkeys(("ROCKETMQ_HOME", "RMQ_PROXY_HOME", "HOME"), str(home))
+    return kept | homes
 
 
 def _properties(settings: Mapping[str, str | int | bool]) -> str:
