@@ -39,6 +39,7 @@ class TopicQueues:
 
     def delete(self, topic: str) -> None:
         self._queues.pop(topic, None)
+        self._mappings.pop(topic, None)
         self._drop_encoded(topic)
 
     def delete_queues(self, topic: str, broker_name: str) -> None:
