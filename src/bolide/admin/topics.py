@@ -81,7 +81,7 @@ class Topics:
         """
         code, added = RequestCode.UPDATE_AND_CREATE_TOPIC, _added(config.attributes)
         try:
-            await self._servers.call(address, code, _header(config))
+            await self._servers.call(address, code, create_header(config))
         except ServerError as exc:
             for name in added:
                 if _UNSUPPORTED + name in (exc.remark or ""):
@@ -168,7 +168,8 @@ def _added(attributes: Mapping[str, str]) -> list[str]:
     return [name.removeprefix("+") for name in attributes if not name.startswith("-")]
 
 
-def _header(config: TopicConfig) -> CreateTopicHeader:
+def create_header(config: TopicConfig, *, force: bool = False) -> CreateTopicHeader:
+    """The header that creates or changes a topic; `force` matters for static topics only."""
     return CreateTopicHeader(
         topic=config.topic_name,
         default_topic=DEFAULT_TOPIC,
@@ -179,6 +180,7 @@ def _header(config: TopicConfig) -> CreateTopicHeader:
         topic_sys_flag=config.topic_sys_flag,
         order=config.order,
         attributes=attribute_changes(config.attributes) or None,
+        force=force,
     )
 
 
