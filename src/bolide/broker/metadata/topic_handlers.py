@@ -179,8 +179,7 @@ class TopicHandlers:
         table = self._topics.table
         table.topic_queue_mapping_detail_map = self._mappings.details
         table.mapping_data_version = self._mappings.data_version
-        encode = partial(msgspec.json.encode, table, order="sorted")
-        return Reply(body=await on_thread(ADMIN, encode))
+        return Reply(body=await on_thread(ADMIN, msgspec.json.encode, table))
 
     @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def show_system_topics(self, request: Request[NoHeader]) -> Reply:
