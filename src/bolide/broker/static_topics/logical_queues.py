@@ -21,8 +21,11 @@ from bolide.protocol.static_topics.positions import (
     stored_offset,
 )
 from bolide.remoting.dispatch import Reply
+from bolide.store.reading import ReadStatus
 
 _LONG_MAX = 2**63 - 1
+_GO_ON = ReadStatus.NO_MATCHED_MESSAGE.value
+"""Remark that has clients go on at the offset of the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,16 @@ def any_led_queue(mapping: QueueMappingDetail) -> LogicalQueue:
 # ---- replies
 
 
-def sent_reply(queue: LogicalQueue, reply: Reply) -> Reply:
-    """The reply to a send, with logical queue id and offset."""
+def sent_reply(queue: LogicalQueue, reply: Reply, *, is_half: bool = False) -> Reply:
+    """The reply to a send, with logical queue id and offset.
+
+    Args:
+        is_half: the message is a half message, whose offset is that in the queue of half messages.
+    """
     if not isinstance(reply.header, SendReply):
         return reply
-    offset = stored_offset(queue.leader, reply.header.queue_offset)
+    offset = reply.header.queue_offset
+    offset = offset if is_half else stored_offset(queue.leader, offset)
     header = msgspec.structs.replace(reply.header, queue_id=queue.number, queue_offset=offset)
     return msgspec.structs.replace(reply, header=header)
 
@@ -97,7 +105,7 @@ def pulled_reply(
         item: the item from which messages were read.
         requested: the physical offset of the request.
     """
-    pulled, code = reply.header, reply.code
+    pulled, code, remark = reply.header, reply.code, reply.remark
     if not isinstance(pulled, PullReply):
         return reply
     after, low, high = pulled.next_begin_offset, pulled.min_offset, pulled.max_offset
@@ -116,7 +124,7 @@ def pulled_reply(
             else:
                 item = successor
                 after = low = high = item.start_offset
-                code = ResponseCode.PULL_RETRY_IMMEDIATELY
+                code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, _GO_ON
         elif requested > high and code == ResponseCode.PULL_OFFSET_MOVED:
             after = high
     if has_end(item):
@@ -128,4 +136,4 @@ def pulled_reply(
         max_offset=max(logical_offset(item, high), known_end(queue.items)),
         offset_delta=offset_delta(item),
     )
-    return msgspec.structs.replace(reply, header=header, code=code)
+    return msgspec.structs.replace(reply, header=header, code=code, remark=remark)

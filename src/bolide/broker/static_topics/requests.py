@@ -23,12 +23,14 @@ from bolide.broker.static_topics.logical_queues import (
 )
 from bolide.broker.static_topics.offset_requests import OffsetRequests
 from bolide.broker.static_topics.physical_queues import QueueAccess
+from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
 from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.headers.static_topics import is_physical
+from bolide.protocol.property_string import decode_properties
 from bolide.protocol.static_topics.positions import has_end, physical_offset
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, Route
 
@@ -114,7 +116,8 @@ class StaticTopicRequests:
         queue = led_queue(mapping, number) if number >= 0 else any_led_queue(mapping)
         header = msgspec.structs.replace(header, queue_id=queue.leader.queue_id)
         reply = self._receive(request, header)
-        return _translated(reply, lambda found: sent_reply(queue, found))
+        is_half = _is_half(header)
+        return _translated(reply, lambda found: sent_reply(queue, found, is_half=is_half))
 
     # ---- pulls
 
@@ -198,6 +201,13 @@ def _translated(
         reply.translate = translate
         return reply
     return translate(reply)
+
+
+def _is_half(header: SendHeader) -> bool:
+    name = PropertyName.TRANSACTION_PREPARED
+    if header.batch or name not in header.properties:
+        return False
+    return decode_properties(header.properties).get(name, "").lower() == "true"
 
 
 def _topic(request: Request[Any]) -> str:

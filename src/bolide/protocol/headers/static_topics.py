@@ -14,4 +14,4 @@ def is_physical(fields: Mapping[str, str] | None) -> bool:
 
 def physical_fields(header: Header, broker_name: str) -> dict[str, str]:
     """The fields of a request about a physical queue of another broker."""
-    return header.to_fields() | {_LOGICAL: "false", _BROKER: broker_name}
+    return {_LOGICAL: "false", _BROKER: broker_name} | header.to_fields()
