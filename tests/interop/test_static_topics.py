@@ -1,5 +1,6 @@
 """Static topics: Java's tool, producer and consumer on Java's brokers and on ours."""
 
+import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,9 +9,15 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.interop.bench import Bench, Server
+from bolide import Message, Producer
+from bolide.admin import AdminClient
+from bolide.client.consumer.pull.pull_consumer import PullConsumer
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.refusals import ServerError
+from tests.interop.bench import BROKER_DEFAULTS, BROKER_NEIGHBOURS, Bench, Server
 from tests.interop.conftest import NEWEST
 from tests.interop.ours import bolide_broker, bolide_namesrv
+from tests.interop.processes import free_port
 
 TOPIC = "Fixed"
 QUEUES = 4
@@ -109,3 +116,90 @@ def test_a_static_topic_moves_while_java_clients_use_it(
         in_order = [offsets[message.body] for message in messages]
         moved = len({message.where for message in messages}) > 1
         assert gaps(in_order) == ([BLOCK] if moved else []), number
+
+
+# ---- one store, brokers of both kinds
+
+SIZES = {
+    name: BROKER_DEFAULTS[name]
+    for name in (
+        *("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"),
+        *("maxHashSlotNum", "maxIndexNum"),
+    )
+}
+
+
+async def change(namesrv: str, *, queues: int = 0, brokers: tuple[str, ...]) -> None:
+    """Have a static topic with so many queues, or move it."""
+    async with AdminClient(namesrv) as admin:
+        topics = admin.static_topics
+        if queues:
+            plan = await topics.plan_creation(TOPIC, queues, brokers)
+        else:
+            plan = await topics.plan_remapping(TOPIC, brokers)
+        await topics.apply(plan)
+
+
+async def send(namesrv: str, number: int, bodies: list[str]) -> list[int]:
+    """Send to one logical queue; returns the offsets."""
+    queue = MessageQueue(TOPIC, "__syslo__global__", number)
+    async with Producer("writers", name_server=namesrv, send_timeout=30) as producer:
+        sent = [await producer.send(Message(TOPIC, each.encode()), queue=queue) for each in bodies]
+    return [result.queue_offset for result in sent]
+
+
+async def first_offset(consumer: PullConsumer, queue: MessageQueue) -> int:
+    """Java's broker learns the addresses of others some seconds after its start."""
+    while True:
+        try:
+            return await consumer.min_offset(queue)
+        except ServerError:
+            await asyncio.sleep(0.5)
+
+
+async def read(namesrv: str, number: int, count: int) -> list[tuple[str, int]]:
+    """The first messages of a logical queue, with their offsets."""
+    queue = MessageQueue(TOPIC, "__syslo__global__", number)
+    async with PullConsumer("readers", name_server=namesrv) as consumer:
+        found = list[tuple[str, int]]()
+        async with asyncio.timeout(60):
+            at = await first_offset(consumer, queue)
+            while len(found) < count:
+                result = await consumer.pull(queue, "*", at)
+                at = result.next_offset
+                found += [(each.body.decode(), each.queue_offset) for each in result.messages]
+        assert await consumer.max_offset(queue) == at
+    return found
+
+
+def test_a_java_broker_takes_over_the_logical_queues_of_a_killed_broker_and_hands_them_back(
+    java_bench: Bench, tmp_path: Path
+) -> None:
+    port, root = free_port(BROKER_NEIGHBOURS), tmp_path / "b" / "store"
+    old, new = [("0", 0), ("1", 1), ("2", 2)], [("3", BLOCK), ("4", BLOCK + 1)]
+    of_java = [("5", BLOCK + 2)]
+    with (
+        bolide_namesrv(tmp_path / "namesrv") as namesrv,
+        bolide_broker(tmp_path / "a", namesrv.address, brokerName="broker-a"),
+    ):
+        ours = {"brokerName": "broker-b", "listenPort": port, **SIZES}
+        with bolide_broker(tmp_path / "b", namesrv.address, **ours) as broker:
+            asyncio.run(change(namesrv.address, queues=1, brokers=("broker-a",)))
+            asyncio.run(send(namesrv.address, 0, ["0", "1", "2"]))
+            asyncio.run(change(namesrv.address, brokers=("broker-b",)))
+            asyncio.run(send(namesrv.address, 0, ["3", "4"]))
+            broker.kill()
+
+        java = java_bench.broker(
+            NEWEST, namesrv.address, brokerName="broker-b", listenPort=port,
+            storePathRootDir=str(root),
+        )  # fmt: skip
+        assert asyncio.run(read(namesrv.address, 0, 5)) == old + new
+        assert asyncio.run(send(namesrv.address, 0, ["5"])) == [BLOCK + 2]
+        asyncio.run(change(namesrv.address, queues=2, brokers=("broker-b",)))
+        java.kill()
+
+        with bolide_broker(tmp_path / "b", namesrv.address, **ours):
+            assert asyncio.run(read(namesrv.address, 0, 6)) == old + new + of_java
+            assert asyncio.run(send(namesrv.address, 1, ["6"])) == [0]
+            assert asyncio.run(send(namesrv.address, 0, ["7"])) == [BLOCK + 3]
