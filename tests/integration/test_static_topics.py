@@ -16,6 +16,7 @@ from bolide.broker.server import Broker
 from bolide.client.consumer.handlers.handler import Retry
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.pull.pull_request import PullStatus
+from bolide.client.producer.results import SendResult
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.queues import QueueMappingDetail
@@ -128,7 +129,8 @@ async def test_all_messages_arrive_in_order_while_the_queues_move(tmp_path: Path
         await scene.create(4, *NAMES)
         async with scene.consumer() as consumer:
             await consumer.subscribe(TOPIC, "*", scene.take)
-            sent, stopped = [], asyncio.Event()
+            sent: list[SendResult] = []
+            stopped = asyncio.Event()
 
             async def send_on() -> None:
                 while not stopped.is_set():
@@ -193,7 +195,7 @@ async def test_committed_offsets_follow_the_queue_to_its_new_broker(tmp_path: Pa
             assert await consumer.fetch_consume_offset(queue(), from_store=True) == 2
             await producer.send(Message(TOPIC, b"3"), queue=queue())
 
-            at, bodies = 2, []
+            at, bodies = 2, list[bytes]()
             while len(bodies) < 2:
                 result = await consumer.pull(queue(), "*", at)
                 assert result.status in (PullStatus.FOUND, PullStatus.NO_MATCHED_MSG)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from bolide.admin.errors import AttributeUnknown
+from bolide.admin.logical_queues import logical_bounds, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -138,7 +139,10 @@ class Topics:
         await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
 
     async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
-        """The bounds of all queues, from all brokers that serve the topic; rates are summed."""
+        """The bounds of all queues, from all brokers that serve the topic; rates are summed.
+
+        A static topic has its logical queues too.
+        """
         addresses = await self._servers.addresses_of(topic, cluster)
         found = await gather_by_key(
             addresses.values(), lambda address: self.stats_at(address, topic)
@@ -147,6 +151,8 @@ class Topics:
         for part in found.values():
             merged.offset_table |= part.offset_table
             merged.topic_put_tps += part.topic_put_tps
+        queues = await logical_queues(self._servers, [topic])
+        merged.offset_table |= logical_bounds(queues, merged.offset_table)
         return merged
 
     async def stats_at(self, address: str, topic: str) -> TopicStats:

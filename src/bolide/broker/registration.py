@@ -316,5 +316,10 @@ def _encode(topics: MappedTopicConfigTable, allowed: int, *, compressed: bool) -
         for name, topic in topics.topic_config_table.items()
     }
     body = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
-    # Standard JSON, which Java reads as well, and many times faster than fastjson.
-    return compress(body) if compressed else msgspec.json.encode(body)
+    if compressed:
+        return compress(body)
+    # Standard JSON, which Java reads as well, is many times faster than fastjson. Without
+    # mappings all keys are strings and both are the same.
+    return msgspec.json.encode(
+        body, order=None if topics.topic_queue_mapping_info_map else "sorted"
+    )

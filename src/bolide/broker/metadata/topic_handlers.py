@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Literal
 
 import msgspec
 
@@ -179,7 +180,8 @@ class TopicHandlers:
         table = self._topics.table
         table.topic_queue_mapping_detail_map = self._mappings.details
         table.mapping_data_version = self._mappings.data_version
-        return Reply(body=await on_thread(ADMIN, msgspec.json.encode, table))
+        order: Literal["sorted"] | None = None if self._mappings else "sorted"
+        return Reply(body=await on_thread(ADMIN, msgspec.json.encode, table, order=order))
 
     @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def show_system_topics(self, request: Request[NoHeader]) -> Reply:

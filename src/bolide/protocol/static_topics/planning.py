@@ -6,7 +6,7 @@ same topic in turn. A plan is a new mapping for each broker, with a higher epoch
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +18,6 @@ from bolide.protocol.static_topics.positions import (
     UNPLACED,
     BadMapping,
     check_items,
-    find_item,
     leads,
     logical_offset,
     next_block,
@@ -313,19 +312,3 @@ def place_leaders(plan: MappingPlan, broker: str, ends: Mapping[int, int]) -> No
             )
         new.logic_offset = next_block(logical_offset(old, end))
         mapping_of(new.bname, configs[new.bname]).hosted_queues[number] = items
-
-
-# ---- statistics
-
-
-def logical_bounds(
-    items: Sequence[QueueMappingItem], bounds: Mapping[tuple[str, int], tuple[int, int]]
-) -> tuple[int, int] | None:
-    """Lowest and next offset of a logical queue, from those of physical queues by broker and id."""
-    first, last = find_item(items, 0), find_item(items, 2**63 - 1)
-    if first is None or last is None:
-        return None
-    low, high = bounds.get((first.bname, first.queue_id)), bounds.get((last.bname, last.queue_id))
-    if low is None or high is None:
-        return None
-    return logical_offset(first, low[0]), logical_offset(last, high[1])
