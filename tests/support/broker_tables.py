@@ -13,6 +13,7 @@ from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -25,7 +26,15 @@ from bolide.remoting.dispatch import Dispatcher
 from bolide.remoting.server import RemotingServer, ServerConfig
 from bolide.store.disk import Disk
 from bolide.store.memory_store import MemoryStore
-from bolide.store.tables import CONSUMER_FILTERS, CONSUMER_OFFSETS, GROUPS, TOPICS, Table, TableKind
+from bolide.store.tables import (
+    CONSUMER_FILTERS,
+    CONSUMER_OFFSETS,
+    GROUPS,
+    QUEUE_MAPPINGS,
+    TOPICS,
+    Table,
+    TableKind,
+)
 from tests.support.clock import FakeClock
 
 
@@ -55,6 +64,7 @@ class BrokerTables:
         self.cell = ConfigCell(BrokerConfig(**names | self.settings))
         self.disk = BrokenDisk()
         self.topics = TopicTable(self._load(TOPICS), self.cell, self.clock)
+        self.mappings = QueueMappings(self._load(QUEUE_MAPPINGS), self.clock)
         self.groups = GroupTable(self._load(GROUPS), self.cell, self.clock)
         self.offsets = OffsetTable(self._load(CONSUMER_OFFSETS), self.clock)
         self.clients = ClientTable(self.cell, self.groups, self.clock)

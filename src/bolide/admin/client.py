@@ -16,6 +16,7 @@ from bolide.admin.name_servers import NameServers
 from bolide.admin.offsets import Offsets
 from bolide.admin.parked import Parked
 from bolide.admin.servers import Servers
+from bolide.admin.static_topics import StaticTopics
 from bolide.admin.topics import Topics
 from bolide.client.instance.signing import Signer
 from bolide.errors import ConfigError
@@ -70,6 +71,7 @@ class AdminClient:
         self.name_servers = NameServers(servers)
         self.brokers = Brokers(servers)
         self.topics = Topics(servers)
+        self.static_topics = StaticTopics(servers)
         self.timers = Timers(servers)
         self.groups = Groups(servers)
         self.clients = Clients(servers)

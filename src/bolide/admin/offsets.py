@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bolide.admin.errors import GroupUnknown
+from bolide.admin.logical_queues import logical_progress, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
 from bolide.protocol.bodies.message_queue import MessageQueue
 from bolide.protocol.bodies.offsets import (
@@ -125,7 +126,17 @@ class Offsets:
         for part in found.values():
             merged.offset_table |= part.offset_table
             merged.consume_tps += part.consume_tps
+        await self._show_logical_queues(merged)
         return merged
+
+    async def _show_logical_queues(self, stats: ConsumeStats) -> None:
+        """Replace the physical queues of static topics by the logical ones."""
+        topics = sorted({queue.topic for queue in stats.offset_table})
+        queues = await logical_queues(self._servers, topics)
+        static = {queue.topic for queue in queues}
+        progress = logical_progress(queues, stats.offset_table)
+        plain = {queue: at for queue, at in stats.offset_table.items() if queue.topic not in static}
+        stats.offset_table = plain | progress
 
     async def progress_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
         header = ConsumeStatsHeader(consumer_group=group, topic=topic)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from bolide.admin.errors import AttributeUnknown
+from bolide.admin.logical_queues import logical_bounds, logical_queues
 from bolide.admin.servers import Servers, gather_by_key
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList
@@ -81,7 +82,7 @@ class Topics:
         """
         code, added = RequestCode.UPDATE_AND_CREATE_TOPIC, _added(config.attributes)
         try:
-            await self._servers.call(address, code, _header(config))
+            await self._servers.call(address, code, create_header(config))
         except ServerError as exc:
             for name in added:
                 if _UNSUPPORTED + name in (exc.remark or ""):
@@ -138,7 +139,10 @@ class Topics:
         await self._servers.call_every_name_server(code, DeleteTopicHeader(topic, cluster))
 
     async def stats(self, topic: str, cluster: str | None = None) -> TopicStats:
-        """The bounds of all queues, from all brokers that serve the topic; rates are summed."""
+        """The bounds of all queues, from all brokers that serve the topic; rates are summed.
+
+        A static topic has its logical queues too.
+        """
         addresses = await self._servers.addresses_of(topic, cluster)
         found = await gather_by_key(
             addresses.values(), lambda address: self.stats_at(address, topic)
@@ -147,6 +151,8 @@ class Topics:
         for part in found.values():
             merged.offset_table |= part.offset_table
             merged.topic_put_tps += part.topic_put_tps
+        queues = await logical_queues(self._servers, [topic])
+        merged.offset_table |= logical_bounds(queues, merged.offset_table)
         return merged
 
     async def stats_at(self, address: str, topic: str) -> TopicStats:
@@ -168,7 +174,8 @@ def _added(attributes: Mapping[str, str]) -> list[str]:
     return [name.removeprefix("+") for name in attributes if not name.startswith("-")]
 
 
-def _header(config: TopicConfig) -> CreateTopicHeader:
+def create_header(config: TopicConfig, *, force: bool = False) -> CreateTopicHeader:
+    """The header that creates or changes a topic; `force` matters for static topics only."""
     return CreateTopicHeader(
         topic=config.topic_name,
         default_topic=DEFAULT_TOPIC,
@@ -179,6 +186,7 @@ def _header(config: TopicConfig) -> CreateTopicHeader:
         topic_sys_flag=config.topic_sys_flag,
         order=config.order,
         attributes=attribute_changes(config.attributes) or None,
+        force=force,
     )
 
 

@@ -7,6 +7,7 @@ from bolide.arrow.offsets import Offsets
 from bolide.client.consumer.group.offsets import RemoteOffsets
 from bolide.client.errors import RouteNotFound
 from bolide.client.instance.instance import ClientInstance
+from bolide.client.instance.leader_calls import call_leader
 from bolide.model.message_queue import MessageQueue
 from bolide.model.names import retry_topic
 from bolide.protocol import fastjson
@@ -28,7 +29,6 @@ class GroupOffsets:
 
     async def find(self, queue: MessageQueue) -> int | None:
         """The committed offset; None if the group has not consumed the queue."""
-        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
         header = QueryOffsetHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -36,7 +36,8 @@ class GroupOffsets:
             set_zero_if_not_found=False,
         )
         try:
-            reply = await self._instance.call(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+            code = RequestCode.QUERY_CONSUMER_OFFSET
+            reply = await call_leader(self._instance, queue, code, header)
         except QueryNotFound:
             return None
         return OffsetReply.from_fields(reply.fields).offset
@@ -56,12 +57,13 @@ class GroupOffsets:
         Brokers reject offsets of unknown groups, and admin tools find a group by its retry topic.
         A broker creates both at the first heartbeat of a consumer.
         """
-        topics = {queue.broker_name: queue.topic for queue in queues}
+        routes = self._instance.routes
+        topics = {routes.broker_of(queue): queue.topic for queue in queues}
         if topics.keys() <= self._known_brokers:
             return
         self._known_brokers |= await self._brokers_with_retry_topic()
         for broker_name in sorted(topics.keys() - self._known_brokers):
-            address = await self._instance.routes.require_master(broker_name, topics[broker_name])
+            address = await routes.require_master(broker_name, topics[broker_name])
             await self._register_briefly(address)
             self._known_brokers.add(broker_name)
 

@@ -9,7 +9,7 @@ graph around a memory store.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from bolide.broker.admin.queries import QueryHandlers
 from bolide.broker.admin.runtime import ReplicaHandlers, RuntimeHandlers
 from bolide.broker.admin.topic_stats import StatsHandlers
 from bolide.broker.background import Background
+from bolide.broker.consume.admission import Admitted
 from bolide.broker.consume.assignments import (
     AssignmentHandlers,
     Assignments,
@@ -48,6 +49,7 @@ from bolide.broker.metadata.groups import GroupHandlers, GroupTable
 from bolide.broker.metadata.offset_handlers import OffsetHandlers
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topic_handlers import TopicHandlers
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.ack_handlers import PopAckHandlers
@@ -62,6 +64,11 @@ from bolide.broker.produce.send import SendHandlers, SendParts
 from bolide.broker.produce.send_back import SendBackHandlers, SendBackParts
 from bolide.broker.registration import Registration
 from bolide.broker.settings.config import BrokerConfig
+from bolide.broker.static_topics.cleaning import MappingCleaner
+from bolide.broker.static_topics.handlers import StaticTopicHandlers
+from bolide.broker.static_topics.peers import Peers
+from bolide.broker.static_topics.physical_queues import QueueAccess
+from bolide.broker.static_topics.requests import StaticTopicRequests
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers import Timers, Timetable
 from bolide.broker.timers.handlers import TimerHandlers
@@ -75,12 +82,15 @@ from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.pop import RequestModeTable
 from bolide.protocol.bodies.replication import TimerMetrics
-from bolide.protocol.bodies.topics import TopicConfigTable
+from bolide.protocol.bodies.static_topics import QueueMappingTable
+from bolide.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from bolide.protocol.headers.pull import PullHeader
+from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import UniqueIdMaker
 from bolide.protocol.refusals import ServerError
 from bolide.remoting.connection import Connection
-from bolide.remoting.dispatch import Dispatcher
+from bolide.remoting.dispatch import Dispatcher, Request
 from bolide.store import tables as kinds
 from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.disk import Disk
@@ -113,6 +123,7 @@ HANDLERS: tuple[type, ...] = (
     PopAckHandlers,
     TransactionHandlers,
     FilterHandlers,
+    StaticTopicHandlers,
 )
 """All handler classes; `remoting.dispatch.handled_codes` lists the requests of each."""
 
@@ -139,6 +150,7 @@ class Tables:
     """The tables below `config`, as their files have them."""
 
     topics: Table[TopicConfigTable]
+    queue_mappings: Table[QueueMappingTable]
     groups: Table[GroupConfigTable]
     offsets: Table[ConsumerOffsets]
     delay_offsets: Table[DelayOffsets]
@@ -159,6 +171,7 @@ class Tables:
         config = root / "config"
         return cls(
             topics=Table(config, kinds.TOPICS, disk=disk),
+            queue_mappings=Table(config, kinds.QUEUE_MAPPINGS, disk=disk),
             groups=Table(config, kinds.GROUPS, disk=disk),
             offsets=Table(config, kinds.CONSUMER_OFFSETS, disk=disk),
             delay_offsets=Table(config, kinds.DELAY_OFFSETS, disk=disk),
@@ -181,6 +194,7 @@ class Parts:
     gate: Gate
     # metadata
     topics: TopicTable
+    mappings: QueueMappings
     groups: GroupTable
     offsets: OffsetTable
     clients: ClientTable
@@ -202,6 +216,8 @@ class Parts:
     sends: SendHandlers
     pulls: Pulls
     pop: Pop
+    peers: Peers
+    mapping_cleaner: MappingCleaner
     maintenance: Maintenance
     # requests
     dispatcher: Dispatcher
@@ -225,6 +241,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
 
     # Metadata: topics, groups, offsets, clients.
     topics = TopicTable(tables.topics, cell, now)
+    mappings = QueueMappings(tables.queue_mappings, now)
     groups = GroupTable(tables.groups, cell, now)
     offsets = OffsetTable(tables.offsets, now)
     clients = ClientTable(cell, groups, now)
@@ -351,12 +368,15 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         store_host=host,
         now=now,
     )
+    peers = Peers(cell)
+    queue_access = QueueAccess(store, offsets, peers)
     parts = Parts(
         cell=cell,
         store_cell=given.store_cell,
         store=store,
         gate=given.gate,
         topics=topics,
+        mappings=mappings,
         groups=groups,
         offsets=offsets,
         clients=clients,
@@ -376,6 +396,8 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         sends=sends,
         pulls=pulls,
         pop=pop,
+        peers=peers,
+        mapping_cleaner=MappingCleaner(mappings, queue_access, given.store_cell, now),
         maintenance=Maintenance(
             pop=pop,
             offsets=offsets,
@@ -399,6 +421,9 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
         *_tool_handlers(given, parts),
     ]
     parts.dispatcher = Dispatcher(*handlers, gate=given.gate)
+    StaticTopicRequests(
+        mappings, queue_access, background, offsets=offsets, receive=sends.receive
+    ).take_over(parts.dispatcher.routes)
     _connect(parts, tables)
     if parts.fast_path is not None:
         _connect_fast_path(parts, parts.fast_path, transaction_handlers)
@@ -480,6 +505,7 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
     return [
         TopicHandlers(
             topics=parts.topics,
+            mappings=parts.mappings,
             groups=parts.groups,
             offsets=parts.offsets,
             clients=parts.clients,
@@ -495,6 +521,7 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
         StatsHandlers(
             store=parts.store,
             topics=parts.topics,
+            mappings=parts.mappings,
             groups=parts.groups,
             offsets=parts.offsets,
             clients=parts.clients,
@@ -521,6 +548,9 @@ def _tool_handlers(given: Surroundings, parts: Parts) -> list[object]:
             ignored=given.ignored,
         ),
         ReplicaHandlers(offsets=parts.offsets, delay_offsets=parts.delay.table),
+        StaticTopicHandlers(
+            topics=parts.topics, mappings=parts.mappings, store=parts.store, cell=parts.cell
+        ),
     ]
 
 
@@ -562,14 +592,24 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+    parts.mappings.on_change.add(partial(_release_pulls, parts))
     notices = MemberNotices(parts.clients, parts.background)
     parts.clients.on_members_changed.add(notices.members_changed)
+
+
+def _release_pulls(parts: Parts, topics: Collection[str]) -> None:
+    """Answer the waiting pulls of static topics: another broker may lead their queues now."""
+    for topic in topics:
+        found = parts.topics.find(topic)
+        queues = range(found.read_queue_nums if found else 0)
+        parts.long_polling.release((topic, queue_id) for queue_id in queues)
 
 
 def connect_registration(parts: Parts, registration: Registration) -> None:
     """Have the NameServers told of changes; a registration needs a network and comes last."""
     parts.topics.on_change.add(registration.record_change)
     parts.topics.on_published.add(registration.announce)
+    parts.mappings.on_change.add(registration.record_change)
     parts.cell.on_change(registration.record_change)
 
 
@@ -585,12 +625,22 @@ def _connect_fast_path(
 ) -> None:
     """Have plans made by what handlers admit, and dropped by what changes."""
     plans, sends, pulls = fast_path.plans, fast_path.sends, fast_path.pulls
-    parts.sends.on_admitted.add(sends.prepare)
+
+    def prepare_send(request: Request[SendHeader], header: SendHeader, topic: TopicConfig) -> None:
+        if topic.topic_name not in parts.mappings:  # its requests must be translated
+            sends.prepare(request, header, topic)
+
+    def prepare_pull(request: Request[PullHeader], admitted: Admitted) -> None:
+        if admitted.topic.topic_name not in parts.mappings:
+            pulls.prepare(request, admitted)
+
+    parts.sends.on_admitted.add(prepare_send)
     transaction_handlers.on_admitted.add(sends.prepare_end)
-    parts.pulls.on_admitted.add(pulls.prepare)
+    parts.pulls.on_admitted.add(prepare_pull)
 
     parts.gate.on_revoked.add(plans.drop_all)
     parts.topics.on_change.add(fast_path.topics_changed)
+    parts.mappings.on_change.add(fast_path.topics_changed)
     parts.groups.on_change.add(plans.drop_groups)
     parts.clients.on_change.add(plans.drop_group)
     parts.filters.table.on_change.add(plans.drop_group)

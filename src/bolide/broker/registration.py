@@ -15,6 +15,7 @@ from zlib import crc32
 import msgspec
 
 from bolide.broker.background import COMPUTE, on_thread
+from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -69,11 +70,13 @@ class Registration:
         topics: TopicTable,
         client: RemotingClient,
         *,
+        mappings: QueueMappings,
         address: Callable[[], str],
         ha_address: Callable[[], str],
     ) -> None:
         self._cell = cell
         self._topics = topics
+        self._mappings = mappings
         self._client = client
         self._address = address
         self._ha_address = ha_address
@@ -236,7 +239,9 @@ class Registration:
     async def _request(self, *, force: bool) -> RegistrationRequest:
         config, changes = self._cell.value, self._changes
         allowed, compressed = config.broker_permission | INHERIT, config.compressed_register
-        body = await on_thread(COMPUTE, _encode, self._topics.table, allowed, compressed=compressed)
+        topics = self._topics.table
+        topics.topic_queue_mapping_info_map = self._mappings.published()
+        body = await on_thread(COMPUTE, _encode, topics, allowed, compressed=compressed)
         header = RegisterBrokerHeader(
             broker_name=config.broker_name,
             broker_addr=self._address(),
@@ -311,5 +316,10 @@ def _encode(topics: MappedTopicConfigTable, allowed: int, *, compressed: bool) -
         for name, topic in topics.topic_config_table.items()
     }
     body = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
-    # All keys are strings, so this equals fastjson's output and is many times faster.
-    return compress(body) if compressed else msgspec.json.encode(body, order="sorted")
+    if compressed:
+        return compress(body)
+    # Standard JSON, which Java reads as well, is many times faster than fastjson. Without
+    # mappings all keys are strings and both are the same.
+    return msgspec.json.encode(
+        body, order=None if topics.topic_queue_mapping_info_map else "sorted"
+    )

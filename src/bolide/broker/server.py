@@ -131,6 +131,7 @@ class Broker:
         registration = self._registration(parts, client)
         connect_registration(parts, registration)
         parts.assignments.queues.use(client)
+        parts.peers.use(client)
         starting.push_async_callback(registration.unregister)
         jobs = {
             "broker-registration": registration.run(),
@@ -139,6 +140,7 @@ class Broker:
             "broker-transactions": parts.transactions.run(),
             "broker-pop": parts.pop.run(),
             "broker-maintenance": parts.maintenance.run(),
+            "broker-mappings": parts.mapping_cleaner.run(),
         }
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
         for task in tasks:
@@ -153,6 +155,7 @@ class Broker:
             self.config,
             parts.topics,
             client,
+            mappings=parts.mappings,
             address=lambda: self.address,
             ha_address=lambda: format_address(
                 (self.config.value.broker_ip2, self.config.value.ha_listen_port)

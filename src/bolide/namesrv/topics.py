@@ -39,10 +39,14 @@ class TopicQueues:
 
     def delete(self, topic: str) -> None:
         self._queues.pop(topic, None)
+        self._mappings.pop(topic, None)
         self._drop_encoded(topic)
 
     def delete_queues(self, topic: str, broker_name: str) -> None:
         """Remove the queues of a topic on one broker group."""
+        mappings = self._mappings.get(topic, {})
+        if mappings.pop(broker_name, None) is not None and not mappings:
+            del self._mappings[topic]
         groups = self._queues.get(topic, {})
         if groups.pop(broker_name, None) is not None:
             self._drop_encoded(topic)

@@ -56,16 +56,19 @@ class DeferredReply:
 
     The handler's side calls `answer` or `fail` exactly once. If the connection is lost first,
     `on_lost` is called if set, and a later reply is discarded. A large reply should wait while
-    `is_blocked` is true; `on_room` is then called once when the peer reads again.
+    `is_blocked` is true; `on_room` is then called once when the peer reads again. `translate`
+    changes the reply, but no refusal, before it is sent.
     """
 
     __slots__ = (
         "_connection", "_dispatcher", "_frame", "_outcome", "is_lost", "on_lost", "on_room",
+        "translate",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.on_lost: Callable[[], None] | None = None
         self.on_room: Callable[[], None] | None = None
+        self.translate: Callable[[Reply], Reply] | None = None
         self.is_lost = False
         self._dispatcher: Dispatcher | None = None
         self._frame: Frame | None = None
@@ -119,6 +122,8 @@ class DeferredReply:
         if self._dispatcher is None or self._frame is None or self._connection is None:
             self._outcome = outcome
             return
+        if self.translate is not None and isinstance(outcome, Reply):
+            outcome = self.translate(outcome)
         reply = self._dispatcher.finish(self._frame, outcome, self._connection)
         self._connection.send_expected(self, reply)
 

@@ -21,6 +21,7 @@ from bolide.protocol.bodies.groups import GroupConfigTable
 from bolide.protocol.bodies.offsets import ConsumerOffsets
 from bolide.protocol.bodies.pop import RequestModeTable
 from bolide.protocol.bodies.replication import TimerMetrics
+from bolide.protocol.bodies.static_topics import QueueMappingTable
 from bolide.protocol.bodies.topics import TopicConfigTable
 from bolide.protocol.fastjson import Struct
 from bolide.protocol.header import Int, Long
@@ -278,4 +279,5 @@ CONSUMER_OFFSETS = TableKind("consumerOffset.json", ConsumerOffsets, 5.0, _encod
 DELAY_OFFSETS = TableKind("delayOffset.json", DelayOffsets, 10.0, _encode_delay_offsets)
 REQUEST_MODES = TableKind("messageRequestMode.json", RequestModeTable, 0.0, _encode)
 CONSUMER_FILTERS = TableKind("consumerFilter.json", ConsumerFilters, 10.0, _encode_filters)
+QUEUE_MAPPINGS = TableKind("topicQueueMapping.json", QueueMappingTable, 0.0, fastjson.encode)
 TIMER_METRICS = TableKind("timermetrics", TimerMetrics, 10.0, _encode)

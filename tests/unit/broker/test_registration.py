@@ -116,6 +116,7 @@ async def registering(tables: BrokerTables, *servers: str, **settings: Any) -> A
             tables.cell,
             tables.topics,
             client,
+            mappings=tables.mappings,
             address=lambda: ADDRESS,
             ha_address=lambda: HA_ADDRESS,
         )

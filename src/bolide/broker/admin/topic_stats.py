@@ -14,6 +14,7 @@ from bolide.broker.background import ADMIN, on_thread
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
@@ -49,6 +50,7 @@ class StatsHandlers:
         *,
         store: Store,
         topics: TopicTable,
+        mappings: QueueMappings,
         groups: GroupTable,
         offsets: OffsetTable,
         clients: ClientTable,
@@ -58,6 +60,7 @@ class StatsHandlers:
     ) -> None:
         self._store = store
         self._topics = topics
+        self._mappings = mappings
         self._groups = groups
         self._offsets = offsets
         self._clients = clients
@@ -166,10 +169,12 @@ class StatsHandlers:
 
     def _positions(self, group: str, topic: TopicConfig, count: int) -> list[Position]:
         name, offsets = topic.topic_name, self._offsets
+        # In a static topic another broker may have the offset: no offset is not 0 there.
+        missing = -1 if name in self._mappings else 0
         return [
             Position(
                 self._queue(topic, queue_id),
-                offsets.find(group, name, queue_id) or 0,
+                missing if (offset := offsets.find(group, name, queue_id)) is None else offset,
                 offsets.find_pulled(group, name, queue_id) or 0,
             )
             for queue_id in range(count)

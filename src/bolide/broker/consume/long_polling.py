@@ -128,6 +128,13 @@ class LongPolling:
         """As `arrived`, for some queues of a topic."""
         self.arrived([(topic, queue_id) for queue_id in queue_ids])
 
+    def release(self, keys: Iterable[QueueKey]) -> None:
+        """Answer the waiters of these queues as if their deadline had passed."""
+        for key in keys:
+            self._due.update(dict.fromkeys(self._by_queue.get(key, ()), True))
+        if self._next_turn is None:
+            self._retry_due()
+
     def wake(self, waiter: PullWaiter) -> None:
         """Retry one waiter in the next iteration of the event loop, if it is still held then."""
         if waiter in self._by_queue.get(waiter.key, ()):

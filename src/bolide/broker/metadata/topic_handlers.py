@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Literal
 
 import msgspec
 
@@ -10,6 +11,7 @@ from bolide.broker.background import ADMIN, MAX_BODY, on_thread, read_json
 from bolide.broker.metadata.clients import ClientTable
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topic_attributes import (
     DEDUP_WINDOW,
     changed_attributes,
@@ -28,7 +30,12 @@ from bolide.model.names import INHERIT, READ, WRITE, group_of_retry_topic, pop_r
 from bolide.protocol import fastjson
 from bolide.protocol.bodies.groups import GroupList, GroupSubscription
 from bolide.protocol.bodies.routes import TopicList
-from bolide.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicFilterType
+from bolide.protocol.bodies.topics import (
+    MappedTopicConfig,
+    TopicConfig,
+    TopicConfigList,
+    TopicFilterType,
+)
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.header import NoHeader
 from bolide.protocol.headers.groups import GroupHeader, TopicGroupHeader
@@ -60,6 +67,7 @@ class TopicHandlers:
         self,
         *,
         topics: TopicTable,
+        mappings: QueueMappings,
         groups: GroupTable,
         offsets: OffsetTable,
         clients: ClientTable,
@@ -69,6 +77,7 @@ class TopicHandlers:
     ) -> None:
         self._forget = forget
         self._topics = topics
+        self._mappings = mappings
         self._groups = groups
         self._offsets = offsets
         self._clients = clients
@@ -77,18 +86,7 @@ class TopicHandlers:
 
     @handles(CreateTopicHeader, RequestCode.UPDATE_AND_CREATE_TOPIC)
     async def update(self, request: Request[CreateTopicHeader]) -> Reply:
-        header = request.header
-        config = TopicConfig(
-            topic_name=header.topic,
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_filter_type=_filter_type(header.topic_filter_type),
-            topic_sys_flag=header.topic_sys_flag or 0,
-            order=header.order,
-            attributes=parse_changes(header.attributes),
-        )
-        await self._update([config], request.connection.peer)
+        await self._update([topic_of_request(request.header)], request.connection.peer)
         return Reply()
 
     @handles(NoHeader, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, max_body=MAX_BODY)
@@ -100,28 +98,9 @@ class TopicHandlers:
     async def _update(self, configs: list[TopicConfig], peer: str) -> None:
         """Apply configurations whose attributes are signed changes."""
         for config in configs:
-            self._validate(config)
+            validate_config(config, self._cell.value)
         log.info("%s changes topics %s", peer, [config.topic_name for config in configs])
         await self._topics.update_all(self._with_attributes(config) for config in configs)
-
-    def _validate(self, config: TopicConfig) -> None:
-        name = config.topic_name
-        validate_topic(name)
-        self._refuse_system_topic(name)
-        for queues in (config.read_queue_nums, config.write_queue_nums):
-            if not 0 <= queues <= MAX_QUEUES:
-                raise InvalidParameter(
-                    f"topic {name}: {queues} queues are not possible, only 0 to {MAX_QUEUES}"
-                )
-        if not 0 <= config.perm <= _ALL_PERMISSIONS:
-            raise InvalidParameter(
-                f"topic {name}: permission {config.perm} is out of range;"
-                " add up 4 to read, 2 to write, 1 to inherit"
-            )
-
-    def _refuse_system_topic(self, topic: str) -> None:
-        if is_system_topic(topic, self._cell.value):
-            raise InvalidParameter(f"The topic[{topic}] is conflict with system topic.")
 
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
         known = self._topics.find(config.topic_name)
@@ -141,7 +120,7 @@ class TopicHandlers:
         topic = request.header.topic
         if not topic.strip():
             raise InvalidParameter("The specified topic is blank.")
-        self._refuse_system_topic(topic)
+        _refuse_system_topic(topic, self._cell.value)
         log.info("%s deletes topic %s", request.connection.peer, topic)
         for name in [topic, *self._pop_retry_topics(topic)]:
             await self._delete(name)
@@ -152,6 +131,7 @@ class TopicHandlers:
             self._offsets.remove_topic(topic)
             await on_thread(ADMIN, self._store.remove_topic, topic)
             await self._offsets.save_now()
+            await self._mappings.delete(topic)
 
         await self._topics.delete(topic, clean)
         self._forget(topic)
@@ -191,15 +171,20 @@ class TopicHandlers:
         found = self._topics.find(request.header.topic)
         if found is None:
             raise TopicNotFound(f"No topic in this broker. topic: {request.header.topic}")
-        return Reply(body=fastjson.encode(found))
+        mapping = self._mappings.find(found.topic_name) if request.header.logical else None
+        members = msgspec.structs.asdict(found)
+        return Reply(body=fastjson.encode(MappedTopicConfig(**members, mapping_detail=mapping)))
 
     @handles(AllTopicsHeader, RequestCode.GET_ALL_TOPIC_CONFIG)
     async def show_all(self, request: Request[AllTopicsHeader]) -> Reply:
-        # One reply whatever page was requested. The table has no keys that need fastjson.
+        # One reply whatever page was requested. In standard JSON, which Java reads as well.
         table = self._topics.table
-        encode = partial(msgspec.json.encode, table, order="sorted")
+        table.topic_queue_mapping_detail_map = self._mappings.details
+        table.mapping_data_version = self._mappings.data_version
+        order: Literal["sorted"] | None = None if self._mappings else "sorted"
         total = AllTopicsReply(len(table.topic_config_table))
-        return Reply(header=total, body=await on_thread(ADMIN, encode))
+        body = await on_thread(ADMIN, msgspec.json.encode, table, order=order)
+        return Reply(header=total, body=body)
 
     @handles(NoHeader, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def show_system_topics(self, request: Request[NoHeader]) -> Reply:
@@ -223,6 +208,42 @@ class TopicHandlers:
         found = self._clients.subscription(group, topic)
         body = GroupSubscription(group=group, topic=topic, subscription_data=found)
         return Reply(body=fastjson.encode(body))
+
+
+def topic_of_request(header: CreateTopicHeader) -> TopicConfig:
+    """The topic that a request describes; its attributes are signed changes."""
+    return TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=_filter_type(header.topic_filter_type),
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=parse_changes(header.attributes),
+    )
+
+
+def validate_config(config: TopicConfig, settings: BrokerConfig) -> None:
+    """Raise InvalidParameter if no topic can be created with this configuration."""
+    name = config.topic_name
+    validate_topic(name)
+    _refuse_system_topic(name, settings)
+    for queues in (config.read_queue_nums, config.write_queue_nums):
+        if not 0 <= queues <= MAX_QUEUES:
+            raise InvalidParameter(
+                f"topic {name}: {queues} queues are not possible, only 0 to {MAX_QUEUES}"
+            )
+    if not 0 <= config.perm <= _ALL_PERMISSIONS:
+        raise InvalidParameter(
+            f"topic {name}: permission {config.perm} is out of range;"
+            " add up 4 to read, 2 to write, 1 to inherit"
+        )
+
+
+def _refuse_system_topic(topic: str, settings: BrokerConfig) -> None:
+    if is_system_topic(topic, settings):
+        raise InvalidParameter(f"The topic[{topic}] is conflict with system topic.")
 
 
 def _filter_type(name: str) -> TopicFilterType:

@@ -180,11 +180,15 @@ class TopicTable:
         if unordered:
             await self._change(make_ordered)
 
-    async def update(self, config: TopicConfig) -> None:
-        """Create a topic or replace its configuration."""
-        await self.update_all([config])
+    async def update(self, config: TopicConfig, *, always: bool = False) -> None:
+        """Create a topic or replace its configuration.
 
-    async def update_all(self, configs: Iterable[TopicConfig]) -> None:
+        Args:
+            always: make a new version even if nothing changes, for what is registered with it.
+        """
+        await self.update_all([config], always=always)
+
+    async def update_all(self, configs: Iterable[TopicConfig], *, always: bool = False) -> None:
         """Like `update`, for several topics in one write; unchanged ones cause none."""
         updates = {config.topic_name: config for config in configs}
 
@@ -194,7 +198,7 @@ class TopicTable:
                     log.info("topic %s: %s, was %s", name, config, topics.get(name))
                     topics[name] = config
 
-        await self._change(merge)
+        await self._change(merge, always=always)
 
     async def delete(self, topic: str, clean: Callable[[], Awaitable[None]] | None = None) -> bool:
         """Delete a topic; returns False if there was none.
@@ -278,15 +282,17 @@ class TopicTable:
         self,
         edit: Callable[[Topics], object],
         afterwards: Callable[[], Awaitable[None]] | None = None,
+        *,
+        always: bool = False,
     ) -> None:
-        """Edit a copy of the topics, write it, then publish it."""
+        """Edit a copy of the topics, write it if it differs or `always`, then publish it."""
         before = self._version
 
         async def change() -> None:
             async with self._writing:
                 topics = dict(self._topics)
                 edit(topics)
-                if topics != self._topics:
+                if always or topics != self._topics:
                     await self._replace(topics)
                 if afterwards is not None:
                     await afterwards()

@@ -145,15 +145,16 @@ class SendHandlers:
 
     @handles(SendHeader, RequestCode.SEND_MESSAGE)
     def send(self, request: Request[SendHeader]) -> Reply | DeferredReply:
-        return self._receive(request, request.header)
+        return self.receive(request, request.header)
 
     @handles(NoHeader, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
     def send_short(self, request: Request[NoHeader]) -> Reply | DeferredReply:
-        return self._receive(request, SendHeader.from_short(request.frame.fields))
+        return self.receive(request, SendHeader.from_short(request.frame.fields))
 
-    def _receive(
+    def receive(
         self, request: Request[SendHeader] | Request[NoHeader], header: SendHeader
     ) -> Reply | DeferredReply:
+        """Store the messages of a send; `header` is its header, however it was written."""
         peer = request.connection.peer
         incoming = Incoming(header, request.body, packed_peer(peer), peer, self._parts.now())
         try:

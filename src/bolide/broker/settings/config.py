@@ -117,6 +117,10 @@ class BrokerConfig(
         24.0, "Milliseconds to wait for a NameServer's answer to a registration.",
         key="registerBrokerTimeoutMills", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
+    forward_timeout: float = option(
+        3.0, "Milliseconds to wait for another broker that has a part of a logical queue.",
+        bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
     force_register: bool = option(
         True,
         "Always register in full, even if the NameServer has this version of the topics.",

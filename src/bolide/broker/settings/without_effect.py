@@ -105,7 +105,6 @@ _REPLICATION_KEYS = {
     "enableSlaveActingMaster": "false",
     "enableRemoteEscape": "false",
     "skipPreOnline": "false",
-    "forwardTimeout": "3000",
     "lockInStrictMode": "false",
     "brokerHeartbeatInterval": "1000",
     "sendHeartbeatTimeoutMillis": "1000",

@@ -14,6 +14,7 @@ from bolide.cli.admin import (
     messages,
     offsets,
     parked,
+    static_topics,
     topics,
     traces,
 )
@@ -23,6 +24,14 @@ Verb = Callable[..., None]
 _COMMANDS: dict[str, tuple[Verb, str]] = {
     "updateTopic": (topics.update_topic, "-c DefaultCluster -t Orders -r 8 -w 8"),
     "updateTopicPerm": (topics.update_topic_perm, "-c DefaultCluster -t Orders -p 4"),
+    "updateStaticTopic": (
+        static_topics.update_static_topic,
+        "-c DefaultCluster -t Orders -qn 8",
+    ),
+    "remappingStaticTopic": (
+        static_topics.remapping_static_topic,
+        "-b broker-a,broker-b -t Orders",
+    ),
     "deleteTopic": (topics.delete_topic, "-c DefaultCluster -t Orders"),
     "topicList": (topics.topic_list, "-c"),
     "topicRoute": (topics.topic_route, "-t Orders -l"),

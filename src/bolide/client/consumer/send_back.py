@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 
+from bolide.client.errors import BrokerUnknown
 from bolide.client.instance.instance import ClientInstance
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
@@ -14,6 +15,7 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.compression import compress
 from bolide.protocol.headers.send import SendBackHeader, SendHeader
 from bolide.protocol.property_string import encode_properties
+from bolide.protocol.static_topics.routes import is_logical
 
 log = logging.getLogger("bolide.client.consuming.send_back")  # documented in docs/how-to/logging.md
 
@@ -96,7 +98,10 @@ class SendBack:
 
     async def _request_retry(self, message: StoredMessage, delay_level: int) -> None:
         address = str(message.store_host)
-        if message.broker_name:
+        if is_logical(message.broker_name):  # the message may be at a former leader
+            if self._instance.routes.name_of(address) is None:
+                raise BrokerUnknown(address)
+        elif message.broker_name:
             topic = self._instance.settings.wrap(message.topic)
             address = await self._instance.routes.require_master(message.broker_name, topic)
         header = SendBackHeader(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bolide.client.consumer.received import read_messages
 from bolide.client.errors import RouteNotFound
+from bolide.client.instance.leader_calls import call_leader
 from bolide.client.instance.lifecycle import Lifecycle, Startable
 from bolide.client.instance.routes import MASTER_ID, Routes
 from bolide.client.instance.settings import ClientSettings
@@ -112,8 +113,7 @@ class Lookups:
         return StoreTimeReply.from_fields(reply.fields).timestamp
 
     async def _call_master(self, queue: MessageQueue, code: RequestCode, header: Header) -> Frame:
-        address = await self._caller.routes.require_master(queue.broker_name, queue.topic)
-        return await self._caller.call(address, code, header)
+        return await call_leader(self._caller, queue, code, header)
 
     # Messages
 

@@ -18,6 +18,7 @@ from bolide.client.instance.settings import parse_addresses
 from bolide.errors import ConfigError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.bodies.routes import QueueRoute, TopicRoute
+from bolide.protocol.static_topics.routes import NO_LEADER, is_logical, queue_leaders
 from bolide.remoting.tasks import SingleFlight
 
 log = logging.getLogger("bolide.client.routes")  # documented in docs/how-to/logging.md
@@ -110,6 +111,8 @@ class _KnownRoute(NamedTuple):
     route: TopicRoute
     publish: Queues
     subscribe: Queues
+    leaders: dict[MessageQueue, str]
+    """The brokers that lead the queues of a static topic; empty for other topics."""
 
 
 _RouteKey = tuple[str, TopicTemplate | None]
@@ -184,7 +187,8 @@ class Routes:
             if known is not None:
                 log.info("the route of topic %s changed", topic)
             queues = tuple(publish_queues(topic, route)), tuple(subscribe_queues(topic, route))
-            known = self._known[topic] = _KnownRoute(route, *queues)
+            leaders = queue_leaders(topic, route.topic_queue_mapping_by_broker)
+            known = self._known[topic] = _KnownRoute(route, *queues, leaders)
         named = {each.broker_name: each.broker_addrs for each in route.broker_datas}
         if is_new or not named.items() <= self.brokers.items():
             self._add_brokers(named)
@@ -221,7 +225,46 @@ class Routes:
             raise RouteNotFound(topic, "read from")
         return known.subscribe
 
+    async def readable_brokers(self, topic: str) -> list[str]:
+        """The brokers with readable queues, sorted. Raises like `publish_queues`.
+
+        Pops address brokers, also those of a static topic.
+        """
+        queues = await self.subscribe_queues(topic)
+        if not is_logical(queues[0].broker_name):
+            return sorted({queue.broker_name for queue in queues})
+        return sorted(
+            each.broker_name
+            for each in self._known[topic].route.queue_datas
+            if each.perm & READ and each.read_queue_nums
+        )
+
     # Brokers
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """The name of a queue's broker; for a logical queue, of its leader."""
+        if not is_logical(queue.broker_name):
+            return queue.broker_name
+        known = self._known.get(queue.topic)
+        return known.leaders.get(queue, NO_LEADER) if known else NO_LEADER
+
+    def master_of(self, queue: MessageQueue) -> str | None:
+        return self.master(self.broker_of(queue))
+
+    async def require_master_of(self, queue: MessageQueue) -> str:
+        """The address of the master; refreshes the route if it is unknown.
+
+        Raises:
+            BrokerUnknown: the refreshed route does not contain it either.
+        """
+        address = self.master_of(queue)
+        if address is None:
+            with suppress(RouteNotFound):
+                await self.refresh(queue.topic)
+            address = self.master_of(queue)
+        if address is None:
+            raise BrokerUnknown(self.broker_of(queue))
+        return address
 
     def master(self, broker_name: str) -> str | None:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
@@ -283,6 +326,8 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     """The writable queues of a route."""
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
+    if route.topic_queue_mapping_by_broker:
+        return list(queue_leaders(topic, route.topic_queue_mapping_by_broker))
     masters = {each.broker_name for each in route.broker_datas if MASTER_ID in each.broker_addrs}
     return [
         MessageQueue(topic, queues.broker_name, number)
@@ -294,6 +339,8 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     """The readable queues of a route."""
+    if route.topic_queue_mapping_by_broker:
+        return list(queue_leaders(topic, route.topic_queue_mapping_by_broker))
     return [
         MessageQueue(topic, queues.broker_name, number)
         for queues in sorted(route.queue_datas, key=_broker_name)

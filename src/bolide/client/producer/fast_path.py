@@ -9,7 +9,7 @@ latency tracking. All other messages, and retries after a failed first try, are 
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -119,7 +119,7 @@ class SendFastPath:
         if properties is None or targets is None:
             return None
         target = targets.at(self._choice.next_index(targets.topic, targets.size))
-        connection = self._instance.find_connection(target.queue.broker_name)
+        connection = self._instance.find_connection(target.broker)
         return None if connection is None else (target, connection, properties)
 
     def _encode(
@@ -158,7 +158,8 @@ class SendFastPath:
         if not self._instance.routes.find_publish_queues(wrapped):
             return None
         self._topics.add(wrapped)
-        targets = self._targets[topic] = _TopicTargets(topic, wrapped, self._builder.common_fields)
+        routes, fields = self._instance.routes, self._builder.common_fields
+        targets = self._targets[topic] = _TopicTargets(topic, wrapped, fields, routes.broker_of)
         return targets
 
     async def _await_reply(self, send: "_InFlightSend") -> SendResult:
@@ -197,16 +198,26 @@ class _Target(msgspec.Struct, frozen=True):
     shown: MessageQueue
     """The queue without namespace."""
 
+    broker: str
+    """The broker of the queue, or the leader of a logical one."""
+
     template: SendTemplate
 
 
 class _TopicTargets:
     """The targets of a topic, by the queues of its current route."""
 
-    __slots__ = ("_fields", "_shown_topic", "_targets", "queues", "size", "topic")
+    __slots__ = ("_broker_of", "_fields", "_shown_topic", "_targets", "queues", "size", "topic")
 
-    def __init__(self, shown_topic: str, topic: str, common_fields: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        shown_topic: str,
+        topic: str,
+        common_fields: Mapping[str, str],
+        broker_of: Callable[[MessageQueue], str],
+    ) -> None:
         self.topic = topic
+        self._broker_of = broker_of
         self._shown_topic = shown_topic
         self._fields = {**common_fields, "b": topic}
         self.reset(())
@@ -224,7 +235,7 @@ class _TopicTargets:
         queue = self.queues[number]
         shown = MessageQueue(self._shown_topic, queue.broker_name, queue.queue_id)
         template = SendTemplate(self._fields, queue.queue_id, queue.broker_name)
-        target = self._targets[number] = _Target(queue, shown, template)
+        target = self._targets[number] = _Target(queue, shown, self._broker_of(queue), template)
         return target
 
 

@@ -17,11 +17,12 @@ from bolide.client.producer.queue_choice import BrokerFaults, QueueChoice
 from bolide.client.producer.results import SendResult, SendStatus
 from bolide.client.producer.send_request import SendRequest
 from bolide.client.producer.settings import ProducerSettings
+from bolide.errors import BolideError
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import ResponseCode
 from bolide.protocol.frame import Frame
 from bolide.protocol.headers.send import SendReply
-from bolide.protocol.refusals import Refusal
+from bolide.protocol.refusals import NotLeaderForQueue, Refusal
 from bolide.remoting.client import accepted
 from bolide.remoting.errors import CallTimedOut, RemotingError
 
@@ -90,6 +91,9 @@ class RetryingSender:
         elif isinstance(chosen, MessageQueue):
             sent = self._send_to(request, chosen, deadline - attempts.began)
             result = await self._try(sent, chosen, attempts)
+            if result is None and isinstance(attempts.failure, NotLeaderForQueue):
+                sent = self._send_to(request, chosen, deadline - self._now())
+                result = await self._try(sent, chosen, attempts)
         else:
             result = await self._try_several(request, chosen, attempts)
         return result or self._end(request, attempts)
@@ -198,6 +202,9 @@ class RetryingSender:
             attempts.failure = exc
             if self._faults is not None:
                 self._faults.failed(queue.broker_name, self._now() - began)
+            if isinstance(exc, NotLeaderForQueue):  # another broker leads the queue now
+                await self._refresh_route(queue.topic)
+                return None
             is_final = isinstance(exc, Refusal) and exc.code not in self._settings.retried_codes
             if is_final and attempts.weakly_stored is not None:
                 return (
@@ -215,6 +222,12 @@ class RetryingSender:
             return result
         attempts.weakly_stored = result
         return None
+
+    async def _refresh_route(self, topic: str) -> None:
+        try:
+            await self._instance.routes.refresh(topic)
+        except BolideError as exc:
+            log.debug("the route of %s is not known again: %s", topic, exc)
 
     async def _send_to(
         self, request: SendRequest, queue: MessageQueue, seconds: float
@@ -247,12 +260,12 @@ class RetryingSender:
         return result
 
     def _find_address(self, queue: MessageQueue) -> str | None:
-        address = self._instance.routes.master(queue.broker_name)
+        address = self._instance.routes.master_of(queue)
         return None if address is None else self._instance.vip(address)
 
     async def _require_address(self, queue: MessageQueue) -> str:
         """Raises BrokerUnknown or NoNameServer."""
-        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        address = await self._instance.routes.require_master_of(queue)
         return self._instance.vip(address)
 
     def _failure(self, request: SendRequest, attempts: Attempts) -> SendFailed:

@@ -32,6 +32,7 @@ from bolide.model.properties import PropertyName
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.transactions import CheckTransactionHeader, EndTransactionHeader
 from bolide.protocol.message_id import OffsetId
+from bolide.protocol.static_topics.routes import is_logical
 
 log = logging.getLogger(__name__)
 
@@ -293,7 +294,7 @@ class TransactionProducer(Producer):
             msg_id=half.message_id,
             transaction_id=half.transaction_id,
         )
-        context = self._context(transaction.message, header, half.queue.broker_name)
+        context = self._context(transaction.message, header, self._broker_of(half))
         with self._in_flight:
             try:
                 await self._report_end(header, context)
@@ -305,6 +306,13 @@ class TransactionProducer(Producer):
                 )  # fmt: skip
         self._run_hooks(context)
         return context.error is None and state is not TransactionState.UNKNOWN
+
+    def _broker_of(self, half: SendResult) -> str:
+        """The broker that has a half message; the queue of a static topic may have moved on."""
+        if not is_logical(half.queue.broker_name):
+            return half.queue.broker_name
+        host = OffsetId.decode(half.offset_message_id).host
+        return self._instance.routes.name_of(str(host)) or half.queue.broker_name
 
     async def _report_end(
         self, header: EndTransactionHeader, context: EndTransactionContext

@@ -56,6 +56,11 @@ class SendHeader(Header, frozen=True, kw_only=True):
             {long: given[short] for short, long in _SHORT_NAMES.items() if short in given}
         )
 
+    @staticmethod
+    def short_topic(fields: Mapping[str, str] | None) -> str:
+        """The topic in the fields of a V2 code, without a check of the others."""
+        return (fields or {}).get("b", "")
+
     def to_short(self) -> dict[str, str]:
         """As `to_fields`, with the one-letter names."""
         return {_LONG_NAMES[long]: value for long, value in self.to_fields().items()}

@@ -47,6 +47,7 @@ async def asked(tables: BrokerTables) -> AsyncIterator[tuple[Caller, Statistics]
     handlers = StatsHandlers(
         store=tables.store,
         topics=tables.topics,
+        mappings=tables.mappings,
         groups=tables.groups,
         offsets=tables.offsets,
         clients=tables.clients,

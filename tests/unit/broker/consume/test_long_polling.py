@@ -256,3 +256,24 @@ async def test_who_waited_first_is_asked_first() -> None:
     long_polling.arrived([HERE])
     assert order == list(range(20))
     long_polling.stop()
+
+
+@on_loop
+async def test_released_waiters_answer_as_at_their_deadline() -> None:
+    polling = LongPolling()
+    polling.start()
+    lasts: list[tuple[str, bool]] = []
+
+    def waiter(topic: str) -> CallbackWaiter:
+        def retry(is_last: bool) -> bool:
+            lasts.append((topic, is_last))
+            return is_last
+
+        return CallbackWaiter((topic, 0), retry)
+
+    for topic in "TU":
+        polling.hold(waiter(topic), 60.0)
+    polling.release([("T", 0), ("T", 1)])
+    assert lasts == [("T", True)]
+    assert len(polling) == 1
+    polling.stop()

@@ -31,6 +31,7 @@ def serving(
 ) -> AbstractAsyncContextManager[Caller]:
     handlers = TopicHandlers(
         topics=tables.topics,
+        mappings=tables.mappings,
         groups=tables.groups,
         offsets=tables.offsets,
         clients=tables.clients,

@@ -12,6 +12,7 @@ from msgspec import field
 
 from bolide import snapshot
 from bolide.client.instance.instance import ClientInstance
+from bolide.client.instance.leader_calls import call_leader
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
 from bolide.model.message_queue import MessageQueue
@@ -76,9 +77,9 @@ class RemoteOffsets:
         self._committed: set[_BrokerTopic] = set()
 
     async def read(self, queue: MessageQueue) -> int | None:
-        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
-        reply = await self._instance.call(
-            address,
+        reply = await call_leader(
+            self._instance,
+            queue,
             RequestCode.QUERY_CONSUMER_OFFSET,
             QueryOffsetHeader(
                 consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
@@ -110,15 +111,15 @@ class RemoteOffsets:
 
     async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
         header = CommitOffsetHeader(self._group, queue.topic, queue.queue_id, queue_offset)
-        address = await self._instance.routes.require_master(queue.broker_name, queue.topic)
-        await self._announce(address)
-        broker_topic = (queue.broker_name, queue.topic)
+        routes, code = self._instance.routes, RequestCode.UPDATE_CONSUMER_OFFSET
+        await self._announce(await routes.require_master_of(queue))
+        broker_topic = (routes.broker_of(queue), queue.topic)
         async with self._first_commits[broker_topic]:
             if broker_topic not in self._committed:
-                await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+                await call_leader(self._instance, queue, code, header)
                 self._committed.add(broker_topic)
                 return
-        await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await call_leader(self._instance, queue, code, header)
 
     async def _announce(self, address: str) -> None:
         """Send a heartbeat first: brokers refuse offsets of groups they do not know."""

@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 RENEW_INTERVAL = 20.0
 
 
+_ConnectionId = tuple[str, float]
+"""Address of a broker, and when the connection to it was last replaced."""
+
+
 class QueueLocks:
     """The locks of one client in one group."""
 
@@ -28,7 +32,9 @@ class QueueLocks:
         self._instance = instance
         self._group = group
         self._throttled = ThrottledLog(log)
-        self._granted: dict[MessageQueue, float] = {}  # by the connection, see `_connection_id`
+        self._granted: dict[
+            MessageQueue, _ConnectionId
+        ] = {}  # by the connection, see `_connection_id`
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether the lock was granted on the current connection to the broker.
@@ -40,13 +46,13 @@ class QueueLocks:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
         """Whether each lock was granted; queues of brokers that did not answer are left out."""
-        brokers = _by_broker(queues)
+        brokers = self._by_broker(queues)
         answers = await asyncio.gather(*map(self._lock, brokers.values()))
         return {queue: granted for answer in answers for queue, granted in answer.items()}
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Release locks; one whose broker does not answer expires by itself."""
-        await asyncio.gather(*map(self._unlock, _by_broker(queues).values()))
+        await asyncio.gather(*map(self._unlock, self._by_broker(queues).values()))
 
     async def _lock(self, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
         try:
@@ -81,14 +87,14 @@ class QueueLocks:
             )
 
     async def _master(self, queue: MessageQueue) -> str:
-        return await self._instance.routes.require_master(queue.broker_name, queue.topic)
+        return await self._instance.routes.require_master_of(queue)
 
-    def _connection_id(self, queue: MessageQueue) -> float | None:
+    def _connection_id(self, queue: MessageQueue) -> _ConnectionId | None:
         """Identifies the current connection to a queue's broker; None if not connected."""
-        remoting, address = self._instance.remoting, self._instance.routes.master(queue.broker_name)
+        remoting, address = self._instance.remoting, self._instance.routes.master_of(queue)
         if address is None or not remoting.is_connected(address):
             return None
-        return remoting.reconnected_at(address)
+        return address, remoting.reconnected_at(address)
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
         return fastjson.encode(
@@ -97,12 +103,11 @@ class QueueLocks:
             )
         )
 
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    by_broker: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        by_broker.setdefault(queue.broker_name, []).append(queue)
-    return by_broker
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(self._instance.routes.broker_of(queue), []).append(queue)
+        return by_broker
 
 
 class RestartableQueues(Protocol):

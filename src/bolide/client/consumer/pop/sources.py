@@ -130,11 +130,10 @@ class PopSources:
         missing: BolideError | None = None
         for topic in self._member.filters:
             try:
-                found = await self._member.instance.routes.subscribe_queues(topic)
+                names = await self._member.instance.routes.readable_brokers(topic)
             except RouteNotFound as exc:
                 missing = exc
                 continue
-            names = sorted({queue.broker_name for queue in found})
             queues += [MessageQueue(topic, name, ALL_QUEUES) for name in names]
         if not queues and missing is not None:
             raise missing

@@ -17,7 +17,9 @@ from bolide.kernel import joined_flags
 from bolide.model.message import StoredMessage, SysFlag
 from bolide.model.message_queue import MessageQueue
 from bolide.protocol.codes import RequestCode, ResponseCode
+from bolide.protocol.frame import Frame
 from bolide.protocol.headers.pull import PullHeader, PullReply
+from bolide.protocol.refusals import NotLeaderForQueue
 
 log = logging.getLogger(__name__)
 
@@ -133,28 +135,38 @@ class Puller:
     async def pull_raw(self, pull: Pull) -> RawPull:
         """Pull without decoding the records. Raises like `pull`."""
         broker = await self._broker(pull.queue)
+        try:
+            reply = await self._call(broker, pull)
+        except NotLeaderForQueue:
+            await self._instance.routes.refresh(pull.queue.topic)
+            moved = await self._broker(pull.queue)
+            if moved == broker:
+                raise
+            broker, reply = moved, await self._call(moved, pull)
+        header = PullReply.from_fields(reply.fields)
+        self._suggested[pull.queue] = header.suggest_which_broker_id
+        status = PullStatus(reply.code)
+        return RawPull(status, header, reply.body, reply.remark, broker.is_slave)
+
+    async def _call(self, broker: BrokerAddress, pull: Pull) -> Frame:
         # Also for lite pulls: 4.9 brokers do not know LITE_PULL_MESSAGE.
-        reply = await self._instance.call(
+        return await self._instance.call(
             broker.address,
             RequestCode.PULL_MESSAGE,
             pull.header(self._group, to_slave=broker.is_slave),
             within=pull.within,
             accept=_ACCEPTED,
         )
-        header = PullReply.from_fields(reply.fields)
-        self._suggested[pull.queue] = header.suggest_which_broker_id
-        status = PullStatus(reply.code)
-        return RawPull(status, header, reply.body, reply.remark, broker.is_slave)
 
     async def _broker(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
         suggested = self._suggested.get(queue, MASTER)
-        broker = routes.find_broker(queue.broker_name, suggested)
+        broker = routes.find_broker(routes.broker_of(queue), suggested)
         if broker is None:
             await routes.refresh(queue.topic)
-            broker = routes.find_broker(queue.broker_name, suggested)
+            broker = routes.find_broker(routes.broker_of(queue), suggested)
         if broker is None:
-            raise BrokerUnknown(queue.broker_name)
+            raise BrokerUnknown(routes.broker_of(queue))
         return broker
 
     async def _result(self, pull: Pull, raw: RawPull) -> PullResult:
@@ -184,8 +196,12 @@ class Puller:
             )
 
         messages = await asyncio.to_thread(read) if is_slow_to_read(body) else read()
-        if delta := header.offset_delta:
-            messages = [structs.replace(m, queue_offset=m.queue_offset + delta) for m in messages]
+        if header.offset_delta is not None:  # records have the offsets of a physical queue
+            queue_id, delta = pull.queue.queue_id, header.offset_delta
+            messages = [
+                structs.replace(m, queue_id=queue_id, queue_offset=m.queue_offset + delta)
+                for m in messages
+            ]
         messages = without_expired(messages, body)
         return [m for m in messages if is_wanted(self._hooks, m)] if self._hooks else messages
 

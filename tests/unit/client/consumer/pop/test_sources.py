@@ -6,7 +6,6 @@ from typing import Any, cast
 from bolide.client.consumer.pop.pop_request import Pop, PopResult, PopStatus
 from bolide.client.consumer.pop.sources import PopSources, ReceiveOptions
 from bolide.client.consumer.subscription import Filter
-from bolide.model.message_queue import MessageQueue
 from tests.support.aio import on_loop
 
 
@@ -15,11 +14,11 @@ class Member:
 
     def __init__(self) -> None:
         self.filters = {name: Filter.of(name, "*", 0) for name in "TU"}
-        routes = SimpleNamespace(subscribe_queues=self.queues)
+        routes = SimpleNamespace(readable_brokers=self.brokers)
         self.instance = SimpleNamespace(routes=routes)
 
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        return [MessageQueue(topic, "broker-a", 0)]
+    async def brokers(self, topic: str) -> list[str]:
+        return ["broker-a"]
 
 
 @on_loop

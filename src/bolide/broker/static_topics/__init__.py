@@ -1,0 +1,1 @@
+"""Static topics: requests about logical queues are translated to the physical ones."""

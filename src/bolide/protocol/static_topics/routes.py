@@ -1,0 +1,46 @@
+"""The logical queues in a topic's route, and the broker that leads each of them."""
+
+from collections.abc import Mapping
+
+from bolide.model.message_queue import MessageQueue
+from bolide.protocol.bodies.queues import QueueMapping
+
+LOGICAL_PREFIX = "__syslo__"
+"""How the broker name of a logical queue begins; no real broker has such a name."""
+NO_LEADER = LOGICAL_PREFIX + "none__"
+"""In place of the leader of a logical queue that no registered broker leads."""
+
+_GLOBAL = "__global__"
+
+
+def logical_broker_name(scope: str) -> str:
+    """The broker name of all logical queues of a scope."""
+    return LOGICAL_PREFIX + (scope.removeprefix("__") if scope == _GLOBAL else scope)
+
+
+def is_logical(broker_name: str) -> bool:
+    return broker_name.startswith(LOGICAL_PREFIX)
+
+
+def queue_leaders(
+    topic: str, mappings: Mapping[str, QueueMapping] | None
+) -> dict[MessageQueue, str]:
+    """The logical queues of a topic in order, with the names of their leading brokers.
+
+    Brokers may disagree while a queue is moved: the highest epoch is right.
+    """
+    leaders: dict[MessageQueue, QueueMapping] = {}
+    totals: dict[str, tuple[int, int]] = {}
+    for mapping in (mappings or {}).values():
+        name = logical_broker_name(mapping.scope)
+        totals[name] = max(totals.get(name, (-1, 0)), (mapping.epoch, mapping.total_queues))
+        for number in mapping.curr_id_map:
+            queue = MessageQueue(topic, name, number)
+            known = leaders.get(queue)
+            if known is None or known.epoch <= mapping.epoch:
+                leaders[queue] = mapping
+    return {
+        queue: leaders[queue].bname if queue in leaders else NO_LEADER
+        for name, (_, total) in sorted(totals.items())
+        for queue in (MessageQueue(topic, name, number) for number in range(total))
+    }
