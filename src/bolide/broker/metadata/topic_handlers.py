@@ -12,6 +12,8 @@ from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.topic_attributes import (
     DEDUP_WINDOW,
+    MESSAGE_TYPE,
+    MIXED,
     changed_attributes,
     has_window,
     parse_changes,
@@ -107,6 +109,12 @@ class TopicHandlers:
         name = config.topic_name
         validate_topic(name)
         self._refuse_system_topic(name)
+        changes_type = config.attributes.get(f"+{MESSAGE_TYPE}")
+        if changes_type == MIXED and not self._cell.value.enable_mixed_message_type:
+            raise InvalidParameter(
+                "MIXED message type is not supported. Set enableMixedMessageType=true on this"
+                " broker, or give the topic another message.type."
+            )
         for queues in (config.read_queue_nums, config.write_queue_nums):
             if not 0 <= queues <= MAX_QUEUES:
                 raise InvalidParameter(

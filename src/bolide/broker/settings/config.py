@@ -155,6 +155,9 @@ class BrokerConfig(
     broker_permission: int = option(
         6, "Permission of the broker: 4 to read, 2 to write, 6 for both.", bounds=(0, 7), live=True
     )
+    enable_mixed_message_type: bool = option(
+        False, "Allow topics with message.type=MIXED.", live=True
+    )
     auto_create_topic_enable: bool = option(
         True, "Create a topic when a message is sent to it.", live=True
     )

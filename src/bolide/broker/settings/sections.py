@@ -82,6 +82,14 @@ class PopSettings:
         20, "Percentage of pops that read retries before other messages instead of after them.",
         bounds=(0, 100), live=True,
     )  # fmt: skip
+    pop_from_retry_probability_for_priority: int = option(
+        0, "As popFromRetryProbability, for pops that go by priority.", bounds=(0, 100), live=True
+    )
+    priority_order_asc: bool = option(
+        True,
+        "The queue with the highest number has the highest priority; otherwise queue 0 has it.",
+        live=True,
+    )
     enable_retry_topic_v2: bool = option(
         False, "Name POP retry topics %RETRY%group+topic; topics with either name are always read.",
         key="enableRetryTopicV2", live=True,

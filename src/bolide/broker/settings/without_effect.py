@@ -18,7 +18,6 @@ _METRICS = "metrics are not implemented"
 _COMPACTION = "topic compaction is not implemented"
 _LMQ = "light message queues are not implemented"
 _LIGHT_TOPICS = "light topics are not implemented"
-_PRIORITY = "priority messages are not implemented"
 _NOTICES = "a notification counts messages without filtering them"
 _ENGINES = "there is one timer engine"
 _TLS = "TLS 1.2 or newer, with the ciphers of the system's OpenSSL"
@@ -358,7 +357,6 @@ _SINGLE = {
     "enableBroadcastOffsetStore": Ignored("true", _PROXY),
     "broadcastOffsetExpireSecond": Ignored("120", _PROXY),
     "broadcastOffsetExpireMaxSecond": Ignored("300", _PROXY),
-    "enableMixedMessageType": Ignored("false", _PROXY),
     "realTimeNotifyConsumerChange": Ignored("true", "consumers are always notified at once"),
     "useStaticSubscription": Ignored("false", "heartbeats are the only source of subscriptions"),
     "subscriptionExpiredTimeout": Ignored(
@@ -380,8 +378,6 @@ _SINGLE = {
     "configManagerVersion": Ignored("v1", _ROCKSDB),
     "useSingleRocksDBForAllConfigs": Ignored("false", _ROCKSDB),
     "persistConsumerOffsetIncrementally": Ignored("false", _ROCKSDB),
-    "priorityOrderAsc": Ignored("true", _PRIORITY),
-    "popFromRetryProbabilityForPriority": Ignored("0", _PRIORITY),
     "useSeparateRetryQueue": Ignored("false", _POP),
     "useMessageFilterForNotification": Ignored("true", _NOTICES),
     "maxMessageFilterNumForNotification": Ignored("64", _NOTICES),
