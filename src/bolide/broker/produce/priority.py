@@ -1,8 +1,8 @@
 """Priority messages: the queue of a message is its priority (`SendMessageProcessor`).
 
 A message may have a priority in any topic, as in RocketMQ; pops of a topic with
-`message.type=PRIORITY` go by it (`bolide.broker.pop.queue_order`). A message of another kind, such as
-a delayed one, loses its priority: the kinds exclude each other.
+`message.type=PRIORITY` go by it (`bolide.broker.pop.queue_order`). A message of another kind, such
+as a delayed one, loses its priority: the kinds exclude each other.
 """
 
 import re
