@@ -143,7 +143,7 @@ class IndexCheck:
             self._damage(entry, f"no record with such a key lies at {place}")
 
     def _has_all(self, physical_offset: int, missing: set[int]) -> bool:
-        """Whether a record lacks no entry but that of its tags, which RocketMQ 4.9 does not write."""
+        """Whether nothing is missing but the entry of the tags, which RocketMQ 4.9 lacks."""
         if len(missing) != 1:
             return not missing
         record = self._read(physical_offset)
