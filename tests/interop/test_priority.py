@@ -1,8 +1,9 @@
 """Priority messages and attributes of groups: Java's programs on Apache's broker and on ours."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,9 +33,6 @@ SIZES: dict[str, str | int | bool] = {
     "timerWheelEnable": True,  # a 5.x broker does not pop without it
 }
 
-Turn = Callable[[], AbstractContextManager[Server]]
-"""A broker that has the store for a while."""
-
 
 class Cluster:
     """A NameServer, and one store that Apache's broker and ours have in turn."""
@@ -48,7 +46,7 @@ class Cluster:
     @contextmanager
     def turn(self, kind: str, **settings: str | int | bool) -> Iterator[Server]:
         root = self.directory / "store"
-        given = {
+        given: dict[str, Any] = {
             "listenPort": self._port, "storePathRootDir": str(root), "brokerName": "broker-a",
             **SIZES, **settings,
         }  # fmt: skip

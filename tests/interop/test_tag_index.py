@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -23,7 +24,7 @@ class Store:
         self.bench = bench
         self.directory = directory
         self.namesrv = bench.namesrv(NEWEST).address
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "listenPort": free_port(BROKER_NEIGHBOURS),
             "storePathRootDir": str(directory / "store"),
             "brokerName": "broker-a",

@@ -14,6 +14,7 @@ from typing import Final
 
 from bolide.broker.settings.sections import (
     AssignmentSettings,
+    ColdReadSettings,
     FilterSettings,
     PopSettings,
     ReplySettings,
@@ -58,6 +59,7 @@ class BrokerRole(StrEnum):
 class BrokerConfig(
     ReplySettings,
     FilterSettings,
+    ColdReadSettings,
     AssignmentSettings,
     PopSettings,
     TimerSettings,

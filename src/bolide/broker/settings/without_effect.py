@@ -27,6 +27,7 @@ _REGISTRATION = "one registration contains all topics"
 _CONTAINER = "broker containers are not implemented"
 _PROXY = "only RocketMQ's proxy uses it"
 _COLD = "disk reads run on another thread and do not block other requests"
+_COLD_STRATEGY = "thresholds of cold reads change only when an administrator sets them"
 _UNUSED = "RocketMQ no longer uses it"
 _OWN_CALLS = "the broker makes few calls as a client"
 _SCHEDULED = "one task delivers the delayed messages of all levels"
@@ -367,10 +368,8 @@ _SINGLE = {
     "validateSystemTopicWhenUpdateTopic": Ignored("true", "system topics are always protected"),
     "disableConsumeIfConsumerReadSlowly": Ignored("false", _COLD),
     "consumerFallbehindThreshold": Ignored("17179869184", _COLD),
-    "coldCtrStrategyEnable": Ignored("false", _COLD),
-    "usePIDColdCtrStrategy": Ignored("true", _COLD),
-    "cgColdReadThreshold": Ignored("3145728", _COLD),
-    "globalColdReadThreshold": Ignored("104857600", _COLD),
+    "coldCtrStrategyEnable": Ignored("false", _COLD_STRATEGY),
+    "usePIDColdCtrStrategy": Ignored("true", _COLD_STRATEGY),
     "printChannelGroups": Ignored("false", "mqadmin shows the clients of a group"),
     "printChannelGroupsMinNum": Ignored("5", "mqadmin shows the clients of a group"),
     "enableDetailStat": Ignored("true", "all statistics are always kept"),

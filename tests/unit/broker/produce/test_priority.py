@@ -82,6 +82,7 @@ async def test_every_send_of_a_client_is_placed_though_its_topic_has_a_plan(
         fields = header.to_short() if code == RequestCode.SEND_MESSAGE_V2 else header.to_fields()
         answer = await peer.call(code, fields, b"x")
         assert answer.code == ResponseCode.SUCCESS
+        assert answer.fields
         queues.append(int(answer.fields["queueId"]))
     stored = [record_of(data).queue_id for _, data in core.log]
     await core.stop()
