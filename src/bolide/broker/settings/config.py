@@ -104,6 +104,13 @@ class BrokerConfig(
         bounds=(1, 256), ours=True,
     )  # fmt: skip
 
+    broker_hooks: tuple[str, ...] = option(
+        (),
+        "Hooks to load at the start, module:Class each, separated by semicolons; only from a file,"
+        " the command line or the environment.",
+        ours=True,
+    )
+
     # NameServers
     name_servers: tuple[str, ...] = option(
         (),
