@@ -98,6 +98,7 @@ HANDLERS: tuple[type, ...] = (
     ReplyHandlers,
     SendBackHandlers,
     PullHandlers,
+    ColdReadHandlers,
     ClientHandlers,
     OffsetHandlers,
     TopicHandlers,
