@@ -35,6 +35,8 @@ from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
 from docs.support import (
+    GROUP_ATTRIBUTE_VALUES,
+    LEFT_OUT,
     NEVER_SENT,
     OURS_BEGIN,
     PARTLY,
@@ -241,7 +243,10 @@ def compatibility() -> str:
     ]
     theirs = [row for row in rows if not row[1].startswith(f"`{OURS_BEGIN}")]
     ours = [row[:3] for row in rows if row not in theirs]
-    groups = [(f"`{name}`", why) for name, why in REFUSED_GROUP_ATTRIBUTES.items()]
+    groups = [
+        *((f"`{name}`", here) for name, here in GROUP_ATTRIBUTE_VALUES.items()),
+        *((f"`{name}`", f"refused: {why}") for name, why in REFUSED_GROUP_ATTRIBUTES.items()),
+    ]
     wanted = Counter(role for kind in REQUESTS.values() for role in kind.answered_by)
     counts = [(name, str(wanted[role]), str(len(answered[role]))) for role, name in _ROLES.items()]
     return f"""{_NOTE}
@@ -289,9 +294,11 @@ Clients understand all of them. Servers send them as RocketMQ's do, except for t
 
 ## Group attributes
 
-A group with one of these attributes is refused.
+{_table(("Attribute", "Here"), groups)}
 
-{_table(("Attribute", "Why"), groups)}
+## Left out
+
+{_table(("What", "Why"), list(LEFT_OUT.items()))}
 """
 
 

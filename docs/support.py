@@ -10,10 +10,9 @@ OURS_BEGIN = "BOLIDE_"
 _NO_CONTROLLER = "there is no controller and no change of masters yet"
 _NO_REPLICATION = "there is no replication yet"
 _NO_ACCESS_CONTROL = "there is no access control yet"
-_NO_COLD_DATA = "cold data is read on separate threads and delays no other request"
-_NO_ROCKSDB = "the store uses files, not RocksDB"
+_NO_ROCKSDB = "the store has its queues and tables in files, never in RocksDB"
 _NO_LIGHT_TOPICS = "light topics are not implemented"
-_NO_OTHER_TIMER = "there is one timer engine"
+_NO_OTHER_TIMER = "there is one timer engine, whose files are those of RocketMQ's file engine"
 _NO_CONTAINERS = "a process runs one broker; start another process instead"
 
 _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
@@ -56,12 +55,6 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
     ),
     "queues are not mapped across brokers: give each broker its own": (
         RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
-    ),
-    _NO_COLD_DATA: (
-        RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
-        RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-        RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
-        RequestCode.SET_COMMITLOG_READ_MODE,
     ),
     _NO_ROCKSDB: (
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
@@ -151,7 +144,7 @@ RENAMED_RESPONSES: Mapping[str, int] = {
 TOPIC_ATTRIBUTE_VALUES: Mapping[str, str] = {
     "queue.type": "**partly**: `SimpleCQ`; `BatchCQ` is refused",
     "cleanup.policy": "**partly**: `DELETE`; `COMPACTION` is refused",
-    "message.type": "**partly**: all but `PRIORITY`, `LITE` and `MIXED`, which are refused",
+    "message.type": "**partly**: all but `LITE`; `MIXED` with `enableMixedMessageType=true`",
     "dedup.window": "our own: a number of messages, or a time such as `30s`, `10m`, `2h`, `7d`",
 }
 """What of an attribute is supported."""
@@ -162,8 +155,12 @@ REFUSED_TOPIC_ATTRIBUTES: Mapping[str, str] = {
 }
 """Why an attribute cannot be set for a topic."""
 
+GROUP_ATTRIBUTE_VALUES: Mapping[str, str] = {
+    "priority.factor": "**supported**: 0 to 100, the percentage of pops that go by priority",
+}
+"""What of an attribute of groups is supported."""
+
 REFUSED_GROUP_ATTRIBUTES: Mapping[str, str] = {
-    "priority.factor": "priority messages are not implemented",
     "lite.bind.topic": _NO_LIGHT_TOPICS,
     "lite.sub.model": _NO_LIGHT_TOPICS,
     "lite.sub.reset.offset.exclusive": _NO_LIGHT_TOPICS,
@@ -173,3 +170,17 @@ REFUSED_GROUP_ATTRIBUTES: Mapping[str, str] = {
     "lite.sub.wildcard": _NO_LIGHT_TOPICS,
 }
 """Why an attribute cannot be set for a consumer group."""
+
+LEFT_OUT: Mapping[str, str] = {
+    "OpenMessaging": "a Java interface over the Java client, which works with our brokers",
+    "MQTT": "a separate project, which speaks to brokers through the Java client",
+    "Connectors for Flink and Beam": (
+        "separate projects, which read and write through the Java client and so work with our"
+        " brokers; we ship connectors for Spark only"
+    ),
+    "Adaptive thresholds of cold reads (`coldCtrStrategyEnable`)": (
+        "thresholds change only when an administrator sets them"
+    ),
+    "Timers and queues in RocksDB": _NO_ROCKSDB,
+}
+"""Why something around RocketMQ is not here."""

@@ -190,7 +190,6 @@ LEFT_OUT = {
     ("ChangeInvisibleTimeRequestHeader", "liteTopic"): _LITE,
     ("ChangeInvisibleTimeRequestHeader", "suspend"): _NEWER,
     ("PullMessageRequestHeader", "liteTopic"): _LITE,
-    ("QueryMessageRequestHeader", "indexType"): _NEWER,
     ("QueryMessageRequestHeader", "lastKey"): _NEWER,
     ("SearchOffsetRequestHeader", "liteTopic"): _LITE,
 }

@@ -446,6 +446,8 @@ def test_a_message_that_was_sent_is_found_by_key_and_by_both_ids(cluster: Cluste
     titles, row = columns(cluster.run("queryMsgByKey", "-t", topic, "-k", "all"))
     assert titles == ["#Message ID", "#QID", "#Offset"]
     assert row == [sent["messageId"], "1", "0"]
+    by_tags = cluster.run("queryMsgByKey", "-t", topic, "-k", "paid", "-p", "T")
+    assert columns(by_tags)[1] == row
     for message_id in (sent["messageId"], sent["offsetMessageId"]):
         printed = cluster.run("queryMsgById", "-t", topic, "-i", message_id, "-f", "UTF-8")
         assert re.search(rf"^OffsetID: +{sent['offsetMessageId']}$", printed, re.MULTILINE)

@@ -1,5 +1,6 @@
 """`bolide broker` and `bolide standalone` as they are installed."""
 
+import asyncio
 import os
 import re
 import socket
@@ -11,8 +12,10 @@ from bolide.protocol import fastjson
 from bolide.protocol.bodies.routes import TopicRoute
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.namesrv import RouteHeader
+from bolide.protocol.refusals import NoPermission
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop
+from tests.support.broker import send_header
 from tests.support.commands import Running, run
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -235,3 +238,52 @@ def test_what_has_an_option_of_its_own_is_refused_as_a_setting(home: Path, word:
     done = run("bolide", "standalone", word)
     assert done.returncode == 3
     assert word.partition("=")[0] in done.stderr
+
+
+# ---- hooks
+
+HOOK = """
+from bolide.protocol.refusals import NoPermission
+
+
+class NoSpam:
+    def before_send(self, peer, header, body):
+        if b"spam" in body:
+            raise NoPermission("no spam, please")
+
+    def after_send(self, peer, header, reply):
+        print("answered", reply.code, flush=True)
+"""
+
+
+@on_loop
+async def test_a_hook_of_the_configuration_sees_every_send(
+    started: list[Running], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "operators_hooks.py").write_text(HOOK)
+    monkeypatch.setenv("PYTHONPATH", str(home))
+    broker = await asyncio.to_thread(
+        serving, started, "bolide", "broker", "brokerHooks=operators_hooks:NoSpam", *HERE
+    )
+    address = f"127.0.0.1:{broker.wait_for(BOOT).group(2)}"
+    async with RemotingClient() as client:
+
+        async def send(body: bytes) -> None:
+            header = send_header("T", properties={"UNIQ_KEY": "id"})
+            await client.call(address, RequestCode.SEND_MESSAGE, header, body=body)
+
+        await send(b"a letter")
+        with pytest.raises(NoPermission, match="no spam, please"):
+            await send(b"spam")
+        with pytest.raises(NoPermission, match="black list: brokerHooks"):
+            await client.call(
+                address, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerHooks=evil:Hook\n"
+            )
+    await asyncio.to_thread(broker.wait_for, r"answered 0\n(.*\n)*answered 16\n")
+
+
+def test_a_hook_that_cannot_be_loaded_stops_the_start(home: Path) -> None:
+    done = run("bolide", "broker", "brokerHooks=no_such_module:Hook", *HERE)
+    assert done.returncode != 0
+    assert "brokerHooks: no_such_module:Hook cannot be loaded" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr

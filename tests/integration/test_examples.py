@@ -39,6 +39,7 @@ SAMPLE_PAGES = (
     "how-to/ordered-messages.md",
     "how-to/pull-messages.md",
     "how-to/pop.md",
+    "how-to/priority-messages.md",
     "how-to/filters.md",
     "how-to/request-reply.md",
     "how-to/trace-messages.md",

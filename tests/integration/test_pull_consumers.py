@@ -65,6 +65,35 @@ def bodies(messages: object) -> list[str]:
     return [message.body.decode() for message in messages]
 
 
+# Filter hooks
+
+
+def not_two(message: StoredMessage) -> bool:
+    return message.body != b"2"
+
+
+@on_loop
+async def test_a_filter_hook_chooses_the_messages_of_a_pull_consumer(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        await it.send("1", "2", "3")
+        async with it.pull(filter_hooks=[not_two]) as consumer:
+            result = await consumer.pull(QUEUE, "*", 0)
+    assert bodies(result.messages) == ["1", "3"]
+    assert result.next_offset == 3
+
+
+@on_loop
+async def test_a_filter_hook_chooses_the_messages_of_a_lite_pull_consumer(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        await it.send("1", "2", "3")
+        async with it.lite(filter_hooks=[not_two]) as consumer:
+            await consumer.subscribe("T")
+            found: list[str] = []
+            while len(found) < 2:
+                found += bodies(await consumer.poll())
+    assert found == ["1", "3"]
+
+
 # Pull
 
 

@@ -24,6 +24,7 @@ from bolide.protocol.bodies.consumers import ConsumeVerdict, DirectConsumption, 
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.clients import ConsumeDirectlyHeader, RunningInfoHeader
 from bolide.protocol.headers.offsets import ResetOffsetHeader
+from bolide.protocol.headers.pull import PullHeader
 from bolide.protocol.tags import BadTagExpression
 from bolide.remoting.client import RemotingClient
 from tests.support.aio import on_loop, until
@@ -782,6 +783,35 @@ async def test_hooks_see_every_call_and_choose_messages(tmp_path: Path) -> None:
         assert it.bodies == ["1", "3"]
         assert hook.seen == [(GROUP, 1)] * 2
         assert it.committed() == 3
+
+
+@on_loop
+async def test_a_queue_without_matching_messages_is_committed_past_them(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it, it.consumer(suspend=0.2, commit_interval=0.05) as consumer:
+        await consumer.subscribe("T", "wanted", it.take)
+        await it.send("1", "2")
+        await until(lambda: it.committed() == 2)
+    assert it.bodies == []
+
+
+@pytest.mark.parametrize("post", [False, True])
+@on_loop
+async def test_pulls_carry_the_subscription_if_they_are_told_to(
+    tmp_path: Path, *, post: bool
+) -> None:
+    seen: list[str] = []
+
+    class Watcher:
+        def after_pull(self, peer: str, header: PullHeader, count: int, size: int) -> None:
+            seen.append(header.subscription or "")
+
+    async with scene(tmp_path) as it:
+        it.cluster.broker.gate.hooks.consume += (Watcher(),)
+        async with it.consumer(post_subscription_when_pull=post) as consumer:
+            await consumer.subscribe("T", "a || b", it.take)
+            await it.producer.send(Message("T", b"1", tags="a"))
+            await it.until_got(1)
+    assert ("a || b" in seen) is post
 
 
 # Requests of brokers

@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from bolide.broker.metadata.group_attributes import GROUP_ATTRIBUTES
 from bolide.broker.metadata.topic_attributes import TOPIC_ATTRIBUTES
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig
 from bolide.cli import app
@@ -105,7 +106,7 @@ def test_commands_use_options_and_keys_that_exist(page: Path) -> None:
             if word.startswith("-"):
                 assert key in known, (command, word)
             elif word.startswith("+"):
-                assert key[1:] in TOPIC_ATTRIBUTES, (command, word)
+                assert key[1:] in {*TOPIC_ATTRIBUTES, *GROUP_ATTRIBUTES}, (command, word)
             elif equals and command in SETTINGS and "--strict" not in words:  # the point there
                 assert key in keys, (command, word)
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from bolide.admin.servers import Servers, gather_by_key
 from bolide.model.names import RETRY_PREFIX
 from bolide.protocol import fastjson
@@ -55,13 +57,16 @@ class Groups:
         return await self._servers.fetch(address, code, GroupConfigTable)
 
     async def update(self, address: str, config: GroupConfig) -> None:
-        """Create the group on one broker, or change it."""
+        """Create the group on one broker, or change it.
+
+        Attributes are changes: "+name" and "name" set one, "-name" removes it.
+        """
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-        await self._servers.call(address, code, body=fastjson.encode(config))
+        await self._servers.call(address, code, body=fastjson.encode(_with_signs(config)))
 
     async def update_all(self, address: str, configs: Iterable[GroupConfig]) -> None:
         """Create or change many groups in one request; not supported by RocketMQ 4.9."""
-        body = fastjson.encode(GroupConfigList([*configs]))
+        body = fastjson.encode(GroupConfigList([_with_signs(each) for each in configs]))
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
         await self._servers.call(address, code, body=body)
 
@@ -97,6 +102,15 @@ class Groups:
         header = GroupForbiddenHeader(group=group, topic=topic, readable=readable)
         code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
         return await self._servers.fetch(address, code, GroupForbidden, header)
+
+
+def _with_signs(config: GroupConfig) -> GroupConfig:
+    """The configuration with a sign before the name of each attribute, as brokers want it."""
+    signed = {
+        name if name.startswith(("+", "-")) else f"+{name}": value
+        for name, value in config.attributes.items()
+    }
+    return msgspec.structs.replace(config, attributes=signed)
 
 
 def group_of(retry_topic: str) -> str:

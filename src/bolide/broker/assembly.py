@@ -27,6 +27,7 @@ from bolide.broker.consume.assignments import (
     ClusterQueues,
     RequestModes,
 )
+from bolide.broker.consume.cold_reads import ColdReadHandlers, ColdReads
 from bolide.broker.consume.expiry import EXPIRING_TOPICS, Expiring, ExpiringTopics
 from bolide.broker.consume.long_polling import LongPolling
 from bolide.broker.consume.pull import PullHandlers, PullParts, Pulls
@@ -107,6 +108,7 @@ HANDLERS: tuple[type, ...] = (
     ReplyHandlers,
     SendBackHandlers,
     PullHandlers,
+    ColdReadHandlers,
     ClientHandlers,
     OffsetHandlers,
     TopicHandlers,
@@ -345,6 +347,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             long_polling=long_polling,
             statistics=statistics,
             background=background,
+            cold_reads=ColdReads(cell=cell, clients=clients, now=now),
             expiring=expiring,
             filters=filters,
             hooks=given.gate.hooks,
@@ -459,6 +462,7 @@ def _message_handlers(given: Surroundings, parts: Parts) -> list[object]:
             )
         ),
         PullHandlers(parts.pulls),
+        ColdReadHandlers(parts.pulls.parts.cold_reads, parts.store_cell),
         ClientHandlers(
             clients=parts.clients,
             groups=parts.groups,

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bolide import logs
+from bolide.broker.configured_hooks import load_hooks
+from bolide.broker.gate import Gate
 from bolide.broker.server import Broker
 from bolide.broker.settings.config import ALL_IGNORED, BrokerConfig, BrokerRole
 from bolide.cli.process_setup import Lifeline, reload_logs
@@ -27,10 +29,15 @@ def serve(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> None:
 
 
 def make_broker(settings: tuple[BrokerConfig, StoreConfig], texts: Mapping[str, str]) -> Broker:
-    """Build the broker; settings without effect are kept for `getBrokerConfig`."""
+    """Build the broker; settings without effect are kept for `getBrokerConfig`.
+
+    Raises:
+        ConfigError: a hook of `brokerHooks` cannot be loaded.
+    """
     config, store = settings
     ignored = {key: text for key, text in texts.items() if key in ALL_IGNORED}
-    return Broker(config, store, ignored=ignored)
+    gate = Gate(load_hooks(config.broker_hooks)) if config.broker_hooks else None
+    return Broker(config, store, ignored=ignored, gate=gate)
 
 
 async def _run(broker: Broker, log_file: Path | None, lifeline: Lifeline) -> None:

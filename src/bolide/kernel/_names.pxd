@@ -119,5 +119,10 @@ cdef inline uint32_t key_hash(uint32_t prefix, Slice key) except? 0xFFFFFFFF:
     return value & <uint32_t>0x7FFFFFFF  # Java's Integer.MIN_VALUE has no absolute value: 0
 
 
+cdef inline uint32_t tags_hash(uint32_t prefix, Slice tags) except? 0xFFFFFFFF:
+    """The hash of the tags in the key index, whose key is `T#` and the tags."""
+    return key_hash(31 * (31 * prefix + 0x54) + 0x23, tags)
+
+
 cdef inline int64_t tags_code(Slice tags) except? -1:
     return <int32_t>hash_on(0, tags)

@@ -51,6 +51,7 @@ from bolide.kernel._names cimport (
     key_prefix,
     next_word,
     tags_code,
+    tags_hash,
 )
 
 from bolide.kernel import index_entries, units
@@ -346,6 +347,8 @@ def describe(topic, properties):
                 hashes.append(key_hash(prefix, named.unique_id))
             while next_word(&named.keys, &part):
                 hashes.append(key_hash(prefix, part))
+            if named.tags.size:
+                hashes.append(tags_hash(prefix, named.tags))
             code = tags_code(named.tags)
         finally:
             PyBuffer_Release(&text)
@@ -474,13 +477,15 @@ cdef class Found:
     ) except -1:
         cdef uint32_t prefix
         cdef Slice word
-        if not named.unique_id.size and not named.keys.size:
+        if not (named.unique_id.size or named.keys.size or named.tags.size):
             return 0
         prefix = key_prefix(topic)
         if named.unique_id.size:
             self.add_item(key_hash(prefix, named.unique_id), physical_offset, timestamp)
         while next_word(&named.keys, &word):
             self.add_item(key_hash(prefix, word), physical_offset, timestamp)
+        if named.tags.size:
+            self.add_item(tags_hash(prefix, named.tags), physical_offset, timestamp)
         return 0
 
     cdef int add_item(self, uint32_t hash_, int64_t physical_offset, int64_t timestamp) except -1:

@@ -26,7 +26,7 @@ from bolide.protocol.record import (
 )
 from bolide.protocol.record_errors import BadRecord
 from bolide.protocol.record_seal import check_seal
-from bolide.protocol.tags import index_hash, tags_code
+from bolide.protocol.tags import index_hash, tags_code, tags_key
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 
@@ -245,8 +245,11 @@ def _codes(topic: bytes, properties: dict[str, str]) -> tuple[int, tuple[int, ..
         properties.get(PropertyName.UNIQUE_ID, ""),
         *properties.get(PropertyName.KEYS, "").split(KEY_SEPARATOR),
     )
-    hashes = tuple([index_hash(name, word) for word in words if word])
-    return tags_code(properties.get(PropertyName.TAGS)), hashes
+    hashes = [index_hash(name, word) for word in words if word]
+    tags = properties.get(PropertyName.TAGS)
+    if tags:
+        hashes.append(index_hash(name, tags_key(tags)))
+    return tags_code(tags), tuple(hashes)
 
 
 def _raw_topic(buffer: Buffer, position: int, record: Record) -> bytes:

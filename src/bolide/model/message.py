@@ -22,10 +22,17 @@ from bolide.model.message_checks import (
     joined_keys,
     level_text,
     plain_body,
+    priority_property,
     user_properties,
 )
 from bolide.model.message_queue import MessageQueue
-from bolide.model.properties import KEY_SEPARATOR, PropertyName, delay_level_of
+from bolide.model.properties import (
+    INT_DIGITS,
+    KEY_SEPARATOR,
+    PropertyName,
+    delay_level_of,
+    parse_number,
+)
 
 
 class _PropertyAccess:
@@ -53,6 +60,11 @@ class _PropertyAccess:
     @property
     def sharding_key(self) -> str | None:
         return self.properties.get(PropertyName.SHARDING_KEY)
+
+    @property
+    def priority(self) -> int | None:
+        """The priority; None if the message has none."""
+        return parse_number(self.properties.get(PropertyName.PRIORITY), INT_DIGITS + 1)
 
     @property
     def dedup_key(self) -> str | None:
@@ -101,6 +113,7 @@ class Message(_PropertyAccess):
         deliver_at: datetime | float | None = None,
         delay: timedelta | float | None = None,
         sharding_key: str = "",
+        priority: int | None = None,
         dedup_key: str = "",
         expires_at: datetime | float | None = None,
         expire_after: timedelta | float | None = None,
@@ -121,6 +134,8 @@ class Message(_PropertyAccess):
             deliver_at: delivery time, to the millisecond; a number is seconds since 1970.
             delay: delay from the arrival at the broker; a number is seconds.
             sharding_key: messages with equal keys belong together; selectors may use it.
+            priority: number of the queue that the broker stores the message in, or its last queue.
+                POP consumers of a topic with `message.type=PRIORITY` get high numbers first.
             dedup_key: a topic with `dedup.window` stores the message once, however often it is
                 sent; the message goes to the queue that the key hashes to.
             expires_at: expiry, after which consumers do not get it; a number is seconds since
@@ -153,6 +168,7 @@ class Message(_PropertyAccess):
             held[PropertyName.EXPIRES_AT] = expiry_text(expires_at, expire_after)
         if cron or cron_zone:
             held |= checked_cron(cron, cron_zone)
+        held |= priority_property(priority, held)
         if not wait_stored:
             held[PropertyName.WAIT_STORED] = "false"
         _fill(self, topic, plain_body(body), held, checked_flag(flag))

@@ -29,7 +29,17 @@ _KEYWORDS = {  # the argument to use instead of a reserved property
     PropertyName.EXPIRES_AT: "expires_at=",
     PropertyName.CRON: "cron=",
     PropertyName.CRON_ZONE: "cron_zone=",
+    PropertyName.PRIORITY: "priority=",
+    PropertyName.SHARDING_KEY: "sharding_key=",
 }
+_WITHOUT_PRIORITY = (
+    PropertyName.DELAY_LEVEL,
+    PropertyName.TIMER_DELIVER_MS,
+    PropertyName.TIMER_DELAY_MS,
+    PropertyName.SHARDING_KEY,
+    PropertyName.CRON,
+)
+"""Properties of kinds of messages whose priority the broker would drop."""
 _MAX_INT = 2**31 - 1
 _MAX_DEDUP_KEY = 255
 
@@ -102,6 +112,20 @@ def level_text(delay_level: object) -> str:
             "delay_level", f"{delay_level!r} is not a level: 1 and up, 0 for no delay"
         )
     return str(delay_level) if delay_level else ""
+
+
+def priority_property(priority: object, held: Mapping[str, str]) -> dict[str, str]:
+    """Return the property of a priority; `held` are the other properties of the message."""
+    if priority is None:
+        return {}
+    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= _MAX_INT:
+        raise InvalidMessage("priority", f"{priority!r} is not a priority: 0 and up")
+    other = next((name for name in _WITHOUT_PRIORITY if name in held), None)
+    if other is not None:
+        raise InvalidMessage(
+            "priority", f"a message with {_KEYWORDS.get(other, other)} has none: give one of them"
+        )
+    return {PropertyName.PRIORITY: str(priority)}
 
 
 def user_properties(properties: Mapping[str, str]) -> dict[str, str]:

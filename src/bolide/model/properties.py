@@ -26,6 +26,7 @@ class PropertyName:
     TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
     CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
     START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+    PRIORITY: Final = "_SYS_MSG_PRIORITY_"
     DEDUP_KEY: Final = "DEDUP_KEY"  # Bolide's own, as are those below
     EXPIRES_AT: Final = "BOLIDE_EXPIRES_MS"
     CRON: Final = "BOLIDE_CRON"
@@ -151,6 +152,7 @@ INTERPRETED_PREFIXES: Final = (
     "TRACE_ON",
     "CLUSTER",
     "__STARTDELIVERTIME",
+    "_SYS_MSG_PRIORITY_",
     "BOLIDE_",
 )
 """Prefixes of the names that a broker interprets in a message it is sent, or sets itself.

@@ -279,7 +279,7 @@ _RUNTIME = {
     RequestCode.DELETE_EXPIRED_COMMITLOG: RequestKind(),
     RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: RequestKind(body=str),
     RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: RequestKind(body=str),
-    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: RequestKind(reply_body=str),
+    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: RequestKind(reply_body=consumer_bodies.ColdReadInfo),
     RequestCode.SET_COMMITLOG_READ_MODE: RequestKind(runtime.ReadAheadHeader),
     RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: RequestKind(
         runtime.QueueWriteCheckHeader, reply_body=queue_bodies.QueueWriteCheck

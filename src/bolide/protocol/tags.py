@@ -78,6 +78,11 @@ def index_hash(topic: str, key: str) -> int:
     return 0 if value == 0x8000_0000 else value  # Java's abs of the smallest int is negative
 
 
+def tags_key(tags: str) -> str:
+    """Return the key under which the key index has the tags of a message."""
+    return f"T#{tags}"
+
+
 def _utf16_units(text: str) -> tuple[int, ...]:
     data = text.encode("utf-16-be", "surrogatepass")
     return struct.unpack(f">{len(data) // 2}H", data)

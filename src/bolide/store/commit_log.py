@@ -81,6 +81,7 @@ class CommitLog:
         self._file_size = file_size
         self._disk = disk
         self._staged = staged
+        self._reads_ahead = True
         self._staging = bytearray(_STAGING_SIZE if staged else 0)
         self.files: tuple[LogFile, ...] = ()
         self._files_lock = threading.Lock()  # guards replacing `files`
@@ -361,7 +362,16 @@ class CommitLog:
         path = self._new_directories[turn] / f"{start:020d}"
         return LogFile(path, self._disk.allocate(path, self._file_size), self._file_size)
 
+    def read_ahead(self, *, enabled: bool) -> None:
+        """Set whether the system reads ahead in these files and in those to come."""
+        if enabled is not self._reads_ahead:
+            self._reads_ahead = enabled
+            for file in self.files:
+                file.read_ahead(enabled=enabled)
+
     def _add(self, file: LogFile) -> None:
+        if not self._reads_ahead:
+            file.read_ahead(enabled=False)
         with self._files_lock:
             self.files += (file,)
         self._point_at_tail()

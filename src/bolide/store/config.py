@@ -122,6 +122,10 @@ class StoreConfig:
         key="flushDelayOffsetInterval", bounds=(1, _DAY_MS), scale=1000, live=True,
     )  # fmt: skip
 
+    data_read_ahead_enable: bool = option(
+        True, "Let the system read ahead in the commit log.", live=True
+    )
+
     # Recovery
     check_crc_on_recover: bool = option(
         True, "Verify the CRC of bodies at recovery.", key="checkCRCOnRecover"
@@ -305,6 +309,7 @@ _QUEUES_AT_ONCE = "a queue entry is written with its message"
 _ROCKSDB = "the store consists of files"
 _DLEDGER = "DLedger is not supported"
 _SWAP = "the system reclaims the memory of old files when it needs it"
+_SCAN = "the system tells for each read whether it needs the disk"
 _COLD = "a read that needs the disk runs on another thread"
 
 IGNORED = {
@@ -374,11 +379,9 @@ IGNORED = {
     "logicQueueSwapMapInterval": Ignored("3600000", _SWAP),
     "logicQueueSwapMapReserveFileNum": Ignored("20", _SWAP),
     "cleanSwapedMapInterval": Ignored("300000", _SWAP),
-    "coldDataFlowControlEnable": Ignored("false", _COLD),
-    "coldDataScanEnable": Ignored("false", _COLD),
-    "dataReadAheadEnable": Ignored("true", _COLD),
-    "timerColdDataCheckIntervalMs": Ignored("60000", _COLD),
-    "sampleSteps": Ignored("32", _COLD),
+    "coldDataScanEnable": Ignored("false", _SCAN),
+    "timerColdDataCheckIntervalMs": Ignored("60000", _SCAN),
+    "sampleSteps": Ignored("32", _SCAN),
     "accessMessageInMemoryHotRatio": Ignored("26", _COLD),
     "maxRecoveryCommitlogFiles": Ignored("30", "RocketMQ does not use it any more"),
     "maxBatchDeleteFilesNum": Ignored("50", "RocketMQ does not use it any more"),

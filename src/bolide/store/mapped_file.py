@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bolide.store.disk import Disk
@@ -57,6 +57,15 @@ class MappedFile:
     def release(self, start: int, end: int) -> None:
         """Unmap pages; the system keeps them in the page cache as it sees fit."""
         self._advise(_DONTNEED, start, end)
+
+    def read_ahead(self, *, enabled: bool) -> None:
+        """Set whether the system reads pages ahead: through the mapping and the descriptor."""
+        if hasattr(mmap, "MADV_RANDOM"):
+            self._mapping.madvise(mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
+        if hasattr(os, "posix_fadvise"):
+            advice = os.POSIX_FADV_NORMAL if enabled else os.POSIX_FADV_RANDOM
+            with suppress(ValueError), self.in_use():  # a file that is just being removed
+                os.posix_fadvise(self.descriptor, 0, 0, advice)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

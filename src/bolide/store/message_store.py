@@ -97,6 +97,7 @@ class MessageStore(Queries):
         """Apply the settings that every append uses."""
         self._max_message_size = config.max_message_size
         self._flushes_each_burst = self._staged or not config.flush_timed
+        self.log.read_ahead(enabled=config.data_read_ahead_enable)
 
     def _build(self) -> None:
         config, disk, root = self.config.value, self._disk, self.config.value.root

@@ -129,7 +129,7 @@ def test_a_body_may_be_any_buffer(kernel: Kernel) -> None:
 
 def test_tags_and_keys_of_the_specification(kernel: Kernel) -> None:
     code, hashes = kernel.describe(b"TopicTest", b"TAGS\x01TagA\x02KEYS\x01OrderID188\x02")
-    assert (code, hashes) == (2598919, (1231271670,))
+    assert (code, hashes) == (2598919, (1231271670, index_hash("TopicTest", "T#TagA")))
 
 
 def test_the_unique_key_comes_first_and_blank_words_are_left_out(kernel: Kernel) -> None:
@@ -140,19 +140,19 @@ def test_the_unique_key_comes_first_and_blank_words_are_left_out(kernel: Kernel)
 
 def test_of_two_pairs_with_one_name_the_later_counts(kernel: Kernel) -> None:
     properties = b"TAGS\x01a\x02TAGS\x01b\x02TAGS\x01\x02KEYS\x01x\x02KEYS\x01y"
-    assert kernel.describe(b"T", properties) == (98, (index_hash("T", "y"),))
+    assert kernel.describe(b"T", properties) == (98, (index_hash("T", "y"), index_hash("T", "T#b")))
 
 
 def test_text_outside_of_ascii_hashes_as_in_java(kernel: Kernel) -> None:
     code, hashes = kernel.describe("主题".encode(), "TAGS\x01中文\x02KEYS\x01🙂 é\x02".encode())
     assert code == 646394
-    assert hashes == (index_hash("主题", "🙂"), index_hash("主题", "é"))
+    assert hashes == tuple(index_hash("主题", key) for key in ("🙂", "é", "T#中文"))
 
 
 def test_bytes_that_are_not_utf_8_count_as_replaced(kernel: Kernel) -> None:
     code, hashes = kernel.describe(b"T", b"TAGS\x01a\xff\x02KEYS\x01\xe4\xb8 \xc3\x02")
     assert code == java_hash("a�")
-    assert hashes == (index_hash("T", "�"),) * 2
+    assert hashes == (*(index_hash("T", "�"),) * 2, index_hash("T", "T#a�"))
 
 
 def test_the_smallest_hash_is_filed_under_0(kernel: Kernel) -> None:

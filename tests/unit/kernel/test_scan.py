@@ -31,7 +31,8 @@ def test_the_record_of_the_specification(kernel: Kernel) -> None:
     entry = bytes.fromhex("0000000000001000 0000007e 000000000027a807")
     assert found.runs == [QueueRun(b"TopicTest", 3, 7, entry)]
     assert found.keys == b"".join(
-        struct.pack(">Iqq", index_hash("TopicTest", key), 4096, STORED_AT) for key in ("k1", "k2")
+        struct.pack(">Iqq", index_hash("TopicTest", key), 4096, STORED_AT)
+        for key in ("k1", "k2", "T#TagA")
     )
 
 
@@ -60,7 +61,7 @@ def test_a_short_topic_of_version_2_is_whole(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "entries", "keys"), [(0, 1, 2), (4, 0, 2), (8, 1, 2), (12, 0, 0), (0x80, 0, 2)]
+    ("kind", "entries", "keys"), [(0, 1, 3), (4, 0, 3), (8, 1, 3), (12, 0, 0), (0x80, 0, 3)]
 )
 def test_the_transaction_type_says_what_is_queued_and_filed(
     kernel: Kernel, kind: int, entries: int, keys: int

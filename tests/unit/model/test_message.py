@@ -52,6 +52,14 @@ def test_a_bare_message_has_no_properties() -> None:
     assert (message.delay_level, message.sharding_key, message.wait_stored) == (0, None, True)
 
 
+def test_a_priority_may_be_zero() -> None:
+    message = Message("Orders", b"1", priority=0)
+    assert message.priority == 0
+    assert message.properties == {"_SYS_MSG_PRIORITY_": "0"}
+    assert Message("Orders", b"1").priority is None
+    assert Message("Orders", b"1", priority=2**31 - 1).priority == 2**31 - 1
+
+
 def test_one_key_may_be_given_alone() -> None:
     assert Message("Orders", b"1", keys="order-1").keys == ("order-1",)
 
@@ -76,6 +84,14 @@ def test_keys_may_be_parted_by_more_than_one_blank() -> None:
         ("keys", {"keys": ["a", ""]}, "not empty"),
         ("delay_level", {"delay_level": -1}, "1 and up"),
         ("delay_level", {"delay_level": True}, "not a level"),
+        ("priority", {"priority": -1}, "0 and up"),
+        ("priority", {"priority": 2**31}, "0 and up"),
+        ("priority", {"priority": True}, "0 and up"),
+        ("priority", {"priority": "1"}, "0 and up"),
+        ("priority", {"priority": 1, "delay_level": 2}, "with delay_level= has none"),
+        ("priority", {"priority": 1, "delay": 2}, "with delay= has none"),
+        ("priority", {"priority": 1, "sharding_key": "k"}, "with sharding_key= has none"),
+        ("properties", {"properties": {"_SYS_MSG_PRIORITY_": "1"}}, "use priority="),
         ("flag", {"flag": 2**31}, "32-bit"),
         ("sharding_key", {"sharding_key": "a\x01"}, "separator"),
         ("properties", {"properties": {"TAGS": "A"}}, "use tags="),

@@ -30,6 +30,7 @@ ROCKETMQ_DEFAULTS = {
     "flushConsumeQueueLeastPages": "2",
     "flushConsumeQueueThoroughInterval": "60000",
     "flushDelayOffsetInterval": "10000",
+    "dataReadAheadEnable": "true",
     "deleteWhen": "04",
     "fileReservedTime": "72",
     "diskMaxUsedSpaceRatio": "75",

@@ -39,6 +39,23 @@ def test_advice_ends_with_the_file(file: MappedFile, monkeypatch: pytest.MonkeyP
     file.close()
 
 
+def test_reading_ahead_is_switched_for_the_descriptor_until_the_file_is_closed(
+    file: MappedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advised: list[int] = []
+
+    def note(_descriptor: int, _start: int, _length: int, advice: int) -> None:
+        advised.append(advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    file.read_ahead(enabled=False)
+    file.read_ahead(enabled=True)
+    assert advised == [os.POSIX_FADV_RANDOM, os.POSIX_FADV_NORMAL]
+    assert file.abandon()
+    file.read_ahead(enabled=False)
+    assert len(advised) == 2
+
+
 @pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1, 0])
 def test_a_file_of_another_length_is_damaged(tmp_path: Path, size: int) -> None:
     path = tmp_path / "0"

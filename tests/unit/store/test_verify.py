@@ -79,7 +79,7 @@ def test_a_store_that_was_closed_is_sound(config: StoreConfig) -> None:
 
     assert report.sound and not report.notes, report
     assert (report.records, report.units, report.queues) == (300, 300, 4)
-    assert report.index_entries == 3 * 300  # unique id and two keys each
+    assert report.index_entries == 4 * 300  # unique id, two keys and tags each
     assert report.log_end == marked_end(config)
 
 
@@ -448,27 +448,29 @@ def test_an_index_that_was_removed_is_written_again(config: StoreConfig) -> None
         assert b"body 7 " in bytes(record)
 
 
-def test_entries_for_tags_as_rocketmq_5_5_writes_them_are_no_damage(config: StoreConfig) -> None:
-    path = log_file(config.root, -1)
-    at, _ = list(records(path))[-1]
-    record = read_record(path.read_bytes(), at)
-    assert not isinstance(record, Blank)
-
-    def put(key: str) -> None:
-        index = KeyIndex(
-            config.root / "index",
-            slots=config.max_hash_slots,
-            capacity=config.max_index_entries,
-            disk=Disk(),
-        )
-        index.load()
-        place = index_hash(record.topic, key), record.physical_offset, record.store_timestamp
-        index.put(struct.pack(">Iqq", *place))
-        index.close()
-
-    put(f"T#{record.decode_properties()['TAGS']}")
+def test_an_index_without_tags_as_rocketmq_4_9_writes_it_is_no_damage(config: StoreConfig) -> None:
+    shutil.rmtree(config.root / "index")
+    index = KeyIndex(
+        config.root / "index",
+        slots=config.max_hash_slots,
+        capacity=config.max_index_entries,
+        disk=Disk(),
+    )
+    index.load()
+    found = [
+        read_record(path.read_bytes(), at)
+        for path in sorted((config.root / "commitlog").iterdir())
+        for at, _ in records(path)
+    ]
+    for record in found:
+        assert not isinstance(record, Blank)
+        properties = record.decode_properties()
+        for key in (properties["UNIQ_KEY"], *properties["KEYS"].split()):
+            place = index_hash(record.topic, key), record.physical_offset, record.store_timestamp
+            index.put(struct.pack(">Iqq", *place))
     assert look(config).sound
-    put("T#another")
+    index.put(struct.pack(">Iqq", 12345, *place[1:]))
+    index.close()
     assert "has no key of this hash" in only(look(config), Part.INDEX).reason
 
 

@@ -9,11 +9,13 @@ from bolide.protocol.codes import RequestCode, ResponseCode
 from bolide.protocol.framing import MAX_FRAME_SIZE
 from bolide.protocol.headers.query import (
     ConsumeQueueHeader,
+    IndexType,
     QueryMessageHeader,
     QueryMessageReply,
     ViewMessageHeader,
 )
 from bolide.protocol.refusals import InvalidParameter, ServerError
+from bolide.protocol.tags import tags_key
 from bolide.remoting.dispatch import Reply, Request, handles
 from bolide.store.queries import Queries
 from bolide.store.reading import ReadableQueue
@@ -44,9 +46,10 @@ class QueryHandlers:
         return Reply(header=index_end, body=body)
 
     def _find(self, header: QueryMessageHeader) -> bytes:
+        by_tags = header.index_type == IndexType.TAGS and not header.by_unique_key
         found = self._store.find(
             header.topic,
-            header.key,
+            tags_key(header.key) if by_tags else header.key,
             limit=None if header.by_unique_key else header.max_num,
             begin=header.begin_timestamp,
             end=header.end_timestamp,

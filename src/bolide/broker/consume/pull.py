@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from bolide.broker.background import COLD_READS, Background, on_thread
 from bolide.broker.consume.admission import Admitted, PullAdmission
+from bolide.broker.consume.cold_reads import ColdReads
 from bolide.broker.consume.expiry import Expiring
 from bolide.broker.consume.long_polling import CallbackWaiter, LongPolling
 from bolide.broker.events import Listeners
@@ -77,6 +78,7 @@ class PullParts:
     background: Background
     expiring: Expiring
     filters: Filters
+    cold_reads: ColdReads
     hooks: Hooks
     now: Callable[[], float] = time.time
 
@@ -161,13 +163,21 @@ class Pulls:
         return self.reply(pull, result)
 
     async def _serve_cold(self, pull: Pull) -> Reply:
-        return self.reply(pull, await on_thread(COLD_READS, self._read, pull, may_block=True))
+        return self.reply(pull, await self._read_cold(pull))
 
     async def read(self, pull: Pull) -> ReadResult:
         try:
             return self._read(pull, may_block=False)
         except NotInMemory:
-            return await on_thread(COLD_READS, self._read, pull, may_block=True)
+            return await self._read_cold(pull)
+
+    async def _read_cold(self, pull: Pull) -> ReadResult:
+        """Read from the disk; raises SystemBusy if the group has read too much from there."""
+        cold_reads = self.parts.cold_reads
+        pull.header = await cold_reads.admit(pull.header)
+        result = await on_thread(COLD_READS, self._read, pull, may_block=True)
+        cold_reads.add(pull.header.consumer_group, result.size)
+        return result
 
     def _read(self, pull: Pull, *, may_block: bool) -> ReadResult:
         header = pull.header

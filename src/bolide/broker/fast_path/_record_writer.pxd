@@ -10,7 +10,7 @@ from bolide.kernel._bytes cimport publish32, put32, put64, u32, u64
 from bolide.kernel._crc cimport crc
 from bolide.kernel._fields cimport Slice
 from bolide.kernel._layouts cimport BORN_V6, COMMIT, ITEM_SIZE, MAGIC_V1, STORE_V6, V6_SIZE
-from bolide.kernel._names cimport Named, key_hash, next_word
+from bolide.kernel._names cimport Named, key_hash, next_word, tags_hash
 from bolide.broker.fast_path._send_requests cimport Item, Send
 from bolide.broker.fast_path._transactions cimport Half
 
@@ -141,6 +141,8 @@ cdef inline int add_keys(bytearray keys, uint32_t prefix, Named *found, Cursor *
         add_item(keys, key_hash(prefix, found.unique_id), cursor)
     while next_word(&words, &word):
         add_item(keys, key_hash(prefix, word), cursor)
+    if found.tags.size:
+        add_item(keys, tags_hash(prefix, found.tags), cursor)
     return 0
 
 

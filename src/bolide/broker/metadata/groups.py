@@ -9,7 +9,9 @@ import msgspec
 
 from bolide.broker.background import MAX_BODY, on_saving_thread, read_json
 from bolide.broker.events import Listeners
+from bolide.broker.metadata.group_attributes import GROUP_ATTRIBUTES
 from bolide.broker.metadata.offsets import OffsetTable
+from bolide.broker.metadata.topic_attributes import changed_attributes
 from bolide.broker.metadata.topics import SYSTEM_GROUPS, validate_group
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -230,14 +232,16 @@ class GroupHandlers:
         return Reply()
 
     async def _update(self, configs: list[GroupConfig], peer: str) -> None:
-        for config in configs:
-            if config.attributes:
-                raise InvalidParameter(
-                    f"group {config.group_name}: groups have no attributes,"
-                    f" {sorted(config.attributes)} cannot be set"
-                )
+        """Apply configurations whose attributes are signed changes."""
         log.info("%s changes groups %s", peer, [config.group_name for config in configs])
-        await self._groups.update_all(configs)
+        await self._groups.update_all([self._with_attributes(config) for config in configs])
+
+    def _with_attributes(self, config: GroupConfig) -> GroupConfig:
+        known = self._groups.find(config.group_name)
+        attributes = changed_attributes(
+            known.attributes if known else None, config.attributes, GROUP_ATTRIBUTES
+        )
+        return msgspec.structs.replace(config, attributes=attributes)
 
     @handles(DeleteGroupHeader, RequestCode.DELETE_SUBSCRIPTIONGROUP)
     async def delete(self, request: Request[DeleteGroupHeader]) -> Reply:

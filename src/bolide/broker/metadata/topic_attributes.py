@@ -12,6 +12,9 @@ from bolide.protocol.bodies.topics import TopicConfig
 from bolide.protocol.refusals import InvalidParameter
 
 DEDUP_WINDOW = "dedup.window"
+MESSAGE_TYPE = "message.type"
+PRIORITY = "PRIORITY"
+MIXED = "MIXED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,12 @@ def _one_of(supported: Collection[str], *others: str) -> Callable[[str], None]:
     return check
 
 
-_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
+_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", PRIORITY, MIXED)
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
     "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
-    "message.type": Attribute(_one_of(_MESSAGE_TYPES, "PRIORITY", "LITE", "MIXED")),
+    MESSAGE_TYPE: Attribute(_one_of(_MESSAGE_TYPES, "LITE")),
     DEDUP_WINDOW: Attribute(WindowLength.parse),  # not in RocketMQ
 }
 
@@ -98,6 +101,11 @@ def _checked(name: str, value: str, attribute: Attribute) -> str:
     except ValueError as exc:
         raise InvalidParameter(f"attribute {name!r} cannot be {value!r}: {exc}") from exc
     return value
+
+
+def is_priority_topic(topic: TopicConfig) -> bool:
+    """Whether pops of the topic go by priority."""
+    return topic.attributes.get(MESSAGE_TYPE) == PRIORITY
 
 
 def has_window(topic: TopicConfig) -> bool:

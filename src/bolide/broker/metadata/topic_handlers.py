@@ -14,6 +14,8 @@ from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_mappings import QueueMappings
 from bolide.broker.metadata.topic_attributes import (
     DEDUP_WINDOW,
+    MESSAGE_TYPE,
+    MIXED,
     changed_attributes,
     has_window,
     parse_changes,
@@ -229,6 +231,12 @@ def validate_config(config: TopicConfig, settings: BrokerConfig) -> None:
     name = config.topic_name
     validate_topic(name)
     _refuse_system_topic(name, settings)
+    kind = config.attributes.get(f"+{MESSAGE_TYPE}")
+    if kind == MIXED and not settings.enable_mixed_message_type:
+        raise InvalidParameter(
+            "MIXED message type is not supported. Set enableMixedMessageType=true on this"
+            " broker, or give the topic another message.type."
+        )
     for queues in (config.read_queue_nums, config.write_queue_nums):
         if not 0 <= queues <= MAX_QUEUES:
             raise InvalidParameter(

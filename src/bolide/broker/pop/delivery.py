@@ -1,9 +1,8 @@
 """Delivery of pops: where a pop begins, which queues it reads, and which messages it leases."""
 
-import random
 import struct
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from bolide.broker.pop.events import (
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.ordered import OrderInfo, first_order_info
 from bolide.broker.pop.pop_queue import PopQueue
-from bolide.broker.pop.revival import RetryTopics
+from bolide.broker.pop.queue_order import QueueOrder
 from bolide.broker.pop.state import PopState
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -234,7 +233,7 @@ class PopDelivery:
     state: PopState
     journal: Journal
     positions: Positions
-    retry_topics: RetryTopics
+    order: QueueOrder
     expiring: Expiring
     now: Callable[[], float] = time.time
 
@@ -260,7 +259,7 @@ class PopDelivery:
         """
         result = PopResult()
         try:
-            for topic, queue_id in self._queues(admitted):
+            for topic, queue_id in self.order.queues(admitted.header, admitted.topic):
                 yield from self._visit(admitted, result, topic, queue_id)
             result.batches = [batch for batch in result.batches if batch.is_valid]
             if result.batches:
@@ -269,22 +268,6 @@ class PopDelivery:
             for queue in result.visited:
                 queue.is_busy = False
         return result
-
-    def _queues(self, admitted: AdmittedPop) -> Iterator[tuple[str, int]]:
-        """Return the queues to visit: rotated, with the retry queues first or last."""
-        header, topic = admitted.header, admitted.topic
-        normal = [(topic.topic_name, header.queue_id)]
-        if header.queue_id < 0:
-            normal = list(_rotated(topic))
-        if header.order:
-            return iter(normal)
-        retry_queues = [
-            target
-            for config in self.retry_topics.readable(header.consumer_group, topic.topic_name)
-            for target in _rotated(config)
-        ]
-        first = random.randrange(100) < self.cell.value.pop_from_retry_probability  # noqa: S311
-        return iter([*retry_queues, *normal] if first else [*normal, *retry_queues])
 
     def _visit(
         self, admitted: AdmittedPop, result: PopResult, topic: str, queue_id: int
@@ -381,9 +364,3 @@ class PopDelivery:
             return first_order_info(header.attempt_id, pop_time, invisible, batch.offsets)
         before = batch.queue.order.info
         return before.next_order_info(header.attempt_id, pop_time, invisible, batch.offsets)
-
-
-def _rotated(topic: TopicConfig) -> Iterator[tuple[str, int]]:
-    count = topic.read_queue_nums
-    first = random.randrange(count) if count else 0  # noqa: S311
-    return ((topic.topic_name, (first + at) % count) for at in range(count))

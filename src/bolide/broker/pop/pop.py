@@ -20,6 +20,7 @@ from bolide.broker.pop.java_revive_log import JavaReviveLog
 from bolide.broker.pop.journal import Journal
 from bolide.broker.pop.ordered import OrderTable
 from bolide.broker.pop.polling import Admission, Polling
+from bolide.broker.pop.queue_order import QueueOrder
 from bolide.broker.pop.revival import RetryTopics, Reviver
 from bolide.broker.pop.state import PopState
 from bolide.broker.produce.durability import Durability
@@ -117,7 +118,7 @@ class Pop:
             state=self.state,
             journal=self.journal,
             positions=self.positions,
-            retry_topics=self.retry_topics,
+            order=QueueOrder(cell=self.cell, groups=self.groups, retry_topics=self.retry_topics),
             expiring=self.expiring,
             now=self.now,
         )

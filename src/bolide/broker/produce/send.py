@@ -33,6 +33,7 @@ from bolide.broker.produce.addressing import (
 )
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
+from bolide.broker.produce.priority import placed_by_priority
 from bolide.broker.settings.config import BrokerConfig
 from bolide.broker.statistics import Statistics
 from bolide.broker.timers.recurring import begin_series, check_batch
@@ -320,8 +321,8 @@ class SendHandlers:
         return replace(incoming, header=moved), dead
 
     def _append(self, incoming: Incoming, topic: TopicConfig) -> StoredSend:
-        header = incoming.header
-        self._check_topic(header, topic)
+        self._check_topic(incoming.header, topic)
+        header = placed_by_priority(incoming.header, topic)
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = _any_queue(header, topic)

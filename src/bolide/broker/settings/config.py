@@ -14,6 +14,7 @@ from typing import Final
 
 from bolide.broker.settings.sections import (
     AssignmentSettings,
+    ColdReadSettings,
     FilterSettings,
     PopSettings,
     ReplySettings,
@@ -58,6 +59,7 @@ class BrokerRole(StrEnum):
 class BrokerConfig(
     ReplySettings,
     FilterSettings,
+    ColdReadSettings,
     AssignmentSettings,
     PopSettings,
     TimerSettings,
@@ -101,6 +103,13 @@ class BrokerConfig(
         "Number of worker processes, each a broker group of its own; see --workers.",
         bounds=(1, 256), ours=True,
     )  # fmt: skip
+
+    broker_hooks: tuple[str, ...] = option(
+        (),
+        "Hooks to load at the start, module:Class each, separated by semicolons; only from a file,"
+        " the command line or the environment.",
+        ours=True,
+    )
 
     # NameServers
     name_servers: tuple[str, ...] = option(
@@ -158,6 +167,9 @@ class BrokerConfig(
     # Topics
     broker_permission: int = option(
         6, "Permission of the broker: 4 to read, 2 to write, 6 for both.", bounds=(0, 7), live=True
+    )
+    enable_mixed_message_type: bool = option(
+        False, "Allow topics with message.type=MIXED.", live=True
     )
     auto_create_topic_enable: bool = option(
         True, "Create a topic when a message is sent to it.", live=True

@@ -31,7 +31,7 @@ from bolide.store.config import StoreConfig
 
 log = logging.getLogger(__name__)
 
-_ALWAYS_LOCKED = {"configBlackList", "brokerConfigPath", "rocketmqHome", "workers"}
+_ALWAYS_LOCKED = {"configBlackList", "brokerConfigPath", "rocketmqHome", "workers", "brokerHooks"}
 _FILE = Path("config") / "broker.properties"
 
 Cell = ConfigCell[BrokerConfig] | ConfigCell[StoreConfig]

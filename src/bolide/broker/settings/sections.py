@@ -6,6 +6,7 @@ from bolide.config import option
 from bolide.protocol.bodies.pop import RequestMode
 
 _INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
 _DAY_MS = 86_400_000
 _YEAR = 365 * 24 * 3600
 _MIB = 1024 * 1024
@@ -34,6 +35,24 @@ class AssignmentSettings:
     load_balance_poll_name_server_interval: float = option(
         30.0, "Milliseconds for which the queues of a topic on other brokers are cached.",
         bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdReadSettings:
+    """Flow control of pulls that read messages from the disk."""
+
+    cold_data_flow_control_enable: bool = option(
+        False, "Hold back consumer groups that read too much from the disk.", live=True
+    )
+    cg_cold_read_threshold: int = option(
+        3 * _MIB,
+        "Bytes that a group may read from the disk in 5 s, unless it has a threshold of its own.",
+        bounds=(0, _LONG_MAX), live=True,
+    )  # fmt: skip
+    global_cold_read_threshold: int = option(
+        100 * _MIB, "Bytes that all groups together may read from the disk in 5 s.",
+        bounds=(0, _LONG_MAX), live=True,
     )  # fmt: skip
 
 
@@ -82,6 +101,14 @@ class PopSettings:
         20, "Percentage of pops that read retries before other messages instead of after them.",
         bounds=(0, 100), live=True,
     )  # fmt: skip
+    pop_from_retry_probability_for_priority: int = option(
+        0, "As popFromRetryProbability, for pops that go by priority.", bounds=(0, 100), live=True
+    )
+    priority_order_asc: bool = option(
+        True,
+        "The queue with the highest number has the highest priority; otherwise queue 0 has it.",
+        live=True,
+    )
     enable_retry_topic_v2: bool = option(
         False, "Name POP retry topics %RETRY%group+topic; topics with either name are always read.",
         key="enableRetryTopicV2", live=True,

@@ -18,7 +18,6 @@ _METRICS = "metrics are not implemented"
 _COMPACTION = "topic compaction is not implemented"
 _LMQ = "light message queues are not implemented"
 _LIGHT_TOPICS = "light topics are not implemented"
-_PRIORITY = "priority messages are not implemented"
 _NOTICES = "a notification counts messages without filtering them"
 _ENGINES = "there is one timer engine"
 _TLS = "TLS 1.2 or newer, with the ciphers of the system's OpenSSL"
@@ -28,6 +27,7 @@ _REGISTRATION = "one registration contains all topics"
 _CONTAINER = "broker containers are not implemented"
 _PROXY = "only RocketMQ's proxy uses it"
 _COLD = "disk reads run on another thread and do not block other requests"
+_COLD_STRATEGY = "thresholds of cold reads change only when an administrator sets them"
 _UNUSED = "RocketMQ no longer uses it"
 _OWN_CALLS = "the broker makes few calls as a client"
 _SCHEDULED = "one task delivers the delayed messages of all levels"
@@ -357,7 +357,6 @@ _SINGLE = {
     "enableBroadcastOffsetStore": Ignored("true", _PROXY),
     "broadcastOffsetExpireSecond": Ignored("120", _PROXY),
     "broadcastOffsetExpireMaxSecond": Ignored("300", _PROXY),
-    "enableMixedMessageType": Ignored("false", _PROXY),
     "realTimeNotifyConsumerChange": Ignored("true", "consumers are always notified at once"),
     "useStaticSubscription": Ignored("false", "heartbeats are the only source of subscriptions"),
     "subscriptionExpiredTimeout": Ignored(
@@ -368,10 +367,8 @@ _SINGLE = {
     "validateSystemTopicWhenUpdateTopic": Ignored("true", "system topics are always protected"),
     "disableConsumeIfConsumerReadSlowly": Ignored("false", _COLD),
     "consumerFallbehindThreshold": Ignored("17179869184", _COLD),
-    "coldCtrStrategyEnable": Ignored("false", _COLD),
-    "usePIDColdCtrStrategy": Ignored("true", _COLD),
-    "cgColdReadThreshold": Ignored("3145728", _COLD),
-    "globalColdReadThreshold": Ignored("104857600", _COLD),
+    "coldCtrStrategyEnable": Ignored("false", _COLD_STRATEGY),
+    "usePIDColdCtrStrategy": Ignored("true", _COLD_STRATEGY),
     "printChannelGroups": Ignored("false", "mqadmin shows the clients of a group"),
     "printChannelGroupsMinNum": Ignored("5", "mqadmin shows the clients of a group"),
     "enableDetailStat": Ignored("true", "all statistics are always kept"),
@@ -379,8 +376,6 @@ _SINGLE = {
     "configManagerVersion": Ignored("v1", _ROCKSDB),
     "useSingleRocksDBForAllConfigs": Ignored("false", _ROCKSDB),
     "persistConsumerOffsetIncrementally": Ignored("false", _ROCKSDB),
-    "priorityOrderAsc": Ignored("true", _PRIORITY),
-    "popFromRetryProbabilityForPriority": Ignored("0", _PRIORITY),
     "useSeparateRetryQueue": Ignored("false", _POP),
     "useMessageFilterForNotification": Ignored("true", _NOTICES),
     "maxMessageFilterNumForNotification": Ignored("64", _NOTICES),

@@ -3,6 +3,7 @@
 import codecs
 import time
 from collections.abc import AsyncIterator
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ from bolide.model.message import Message, StoredMessage
 from bolide.model.properties import PropertyName
 from bolide.protocol.bodies.consumers import DirectConsumption
 from bolide.protocol.bodies.message_queue import MessageQueue
+from bolide.protocol.headers.query import IndexType
 
 if TYPE_CHECKING:
     from bolide.client.producer.producer import Producer
@@ -79,9 +81,21 @@ def query_msg_by_id(
     run(name_server, act)
 
 
+class KeyType(StrEnum):
+    """What queryMsgByKey looks for."""
+
+    KEYS = IndexType.KEYS
+    TAGS = IndexType.TAGS
+
+
 def query_msg_by_key(
     topic: Topic,
-    key: Annotated[str, typer.Option("-k", "--msgKey", help="One key of the message.")],
+    key: Annotated[
+        str, typer.Option("-k", "--msgKey", help="One key of the message, or its tags.")
+    ],
+    key_type: Annotated[
+        KeyType, typer.Option("-p", "--keyType", help="K: the key is a key. T: it is the tags.")
+    ] = KeyType.KEYS,
     begin: Annotated[
         int, typer.Option("-b", "--beginTimestamp", help="First store time, in ms.")
     ] = 0,
@@ -95,13 +109,13 @@ def query_msg_by_key(
     as_json: Json = False,
     name_server: NameServer = None,
 ) -> None:
-    """List messages by key."""
-    found = run(
-        name_server,
-        lambda admin: admin.messages.by_key(
-            topic, key, limit=limit, begin=begin, end=end, cluster=cluster
-        ),
-    )
+    """List messages by key or tags."""
+
+    async def find(admin: AdminClient) -> list[StoredMessage]:
+        look_up = admin.messages.by_key if key_type is KeyType.KEYS else admin.messages.by_tags
+        return await look_up(topic, key, limit=limit, begin=begin, end=end, cluster=cluster)
+
+    found = run(name_server, find)
     if as_json:
         print_json([document_of(message) for message in found])
         return

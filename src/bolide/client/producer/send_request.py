@@ -266,7 +266,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
     """Raises InvalidMessage unless the messages can be sent as a batch.
 
     A batch has one topic, not a retry topic, and one wait flag; all messages or none are keyed,
-    none is delayed or too large.
+    none is delayed, has a priority or is too large.
     """
     if not messages:
         raise InvalidMessage("messages", "the batch is empty")
@@ -292,6 +292,10 @@ def _check_properties(message: Message, first: Message) -> None:
         raise InvalidMessage("dedup_key", "must be set in all messages of a batch, or in none")
     if message.delay_level:
         raise InvalidMessage("delay_level", "messages of a batch cannot be delayed")
+    if message.priority is not None:
+        raise InvalidMessage(
+            "priority", "messages of a batch share a queue: send those with a priority one by one"
+        )
     if is_timed(message.properties):
         raise InvalidMessage(
             "deliver_at", "messages of a batch cannot be timed: send them one by one"

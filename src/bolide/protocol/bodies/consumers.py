@@ -131,3 +131,21 @@ class DirectConsumption(Struct, kw_only=True):
     consume_result: ConsumeVerdict | None = None
     remark: str | None = None
     spent_time_mills: Long = 0
+
+
+class ColdReadTally(Struct, kw_only=True):
+    """What a group has read from the disk in this window (`AccAndTimeStamp`)."""
+
+    cold_acc: Long = 0
+    last_cold_read_time_mills: Long = 0
+    create_time_mills: Long = 0
+
+
+class ColdReadInfo(Struct, kw_only=True):
+    """Answer to GET_COLD_DATA_FLOW_CTR_INFO."""
+
+    runtime_table: dict[str, ColdReadTally] = field(default_factory=dict)
+    config_table: dict[str, Long] = field(default_factory=dict)
+    cg_cold_read_threshold: Long = 0
+    global_cold_read_threshold: Long = 0
+    global_acc: Long = 0

@@ -1,18 +1,28 @@
 """Headers of lookups of single messages and queue entries."""
 
+from typing import Final
+
 from msgspec import field
 
 from bolide.protocol.header import Header, Int, Long
 
 
+class IndexType:
+    """What the key of a QUERY_MESSAGE is; 4.9 knows no other types than `KEYS`."""
+
+    KEYS: Final = "K"
+    TAGS: Final = "T"
+
+
 class QueryMessageHeader(Header, frozen=True, kw_only=True):
-    """QUERY_MESSAGE, by a user's key or by the unique id."""
+    """QUERY_MESSAGE, by a user's key, by the tags or by the unique id."""
 
     topic: str
     key: str
     max_num: Int
     begin_timestamp: Long
     end_timestamp: Long
+    index_type: str | None = None
     by_unique_key: bool = field(name="_UNIQUE_KEY_QUERY", default=False)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bolide.kernel.index_entries import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from bolide.model.properties import PropertyName
 from bolide.protocol.record import Record
-from bolide.protocol.tags import index_hash
+from bolide.protocol.tags import index_hash, tags_key
 from bolide.store.descriptors import read_at
 from bolide.store.disk import data_ranges
 from bolide.store.index_file import index_file_size
@@ -104,12 +104,12 @@ class IndexCheck:
             assert entry is not None
             if entry.physical_offset < physical_offset:
                 self._extra(entry, is_damaged)
-            elif entry.key_hash not in hashes and not self._is_of_tags(entry):
+            elif entry.key_hash not in hashes:
                 self._damage(entry, f"the record at {physical_offset} has no key of this hash")
             else:
                 found.append(entry.key_hash)
                 self._check_time(entry, timestamp)
-        if set(hashes) <= set(found):
+        if self._has_all(physical_offset, set(hashes) - set(found)):
             self._report_missing(at_end=False)
         else:
             self._missing = self._missing or [physical_offset]
@@ -139,16 +139,18 @@ class IndexCheck:
             self._damage(entry, f"its record at {place} is damaged")
         elif place >= self._report.log_end and self._unclean:
             self._report.add_note(f"an index entry points to {place}, behind the end of the log")
-        elif not self._is_of_tags(entry):
+        else:
             self._damage(entry, f"no record with such a key lies at {place}")
 
-    def _is_of_tags(self, entry: Entry) -> bool:
-        """Whether the entry is for tags, as RocketMQ 5.5 writes them; Bolide writes none."""
-        record = self._read(entry.physical_offset)
+    def _has_all(self, physical_offset: int, missing: set[int]) -> bool:
+        """Whether nothing is missing but the entry of the tags, which RocketMQ 4.9 lacks."""
+        if len(missing) != 1:
+            return not missing
+        record = self._read(physical_offset)
         if isinstance(record, str):
             return False
         tags = record.decode_properties().get(PropertyName.TAGS, "")
-        return bool(tags) and index_hash(record.topic, f"T#{tags}") == entry.key_hash
+        return bool(tags) and missing == {index_hash(record.topic, tags_key(tags))}
 
     def _report_missing(self, *, at_end: bool) -> None:
         if not self._missing_count:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from bolide.broker.admin import queries
@@ -73,6 +74,23 @@ async def test_messages_are_found_by_key_newest_first(tables: BrokerTables) -> N
         found = await caller.call(RequestCode.QUERY_MESSAGE, wanted("k2"))
     assert bodies_of(found.body) == [b"2", b"1"]
     QueryMessageReply.from_fields(found.fields)
+
+
+@on_loop
+async def test_messages_are_found_by_tags_and_not_mistaken_for_keys(tables: BrokerTables) -> None:
+    put(tables, b"1", b"2", TAGS="paid", KEYS="k")
+    put(tables, b"3", KEYS="paid")
+    async with asked(tables) as caller:
+
+        async def found(key: str, index_type: str | None) -> list[bytes]:
+            question = msgspec.structs.replace(wanted(key), index_type=index_type)
+            return bodies_of((await caller.call(RequestCode.QUERY_MESSAGE, question)).body)
+
+        assert await found("paid", "T") == [b"2", b"1"]
+        assert await found("paid", "K") == await found("paid", None) == [b"3"]
+        assert await found("k", "U") == [b"2", b"1"]
+        with pytest.raises(QueryNotFound):
+            await found("k", "T")
 
 
 @on_loop

@@ -64,6 +64,7 @@ INTERESTING: dict[str, list[Any]] = {
         f"{NAMED}DELAY\x011\x02", f"{NAMED}DELAY\x01-1\x02", f"{NAMED}CLUSTER\x01x\x02",
         f"{NAMED}MSG_REGION\x01x\x02", f"{NAMED}TRACE_ON\x01x\x02", f"{NAMED}POP_CK\x01x\x02",
         f"{NAMED}TRAN_MSG\x01true\x02", f"{NAMED}TIMER_DELAY_SEC\x015\x02", "XUNIQ_KEY\x01a\x02",
+        f"{NAMED}_SYS_MSG_PRIORITY_\x012\x02", f"{NAMED}_SYS_MSG_PRIORITY_\x01x\x02",
         "UNIQ_KEY\x01\x02", 'UNIQ_KEY\x01"quoted"\x02', "UNIQ_KEY\x01ü\x02", f"{NAMED}Ü\x01ü\x02",
         f"junk{NAMED}", f"{NAMED}junk", f"{NAMED}\x01\x02\x02", "UNIQ_KEY\x01a\x01b\x02",
         "UNIQ_KEY", f"{NAMED[:-1]}\n", f"\x02{NAMED}", f"{NAMED}x\x01{'y' * 32_700}\x02",
@@ -194,7 +195,8 @@ LONG_NAMES = st.builds(
 )
 ITEM_PROPERTIES = [
     "", NAMED, NAMED[:-1], f"{NAMED}TAGS\x01A\x02KEYS\x01a b\x02", "Ü\x01ü\x02", "junk",
-    f"{NAMED}DELAY\x011\x02", f"TAGS\x01ü\x02{NAMED}", f"{NAMED}x\x01{'y' * 32_600}\x02",
+    f"{NAMED}DELAY\x011\x02", f"{NAMED}_SYS_MSG_PRIORITY_\x011\x02",
+    f"TAGS\x01ü\x02{NAMED}", f"{NAMED}x\x01{'y' * 32_600}\x02",
 ]  # fmt: skip
 ITEMS = st.builds(
     batch_item,
@@ -239,7 +241,8 @@ HALF_PROPERTIES = [
     *(
         f"{IN_TRANSACTION}{more}" for more in (
             "TAGS\x01A\x02KEYS\x01a b\x02", "TAGS\x01A\x02TAGS\x01B\x02", "DELAY\x011\x02",
-            "TIMER_DELAY_SEC\x015\x02", "__STARTDELIVERTIME\x015\x02", "REAL_TOPIC\x01Order\x02",
+            "TIMER_DELAY_SEC\x015\x02", "_SYS_MSG_PRIORITY_\x011\x02",
+            "__STARTDELIVERTIME\x015\x02", "REAL_TOPIC\x01Order\x02",
             "REAL_QID\x013\x02", "__transactionId__\x01x\x02", "TRANSACTION_CHECK_TIMES\x013\x02",
             "TRAN_PREPARED_QUEUE_OFFSET\x017\x02", "CHECK_IMMUNITY_TIME_IN_SECONDS\x011\x02",
             "CLUSTER\x01x\x02", "BOLIDE_STATE\x018\x02", "POP_CK\x01x\x02", "DEDUP_KEY\x01k\x02",

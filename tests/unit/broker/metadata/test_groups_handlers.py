@@ -111,10 +111,38 @@ async def test_an_invalid_group_is_refused(tables: BrokerTables, body: bytes) ->
 
 
 @on_loop
-async def test_attributes_of_groups_are_refused_by_name(tables: BrokerTables) -> None:
+async def test_attributes_of_a_group_change_by_sign_and_are_kept(tables: BrokerTables) -> None:
     async with serving(tables) as caller:
-        with pytest.raises(InvalidParameter, match=r"groups have no attributes, \['\+x'\]"):
-            await update(caller, GroupConfig(group_name="g", attributes={"+x": "1"}))
+        await update(caller, GroupConfig(group_name="g", attributes={"+priority.factor": "30"}))
+        await update(caller, GroupConfig(group_name="g", retry_max_times=3))
+        assert tables.restarted().groups.require("g").attributes == {"priority.factor": "30"}
+        answer = await caller.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("g"))
+        shown = fastjson.decode(answer.body, GroupConfig)
+        assert (shown.attributes, shown.retry_max_times) == ({"priority.factor": "30"}, 3)
+        await update(caller, GroupConfig(group_name="g", attributes={"-priority.factor": ""}))
+    assert tables.restarted().groups.require("g").attributes == {}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"+x": "1"}, r"'\+x' is not known"),
+        ({"priority.factor": "1"}, "is not known: write a sign"),
+        ({"+priority.factor": "101"}, "from 0 to 100"),
+        ({"+priority.factor": "-1"}, "from 0 to 100"),
+        ({"+priority.factor": "x"}, "from 0 to 100"),
+        ({"-priority.factor": ""}, "is not set"),
+        ({"+lite.sub.model": "Shared"}, "light topics are not implemented"),
+    ],
+)
+@on_loop
+async def test_an_attribute_that_a_group_cannot_have_is_refused_by_name(
+    tables: BrokerTables, attributes: dict[str, str], reason: str
+) -> None:
+    async with serving(tables) as caller:
+        with pytest.raises(InvalidParameter, match=reason):
+            await update(caller, GroupConfig(group_name="g", attributes=attributes))
+    assert len(tables.groups) == 0
 
 
 @on_loop

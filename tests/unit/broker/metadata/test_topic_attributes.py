@@ -48,7 +48,7 @@ def test_changes_apply_to_the_current_attributes() -> None:
         ({"+colour": "red"}, "write a sign and one of"),
         ({"": "x"}, "not known"),
         ({"+message.type": "ODD"}, "cannot be 'ODD'"),
-        ({"+message.type": "MIXED"}, "MIXED is not supported"),
+        ({"+message.type": "LITE"}, "LITE is not supported"),
         ({"+queue.type": "BatchCQ"}, "BatchCQ is not supported"),
         ({"+cleanup.policy": "COMPACTION"}, "COMPACTION is not supported"),
         ({"+dedup.window": "8d"}, "'dedup.window' cannot be '8d': .* 1s to 7d"),

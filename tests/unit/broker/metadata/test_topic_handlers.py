@@ -62,6 +62,20 @@ async def create(caller: Caller, header: CreateTopicHeader) -> None:
 
 
 @on_loop
+async def test_a_mixed_topic_needs_the_setting(tables: BrokerTables) -> None:
+    mixed = asking_for(attributes="+message.type=MIXED")
+    async with serving(tables) as caller:
+        with pytest.raises(InvalidParameter, match="enableMixedMessageType=true"):
+            await create(caller, mixed)
+    allowing = tables.restarted(enable_mixed_message_type=True)
+    async with serving(allowing) as caller:
+        await create(caller, mixed)
+    found = allowing.topics.find("T")
+    assert found is not None
+    assert found.attributes == {"message.type": "MIXED"}
+
+
+@on_loop
 async def test_a_topic_is_created_and_shown(tables: BrokerTables) -> None:
     async with serving(tables) as caller:
         await create(caller, asking_for(order=True, attributes="+message.type=FIFO"))

@@ -1,6 +1,7 @@
 """Changes of settings at run time: applied, pending until a restart, and written."""
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -132,12 +133,24 @@ async def test_a_running_broker_cannot_be_made_to_seem_protected(
         await running.settings.update({key: "true"}, PEER)
 
 
-@pytest.mark.parametrize("key", ["configBlackList", "brokerConfigPath", "rocketmqHome", "workers"])
+@pytest.mark.parametrize(
+    "key", ["configBlackList", "brokerConfigPath", "rocketmqHome", "workers", "brokerHooks"]
+)
 @on_loop
 async def test_keys_of_the_black_list_cannot_be_changed(running: Running, key: str) -> None:
     with pytest.raises(NoPermission, match=f"black list: {key}"):
         await running.settings.update({key: "x", "brokerPermission": "2"}, PEER)
     assert running.cell.value.broker_permission == 6
+
+
+@on_loop
+async def test_a_value_cannot_carry_a_hook_into_the_file(running: Running) -> None:
+    text = "broker-x\nbrokerHooks=evil:Hook\r\nbrokerHooks=evil:Hook"
+    for key in ("brokerName", "popCkMaxBufferSize", "messageStorePlugIn"):
+        with suppress(InvalidParameter):
+            await running.settings.update({key: text, f"{key}\nbrokerHooks": "evil:Hook"}, PEER)
+    assert "brokerHooks" not in running.written
+    assert load_settings(running.written, strict=False)[0].broker_hooks == ()
 
 
 @on_loop
