@@ -9,7 +9,7 @@ graph around a memory store.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ from bolide.broker.metadata.groups import GroupHandlers, GroupTable
 from bolide.broker.metadata.offset_handlers import OffsetHandlers
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topic_handlers import TopicHandlers
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.ack_handlers import PopAckHandlers
@@ -313,6 +314,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             max_message_size=lambda: given.store_cell.value.max_message_size,
             hooks=given.gate.hooks,
             now=now,
+            max_compacted_size=lambda: store.compaction.max_record,
         )
     )
     pulls = Pulls(
@@ -562,6 +564,9 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
+    follow_compaction = partial(_follow_compaction, parts.topics, parts.store)
+    follow_compaction(each.topic_name for each in parts.topics)
+    parts.topics.on_change.add(follow_compaction)
     notices = MemberNotices(parts.clients, parts.background)
     parts.clients.on_members_changed.add(notices.members_changed)
 
@@ -571,6 +576,16 @@ def connect_registration(parts: Parts, registration: Registration) -> None:
     parts.topics.on_change.add(registration.record_change)
     parts.topics.on_published.add(registration.announce)
     parts.cell.on_change(registration.record_change)
+
+
+def _follow_compaction(topics: TopicTable, store: MessageStore, names: Iterable[str]) -> None:
+    """Tell the store which of the topics keep the newest message of each key."""
+    for name in names:
+        topic = topics.find(name)
+        if topic is not None and is_compacted(topic):
+            store.compaction.add(name)
+        else:
+            store.compaction.discard(name)
 
 
 async def _follow(topics: TopicTable) -> None:
