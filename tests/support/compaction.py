@@ -50,10 +50,12 @@ def put(store: MessageStore, values: Iterable[tuple[str, bytes]], queue_id: int 
 
 
 def log_of(store: MessageStore, queue_id: int = 0) -> QueueLog:
-    return store.compaction._logs[TOPIC, queue_id]  # noqa: SLF001
+    return store.compaction._logs[TOPIC, queue_id]
 
 
-def read_all(store: MessageStore, queue_id: int = 0, begin: int = 0, most: int = 7) -> list[Message]:
+def read_all(
+    store: MessageStore, queue_id: int = 0, begin: int = 0, most: int = 7
+) -> list[Message]:
     """Read a queue to its end as a consumer does."""
     found: list[Message] = []
     offset = begin

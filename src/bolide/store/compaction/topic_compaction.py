@@ -1,6 +1,6 @@
 """Copies the messages of compaction topics into their own logs, and compacts these logs.
 
-One thread does both, for all queues in turn: it copies every second what has been flushed, and
+One thread does both, for all queues in turn: it copies every second what is new, and
 compacts a queue each `compactionScheduleInternal` milliseconds. Reads use the compaction log below
 the offset up to which messages have been copied, and the consume queue from there on, so that a
 consumer never waits for the copy.
@@ -45,6 +45,7 @@ QueueKey = tuple[str, int]
 class SourceLog(Protocol):
     """The part of `CommitLog` that is used here."""
 
+    written: int
     flushed: int
 
     def read(self, physical_offset: int, size: int) -> memoryview | None: ...
@@ -233,7 +234,7 @@ class TopicCompaction:
             if self._thread.is_stopping:
                 return
             now = time.monotonic()
-            if now >= self._due.setdefault(key, now + interval):
+            if now >= self._due.setdefault(key, now + interval) and self._is_flushed(key):
                 self._attempt(key, self._compact)
                 self._due[key] = time.monotonic() + interval
 
@@ -241,6 +242,17 @@ class TopicCompaction:
         """Compact all queues now. Blocks."""
         for key in self._keys():
             self._attempt(key, self._compact)
+
+    def _is_flushed(self, key: QueueKey) -> bool:
+        """Whether the commit log is on the disk as far as a compaction would look.
+
+        Otherwise a power cut could lose a message for whose sake an older one is gone already.
+        """
+        copied, queue = self._logs.get(key), self._queue(key)
+        if copied is None or queue is None or len(copied.segments) < 2:
+            return True
+        unit = queue.unit(copied.segments[-2].last)
+        return unit is None or unit.physical_offset + unit.size <= self._commit_log.flushed
 
     def _attempt(self, key: QueueKey, work: Callable[[QueueLog], object]) -> None:
         """Work on a queue; a failure is logged, and the next round tries again."""
@@ -285,7 +297,7 @@ class TopicCompaction:
         queue = self._queue((copied.topic, copied.queue_id))
         if queue is None:
             return
-        end = queue.end_below(self._commit_log.flushed)
+        end = queue.end_below(self._commit_log.written)
         begin = max(copied.copied, queue.min_offset)
         while begin < end:
             units = list(queue.read(begin, min(_BATCH, end - begin)))

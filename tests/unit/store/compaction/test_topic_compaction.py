@@ -1,5 +1,6 @@
 import errno
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -181,15 +182,20 @@ def test_a_topic_that_is_removed_loses_its_log(tmp_path: Path) -> None:
 
 def test_a_copy_ahead_of_its_queue_is_cut(tmp_path: Path) -> None:
     """As RocketMQ leaves it when a topic is deleted and made again."""
-    store = opened(tmp_path)
+    store = opened(tmp_path / "old")
     put(store, VALUES)
     store.compaction.compact_all()
-    store.compaction.discard(TOPIC)
-    store.queues.detach_topic(TOPIC.encode(), tmp_path / "aside")
     store.close()
-    store = opened(tmp_path)
-    put(store, [("a", b"1"), ("a", b"2")])
-    assert read_all(store) == [(0, "a", b"1"), (1, "a", b"2")]
+    store = opened(tmp_path / "new")
+    put(store, VALUES[:5])
+    store.close()
+    shutil.rmtree(tmp_path / "new" / "compaction")
+    shutil.copytree(tmp_path / "old" / "compaction", tmp_path / "new" / "compaction")
+    store = opened(tmp_path / "new")
+    put(store, VALUES[5:] + VALUES)
+    store.compaction.compact_all()
+    both = VALUES + VALUES
+    assert read_all(store, begin=10) == newest(both, log_of(store).segments[-1].first)
     store.close()
 
 
@@ -272,4 +278,5 @@ async def test_the_thread_copies_and_compacts(tmp_path: Path) -> None:
         store.compaction.add(TOPIC)
         for key, body in VALUES:
             store.append(draft(TOPIC, body, properties={"KEYS": key}))
+        store.flush()
         await until(lambda: read_all(store) == newest(VALUES, 3 * PER_FILE))
