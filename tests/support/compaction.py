@@ -13,7 +13,7 @@ from tests.support.store import draft, record_of, small_config
 
 TOPIC = "Latest"
 PER_FILE = 10
-LOG_SIZE, QUEUE_SIZE = 11 * 46 * 8, 11 * 46
+LOG_SIZE, QUEUE_SIZE = 11 * 46 * 9, 11 * 46
 Message = tuple[int, str, bytes]
 """Queue offset, key and body."""
 
