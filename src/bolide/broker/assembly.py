@@ -83,6 +83,7 @@ from bolide.protocol.refusals import ServerError
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher
 from bolide.store import tables as kinds
+from bolide.store.compaction.topic_compaction import TopicCompaction
 from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
@@ -564,9 +565,10 @@ def _connect(parts: Parts, tables: Tables) -> None:
 
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
-    follow_compaction = partial(_follow_compaction, parts.topics, parts.store)
-    follow_compaction(each.topic_name for each in parts.topics)
-    parts.topics.on_change.add(follow_compaction)
+    if parts.store.compaction is not None:  # a memory store has none
+        follow_compaction = partial(_follow_compaction, parts.topics, parts.store.compaction)
+        follow_compaction(each.topic_name for each in parts.topics)
+        parts.topics.on_change.add(follow_compaction)
     notices = MemberNotices(parts.clients, parts.background)
     parts.clients.on_members_changed.add(notices.members_changed)
 
@@ -578,14 +580,16 @@ def connect_registration(parts: Parts, registration: Registration) -> None:
     parts.cell.on_change(registration.record_change)
 
 
-def _follow_compaction(topics: TopicTable, store: MessageStore, names: Iterable[str]) -> None:
+def _follow_compaction(
+    topics: TopicTable, compaction: TopicCompaction, names: Iterable[str]
+) -> None:
     """Tell the store which of the topics keep the newest message of each key."""
     for name in names:
         topic = topics.find(name)
         if topic is not None and is_compacted(topic):
-            store.compaction.add(name)
+            compaction.add(name)
         else:
-            store.compaction.discard(name)
+            compaction.discard(name)
 
 
 async def _follow(topics: TopicTable) -> None:
