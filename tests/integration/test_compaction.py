@@ -116,7 +116,9 @@ async def test_a_restart_and_the_retention_of_the_commit_log_keep_the_newest_of_
             await asyncio.to_thread(broker.store.flush)
             broker.store.retention.delete_expired_soon()
             await until(lambda: broker.store.log.min_offset > 0)
-            await until(lambda: broker.store.find_queue(TOPIC, 0).min_offset > 0)
+            queue = broker.store.find_queue(TOPIC, 0)
+            assert queue is not None
+            await until(lambda: queue.min_offset > 0)
             assert await pull_all(client) == [body for _, _, body in KEPT]
         bodies = await asyncio.to_thread(bodies_of_table, cluster.address)
         assert bodies == [body for _, _, body in KEPT]
@@ -144,7 +146,7 @@ async def test_the_fast_path_serves_no_request_for_such_a_topic(tmp_path: Path) 
         fast_path = cluster.broker.parts.fast_path
         async with BrokerClient(cluster.broker.address) as client:
             for topic in (TOPIC, "Plain"):
-                before = fast_path and _served(fast_path)
+                before = _served(fast_path)
                 for number in range(5):
                     properties = {"KEYS": "k", "UNIQ_KEY": f"{number:032d}"}
                     await client.send(topic, b"%d" % number, properties=properties)
@@ -154,6 +156,8 @@ async def test_the_fast_path_serves_no_request_for_such_a_topic(tmp_path: Path) 
 
 
 def _served(fast_path: Any) -> int:
+    if fast_path is None:  # plain Python: the handlers serve all
+        return 0
     found = fast_path.fall_throughs
     return int(found.served_sends + found.served_pulls)
 

@@ -38,6 +38,8 @@ from bolide.store.disk import Disk
 from bolide.store.reading import MessageFilter, ReadLimits, ReadResult, ReadStatus
 
 COMPACTING = "compacting"
+_BLOCK = 64 * 1024
+"""Bytes read at once: the next record usually follows."""
 _REPLACING = re.compile(r"replacing-([0-9]{20})-([0-9]+)")
 
 
@@ -141,7 +143,7 @@ class QueueLog:
         """
         with self._lock:
             segments = self.segments
-            while segments and segments[-1].first >= queue_offset:
+            while segments and (not segments[-1].count or segments[-1].first >= queue_offset):
                 segment = segments.pop()
                 self._disk.remove(segment.queue)
                 self._disk.remove(segment.log)
@@ -149,6 +151,7 @@ class QueueLog:
                 cut_segment(segments[-1], segments[-1].find(queue_offset), self.sizes, self._disk)
             self.copied = min(self.copied, queue_offset)
             self.synced = 0
+            self._writer.expect_unsynced()
 
     def new_writer(self) -> SegmentWriter:
         """Return a writer below `compacting/`, whose directories are empty."""
@@ -177,11 +180,13 @@ class QueueLog:
         with self._lock:
             directory = log / f"replacing-{end:020d}-{len(new)}"
             compacted.log.rename(directory)
-            self._is_stale = True  # unless all of the following succeeds
-            self._disk.sync_directory(log)
-            self._disk.step("committed")
-            Replacement(directory, end, len(new)).apply(log, queue, self.sizes, self._disk)
-            self._is_stale = False
+            try:
+                self._disk.sync_directory(log)
+                self._disk.step("committed")
+                Replacement(directory, end, len(new)).apply(log, queue, self.sizes, self._disk)
+            except BaseException:
+                self._is_stale = True
+                raise
             for segment in new:
                 segment.log = log / segment.log.name
                 segment.queue = queue / segment.queue.name
@@ -231,7 +236,7 @@ def _select(
         at = unit.physical_offset - start
         if not 0 <= at <= len(block) - unit.size:
             start, at = unit.physical_offset, 0
-            block = memoryview(segment.read(start, max(unit.size, limits.max_size - found.size)))
+            block = memoryview(segment.read(start, max(unit.size, _BLOCK)))
         record = block[at : at + unit.size]
         if wanted.record is None or wanted.record(record):
             found.records.append(record)

@@ -171,8 +171,8 @@ class SegmentWriter:
         self.sizes = sizes
         self.segments = segments
         self._disk = disk
-        self._unsynced = {each.log.name: each for each in segments[-1:]}
-        # A process that was killed may have left the last one unsynced.
+        self._unsynced: dict[str, Segment] = {}
+        self.expect_unsynced()
 
     def append(self, entries: list[Entry]) -> None:
         """Append entries in the order of their queue offsets. Blocks.
@@ -194,6 +194,10 @@ class SegmentWriter:
         """Close the last segment: the next entry begins a new one."""
         if self.segments and not self.segments[-1].is_full:
             self._close(self.segments[-1])
+
+    def expect_unsynced(self) -> None:
+        """Let the next `sync` include the last segment, which another process may have written."""
+        self._unsynced = {each.log.name: each for each in self.segments[-1:]}
 
     def sync(self) -> None:
         """Wait until everything is on the disk. Blocks.
