@@ -82,7 +82,7 @@ REFUSED: Mapping[RequestCode, str] = {
 """Why Bolide does not answer a request that RocketMQ answers."""
 
 _NO_INNER_BATCHES = "no batches in one record (`queue.type=BatchCQ`), no light message queues"
-_NO_OTHER_KINDS = "neither `queue.type=BatchCQ` nor `cleanup.policy=COMPACTION`"
+_NO_OTHER_KINDS = "not `queue.type=BatchCQ`"
 
 PARTLY: Mapping[RequestCode, str] = {
     RequestCode.SEND_MESSAGE: _NO_INNER_BATCHES,
@@ -143,14 +143,19 @@ RENAMED_RESPONSES: Mapping[str, int] = {
 
 TOPIC_ATTRIBUTE_VALUES: Mapping[str, str] = {
     "queue.type": "**partly**: `SimpleCQ`; `BatchCQ` is refused",
-    "cleanup.policy": "**partly**: `DELETE`; `COMPACTION` is refused",
+    "cleanup.policy": (
+        "`DELETE`, `COMPACTION`; see [compaction topics](how-to/compaction-topics.md)"
+    ),
     "message.type": "**partly**: all but `LITE`; `MIXED` with `enableMixedMessageType=true`",
+    "reserve.time": (
+        "accepted and kept, without effect, as with RocketMQ's file store: only its tiered store"
+        " uses it"
+    ),
     "dedup.window": "our own: a number of messages, or a time such as `30s`, `10m`, `2h`, `7d`",
 }
 """What of an attribute is supported."""
 
 REFUSED_TOPIC_ATTRIBUTES: Mapping[str, str] = {
-    "reserve.time": "messages are deleted with their log files, not by topic",
     "lite.topic.expiration": _NO_LIGHT_TOPICS,
 }
 """Why an attribute cannot be set for a topic."""

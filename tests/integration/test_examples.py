@@ -33,6 +33,7 @@ DOCS = ROOT / "docs"
 SAMPLE_PAGES = (
     "how-to/send-messages.md",
     "how-to/send-once.md",
+    "how-to/compaction-topics.md",
     "how-to/timers.md",
     "how-to/transactions.md",
     "how-to/consume-messages.md",

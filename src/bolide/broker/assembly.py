@@ -9,7 +9,7 @@ graph around a memory store.
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ from bolide.broker.metadata.offset_handlers import OffsetHandlers
 from bolide.broker.metadata.offsets import OffsetTable
 from bolide.broker.metadata.queue_locks import QueueLocks
 from bolide.broker.metadata.queue_mappings import QueueMappings
+from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topic_handlers import TopicHandlers
 from bolide.broker.metadata.topics import TopicTable
 from bolide.broker.pop.ack_handlers import PopAckHandlers
@@ -93,6 +94,7 @@ from bolide.protocol.refusals import ServerError
 from bolide.remoting.connection import Connection
 from bolide.remoting.dispatch import Dispatcher, Request
 from bolide.store import tables as kinds
+from bolide.store.compaction.topic_compaction import TopicCompaction
 from bolide.store.config import StoreConfig, delay_levels
 from bolide.store.disk import Disk
 from bolide.store.message_store import MessageStore
@@ -332,6 +334,7 @@ def assemble(given: Surroundings, tables: Tables) -> Parts:
             max_message_size=lambda: given.store_cell.value.max_message_size,
             hooks=given.gate.hooks,
             now=now,
+            max_compacted_size=lambda: store.compaction.max_record,
         )
     )
     pulls = Pulls(
@@ -597,6 +600,10 @@ def _connect(parts: Parts, tables: Tables) -> None:
     parts.cell.on_change(follow_settings)
     parts.topics.on_change.add(parts.duplicates.windows.topics_changed)
     parts.mappings.on_change.add(partial(_release_pulls, parts))
+    if parts.store.compaction is not None:  # a memory store has none
+        follow_compaction = partial(_follow_compaction, parts.topics, parts.store.compaction)
+        follow_compaction(each.topic_name for each in parts.topics)
+        parts.topics.on_change.add(follow_compaction)
     notices = MemberNotices(parts.clients, parts.background)
     parts.clients.on_members_changed.add(notices.members_changed)
 
@@ -615,6 +622,18 @@ def connect_registration(parts: Parts, registration: Registration) -> None:
     parts.topics.on_published.add(registration.announce)
     parts.mappings.on_change.add(registration.record_change)
     parts.cell.on_change(registration.record_change)
+
+
+def _follow_compaction(
+    topics: TopicTable, compaction: TopicCompaction, names: Iterable[str]
+) -> None:
+    """Tell the store which of the topics keep the newest message of each key."""
+    for name in names:
+        topic = topics.find(name)
+        if topic is not None and is_compacted(topic):
+            compaction.add(name)
+        else:
+            compaction.discard(name)
 
 
 async def _follow(topics: TopicTable) -> None:

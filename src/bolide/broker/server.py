@@ -178,6 +178,7 @@ class Broker:
         )
         parts = assemble(given, tables)
         refuse_unsupported_topics(parts.topics, tables.topics.path)
+        await asyncio.to_thread(self.store.compaction.open_all)
         await asyncio.to_thread(parts.topics.create_system_topics, parts.delay.max_level)
         await asyncio.to_thread(parts.groups.create_system_groups)
         return parts

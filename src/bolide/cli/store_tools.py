@@ -43,12 +43,13 @@ def print_report(report: Report, *, quiet: bool) -> None:
         print(f"note: {note}")
     for done in report.repairs:
         print(f"repaired: {done}")
+    compacted = f", {report.compacted} records in compaction logs" if report.compacted else ""
     print(
         f"{report.records} records in {report.log_files} log files"
         f" ({report.log_start} to {report.log_end}),"
         f" {report.units} units in {report.queues} consume queues,"
         f" {report.index_entries} entries in {report.index_files} index files,"
-        f" {report.tables} tables: {report.seconds:.1f} s"
+        f" {report.tables} tables{compacted}: {report.seconds:.1f} s"
     )
     kinds = ", ".join(f"{part} {count}" for part, count in report.damages.items())
     print(f"damaged: {kinds}" if kinds else "sound")

@@ -68,6 +68,32 @@ class StoreConfig:
         key="mappedFileSizeConsumeQueueExt", bounds=(1024, _INT_MAX),
     )  # fmt: skip
 
+    # Compaction topics
+    compaction_enabled: bool = option(
+        True, "Whether cleanup.policy=COMPACTION has an effect; if not, such topics are plain.",
+        key="enableCompaction",
+    )  # fmt: skip
+    compaction_file_size: int = option(
+        100 * 1024**2,
+        "Size of a compaction log file in bytes, rounded to a multiple of its queue file's size, at"
+        " least 5 times that. Existing files keep their size.",
+        key="compactionMappedFileSize", bounds=(4096, _INT_MAX // 2),
+    )  # fmt: skip
+    compaction_queue_file_size: int = option(
+        10 * 1024**2,
+        "Size of a queue file of a compaction log in bytes, rounded down to whole units of 46.",
+        key="compactionCqMappedFileSize", bounds=(92, _INT_MAX // 10),
+    )  # fmt: skip
+    compaction_interval: float = option(
+        900.0, "Milliseconds between two compactions of a queue.",
+        key="compactionScheduleInternal", bounds=(1, _DAY_MS), scale=1000, live=True,
+    )  # fmt: skip
+    offset_map_bytes: int = option(
+        100 * 1024**2,
+        "Memory in bytes for the keys of one pass of a compaction; more keys take more passes.",
+        key="maxOffsetMapSize", bounds=(1, _INT_MAX), live=True,
+    )  # fmt: skip
+
     # Messages
     max_message_size: int = option(
         4 * 1024**2, "Largest body in bytes.", bounds=(1, _INT_MAX - 64 * 1024), live=True
@@ -379,6 +405,7 @@ IGNORED = {
     "logicQueueSwapMapInterval": Ignored("3600000", _SWAP),
     "logicQueueSwapMapReserveFileNum": Ignored("20", _SWAP),
     "cleanSwapedMapInterval": Ignored("300000", _SWAP),
+    "compactionThreadNum": Ignored("6", "one thread compacts all queues in turn"),
     "coldDataScanEnable": Ignored("false", _SCAN),
     "timerColdDataCheckIntervalMs": Ignored("60000", _SCAN),
     "sampleSteps": Ignored("32", _SCAN),

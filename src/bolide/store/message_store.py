@@ -34,6 +34,7 @@ from bolide.store.appending import (
 )
 from bolide.store.checkpoint import CheckpointFile
 from bolide.store.commit_log import CommitLog
+from bolide.store.compaction.topic_compaction import TopicCompaction
 from bolide.store.config import FlushMode, StoreConfig, delay_levels
 from bolide.store.disk import Disk, aside_of
 from bolide.store.errors import NotInMemory, StoreUnwritable
@@ -69,6 +70,7 @@ class MessageStore(Queries):
 
     log: CommitLog
     queues: QueueTable
+    compaction: TopicCompaction
 
     def __init__(
         self,
@@ -125,6 +127,9 @@ class MessageStore(Queries):
             if config.index_enabled
             else None
         )
+        self.compaction = TopicCompaction(
+            root, self.log, self.queues, config=lambda: self.config.value, disk=disk
+        )
         self._extensions = QueueExtensions(root, config.queue_ext_file_size)
         self._keys = PendingKeys(
             self.log, self.index, lock=self._lock, health=self.health, disk=disk
@@ -180,7 +185,9 @@ class MessageStore(Queries):
         with self._lock:
             self._open = False
         try:
+            self.compaction.stop()
             if self.maintenance.stop():
+                self.compaction.finish()
                 self._abort.unlink(missing_ok=True)
         finally:
             self._release()
@@ -208,6 +215,7 @@ class MessageStore(Queries):
         )
         self.recovery = recover(loaded, clean=clean, progress=self._progress)
         self._units = self.queues.units()
+        self.compaction.load(clean=clean)
         self._start_maintenance()
 
     def _remove_leftovers(self) -> None:
@@ -233,7 +241,9 @@ class MessageStore(Queries):
             clock=self._clock,
             pause=self.maintenance.pause,
         )
+        self.retention.is_copied = self.compaction.is_copied
         self.maintenance.start(background=self._background)
+        self.compaction.start(background=self._background)
 
     def _release(self) -> None:
         with ExitStack() as last_first:
@@ -489,6 +499,7 @@ class MessageStore(Queries):
         if count:
             self.maintenance.checkpoint()
             shutil.rmtree(aside, ignore_errors=True)
+        self.compaction.remove_topic(topic, aside)
         return count
 
     def index_end(self) -> tuple[int, int]:

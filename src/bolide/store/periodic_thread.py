@@ -31,6 +31,11 @@ class PeriodicThread:
         """Sleep inside `work`; `stop` ends the sleep early."""
         self._stopping.wait(seconds)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called: long work should end early."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Stop the thread and wait until the current round of `work` has finished."""
         self._stopping.set()

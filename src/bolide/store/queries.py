@@ -10,6 +10,7 @@ from bolide.kernel.units import BLANK_SIZE, UNIT_SIZE
 from bolide.protocol.headers.offsets import Boundary
 from bolide.protocol.record import RECORD_HEAD, Record, is_record_magic
 from bolide.protocol.record_errors import BadRecord
+from bolide.store.compaction.topic_compaction import TopicCompaction
 from bolide.store.config import StoreConfig
 from bolide.store.errors import StoreClosed
 from bolide.store.reading import (
@@ -55,6 +56,7 @@ class Queries:
     config: ConfigCell[StoreConfig]
     log: ReadableLog
     queues: ReadableQueues
+    compaction: TopicCompaction | None = None
     _open = False
 
     def read(
@@ -75,6 +77,12 @@ class Queries:
         queue = self.find_queue(topic, queue_id)
         if limits is None:
             limits = self._usual_limits(queue, queue_offset, may_block=may_block)
+        if self.compaction and topic in self.compaction.topics:
+            found = self.compaction.read(
+                topic, queue_id, queue_offset, limits, wanted, may_block=may_block
+            )
+            if found is not None:
+                return found
         wanted = self._by_units(wanted, topic, queue_id, may_block=may_block)
         return read_queue(self.log, queue, queue_offset, limits, wanted, may_block=may_block)
 
@@ -140,7 +148,11 @@ class Queries:
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self.find_queue(topic, queue_id)
-        return queue.min_offset if queue else 0
+        low = queue.min_offset if queue else 0
+        if self.compaction and topic in self.compaction.topics:
+            copied = self.compaction.min_offset(topic, queue_id)
+            return low if copied is None else min(low, copied)
+        return low
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset behind the last readable message."""

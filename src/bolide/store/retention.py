@@ -81,6 +81,8 @@ class Retention:
         self._retired_since: dict[Path, float] = {}
         self.may_go: Callable[[int], bool] = lambda _: True
         """Veto: called with the end of a file that is due; False keeps the file for now."""
+        self.is_copied: Callable[[int], bool] = lambda _: True
+        """As `may_go`, for messages that have to be copied first (compaction topics)."""
 
     def delete_expired_soon(self) -> None:
         """Delete expired files in the next rounds whatever the hour (request 329)."""
@@ -96,7 +98,7 @@ class Retention:
         self._manual_rounds = max(self._manual_rounds - 1, 0)
         removed = []
         for file in self._due(config, now, given):
-            if not self.may_go(file.end):
+            if not (self.may_go(file.end) and self.is_copied(file.end)):
                 break
             self._log.retire(file)
             self._retired_since[file.path] = now

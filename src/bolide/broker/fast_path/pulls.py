@@ -19,6 +19,7 @@ from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import Plans, PullPlan, PullTally, SenderPlans
 from bolide.broker.filters.filters import FunctionFilter
 from bolide.broker.gate import Gate
+from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.kernel import Sieve
 from bolide.kernel.units import UNIT_SIZE
 from bolide.protocol import json_fields
@@ -277,6 +278,8 @@ class PullPath:
         if not self._gate.may_prepare(frame, connection):
             return
         if self._parts.cell.value.reject_pull_consumer_enable:  # depends on who else is there
+            return
+        if is_compacted(admitted.topic):  # plans read the consume queue only
             return
         if frame.code not in _CODES or frame.flag or not _is_key_of(key, request):
             return

@@ -8,7 +8,7 @@ from bolide.broker.fast_path._sends import SendFlow, SendPlans, SendTarget, find
 from bolide.broker.fast_path.fall_through import FallThrough, FallThroughs
 from bolide.broker.fast_path.plans import HEADER_AT, SENDS, Plans, SenderPlans
 from bolide.broker.gate import Gate
-from bolide.broker.metadata.topic_attributes import has_window
+from bolide.broker.metadata.topic_attributes import has_window, is_compacted
 from bolide.broker.metadata.topics import validate_topic
 from bolide.broker.produce.addressing import BrokerProperties
 from bolide.broker.produce.durability import Durability, unavailable
@@ -347,6 +347,7 @@ def is_plain_topic(topic: TopicConfig, config: BrokerConfig) -> bool:
         topic.perm & WRITE
         and (config.broker_permission & WRITE or not topic.order)
         and topic.topic_filter_type == "SINGLE_TAG"
+        and not is_compacted(topic)
         and len(name) <= MAX_V1_TOPIC_SIZE
         and is_sendable(name)
         and not name.startswith(SYSTEM_TOPIC_PREFIX)  # read by the broker itself

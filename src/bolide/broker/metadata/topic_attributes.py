@@ -3,6 +3,7 @@
 A change is written "+name=value", which sets an attribute, or "-name", which removes one.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ DEDUP_WINDOW = "dedup.window"
 MESSAGE_TYPE = "message.type"
 PRIORITY = "PRIORITY"
 MIXED = "MIXED"
+CLEANUP_POLICY = "cleanup.policy"
+_COMPACTION = "COMPACTION"
+_LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,18 @@ def _one_of(supported: Collection[str], *others: str) -> Callable[[str], None]:
     return check
 
 
+def _check_reserve_time(value: str) -> None:
+    if not re.fullmatch(r"[+-]?[0-9]+", value) or not -1 <= int(value) <= _LONG_MAX:
+        raise ValueError(f"it is a number from -1 to {_LONG_MAX}")
+
+
 _MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", PRIORITY, MIXED)
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(_one_of(["SimpleCQ"], "BatchCQ"), is_fixed=True),
-    "cleanup.policy": Attribute(_one_of(["DELETE"], "COMPACTION"), is_fixed=True),
+    CLEANUP_POLICY: Attribute(_one_of(["DELETE", _COMPACTION]), is_fixed=True),
     MESSAGE_TYPE: Attribute(_one_of(_MESSAGE_TYPES, "LITE")),
+    "reserve.time": Attribute(_check_reserve_time),  # RocketMQ's tiered store alone uses it
     DEDUP_WINDOW: Attribute(WindowLength.parse),  # not in RocketMQ
 }
 
@@ -117,3 +127,8 @@ def has_window(topic: TopicConfig) -> bool:
     return DEDUP_WINDOW in topic.attributes and not (
         is_retry_topic(name) or is_dead_letter_topic(name)
     )
+
+
+def is_compacted(topic: TopicConfig) -> bool:
+    """Whether the topic keeps the newest message of each key (`cleanup.policy=COMPACTION`)."""
+    return topic.attributes.get(CLEANUP_POLICY) == _COMPACTION

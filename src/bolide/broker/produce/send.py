@@ -22,6 +22,7 @@ from bolide.broker.events import Listeners
 from bolide.broker.gate import Hooks
 from bolide.broker.metadata.groups import GroupTable
 from bolide.broker.metadata.queue_locks import QueueLocks
+from bolide.broker.metadata.topic_attributes import is_compacted
 from bolide.broker.metadata.topics import TopicTable, validate_topic
 from bolide.broker.produce.addressing import (
     BrokerProperties,
@@ -31,6 +32,7 @@ from bolide.broker.produce.addressing import (
     packed_peer,
     without_transaction,
 )
+from bolide.broker.produce.compacted import check_compacted
 from bolide.broker.produce.durability import Durability, unavailable
 from bolide.broker.produce.intake import Intake
 from bolide.broker.produce.priority import placed_by_priority
@@ -58,7 +60,7 @@ from bolide.protocol.headers.send import SendHeader, SendReply
 from bolide.protocol.hosts import pack_host
 from bolide.protocol.message_id import OffsetId, UniqueIdMaker
 from bolide.protocol.property_string import PAIR_END, decode_properties, encode_properties
-from bolide.protocol.record import RecordDraft
+from bolide.protocol.record import MAX_BODY_SIZE, RecordDraft
 from bolide.protocol.record_errors import RecordTooLarge
 from bolide.protocol.refusals import (
     InvalidParameter,
@@ -96,6 +98,8 @@ class SendParts:
     max_message_size: Callable[[], int]
     hooks: Hooks
     now: Callable[[], float] = time.time
+    max_compacted_size: Callable[[], int] = lambda: MAX_BODY_SIZE
+    """Size in bytes of the largest record for a compaction topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +220,15 @@ class SendHandlers:
         validate_topic(header.topic)
         if not is_sendable(header.topic):
             raise NoPermission(f"Sending message to topic[{header.topic}] is forbidden.")
-        if not incoming.body:
+        if not incoming.body and not self._deletes_key(incoming):
             raise MessageIllegal(f"a message for topic {header.topic!r} has no body")
         for hook in self._parts.hooks.send:
             hook.before_send(incoming.peer, header, incoming.body)
+
+    def _deletes_key(self, incoming: Incoming) -> bool:
+        """Whether an empty message deletes its key; RocketMQ refuses it before it looks."""
+        topic = self._parts.topics.find(incoming.header.topic)
+        return topic is not None and is_compacted(topic) and not incoming.header.batch
 
     def _check_topic(self, header: SendHeader, topic: TopicConfig) -> None:
         config = self._parts.cell.value
@@ -337,7 +346,12 @@ class SendHandlers:
             if header.batch:
                 batch = self._batch(header, draft)
                 self._check_keys(header, batch)
+                if is_compacted(topic):
+                    check_compacted(batch, self._parts.max_compacted_size())
                 return StoredSend(queue_id, None, *self._put(topic, queue_id, batch))
+            if is_compacted(topic):
+                given = draft._replace(properties=header.properties.encode())
+                check_compacted([given], self._parts.max_compacted_size())
             draft, unique_id = self._single(header, draft)
             if draft.topic == _HALF:
                 stored = [self._parts.intake.append(draft)]

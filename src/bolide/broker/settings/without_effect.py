@@ -15,7 +15,6 @@ _POP_ALWAYS = "always on"
 _SQL = "filter expressions are evaluated when messages are read, not when they are stored"
 _ACCESS = "access control is not implemented"
 _METRICS = "metrics are not implemented"
-_COMPACTION = "topic compaction is not implemented"
 _LMQ = "light message queues are not implemented"
 _LIGHT_TOPICS = "light topics are not implemented"
 _NOTICES = "a notification counts messages without filtering them"
@@ -308,15 +307,6 @@ _CLIENT_KEYS = {
     "scanAvailableNameSrv": "true",
 }
 
-_COMPACTION_KEYS = {
-    "enableCompaction": "true",
-    "compactionMappedFileSize": "104857600",
-    "compactionCqMappedFileSize": "10485760",
-    "compactionScheduleInternal": "900000",
-    "compactionThreadNum": "6",
-    "maxOffsetMapSize": "104857600",
-}
-
 _LIGHT_TOPIC_KEYS = {
     "enableLiteEventMode": "true",
     "liteEventCheckInterval": "10000",
@@ -425,7 +415,6 @@ IGNORED = (
     | _all_for(_METRICS, _METRICS_KEYS)
     | _all_for(_BILLING, _BILLING_KEYS)
     | _all_for(_OWN_CALLS, _CLIENT_KEYS)
-    | _all_for(_COMPACTION, _COMPACTION_KEYS)
     | _all_for(_LIGHT_TOPICS, _LIGHT_TOPIC_KEYS)
     | _SINGLE
     | IGNORED_SERVER

@@ -12,6 +12,7 @@ class Part(StrEnum):
     LOG = "commit log"
     QUEUES = "consume queues"
     INDEX = "key index"
+    COMPACTION = "compaction logs"
     CHECKPOINT = "checkpoint"
     TABLES = "tables"
 
@@ -40,6 +41,8 @@ class Report:
     index_files: int = 0
     index_entries: int = 0
     tables: int = 0
+    compacted: int = 0
+    """Records in the logs of compaction topics."""
     damages: dict[Part, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     """The first findings; `damages` counts all."""

@@ -13,6 +13,7 @@ from bolide.store.disk import Disk
 from bolide.store.layout import Layout
 from bolide.store.locking import StoreLock
 from bolide.store.log_walk import Damage, LogEnd, LogWalk, SoundRecords, is_unused, read_one
+from bolide.store.verify.compaction import check_compaction
 from bolide.store.verify.index import IndexCheck
 from bolide.store.verify.other_files import (
     check_checkpoint,
@@ -85,6 +86,7 @@ class Verifier:
         recovery_point = checkpoint.recovery_point.position if checkpoint.recovery_point else 0
         self._check_tail(max(self.queues.reach, self.index.reach, recovery_point))
         check_checkpoint(layout.root, checkpoint, report)
+        check_compaction(layout.root, report, unclean=self._unclean)
         report_leftovers(layout, report)
         if self._unclean:
             report.add_note("the store was not closed cleanly: the next start recovers it")

@@ -38,7 +38,11 @@ def test_changes_apply_to_the_current_attributes() -> None:
     assert changed_attributes(current, {"-message.type": ""}) == {"queue.type": "SimpleCQ"}
     assert changed_attributes(current, {}) == current
     assert changed_attributes({}, {"+dedup.window": "10m"}) == {"dedup.window": "10m"}
-    assert changed_attributes(None, {"+cleanup.policy": "DELETE"}) == {"cleanup.policy": "DELETE"}
+    for policy in ("DELETE", "COMPACTION"):
+        changes = {"+cleanup.policy": policy}
+        assert changed_attributes(None, changes) == {"cleanup.policy": policy}
+    for time in ("-1", "0", "9223372036854775807"):
+        assert changed_attributes({}, {"+reserve.time": time}) == {"reserve.time": time}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,10 @@ def test_changes_apply_to_the_current_attributes() -> None:
         ({"+message.type": "ODD"}, "cannot be 'ODD'"),
         ({"+message.type": "LITE"}, "LITE is not supported"),
         ({"+queue.type": "BatchCQ"}, "BatchCQ is not supported"),
-        ({"+cleanup.policy": "COMPACTION"}, "COMPACTION is not supported"),
+        ({"+cleanup.policy": "COMPACT"}, "'cleanup.policy' cannot be 'COMPACT': it is one of"),
+        ({"+reserve.time": "-2"}, "'reserve.time' cannot be '-2': it is a number from -1"),
+        ({"+reserve.time": "9223372036854775808"}, "it is a number from -1 to 9223372036854775807"),
+        ({"+reserve.time": "1 h"}, "it is a number"),
         ({"+dedup.window": "8d"}, "'dedup.window' cannot be '8d': .* 1s to 7d"),
         ({"-message.type": ""}, "is not set"),
     ],
