@@ -47,14 +47,13 @@ public class WordCount {
     }
 
     public static void main(String[] args) throws Exception {
-        WordCount count = new WordCount(args[0], args[1]);
-        try {
-            count.run(Arrays.asList(args[2].split(" ")), Arrays.asList(args).subList(3, args.length));
-            System.exit(0);
-        } catch (Exception failure) {
+        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
             failure.printStackTrace();
-            System.exit(1);
-        }
+            Runtime.getRuntime().halt(1);
+        });
+        WordCount count = new WordCount(args[0], args[1]);
+        count.run(Arrays.asList(args[2].split(" ")), Arrays.asList(args).subList(3, args.length));
+        System.exit(0);
     }
 
     private void run(List<String> words, List<String> lines) throws Exception {
