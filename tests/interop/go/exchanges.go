@@ -107,11 +107,11 @@ func playRequest(stage *stage) facts {
 // Asks again where the broker did not know the client yet.
 func (s *stage) request(requester rocketmq.Producer, body string) *primitive.Message {
 	for tries := 0; ; tries++ {
-		reply, err := requester.Request(context.Background(), 5*time.Second, s.message(body))
+		reply, err := requester.Request(context.Background(), 2*time.Second, s.message(body))
 		if err == nil {
 			return reply
 		}
-		if tries == 5 {
+		if tries == 10 {
 			panic(err)
 		}
 	}
@@ -124,10 +124,12 @@ func (s *stage) reply(
 		if string(message.Body) == "silence" {
 			continue
 		}
-		reply, err := consumer.CreateReplyMessage(message, []byte("re: "+string(message.Body)))
+		reply, err := consumer.CreateReplyMessage(message, nil)
 		if err != nil {
 			return consumer.ConsumeSuccess, err
 		}
+		// The client leaves it out.
+		reply.Body = []byte("re: " + string(message.Body))
 		reply.WithProperty("colour", "red")
 		if _, err = s.producer.SendSync(context.Background(), reply); err != nil {
 			return consumer.ConsumeSuccess, err

@@ -21,13 +21,12 @@ const (
 
 type facts map[string]any
 
-// What all cells share: a producer that sends to the queue of the message or to the next one, a
-// reader of queues, and the look-up of queues.
+// What all cells share: a producer that sends to the queue of the message or to the next one, and
+// the look-up of queues.
 type clients struct {
 	resolver primitive.NsResolver
 	prefix   string
 	producer rocketmq.Producer
-	reader   rocketmq.PullConsumer
 	admin    admin.Admin
 }
 
@@ -35,11 +34,6 @@ func newClients(namesrv string, prefix string) *clients {
 	resolver := primitive.NewPassthroughResolver([]string{namesrv})
 	c := &clients{resolver: resolver, prefix: prefix}
 	c.producer = c.newProducer("producers", &manualOrNext{next: producer.NewRoundRobinQueueSelector()})
-	c.reader = required(rocketmq.NewPullConsumer(
-		consumer.WithGroupName(prefix+"_readers"),
-		consumer.WithInstance(prefix+"_reader"),
-		consumer.WithNsResolver(resolver)))
-	must(c.reader.Start())
 	c.admin = required(admin.NewAdmin(admin.WithResolver(resolver)))
 	return c
 }
@@ -107,14 +101,27 @@ func (s *stage) queues(topic string) []*primitive.MessageQueue {
 	return found
 }
 
+// A reader of queues; it has to subscribe to a topic that exists.
+func (s *stage) reader(topic string) rocketmq.PullConsumer {
+	made := required(rocketmq.NewPullConsumer(
+		consumer.WithGroupName(s.group+"_readers"),
+		consumer.WithInstance(s.topic+"_reader"),
+		consumer.WithNsResolver(s.resolver)))
+	must(made.Subscribe(topic, all))
+	must(made.Start())
+	s.closings = append(s.closings, made.Shutdown)
+	return made
+}
+
 // What the queues of a topic hold, once they hold so many.
 func (s *stage) stored(topic string, count int) []facts {
 	found := []facts{}
 	positions := map[int]int64{}
 	queues := s.queues(topic)
+	reader := s.reader(topic)
 	await(func() bool {
 		for _, queue := range queues {
-			result, err := s.reader.PullFrom(context.Background(), queue, positions[queue.QueueId], 32)
+			result, err := pullFrom(reader, queue, positions[queue.QueueId])
 			if err != nil || result.Status != primitive.PullFound {
 				continue
 			}
@@ -126,6 +133,15 @@ func (s *stage) stored(topic string, count int) []facts {
 		return len(found) >= count
 	})
 	return found
+}
+
+// A pull waits long for a message at the end of a queue; here it does not.
+func pullFrom(
+	reader rocketmq.PullConsumer, queue *primitive.MessageQueue, offset int64,
+) (*primitive.PullResult, error) {
+	briefly, cancel := context.WithTimeout(context.Background(), settling)
+	defer cancel()
+	return reader.PullFrom(briefly, queue, offset, 32)
 }
 
 // A consumer of the topic, from its first message on unless told otherwise, that is started.
@@ -211,10 +227,15 @@ var statuses = map[primitive.SendStatus]string{
 	primitive.SendSlaveNotAvailable: "SLAVE_NOT_AVAILABLE",
 }
 
+// The messages of a batch get no unique ids from the client; their ids are their places in the log.
 func factsOfResult(result *primitive.SendResult) facts {
+	id := result.MsgID
+	if id == "" {
+		id = result.OffsetMsgID
+	}
 	return facts{
 		"status":    statuses[result.Status],
-		"id":        result.MsgID,
+		"id":        id,
 		"offset_id": result.OffsetMsgID,
 		"queue":     result.MessageQueue.QueueId,
 		"offset":    result.QueueOffset,
