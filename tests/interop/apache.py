@@ -215,3 +215,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    from tests.interop import golang
+
+    golang.main()

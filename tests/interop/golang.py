@@ -29,6 +29,13 @@ def client_version() -> str:
 
 
 @cache
+def cells() -> frozenset[str]:
+    """The cells of the matrix that the player has; the client has nothing for the others."""
+    listed = (SOURCES / "player.go").read_text()
+    return frozenset(re.findall(r'^\t"([a-z-]+)":\s+play', listed, re.MULTILINE))
+
+
+@cache
 def obtain(patience: float = PATIENCE_IN_A_TEST) -> Path:
     """The player, built if need be."""
     go = tool("go", ADVICE)

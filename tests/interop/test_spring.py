@@ -74,7 +74,10 @@ def test_what_the_template_sends_is_where_its_results_say(told: Told[object]) ->
     for n, sent in enumerate(told("sync", Sends).sent):
         message = delivered[sent.id]
         assert (message.body, message.keys) == (f"sync {n} Grüße", f"key{n}")
-        assert (message.tags, message.properties["size"]) == (["red", "green", "blue"][n % 3], str(n))
+        assert (message.tags, message.properties["size"]) == (
+            ["red", "green", "blue"][n % 3],
+            str(n),
+        )
 
 
 def test_a_listener_is_given_each_message_once(told: Told[object]) -> None:
@@ -91,9 +94,7 @@ def test_a_batch_of_the_template_is_stored_side_by_side(told: Told[object]) -> N
     found.sort(key=lambda message: message.place)
     assert sent.status == "SEND_OK"
     assert sent.id.split(",") == [message.id for message in found]
-    assert [message.place for message in found] == [
-        (sent.queue, sent.offset + n) for n in range(6)
-    ]
+    assert [message.place for message in found] == [(sent.queue, sent.offset + n) for n in range(6)]
 
 
 def test_selectors_of_tags_and_sql_choose(told: Told[object]) -> None:

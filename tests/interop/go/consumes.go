@@ -164,7 +164,7 @@ func playPull(stage *stage) facts {
 	}
 	must(puller.Shutdown())
 	assigned := []facts{}
-	result := required(pullFrom(stage.reader(stage.topic), queues[0], 1))
+	result := required(stage.reader(stage.topic).PullFrom(context.Background(), queues[0], 1, 32))
 	for _, message := range result.GetMessageExts() {
 		assigned = append(assigned, factsOfMessage(message))
 	}

@@ -68,11 +68,12 @@ func playTransaction(stage *stage) facts {
 	return facts{"sent": sent, "checked": listener.all(), "deliveries": delivered}
 }
 
-// Replies come to a client that the broker knows by a heartbeat, the first of which it sends after a
-// second.
+// Replies come to a client that the broker knows by a heartbeat. It sends the first after a second, to
+// the brokers it has sent to, and the next only after half a minute.
 func playRequest(stage *stage) facts {
 	requester := stage.newProducer("requesters", producer.NewRoundRobinQueueSelector())
 	stage.closings = append(stage.closings, requester.Shutdown)
+	required(requester.SendSync(context.Background(), stage.message("silence")))
 	consuming := required(rocketmq.NewPushConsumer(
 		consumer.WithGroupName(stage.group),
 		consumer.WithInstance(stage.topic),

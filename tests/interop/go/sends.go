@@ -66,7 +66,8 @@ func playBatch(stage *stage) facts {
 		messages = append(messages, message.WithTag(fmt.Sprintf("tag%d", n)))
 	}
 	result := required(stage.producer.SendSync(context.Background(), messages...))
-	return facts{"sent": factsOfResult(result), "stored": stage.stored(stage.topic, many)}
+	queues := []*primitive.MessageQueue{result.MessageQueue}
+	return facts{"sent": factsOfResult(result), "stored": stage.storedIn(stage.topic, queues, many)}
 }
 
 func playSelector(stage *stage) facts {

@@ -115,13 +115,17 @@ func (s *stage) reader(topic string) rocketmq.PullConsumer {
 
 // What the queues of a topic hold, once they hold so many.
 func (s *stage) stored(topic string, count int) []facts {
+	return s.storedIn(topic, s.queues(topic), count)
+}
+
+// What some queues hold. A pull at the end of a queue takes 20 s, so an empty queue delays the rest.
+func (s *stage) storedIn(topic string, queues []*primitive.MessageQueue, count int) []facts {
 	found := []facts{}
 	positions := map[int]int64{}
-	queues := s.queues(topic)
 	reader := s.reader(topic)
 	await(func() bool {
 		for _, queue := range queues {
-			result, err := pullFrom(reader, queue, positions[queue.QueueId])
+			result, err := reader.PullFrom(context.Background(), queue, positions[queue.QueueId], 32)
 			if err != nil || result.Status != primitive.PullFound {
 				continue
 			}
@@ -133,15 +137,6 @@ func (s *stage) stored(topic string, count int) []facts {
 		return len(found) >= count
 	})
 	return found
-}
-
-// A pull waits long for a message at the end of a queue; here it does not.
-func pullFrom(
-	reader rocketmq.PullConsumer, queue *primitive.MessageQueue, offset int64,
-) (*primitive.PullResult, error) {
-	briefly, cancel := context.WithTimeout(context.Background(), settling)
-	defer cancel()
-	return reader.PullFrom(briefly, queue, offset, 32)
 }
 
 // A consumer of the topic, from its first message on unless told otherwise, that is started.

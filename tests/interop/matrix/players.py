@@ -110,6 +110,8 @@ class Players:
         return self._plays[client].result(PATIENCE).seen(cell)
 
     def _missing(self, client: str, cell: Cell) -> str:
+        if client == GO and cell.name not in golang.cells():
+            return "the client for Go has nothing of the kind"
         return cell.lacking.get(self.broker) or cell.lacking.get(client) or ""
 
     def _take_turn(self, client: str, cells: Sequence[Cell], started: Future[Play]) -> None:
@@ -135,7 +137,7 @@ def start(client: str, cells: Sequence[Cell], cluster: Cluster, bench: Bench) ->
     if client == OURS:
         process = _our_player(arguments)
     elif client == GO:
-        process = _go_player(arguments)
+        process = bench.executable(golang.obtain(), *arguments)
     else:
         process = bench.client(CLIENTS[client], "Player", *arguments, jvm=JVM)
     return Play(client, cluster, process)
@@ -149,7 +151,3 @@ def _our_player(arguments: Sequence[str]) -> ChildProcess:
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(REPOSITORY)])
     command = [sys.executable, "-m", "tests.interop.matrix.ours", *arguments]
     return ChildProcess("our player", command, os.environ | {"PYTHONPATH": path})
-
-
-def _go_player(arguments: Sequence[str]) -> ChildProcess:
-    return ChildProcess("the player in Go", [str(golang.obtain()), *arguments], os.environ)
