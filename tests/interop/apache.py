@@ -102,22 +102,23 @@ def _obtain(name: str, patience: float) -> Installation:
     directory = cache_directory() / f"{name.replace(' ', '-')}-{release.version}"
     directory.mkdir(parents=True, exist_ok=True)
     tool("java")
-    with _locked(directory.with_name(f"{directory.name}.lock")):
+    with locked(directory.with_name(f"{directory.name}.lock")):
         jars = _fetch(release, directory, patience)
         return Installation(release, jars, _compile(release, directory, jars))
 
 
-def tool(name: str) -> str:
+JAVA_ADVICE = "install a JDK (11 or newer) and Maven (3.6.3 or newer)"
+
+
+def tool(name: str, advice: str = JAVA_ADVICE) -> str:
     path = shutil.which(name)
     if path is None:
-        raise Unobtainable(
-            f"`{name}` is not on PATH: install a JDK (11 or newer) and Maven (3.6.3 or newer)"
-        )
+        raise Unobtainable(f"`{name}` is not on PATH: {advice}")
     return path
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -218,3 +219,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    from tests.interop import golang
+
+    golang.main()

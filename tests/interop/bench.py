@@ -163,6 +163,13 @@ class Bench:
         """Starts one of these programs with the jars of the servers."""
         return self._java(version, program, CLIENT_MEMORY, self._home(program), arguments)
 
+    def executable(self, path: Path, *arguments: str | int) -> ChildProcess:
+        """Starts a program that needs no Java; it has a home of its own as well."""
+        home = self._home(path.name)
+        process = ChildProcess(home.name, [str(path), *map(str, arguments)], _environment(home))
+        self._processes.append(process)
+        return process
+
     def mqadmin(
         self,
         version: str,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import apache
+from tests.interop import apache, golang
 from tests.interop.bench import Bench, Server
 from tests.interop.processes import ChildProcess, ProcessFailed, is_alive
 
@@ -130,7 +130,7 @@ def test_a_killed_parent_leaves_no_java_process(rocketmq: str, tmp_path: Path) -
 
 
 def test_what_cannot_be_fetched_is_reported_and_is_no_failure(tmp_path: Path) -> None:
-    for tool in ("java", "javac", "mvn"):
+    for tool in ("java", "javac", "mvn", "go"):
         fake = tmp_path / tool
         fake.write_text("#!/bin/sh\necho the repository is out of reach\nexit 1\n")
         fake.chmod(0o755)
@@ -147,6 +147,7 @@ def test_what_cannot_be_fetched_is_reported_and_is_no_failure(tmp_path: Path) ->
 
     for release in apache.releases().values():
         assert f"Apache RocketMQ {release.version} could not be fetched by Maven" in done.stdout
+    assert f"client {golang.client_version()} for Go could not be fetched" in done.stdout
     assert "the repository is out of reach" in done.stdout
 
 

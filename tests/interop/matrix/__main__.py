@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bolide.version import __version__
-from tests.interop import apache
+from tests.interop import apache, golang
 from tests.interop.bench import Bench
 from tests.interop.matrix import brokers
 from tests.interop.matrix.cells import CELLS, KNOWN, Cell
-from tests.interop.matrix.players import CLIENTS, OURS, REPOSITORY, Absent, CellFailed, Players
+from tests.interop.matrix.players import CLIENTS, GO, OURS, REPOSITORY, Absent, CellFailed, Players
 
 PAGE = REPOSITORY / "docs" / "compatibility-matrix.md"
 GREEN = "✓"
@@ -124,6 +124,8 @@ def _sign(outcome: str, notes: list[str]) -> str:
 def _named(name: str) -> str:
     if name == OURS:
         return f"Bolide {__version__}"
+    if name == GO:
+        return f"Apache's Go {golang.client_version()}"
     return f"Apache {apache.releases()[CLIENTS.get(name, name)].version}"
 
 

@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 
+from tests.interop import golang
 from tests.interop.bench import Bench
 from tests.interop.matrix.brokers import Cluster
 from tests.interop.matrix.cells import Cell, Seen
@@ -21,14 +22,16 @@ from tests.interop.processes import ChildProcess
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OURS = "ours"
+GO = "go"
 CLIENTS: Mapping[str, str] = {
     OURS: OURS,
     "java5": "5.x",
     "java49": "4.9 client",
     "java47": "4.7 client",
     "java42": "4.2 client",
+    GO: GO,
 }
-"""By the prefix of its topics: ours, and names in versions.toml."""
+"""By the prefix of its topics: ours, names in versions.toml, and the client for Go."""
 
 AT_ONCE = 2
 PATIENCE = 110.0
@@ -107,6 +110,8 @@ class Players:
         return self._plays[client].result(PATIENCE).seen(cell)
 
     def _missing(self, client: str, cell: Cell) -> str:
+        if client == GO and cell.name not in golang.cells():
+            return "the client for Go has nothing of the kind"
         return cell.lacking.get(self.broker) or cell.lacking.get(client) or ""
 
     def _take_turn(self, client: str, cells: Sequence[Cell], started: Future[Play]) -> None:
@@ -131,6 +136,8 @@ def start(client: str, cells: Sequence[Cell], cluster: Cluster, bench: Bench) ->
     arguments = (cluster.namesrv_address, cluster.broker_address, client, *names)
     if client == OURS:
         process = _our_player(arguments)
+    elif client == GO:
+        process = bench.executable(golang.obtain(), *arguments)
     else:
         process = bench.client(CLIENTS[client], "Player", *arguments, jvm=JVM)
     return Play(client, cluster, process)
