@@ -18,7 +18,7 @@ from bolide.protocol.static_topics.positions import (
     next_block,
     next_item,
     offset_delta,
-    physical_offset,
+    item_offset,
     published,
     stored_offset,
 )
@@ -55,7 +55,7 @@ def test_each_offset_is_found_in_the_item_that_has_it(lengths: list[int]) -> Non
         for physical in {0, length // 2, length}:
             logical = logical_offset(each, physical)
             assert find_item(items, logical) is each
-            assert physical_offset(each, logical) == physical
+            assert item_offset(each, logical) == physical
             assert logical == physical + offset_delta(each)
 
 
