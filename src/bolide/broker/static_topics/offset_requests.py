@@ -23,8 +23,8 @@ from bolide.protocol.headers.offsets import (
 from bolide.protocol.refusals import QueryNotFound
 from bolide.protocol.static_topics.positions import (
     is_placed,
-    logical_offset,
     item_offset,
+    logical_offset,
     stored_offset,
 )
 from bolide.remoting.dispatch import DeferredReply, Reply, Request
