@@ -468,3 +468,18 @@ async def test_pops_take_messages_from_the_physical_queues(tmp_path: Path) -> No
                     messages = await popper.receive()
                     bodies |= {message.body for message in messages}
                     await popper.ack(*messages)
+
+
+@on_loop
+async def test_a_consumer_that_would_park_keys_is_told_that_it_cannot(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(1, "broker-a")
+        await producer.send(Message(TOPIC, b"1", keys="k"))
+        async with scene.consumer() as consumer:
+            await consumer.subscribe(
+                TOPIC, "*", scene.take, ordered=True, order_by="keys", on_poison="park"
+            )
+            await until(lambda: "cannot be parked" in caplog.text)
+    assert scene.got == []
