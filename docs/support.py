@@ -53,9 +53,6 @@ _REASONS: Mapping[str, tuple[RequestCode, ...]] = {
         RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
         RequestCode.CONTROLLER_APPLY_BROKER_ID,
     ),
-    "queues are not mapped across brokers: give each broker its own": (
-        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
-    ),
     _NO_ROCKSDB: (
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON,
@@ -119,7 +116,6 @@ _REASONS_OF_RESPONSES: Mapping[str, tuple[ResponseCode, ...]] = {
         ResponseCode.BROADCAST_CONSUMPTION,
         ResponseCode.FLOW_CONTROL,
     ),
-    "queues are not mapped across brokers": (ResponseCode.NOT_LEADER_FOR_QUEUE,),
     "a server that stops closes its connections": (ResponseCode.GO_AWAY,),
     _NO_CONTROLLER: tuple(code for code in ResponseCode if code.name.startswith("CONTROLLER_")),
     _NO_LIGHT_TOPICS: (

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,6 +146,45 @@ def test_a_permission_is_changed_once(cluster: Cluster) -> None:
     assert cluster.json("updateTopicPerm", *CLUSTER, "-t", topic, "-p", "6") == [
         {"broker": cluster.broker, "oldPerm": 4, "perm": 6}
     ]
+
+
+def test_a_static_topic_gets_queues_and_tells_where_its_plans_are(cluster: Cluster) -> None:
+    words = ("updateStaticTopic", *CLUSTER, "-t", "Fixed", "-qn")
+
+    old, new, led = cluster.run(*words, "2").splitlines()
+    assert led == "broker-a leads the queues [0, 1]"
+    assert json.loads(re.sub(r"([{,])(\d+):", r'\1"\2":', Path(old.split()[-1]).read_text()))
+    plan = Path(new.split()[-1])
+    assert plan.name.startswith("Fixed-")
+    assert cluster.json(*words, "3")["brokerConfigMap"]["broker-a"]["writeQueueNums"] == 3
+    assert "can only get more" in cluster.run(*words, "3", code=1)
+    assert "is older than" in cluster.run(*words, "3", "-mf", str(plan), code=1)
+    status = columns(cluster.run("topicStatus", "-t", "Fixed").rpartition("\n\n")[0])
+    assert [row[:2] for row in status if row[0] == "__syslo__global__"] == [
+        ["__syslo__global__", str(number)] for number in range(3)
+    ]
+
+
+def test_the_queues_of_a_static_topic_move_to_known_brokers_only(cluster: Cluster) -> None:
+    cluster.run("updateStaticTopic", "-b", "broker-a", "-t", "Moving", "-qn", "2")
+    move = ("remappingStaticTopic", "-t", "Moving")
+
+    printed = cluster.run(*move, "-b", "broker-a")
+    assert "broker-a leads the queues [0, 1]" in printed
+    after = printed.splitlines()[1].split()[-1]
+    assert cluster.json(*move, "-mf", after, "-fr", "true")["brokerToMapIn"] == []
+    assert "no broker 'broker-z'" in cluster.run(*move, "-b", "broker-z", code=1)
+    assert "either -b" in cluster.run(*move, code=2)
+    assert "not of Moving" in cluster.run(*move, "-mf", _plan_of_another_topic(cluster), code=1)
+    assert "no plan" in cluster.run(*move, "-mf", "/nowhere", code=1)
+    assert "not a static topic" in cluster.run(
+        "remappingStaticTopic", "-t", cluster.topic(), "-b", "broker-a", code=1
+    )
+
+
+def _plan_of_another_topic(cluster: Cluster) -> str:
+    printed = cluster.run("updateStaticTopic", "-b", "broker-a", "-t", "Other", "-qn", "1")
+    return printed.splitlines()[1].split()[-1]
 
 
 def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster) -> None:

@@ -10,19 +10,23 @@ from typing import Any
 
 import pytest
 
-from bolide import Message, Producer, PushConsumer
+from bolide import Message, PopConsumer, Producer, PushConsumer, TransactionProducer
 from bolide.admin import AdminClient
+from bolide.arrow import read_topic
 from bolide.broker.server import Broker
 from bolide.client.consumer.handlers.handler import Retry
 from bolide.client.consumer.pull.pull_consumer import PullConsumer
 from bolide.client.consumer.pull.pull_request import PullStatus
-from bolide.client.producer.results import SendResult
+from bolide.client.producer.results import SendResult, TransactionState
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
-from bolide.protocol.bodies.queues import QueueMappingDetail
+from bolide.protocol.bodies.queues import QueueMappingDetail, QueueMappingItem
+from bolide.protocol.bodies.static_topics import MappingPlan
+from bolide.protocol.bodies.topics import MappedTopicConfig, TopicConfig
 from bolide.protocol.codes import RequestCode
 from bolide.protocol.headers.offsets import QueueHeader
 from bolide.protocol.refusals import NotLeaderForQueue, ServerError
+from bolide.protocol.static_topics.planning import CREATE
 from bolide.protocol.static_topics.positions import led_queues
 from tests.support.aio import on_loop, until
 from tests.support.broker import BrokerClient, broker_in
@@ -334,13 +338,148 @@ async def test_a_broker_forgets_a_queue_that_its_successor_has_handed_on(tmp_pat
 
 
 @on_loop
-async def test_no_plan_is_prepared_for_a_static_topic(tmp_path: Path) -> None:
+async def test_the_fast_path_leaves_a_topic_that_becomes_static_to_the_handlers(
+    tmp_path: Path,
+) -> None:
     async with two_brokers(tmp_path) as scene, scene.producer() as producer:
         broker = scene.brokers["broker-a"]
-        if broker.parts.fast_path is None:
+        path = broker.parts.fast_path
+        if path is None:
             pytest.skip("the compiled fast path is not there")
+        plain = TopicConfig(topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2)
+        await scene.admin.topics.update(broker.address, plain)
+        physical = MessageQueue(TOPIC, "broker-a", 1)
+        served = path.fall_throughs
+        async with PullConsumer("readers", name_server=scene.address) as consumer:
+            for _ in range(3):
+                await producer.send(Message(TOPIC, b"x"), queue=physical)
+                await consumer.pull(physical, "*", 0)
+            before = served.served_sends, served.served_pulls
+            assert min(before) > 0
+
+            item = QueueMappingItem(gen=0, queue_id=1, bname="broker-a", logic_offset=0)
+            mapping = QueueMappingDetail(
+                topic=TOPIC, bname="broker-a", epoch=1, total_queues=1, hosted_queues={0: [item]}
+            )
+            config = MappedTopicConfig(
+                topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2, mapping_detail=mapping
+            )
+            plan = MappingPlan(
+                topic=TOPIC, type=CREATE, epoch=1, broker_config_map={"broker-a": config}
+            )
+            await scene.admin.static_topics.apply(plan)
+            async with BrokerClient(broker.address) as client:
+                with pytest.raises(NotLeaderForQueue):
+                    await client.send(TOPIC, queue_id=1)
+            async with scene.producer() as other:
+                for offset in range(3, 6):
+                    sent = await other.send(Message(TOPIC, b"x"))
+                    assert (sent.queue, sent.queue_offset) == (queue(), offset)
+            for _ in range(3):
+                assert len((await consumer.pull(queue(), "*", 0)).messages) == 6
+        assert (served.served_sends, served.served_pulls) == before
+
+
+@on_loop
+async def test_statistics_tell_of_logical_queues(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
         await scene.create(1, "broker-a")
-        served = broker.parts.fast_path.fall_throughs
-        for offset in range(5):
-            assert (await producer.send(Message(TOPIC, b"x"))).queue_offset == offset
-        assert served.served_sends == 0
+        async with scene.consumer(commit_interval=0.05) as consumer:
+            await consumer.subscribe(TOPIC, "*", scene.take)
+            for number in range(3):
+                await producer.send(Message(TOPIC, b"%d" % number), queue=queue())
+            await until(lambda: len(scene.got) == 3)
+            await scene.move_to("broker-b")
+            await producer.send(Message(TOPIC, b"3"), queue=queue())
+            await until(lambda: len(scene.got) == 4)
+            offsets = scene.brokers["broker-b"].parts.offsets
+            await until(lambda: offsets.find("readers", TOPIC, 0) == 1)
+
+            bounds = (await scene.admin.topics.stats(TOPIC)).offset_table
+            progress = (await scene.admin.offsets.progress("readers", TOPIC)).offset_table
+
+    assert (bounds[queue()].min_offset, bounds[queue()].max_offset) == (0, BLOCK + 1)
+    assert bounds[MessageQueue(TOPIC, "broker-a", 0)].max_offset == 3
+    assert {each: at.consumer_offset for each, at in progress.items()} == {queue(): BLOCK + 1}
+    assert progress[queue()].broker_offset == BLOCK + 1
+
+
+@on_loop
+async def test_a_moved_topic_is_read_as_a_table(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(1, "broker-a")
+        await producer.send(Message(TOPIC, b"old"), queue=queue())
+        await scene.move_to("broker-b")
+        await producer.send(Message(TOPIC, b"new"), queue=queue())
+        address = scene.address
+        table = await asyncio.to_thread(
+            lambda: read_topic(TOPIC, name_server=address, patience=5.0).to_table()
+        )
+
+    rows = zip(table["body"].to_pylist(), table["queue_offset"].to_pylist(), strict=True)
+    assert sorted(rows, key=lambda row: row[1]) == [(b"old", 0), (b"new", BLOCK)]
+
+
+@on_loop
+async def test_ordered_consumers_lock_logical_queues_at_their_leaders(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(2, *NAMES)
+        async with scene.consumer() as consumer:
+            await consumer.subscribe(TOPIC, "*", scene.take, ordered=True)
+            for number in range(10):
+                await producer.send(Message(TOPIC, b"%d" % number), queue=queue(number % 2))
+            await until(lambda: len(scene.got) == 10)
+
+    for half in range(2):
+        bodies = [int(each.body) for each in scene.got if each.queue_id == half]
+        assert bodies == list(range(half, 10, 2))
+
+
+@on_loop
+async def test_a_transaction_ends_at_the_broker_that_has_its_half(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene:
+        await scene.create(1, "broker-a")
+        await scene.move_to("broker-b")
+        producer = TransactionProducer(
+            "writers", check=lambda _: TransactionState.UNKNOWN, name_server=scene.address
+        )
+        async with producer, scene.consumer() as consumer:
+            await consumer.subscribe(TOPIC, "*", scene.take)
+            async with producer.transaction(Message(TOPIC, b"1")):
+                pass
+            await until(lambda: len(scene.got) == 1)
+
+    assert scene.got[0].queue_offset == BLOCK
+
+
+@on_loop
+async def test_pops_take_messages_from_the_physical_queues(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(2, *NAMES)
+        for number in range(4):
+            await producer.send(Message(TOPIC, b"%d" % number), queue=queue(number % 2))
+        bodies = set[bytes]()
+        async with PopConsumer(
+            "poppers", name_server=scene.address, consume_from="first"
+        ) as popper:
+            await popper.subscribe(TOPIC)
+            async with asyncio.timeout(20):
+                while len(bodies) < 4:
+                    messages = await popper.receive()
+                    bodies |= {message.body for message in messages}
+                    await popper.ack(*messages)
+
+
+@on_loop
+async def test_a_consumer_that_would_park_keys_is_told_that_it_cannot(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_brokers(tmp_path) as scene, scene.producer() as producer:
+        await scene.create(1, "broker-a")
+        await producer.send(Message(TOPIC, b"1", keys="k"))
+        async with scene.consumer() as consumer:
+            await consumer.subscribe(
+                TOPIC, "*", scene.take, ordered=True, order_by="keys", on_poison="park"
+            )
+            await until(lambda: "cannot be parked" in caplog.text)
+    assert scene.got == []

@@ -103,7 +103,7 @@ def pulled_reply(
 
     Args:
         item: the item from which messages were read.
-        requested: the physical offset of the request.
+        requested: the offset of the request, in the item's physical queue.
     """
     pulled, code, remark = reply.header, reply.code, reply.remark
     if not isinstance(pulled, PullReply):

@@ -23,8 +23,8 @@ from bolide.protocol.headers.offsets import (
 from bolide.protocol.refusals import QueryNotFound
 from bolide.protocol.static_topics.positions import (
     is_placed,
+    item_offset,
     logical_offset,
-    physical_offset,
     stored_offset,
 )
 from bolide.remoting.dispatch import DeferredReply, Reply, Request
@@ -134,7 +134,7 @@ class OffsetRequests:
         header = request.header
         queue = led_queue(mapping, header.queue_id)
         item = queue.at(header.commit_offset)
-        offset = max(physical_offset(item, header.commit_offset), 0)
+        offset = max(item_offset(item, header.commit_offset), 0)
         if item.bname == mapping.bname:
             local = msgspec.structs.replace(header, queue_id=item.queue_id, commit_offset=offset)
             reply: Reply = handler(Request(local, request.frame, request.connection))

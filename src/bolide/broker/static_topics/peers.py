@@ -1,8 +1,8 @@
 """Calls to other brokers of the cluster by their names."""
 
 import asyncio
-import logging
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 
 from bolide.broker.settings.config import BrokerConfig
 from bolide.config import ConfigCell
@@ -18,20 +18,24 @@ from bolide.protocol.refusals import Refusal, ServerError
 from bolide.remoting.client import RemotingClient
 from bolide.remoting.errors import RemotingError
 
-log = logging.getLogger(__name__)
-
 _MASTER = 0
+_LOOK_UP_INTERVAL = 1.0
+"""Seconds between two queries of the NameServers, however many requests fail."""
 
 
 class Peers:
     """The masters of other broker groups; their addresses come from the NameServers."""
 
-    def __init__(self, cell: ConfigCell[BrokerConfig]) -> None:
+    def __init__(
+        self, cell: ConfigCell[BrokerConfig], now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._cell = cell
         self._client: RemotingClient | None = None
         """None until the broker serves."""
+        self._now = now
         self._addresses: dict[str, str] = {}
         self._looking_up = asyncio.Lock()
+        self._next_look_up = 0.0
 
     def use(self, client: RemotingClient) -> None:
         """Make the calls through this client from now on."""
@@ -55,7 +59,6 @@ class Peers:
         try:
             return await self._send(address, code, fields, accept)
         except RemotingError as exc:
-            self._addresses.pop(broker, None)
             found = await self._look_up(broker)
             if found == address:
                 raise _failed(broker, code, exc) from exc
@@ -80,21 +83,24 @@ class Peers:
         return await self._client.call(address, code, fields, within=timeout, accept=accept)
 
     async def _look_up(self, broker: str) -> str:
-        async with self._looking_up:  # one query for all that wait
-            if broker in self._addresses:
-                return self._addresses[broker]
-            reply = await self._ask_name_servers(RequestCode.GET_BROKER_CLUSTER_INFO, None)
-            info = fastjson.decode(reply.body, ClusterInfo)
-            self._addresses = {
-                name: found.broker_addrs[_MASTER]
-                for name, found in info.broker_addr_table.items()
-                if _MASTER in found.broker_addrs
-            }
+        async with self._looking_up:
+            if self._now() >= self._next_look_up:  # one query for all that wait
+                self._addresses = await self._fetch_addresses()
+                self._next_look_up = self._now() + _LOOK_UP_INTERVAL
         if broker not in self._addresses:
             raise ServerError(
                 f"no NameServer knows a master of broker {broker}, which has a part of this queue"
             )
         return self._addresses[broker]
+
+    async def _fetch_addresses(self) -> dict[str, str]:
+        reply = await self._ask_name_servers(RequestCode.GET_BROKER_CLUSTER_INFO, None)
+        info = fastjson.decode(reply.body, ClusterInfo)
+        return {
+            name: found.broker_addrs[_MASTER]
+            for name, found in info.broker_addr_table.items()
+            if _MASTER in found.broker_addrs
+        }
 
     async def _ask_name_servers(self, code: RequestCode, header: Header | None) -> Frame:
         failure: BolideError | None = None

@@ -31,7 +31,7 @@ from bolide.protocol.headers.pull import PullHeader, PullReply
 from bolide.protocol.headers.send import SendHeader
 from bolide.protocol.headers.static_topics import is_physical
 from bolide.protocol.property_string import decode_properties
-from bolide.protocol.static_topics.positions import has_end, physical_offset
+from bolide.protocol.static_topics.positions import has_end, item_offset
 from bolide.remoting.dispatch import DeferredReply, Reply, Request, Route
 
 _NOTHING_FOUND = (
@@ -167,7 +167,7 @@ class StaticTopicRequests:
         if not header.sys_flag & COMMIT or header.commit_offset < 0:
             return header
         target = queue.at(header.commit_offset)
-        offset = max(physical_offset(target, header.commit_offset), 0)
+        offset = max(item_offset(target, header.commit_offset), 0)
         if target.gen == item.gen:
             return msgspec.structs.replace(header, commit_offset=offset)
         if target.bname == queue.mapping.bname:
@@ -189,7 +189,7 @@ def _at_item(header: PullHeader, item: QueueMappingItem) -> PullHeader:
     return msgspec.structs.replace(
         header,
         queue_id=item.queue_id,
-        queue_offset=physical_offset(item, header.queue_offset),
+        queue_offset=item_offset(item, header.queue_offset),
         max_msg_nums=count,
     )
 

@@ -32,26 +32,27 @@ def is_placed(item: QueueMappingItem) -> bool:
     return item.logic_offset >= 0
 
 
-def logical_offset(item: QueueMappingItem, physical: int) -> int:
-    """The logical offset of a physical one; offsets before the item count as its start."""
-    return item.logic_offset + max(physical - item.start_offset, 0)
+def logical_offset(item: QueueMappingItem, offset: int) -> int:
+    """The logical offset of one in the item's physical queue, at least that of its start."""
+    return item.logic_offset + max(offset - item.start_offset, 0)
 
 
-def stored_offset(item: QueueMappingItem, physical: int) -> int:
+def stored_offset(item: QueueMappingItem, offset: int) -> int:
     """The logical offset to report for a stored message; -1 for an item without its place."""
     if not is_placed(item):
         return UNPLACED
-    if item.start_offset <= item.end_offset < physical:
+    if item.start_offset <= item.end_offset < offset:
         return logical_offset(item, item.end_offset)
-    return logical_offset(item, physical)
+    return logical_offset(item, offset)
 
 
-def physical_offset(item: QueueMappingItem, logical: int) -> int:
+def item_offset(item: QueueMappingItem, logical: int) -> int:
+    """The offset in the item's physical queue that a logical offset means."""
     return logical - item.logic_offset + item.start_offset
 
 
 def has_end(item: QueueMappingItem) -> bool:
-    """Whether the physical offset at which the item ends is known and the item is not empty."""
+    """Whether the offset at which the item ends is known and the item is not empty."""
     return item.end_offset > item.start_offset
 
 

@@ -12,13 +12,13 @@ from bolide.protocol.static_topics.positions import (
     check_successors,
     find_item,
     has_end,
+    item_offset,
     known_end,
     led_queues,
     logical_offset,
     next_block,
     next_item,
     offset_delta,
-    physical_offset,
     published,
     stored_offset,
 )
@@ -55,7 +55,7 @@ def test_each_offset_is_found_in_the_item_that_has_it(lengths: list[int]) -> Non
         for physical in {0, length // 2, length}:
             logical = logical_offset(each, physical)
             assert find_item(items, logical) is each
-            assert physical_offset(each, logical) == physical
+            assert item_offset(each, logical) == physical
             assert logical == physical + offset_delta(each)
 
 

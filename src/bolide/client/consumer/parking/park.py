@@ -16,10 +16,12 @@ from msgspec import structs
 from bolide.client.consumer.parking.park_log import CarriedRecord, ParkLog
 from bolide.client.consumer.parking.parked_keys import NONE, ParkedKeys, ParkedMessage
 from bolide.client.consumer.parking.records import Kind, ParkRecord, body_of, origin_of, restored
+from bolide.client.errors import ClientError
 from bolide.errors import BolideError
 from bolide.logs import ThrottledLog
 from bolide.model.message import StoredMessage
 from bolide.model.message_queue import MessageQueue
+from bolide.protocol.static_topics.routes import is_logical
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,11 @@ class Park:
         Raises:
             BolideError: the park queue cannot be written or read now.
         """
+        if is_logical(self._source.broker_name):
+            raise ClientError(
+                f"keys of static topic {self._source.topic!r} cannot be parked, since its queues"
+                " move between brokers: subscribe with another on_poison"
+            )
         self._rewrite_after = max(
             await self._log.retention() / _REWRITE_FRACTION, _AGE_CHECK_INTERVAL
         )
