@@ -34,6 +34,7 @@ from bolide.spark.sink.options import SinkOptions
 from bolide.store import config as store_settings
 from bolide.store.config import StoreConfig
 from bolide.version import __version__
+from docs.interop import programs
 from docs.support import (
     GROUP_ATTRIBUTE_VALUES,
     LEFT_OUT,
@@ -263,8 +264,15 @@ The headers and bodies of all codes that a server or client answers are typed in
 
 The tests run our servers with brokers, clients and `mqadmin` of RocketMQ 4.9 and 5.x, and our
 clients with RocketMQ's servers.
-See `tests/interop/versions.toml` for the exact releases, and the
-[compatibility matrix](compatibility-matrix.md) for every client with every broker.
+The [compatibility matrix](compatibility-matrix.md) has every client with every broker.
+
+{_table(("Program", "Release", "What the tests run"), programs())}
+
+RocketMQ Streams creates its shuffle and state topics as static topics.
+The starter for Spring has the client of RocketMQ 5.3.2, in which a `sendAndReceive` that returns
+the reply gives up at once, with any broker; with a callback it works.
+The client for Go gives the messages of a batch no unique ids; their ids are their places in the
+log.
 
 ## What is refused by name
 

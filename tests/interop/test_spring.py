@@ -1,7 +1,8 @@
 """A Spring Boot program with rocketmq-spring-boot-starter, against our broker and Apache's."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -12,14 +13,27 @@ from tests.interop.matrix import brokers
 from tests.interop.matrix.cell import bodies, in_queues
 from tests.interop.matrix.facts import Line, Message, Sent
 from tests.interop.matrix.players import JVM, witness
+from tests.interop.processes import ChildProcess
 
 T = TypeVar("T")
-Told = Callable[[str, type[T]], T]
 
 BROKERS = [brokers.OURS, pytest.param("5.x", marks=pytest.mark.long)]
 PREFIX = "spring"
 TOPICS = ("plain", "orders", "orderly", "failing", "requests", "transactions")
 PATIENCE = 90.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the program saw in a job, once it has run it."""
+
+    program: ChildProcess
+
+    def __call__(self, job: str, kind: type[T]) -> T:
+        line = self.program.wait_for_line(f'^{{"cell":"{re.escape(job)}"', PATIENCE)
+        read = msgspec.json.decode(line, type=Line)
+        assert not read.failure
+        return msgspec.json.decode(read.facts, type=kind)
 
 
 class Sends(msgspec.Struct):
@@ -35,22 +49,14 @@ def told(
     request: pytest.FixtureRequest,
     java_module_bench: Bench,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str, type[object]], object]]:
-    """What the program saw in a job, once it has run it."""
+) -> Iterator[Told]:
     directory = tmp_path_factory.mktemp("spring")
     with brokers.cluster(request.param, directory, java_module_bench) as cluster:
         witness(cluster).create_topics({f"{PREFIX}_{topic}": 4 for topic in TOPICS})
         program = java_module_bench.client(
             "spring", "SpringProgram", cluster.namesrv_address, PREFIX, jvm=JVM
         )
-
-        def tell(job: str, kind: type[T]) -> T:
-            line = program.wait_for_line(f'^{{"cell":"{re.escape(job)}"', PATIENCE)
-            read = msgspec.json.decode(line, type=Line)
-            assert not read.failure
-            return msgspec.json.decode(read.facts, type=kind)
-
-        yield tell
+        yield Told(program)
         program.kill()
 
 
@@ -65,7 +71,7 @@ def numbered(word: str, count: int = 6) -> list[str]:
     return [f"{word} {n}" for n in range(count)]
 
 
-def test_what_the_template_sends_is_where_its_results_say(told: Told[object]) -> None:
+def test_what_the_template_sends_is_where_its_results_say(told: Told) -> None:
     delivered = {message.id: message for message in told("plain", Plain).plain}
     for job in ("sync", "async"):
         for sent in told(job, Sends).sent:
@@ -80,7 +86,7 @@ def test_what_the_template_sends_is_where_its_results_say(told: Told[object]) ->
         )
 
 
-def test_a_listener_is_given_each_message_once(told: Told[object]) -> None:
+def test_a_listener_is_given_each_message_once(told: Told) -> None:
     plain = told("plain", Plain)
     expected = [*(f"sync {n} Grüße" for n in range(6)), *numbered("async"), *numbered("batch")]
     expected += [*numbered("one-way"), "level", "timer"]
@@ -88,7 +94,7 @@ def test_a_listener_is_given_each_message_once(told: Told[object]) -> None:
     assert sorted(bodies(plain.broadcast)) == sorted(expected)
 
 
-def test_a_batch_of_the_template_is_stored_side_by_side(told: Told[object]) -> None:
+def test_a_batch_of_the_template_is_stored_side_by_side(told: Told) -> None:
     sent = told("batch", OneSend).sent
     found = [each for each in told("plain", Plain).plain if each.body.startswith("batch")]
     found.sort(key=lambda message: message.place)
@@ -97,7 +103,7 @@ def test_a_batch_of_the_template_is_stored_side_by_side(told: Told[object]) -> N
     assert [message.place for message in found] == [(sent.queue, sent.offset + n) for n in range(6)]
 
 
-def test_selectors_of_tags_and_sql_choose(told: Told[object]) -> None:
+def test_selectors_of_tags_and_sql_choose(told: Told) -> None:
     plain = told("plain", Plain)
     tagged = [f"sync {n} Grüße" for n in (0, 1, 3, 4)]
     assert sorted(bodies(plain.tagged)) == tagged
@@ -109,7 +115,7 @@ class Delayed(msgspec.Struct):
     timer: Sent
 
 
-def test_delayed_messages_come_when_they_are_due(told: Told[object]) -> None:
+def test_delayed_messages_come_when_they_are_due(told: Told) -> None:
     sent = told("delayed", Delayed)
     delivered = {message.id: message for message in told("plain", Plain).plain}
     level, timer = delivered[sent.level.id], delivered[sent.timer.id]
@@ -124,7 +130,7 @@ class Orders(msgspec.Struct):
     orders: list[str]
 
 
-def test_an_object_arrives_as_an_object(told: Told[object]) -> None:
+def test_an_object_arrives_as_an_object(told: Told) -> None:
     assert told("orders", Orders).orders == ["Äpfel 7"]
 
 
@@ -134,7 +140,7 @@ class Orderly(msgspec.Struct):
 
 
 def test_an_orderly_listener_is_given_a_refused_message_again_before_the_next(
-    told: Told[object],
+    told: Told,
 ) -> None:
     orderly = told("orderly", Orderly)
     queues = in_queues(orderly.deliveries)
@@ -153,7 +159,7 @@ class Requests(msgspec.Struct):
     replies: list[str]
 
 
-def test_requests_are_replied_to(told: Told[object]) -> None:
+def test_requests_are_replied_to(told: Told) -> None:
     assert told("request", Requests).replies == ["re: first", "re: second"]
 
 
@@ -171,7 +177,7 @@ class Transactions(msgspec.Struct):
     checked: list[str]
 
 
-def test_only_what_is_committed_is_delivered(told: Told[object]) -> None:
+def test_only_what_is_committed_is_delivered(told: Told) -> None:
     ended = told("transaction", Transactions)
     ids = {half.id for half in told("transaction-sent", Halves).sent}
     assert set(ended.checked) >= {"unknown 0", "unknown 1"}
@@ -189,7 +195,7 @@ class Dead(msgspec.Struct):
     deliveries: list[Message]
 
 
-def test_a_listener_of_the_dead_letters_is_given_what_always_fails(told: Told[object]) -> None:
+def test_a_listener_of_the_dead_letters_is_given_what_always_fails(told: Told) -> None:
     sent = told("dead-letter-sent", Bad)
     ended = told("dead-letter", Dead)
     tries = [message for message in ended.deliveries if message.body == "bad"]

@@ -24,9 +24,11 @@ func playPushConcurrent(stage *stage) facts {
 	return facts{"deliveries": stage.awaitAndCommit(deliveries, pushed)}
 }
 
-// The client writes its offsets down every 5 s, and when it ends.
+// The client writes its offsets down every 5 s, and when it ends, those that it has noted a moment
+// after the delivery.
 func (s *stage) awaitAndCommit(deliveries *deliveries, count int) []facts {
 	found := deliveries.await(count)
+	time.Sleep(settling)
 	s.close()
 	s.closings = nil
 	return found

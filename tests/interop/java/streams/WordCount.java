@@ -31,7 +31,7 @@ import org.apache.rocketmq.streams.core.util.Pair;
  */
 public class WordCount {
     private static final long PATIENCE = 45_000;
-    private static final long RESEND = 3_000;
+    private static final long RESEND = 4_000;
 
     private static final String SHUFFLE_TOPIC = "-ROCKETMQ-COUNT-00004-shuffleTopic";
 
@@ -64,9 +64,10 @@ public class WordCount {
         RocketMQStream stream = wordCount();
         stream.start();
         for (String word : words) {
-            while (!isCounted(word, counted(word) + 1, RESEND)) {
+            int before = counted(word);
+            do {
                 send(producer, word);
-            }
+            } while (!isCounted(word, before + 1, RESEND));
         }
         System.out.println("sending lines");
         Map<String, Integer> expected = new HashMap<>(counts);
