@@ -47,7 +47,7 @@ def test_damage_is_told_with_its_place_and_ends_with_1(config: StoreConfig) -> N
 
     assert code == 1
     assert out.splitlines()[0].startswith(f"{log_file(config.root)} at 0: the body's CRC")
-    assert out.splitlines()[-1] == "damaged: commit log 1, consume queues 1, key index 3"
+    assert out.splitlines()[-1] == "damaged: commit log 1, consume queues 1, key index 4"
 
 
 def test_quiet_prints_nothing_but_damage(config: StoreConfig) -> None:
